@@ -112,8 +112,8 @@ func canScaleFromZero(platform []byte) bool {
 // replicaLimits bounds the replicas of one MachineSet.
 type replicaLimits struct{ minimum, maximum int32 }
 
-// limitsOf returns the share of a MachineSet. The first MachineSets get one more each if the number is not divisible,
-// as in Hive.
+// limitsOf returns the replicas of one of count MachineSets: its share of the pool's replicas, or of the minimum and
+// maximum of the pool's autoscaling. The remainder of the division goes to the first MachineSets, one each, as in Hive.
 func (j *Job) limitsOf(index, count int) replicaLimits {
 	share := func(total int64) int32 {
 		part := total / int64(count)
@@ -121,7 +121,7 @@ func (j *Job) limitsOf(index, count int) replicaLimits {
 			part++
 		}
 		if part < 0 || part > maxReplicas {
-			return 0 // Pools with such a number are refused earlier.
+			return 0 // A pool with such replicas is refused earlier.
 		}
 		return int32(part)
 	}
@@ -147,9 +147,9 @@ func (s *MachineSet) status(limits replicaLimits) hivev1.MachineSetStatus {
 	return status
 }
 
-// changeMachineSet names the version that was read. If the MachineSet was changed or replaced in the meantime, the
-// change fails with a conflict; a deleted MachineSet is not recreated. Labels and taints that left the pool are
-// removed automatically, because the field manager owned them.
+// changeMachineSet returns a change with the UID and resourceVersion that were read. If the MachineSet was changed or
+// replaced in the meantime, the change fails with a conflict; a deleted MachineSet is not recreated. Server-side apply
+// removes labels and taints that were removed from the pool, because the field manager owned them.
 func changeMachineSet(job *Job, set *MachineSet, replicas int32) Change {
 	change := Change{Name: set.Name}
 	if set.Replicas == nil || *set.Replicas != replicas {

@@ -72,7 +72,7 @@ func (s *situation) isPaused() bool { return s.IsPaused }
 // mayNotDial reports whether the cluster is not running, or does not answer.
 func (s *situation) mayNotDial() bool { return !s.MayDial }
 
-// mustRest reports whether the last attempt failed, for the same state as now, too recently for another.
+// mustRest reports whether the last attempt for the same fingerprint failed, and its back-off is not over.
 func (s *situation) mustRest() bool {
 	return s.Attempt.Fingerprint == s.fingerprint && s.Now.Before(s.Attempt.RetryAt)
 }

@@ -58,9 +58,9 @@ func hasUnverifiedChannel(i *instanceFacts) bool {
 		i.TLSSecret == d.primary.TLSSecret && !i.Channel.IsVerified
 }
 
-// knowsNoLongerThePrimary reports whether a replica verifies its source with the CA of another Secret than the
-// primary's Pod has. This happens while the Pods get certificates of another CA one after another. The replica would
-// never connect.
+// knowsNoLongerThePrimary reports whether a replica verifies its source with a CA, and the primary's Pod has a
+// certificate from another Secret. This happens while the Pods change to another CA one by one. The replica could not
+// connect.
 func knowsNoLongerThePrimary(i *instanceFacts) bool {
 	p := i.cluster.primary
 	return i.MayActNow && i.FollowsPrimary && i.TLSSecret != "" && p.TLSSecret != "" && i.TLSSecret != p.TLSSecret && i.Channel.IsVerified
@@ -82,8 +82,9 @@ func shouldMakeWritable(d *derivedFacts) bool {
 		d.any(canAcknowledgeBesidePrimary) {
 		return false
 	}
-	// Without replicas the primary's clients would only hang, so it waits for those that are about to follow. A stop
-	// does not wait for them, because it must not leave the primary read-only.
+	// Commits wait for acknowledgements, so clients of a primary with too few replicas would hang. The primary stays
+	// read-only until the replicas that can follow it do. A stop does not wait for them, because it must not leave the
+	// primary read-only.
 	followers := d.count(func(i *instanceFacts) bool { return i.FollowsPrimary })
 	return d.StopAsked || followers >= d.requiredAcks || !d.any(mayStartFollowing) && !d.any(awaitsClone)
 }
@@ -95,12 +96,12 @@ func canAcknowledgeBesidePrimary(i *instanceFacts) bool {
 }
 
 // awaitsClone reports whether an instance is empty and becomes a clone of the primary. CLONE waits for commits in
-// progress. Therefore the primary must not have clients that wait for a replica which only the clone can provide.
+// progress. If these commits wait for the replica that the clone would become, neither ends.
 func awaitsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.Stopped && (i.IsEmptyReplica || i.Clone == Cloning)
 }
 
-// awaitsMissingAcks reports whether the primary's clients wait for more replicas than acknowledge.
+// awaitsMissingAcks reports whether commits in the primary wait for more acknowledgements than its replicas can give.
 func awaitsMissingAcks(d *derivedFacts) bool {
 	p := d.primary
 	return p.SemiSync.Waiting > 0 && !d.StopAsked && !p.Stopped && d.count(acknowledges) < p.SemiSync.awaited()
@@ -110,7 +111,7 @@ func awaitsMissingAcks(d *derivedFacts) bool {
 // clones, and the clones wait for the clients' commits.
 func awaitsImpossibleAck(d *derivedFacts) bool { return awaitsMissingAcks(d) && d.any(awaitsClone) }
 
-// isPrimaryLabelled reports whether clients find the primary.
+// isPrimaryLabelled reports whether the primary's Pod has the label by which clients find it, or does not exist.
 func isPrimaryLabelled(d *derivedFacts) bool {
 	return d.primary.Pod.Role == RolePrimary || !d.primary.Pod.Exists
 }
@@ -204,8 +205,8 @@ func mayBeRecloned(i *instanceFacts) bool {
 		(p.IsWritable || d.staysReadOnly()) && d.primaryIsConfigured && !d.commitsAreStalled && !isBusy && isSpare
 }
 
-// needsDiscardRecord reports whether the status does not list yet what only this instance has. The list outlives the
-// instance's data.
+// needsDiscardRecord reports whether the status does not yet list the transactions that only this instance has. The
+// list remains in the status after the re-clone has discarded them.
 func needsDiscardRecord(i *instanceFacts) bool {
 	return i.MayBeRecloned && !i.Discarded.Contains(i.Errant)
 }
@@ -272,8 +273,8 @@ func hasStaleData(i *instanceFacts) bool {
 	return hasFailed || isLate || isStopped && hasNotFollowedFor(i, stoppedThreadTimeout)
 }
 
-// hasNotFollowedFor uses the history, and the time since the replica last heard from its source. Replication may have
-// ended soon after a pass, which the history shows only in the next one.
+// hasNotFollowedFor reports whether a replica has not replicated for some time. It uses the history, and the time
+// since the replica last heard from its source, because the history starts only in the pass that observes the end.
 func hasNotFollowedFor(i *instanceFacts, long time.Duration) bool {
 	return hasLasted(i.Past.NotReplicatingSince, long, i.cluster.Now) || i.Channel.IO != Running && i.Channel.HeardAgo >= long
 }

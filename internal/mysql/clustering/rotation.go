@@ -58,8 +58,8 @@ func mayDiscardPasswords(d *derivedFacts) bool {
 
 func isRotationDone(d *derivedFacts) bool { return mayRotate(d) && !isDiscarding(d) }
 
-// promotePasswords emits the event of the rotation. The end of a rotation emits none, because it looks like a second
-// request before the old passwords are discarded, which changes nothing.
+// promotePasswords emits the event of the rotation. The plan that ends the rotation emits none: it also follows a
+// repeated request before the old passwords are discarded, which changes nothing.
 func promotePasswords(_ *derivedFacts, primary *instanceFacts) Plan {
 	return Plan{
 		Do: PromotePasswords{}, Why: fmt.Sprintf("instance %d is the primary; its new passwords replace the old ones in the Secret", primary.Index),
