@@ -44,7 +44,7 @@ func TestListScheduled(t *testing.T) {
 		annotations map[string]string
 		want        string
 	}{
-		"neither a status nor an annotation: no stop":                     {nil, nil, ""},
+		"no status and no annotation: no stop":                            {nil, nil, ""},
 		"only a status: the stop of the status":                           {inStatus, nil, "nights:status"},
 		"only an annotation: the stop of the annotation":                  {nil, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:annotation"},
 		"status and annotation of one Slumber: the stop of the status":    {inStatus, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:status"},

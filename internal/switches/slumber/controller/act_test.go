@@ -178,7 +178,7 @@ func TestPartlyWrittenStopsAreWrittenAgain(t *testing.T) {
 		"the stops are stored nowhere: they are written":                                {nil, nil, true},
 		"only the status holds the wanted stops: they are written again":                {&wanted, nil, true},
 		"only the annotation holds the wanted stops: nothing is written":                {nil, &wanted, false}, // As schemas of other projects leave it.
-		"both hold the wanted stops: nothing is written":                                {&wanted, &wanted, false},
+		"the status and the annotation hold the wanted stops: nothing is written":       {&wanted, &wanted, false},
 		"the annotation holds an older reason: the stops are written again":             {&wanted, &another, true},
 		"the status holds an older reason: the stops are written again":                 {&another, &wanted, true},
 		"only the annotation holds stops, with an older reason: they are written again": {nil, &another, true},
