@@ -67,7 +67,7 @@ func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
 // RestartNote describes a revision that began. Unseen is the number of earlier revisions that ended before a
 // pass observed them.
 func RestartNote(r *korifiv1alpha1.Restart, unseen int64) string {
-	note := fmt.Sprintf("revision %d began: %s by %s", r.Revision, r.Cause, cmp.Or(r.By, "an unknown user"))
+	note := fmt.Sprintf("revision %d began: %s", r.Revision, revision.DescribeCause(*r))
 	if unseen > 0 {
 		note += fmt.Sprintf("; %d earlier revisions ended before they were observed", unseen)
 	}

@@ -36,6 +36,19 @@ func DescribeCurrent(app *korifiv1alpha1.CFApp) korifiv1alpha1.Restart {
 	return r
 }
 
+// maxRestartPause is the longest pause between the stop and the start of one restart.
+const maxRestartPause = 10 * time.Second
+
+// DescribeCause returns the cause of a revision as its user sees it. A client restarts an app with a stop and a start,
+// so a revision that its user stopped and started at once was a restart.
+func DescribeCause(r korifiv1alpha1.Restart) string {
+	cause := r.Cause
+	if cause == korifiv1alpha1.CausedByStop && r.StartedAt != nil && r.StartedBy == r.By && r.StartedAt.Sub(r.At.Time) <= maxRestartPause {
+		cause = korifiv1alpha1.CausedByRestart
+	}
+	return string(cause) + " by " + cmp.Or(r.By, "an unknown user")
+}
+
 // ListRestarts returns the revisions in the status of an app, and those that ended before the controller recorded them,
 // newest first.
 func ListRestarts(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {

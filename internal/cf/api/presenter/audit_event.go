@@ -33,6 +33,9 @@ type EventParty struct {
 	Name string `json:"name"`
 }
 
+// revisionBegan is the reason of the Kubernetes event about a new revision. The record of the app has the same fact.
+const revisionBegan = "RevisionBegan"
+
 // ForAuditEvents presents the stops, starts and restarts of an app, and the Kubernetes events about it, newest first.
 func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEvent {
 	target := EventParty{GUID: app.Name, Type: "app", Name: app.Spec.DisplayName}
@@ -44,10 +47,14 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEve
 	var all []AuditEvent
 	for _, r := range KnownRevisions(app) {
 		guid := RevisionGUID(app.Name, r.Revision)
+		data := map[string]string{
+			"revision": revision.FormatRevision(r.Revision), "droplet": r.Droplet,
+			"reason": "revision " + revision.FormatRevision(r.Revision) + ": " + revision.DescribeCause(r),
+		}
 		ofRevision := func(guid, kind, by string, at time.Time) AuditEvent {
 			return AuditEvent{
 				Resource: newResource(guid, at), Type: kind, Actor: EventParty{GUID: by, Type: "user", Name: by}, Target: target,
-				Data: map[string]string{"revision": revision.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: at,
+				Data: data, Space: space, at: at,
 			}
 		}
 		if r.StartedAt != nil {
@@ -59,6 +66,9 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEve
 	}
 	for i := range events {
 		e := &events[i]
+		if e.Reason == revisionBegan {
+			continue
+		}
 		// Events of events.k8s.io/v1 have EventTime and ReportingController instead of LastTimestamp and Source.
 		at := e.LastTimestamp.Time
 		if at.IsZero() {
