@@ -168,7 +168,7 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 	service := alice.expect(t, http.StatusCreated, "POST /v3/service_instances", `{"type":"user-provided","name":"db",`+ofSpace+`}`).field(t, "guid")
 	binding := alice.expect(t, http.StatusCreated, "POST /v3/service_credential_bindings",
 		`{"type":"app","relationships":{"service_instance":{"data":{"guid":"`+service+`"}},"app":{"data":{"guid":"`+app+`"}}}}`).field(t, "guid")
-	task := alice.expect(t, http.StatusAccepted, "POST /v3/apps/"+app+"/tasks", `{"command":"true"}`).field(t, "guid")
+	task := alice.expect(t, http.StatusCreated, "POST /v3/apps/"+app+"/tasks", `{"command":"true"}`).field(t, "guid")
 	guids := map[string]string{
 		"routes": address, "service_instances": service, "service_credential_bindings": binding, "tasks": task,
 		"apps": app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,

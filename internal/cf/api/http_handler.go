@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -58,16 +57,18 @@ func (s *server) newHandler() *http.ServeMux {
 			mux.ServeHTTP(w, without)
 			return
 		}
-		unmatched := errorForUnmatched(w, req, mux)
+		setAllowedMethods(w, req, mux)
+		unmatched := apierrors.NewUnknownRequest()
 		s.writeError(w, req, unmatched)
 		s.metrics.observeRequest(unknownRoute, unmatched.Status, 0)
 	})
 	return mux
 }
 
-// errorForUnmatched returns 404 for an unknown path, and 405 for a path that is served with other methods.
-func errorForUnmatched(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *apierrors.CFError {
-	// The mux has a catch-all handler, so it never returns 405 itself. Its own 405 would lack the body of a CF error.
+// setAllowedMethods names the methods of a path that is served, but not with the method of the request. The error is
+// that of an unknown path, as in Cloud Foundry.
+func setAllowedMethods(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) {
+	// The mux has a catch-all handler, so it never returns 405 itself.
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		other := &http.Request{Method: method, Host: req.Host, URL: req.URL}
@@ -75,11 +76,9 @@ func errorForUnmatched(w http.ResponseWriter, req *http.Request, mux *http.Serve
 			methods = append(methods, method)
 		}
 	}
-	if len(methods) == 0 {
-		return apierrors.NewUnknownRequest()
+	if len(methods) > 0 {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
 	}
-	w.Header().Set("Allow", strings.Join(methods, ", "))
-	return apierrors.NewMethodNotAllowed(req.Method, methods)
 }
 
 func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern string, route handlers.Route) {
@@ -112,6 +111,9 @@ func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *ht
 			err = fmt.Errorf("panic: %v at %s", panicked, debug.Stack())
 		}
 	}()
+	if err := checkClientVersion(req.UserAgent()); err != nil {
+		return handlers.Response{}, err
+	}
 	request := &handlers.Request{API: s.api, HTTP: req, Deadlines: http.NewResponseController(w), Base: cmp.Or(s.externalURL, "https://"+req.Host)}
 	if !route.Public {
 		caller, err := s.authenticator.Authenticate(ctx, req.Header.Get("Authorization"), req.RemoteAddr)
@@ -127,12 +129,16 @@ func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *ht
 	return route.Handle(ctx, request)
 }
 
+// warningEscaper escapes what has a meaning in the header: the client splits it at commas, and decodes each warning like
+// a query parameter. Other characters stay, so that the warning is readable in a log.
+var warningEscaper = strings.NewReplacer("%", "%25", "+", "%2B", ",", "%2C", "\r", "%0D", "\n", "%0A")
+
 func (s *server) writeResponse(w http.ResponseWriter, response handlers.Response) {
 	if response.Location != "" {
 		w.Header().Set("Location", response.Location)
 	}
 	for _, warning := range response.Warnings {
-		w.Header().Add("X-Cf-Warnings", url.QueryEscape(warning))
+		w.Header().Add("X-Cf-Warnings", warningEscaper.Replace(warning))
 	}
 	if response.YAML != nil {
 		w.Header().Set("Content-Type", "application/x-yaml")

@@ -186,7 +186,7 @@ func TestScaling(t *testing.T) {
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 1, started)
 	for _, n := range []int{4, 2, 0, 1} {
-		alice.expectStatus(t, http.StatusAccepted, "POST", "/v3/apps/"+app+"/processes/web/actions/scale", fmt.Sprintf(`{"instances":%d}`, n))
+		alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/processes/web/actions/scale", fmt.Sprintf(`{"instances":%d}`, n))
 		w.waitForOnlyRevision(t, space, app, "0", n)
 		alice.waitUntilRunning(t, app, n)
 	}

@@ -97,12 +97,12 @@ func (c *documentedClient) route() {
 }
 
 func (c *documentedClient) scale() {
-	c.ask(http.StatusAccepted, "POST /v3/apps/"+c.app+"/processes/web/actions/scale", `{"instances":2}`)
+	c.ask(http.StatusOK, "POST /v3/apps/"+c.app+"/processes/web/actions/scale", `{"instances":2}`)
 	c.waitUntilRunning(c.t, c.app, 2)
 }
 
 func (c *documentedClient) runTasks() {
-	task := c.ask(http.StatusAccepted, "POST /v3/apps/"+c.app+"/tasks", `{"command":"HOLLOW_START=1h bin/migrate","name":"migrate","disk_in_mb":64,"memory_in_mb":64}`,
+	task := c.ask(http.StatusCreated, "POST /v3/apps/"+c.app+"/tasks", `{"command":"HOLLOW_START=1h bin/migrate","name":"migrate","disk_in_mb":64,"memory_in_mb":64}`,
 		"links.self.href", "links.cancel.href", "sequence_id")
 	if task[2] != "1" {
 		c.t.Errorf("expected the first task to be 1, found %s", task[2])

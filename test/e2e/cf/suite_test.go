@@ -262,7 +262,7 @@ func (c caller) createApp(t *testing.T, space, name string, instances int32, sta
 	build := field(c.expectStatus(t, http.StatusCreated, "POST", "/v3/builds", `{"package":{"guid":"`+image+`"}}`), "guid")
 	droplet := field(c.expectStatus(t, http.StatusOK, "GET", "/v3/builds/"+build, ""), "droplet.guid")
 	c.expectStatus(t, http.StatusOK, "PATCH", "/v3/apps/"+guid+"/relationships/current_droplet", `{"data":{"guid":"`+droplet+`"}}`)
-	c.expectStatus(t, http.StatusAccepted, "POST", "/v3/apps/"+guid+"/processes/web/actions/scale", `{"instances":`+strconv.Itoa(int(instances))+`}`)
+	c.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+guid+"/processes/web/actions/scale", `{"instances":`+strconv.Itoa(int(instances))+`}`)
 	if state == string(korifiv1alpha1.StartedState) {
 		c.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+guid+"/actions/start", "")
 		c.waitUntilRunning(t, guid, int(instances))

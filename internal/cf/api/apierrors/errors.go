@@ -40,17 +40,14 @@ func HasStatus(err error, status int) bool {
 	return errors.As(err, &known) && known.Status == status
 }
 
-// NewUnknownRequest returns the error for a path that the API does not serve.
+// NewUnknownRequest returns the error for a path that the API does not serve, or not with this method.
 func NewUnknownRequest() *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}
 }
 
-// NewMethodNotAllowed returns the error for a path that the API serves with other methods only.
-func NewMethodNotAllowed(method string, expected []string) *CFError {
-	return &CFError{
-		Status: http.StatusMethodNotAllowed, Code: 10000, Title: "CF-MethodNotAllowed",
-		Detail: "expected " + strings.Join(expected, " or ") + " for this path, found " + method,
-	}
+// NewInvalidRequest returns the error for a request that the API cannot serve, such as that of an old client.
+func NewInvalidRequest(detail string) *CFError {
+	return &CFError{Status: http.StatusBadRequest, Code: 10004, Title: "CF-InvalidRequest", Detail: detail}
 }
 
 // NewNotFound returns the error for a resource of a type such as "App" that does not exist or that the caller may not

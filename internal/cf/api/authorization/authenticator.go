@@ -90,6 +90,8 @@ type Caller struct {
 	// Client acts as the caller; Core reads logs as the caller.
 	Client client.Client
 	Core   corev1client.CoreV1Interface
+	// CertificateExpires is the end of the caller's client certificate; it is zero for a token.
+	CertificateExpires time.Time
 
 	fingerprint    credentialFingerprint
 	permissions    *cache.LRUExpireCache
@@ -186,6 +188,9 @@ func (a *Authenticator) connect(caller *Caller, cred callerCredential) error {
 	certificates, err := cred.parseCertificates()
 	if err != nil {
 		return err
+	}
+	if len(certificates) > 0 && certificates[0].Leaf != nil {
+		caller.CertificateExpires = certificates[0].Leaf.NotAfter
 	}
 	tripper, closeTransport := a.newTransport(cred, certificates)
 	caller.closeTransport = closeTransport

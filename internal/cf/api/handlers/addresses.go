@@ -64,13 +64,17 @@ func createDomain(ctx context.Context, r *Request, body payloads.DomainCreate) (
 	if slices.ContainsFunc(domains, func(d *korifiv1alpha1.CFDomain) bool { return d.Spec.Name == body.Name }) {
 		return Response{}, apierrors.NewUnprocessableEntity("The domain name \"" + body.Name + "\" is already in use")
 	}
-	domain, err := r.Store.CreateDomain(ctx, r.Caller, body.Name)
+	domain, err := r.Store.CreateDomain(ctx, r.Caller, body.Name, body.Metadata)
 	return presentCreated(r, presenter.ForDomain, domain, err)
 }
 
+// deleteDomain deletes a domain with its routes. The routes go first: an interrupted request can be repeated.
 func deleteDomain(ctx context.Context, r *Request) (Response, error) {
 	domain, err := r.Store.GetDomain(ctx, r.guid())
 	if err != nil {
+		return Response{}, err
+	}
+	if err := r.Store.DeleteRoutesOfDomain(ctx, r.Caller, domain); err != nil {
 		return Response{}, err
 	}
 	return r.accepted(deleteDomainJob+domain.Name, r.Store.DeleteDomain(ctx, r.Caller, domain))
@@ -153,6 +157,7 @@ func (r *Request) respondRoutes(ctx context.Context, routes []*korifiv1alpha1.CF
 			"domain_guids": func(one presenter.RouteWithDomain) string { return one.Route.Spec.DomainRef.Name },
 			"ports":        func(presenter.RouteWithDomain) string { return "" },
 		},
+		labelsOf: func(one presenter.RouteWithDomain) map[string]string { return payloads.OwnKeys(one.Route.Labels) },
 	}, func(one presenter.RouteWithDomain) presenter.RouteResponse { return presenter.ForRoute(r.Base, one) })
 }
 
@@ -182,11 +187,22 @@ func createRoute(ctx context.Context, r *Request, body payloads.RouteCreate) (Re
 	if err != nil {
 		return Response{}, apierrors.NewUnprocessableEntity("Invalid domain. Ensure that the domain exists and you have access to it.")
 	}
+	if err := body.Metadata.Validate(); err != nil {
+		return Response{}, err
+	}
 	if body.Port != nil {
 		return Response{}, apierrors.NewUnprocessableEntity("expected no port, because all routes are HTTP routes; leave it out")
 	}
-	obj, err := r.Store.CreateRoute(ctx, r.Caller, space, repositories.NewRouteSpec(domain, body.Host, body.Path))
+	obj, err := r.Store.CreateRoute(ctx, r.Caller, space, repositories.NewRouteSpec(domain, body.Host, body.Path), body.Metadata)
 	return r.presentRoute(ctx, http.StatusCreated, obj, err)
+}
+
+func updateRoute(ctx context.Context, r *Request, body payloads.MetadataUpdate) (Response, error) {
+	obj, err := r.Store.GetRoute(ctx, r.Caller, r.guid())
+	if err == nil {
+		obj, err = changeMetadata(ctx, r, obj, body)
+	}
+	return r.presentRoute(ctx, http.StatusOK, obj, err)
 }
 
 func deleteRoute(ctx context.Context, r *Request) (Response, error) {

@@ -28,15 +28,19 @@ func listApps(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return respondList(r, resourceList[*korifiv1alpha1.CFApp]{
+	response, err := respondList(r, resourceList[*korifiv1alpha1.CFApp]{
 		items: apps,
 		filters: map[string]func(*korifiv1alpha1.CFApp) string{
 			"names": func(app *korifiv1alpha1.CFApp) string { return app.Spec.DisplayName },
 			"guids": func(app *korifiv1alpha1.CFApp) string { return app.Name },
 		},
-		labelsOf: func(app *korifiv1alpha1.CFApp) map[string]string { return payloads.OwnKeys(app.Labels) },
-		compare:  compareAppsBy(strings.TrimPrefix(r.query().Get("order_by"), "-")), reversed: r.isReversed(),
+		compare: compareAppsBy(strings.TrimPrefix(r.query().Get("order_by"), "-")), reversed: r.isReversed(),
 	}, func(app *korifiv1alpha1.CFApp) presenter.AppResponse { return presenter.ForApp(r.Base, app) })
+	if err != nil || len(spaces) > 0 {
+		return response, err
+	}
+	response.Warnings, err = r.warnWithoutRoles(ctx)
+	return response, err
 }
 
 // compareAppsBy orders apps by name or state, and then by age. Any other field orders them by age alone.
@@ -70,7 +74,10 @@ func createApp(ctx context.Context, r *Request, body payloads.AppBody) (Response
 	}
 	message := repositories.CreateAppMessage{
 		Name: body.Name, Space: space, Metadata: body.Metadata, Environment: body.EnvironmentVariables,
-		Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.LifecycleType(cmp.Or(body.Lifecycle.Type, string(korifiv1alpha1.BuildpackLifecycle)))},
+		Lifecycle: korifiv1alpha1.Lifecycle{
+			Type: korifiv1alpha1.LifecycleType(cmp.Or(body.Lifecycle.Type, string(korifiv1alpha1.BuildpackLifecycle))),
+			Data: korifiv1alpha1.LifecycleData{Buildpacks: body.Lifecycle.Data.Buildpacks, Stack: body.Lifecycle.Data.Stack},
+		},
 	}
 	app, err := r.Store.CreateApp(ctx, r.Caller, message)
 	return presentCreated(r, presenter.ForApp, app, err)
@@ -84,6 +91,9 @@ func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 	if found := body.Lifecycle.Type; found != "" && found != string(app.Spec.Lifecycle.Type) {
 		return Response{}, apierrors.NewUnprocessableEntity("expected the lifecycle " + string(app.Spec.Lifecycle.Type) + ", found " + found + ": the lifecycle of an app cannot change; create another app")
 	}
+	if app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle && len(body.Lifecycle.Data.Buildpacks) > 0 {
+		return Response{}, apierrors.NewUnprocessableEntity("expected no buildpacks of an app for docker images, found some; leave them out, or create another app")
+	}
 	if err := body.Metadata.Validate(); err != nil {
 		return Response{}, err
 	}
@@ -91,6 +101,9 @@ func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 		body.Name = ""
 	}
 	app, err := r.Store.UpdateApp(ctx, r.Caller, app, body.Name, body.Metadata)
+	if err == nil {
+		app, err = r.Store.SetBuildpacks(ctx, r.Caller, app, korifiv1alpha1.LifecycleData{Buildpacks: body.Lifecycle.Data.Buildpacks, Stack: body.Lifecycle.Data.Stack})
+	}
 	return present(r, presenter.ForApp, app, err)
 }
 
@@ -202,10 +215,4 @@ func requireOwnNames[Value any](variables map[string]Value) error {
 		return apierrors.NewUnprocessableEntity("expected an environment variable without a reserved name, found '" + name + "'; choose another")
 	}
 	return nil
-}
-
-// getAppFeature reports revisions as enabled, and every other feature, such as ssh, as disabled.
-func getAppFeature(_ context.Context, r *Request, _ *korifiv1alpha1.CFApp) (Response, error) {
-	name := r.HTTP.PathValue("name")
-	return ok(map[string]any{"name": name, "description": "", "enabled": name == "revisions"})
 }

@@ -28,6 +28,9 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 	if strategy != torporv1alpha1.RollingDeployment && strategy != torporv1alpha1.CanaryDeployment {
 		return Response{}, apierrors.NewUnprocessableEntity("expected the strategy rolling or canary, found " + body.Strategy + "; use one of them")
 	}
+	if err := body.Metadata.Validate(); err != nil {
+		return Response{}, err
+	}
 	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {
 		return Response{}, err
@@ -40,7 +43,7 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 	if err != nil {
 		return Response{}, err
 	}
-	deployment, err := r.deployWith(ctx, app, spec, rollback, sizes)
+	deployment, err := r.deployWith(ctx, app, deploymentWish{spec, rollback, sizes, body.Metadata})
 	if err != nil {
 		return Response{}, err
 	}
@@ -58,31 +61,40 @@ func (r *Request) sizesOfDeployment(body payloads.DeploymentCreate) (repositorie
 	return repositories.PatchProcessMessage{Instances: sizes.Instances, MemoryMB: sizes.MemoryMB, DiskMB: sizes.DiskMB}, r.Limits.Check(sizes)
 }
 
+// deploymentWish is a deployment to create. With rollback, the settings of that revision are restored; with sizes, the
+// web process gets them.
+type deploymentWish struct {
+	spec     torporv1alpha1.CFDeploymentSpec
+	rollback *korifiv1alpha1.Restart
+	sizes    repositories.PatchProcessMessage
+	metadata *payloads.Metadata
+}
+
 // deployWith restores the settings of a revision and sets the sizes of the web process, if given, and then deploys the
 // app. Settings and sizes are written first, because the new revision is created from them. A dry run first rejects a
 // deployment that would be refused.
-func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec, rollback *korifiv1alpha1.Restart, sizes repositories.PatchProcessMessage) (*torporv1alpha1.CFDeployment, error) {
-	scales := sizes != (repositories.PatchProcessMessage{})
-	if rollback != nil || scales {
-		if _, err := r.Store.CreateDeployment(ctx, r.Caller, app, spec, client.DryRunAll); err != nil {
+func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, wish deploymentWish) (*torporv1alpha1.CFDeployment, error) {
+	scales := wish.sizes != (repositories.PatchProcessMessage{})
+	if wish.rollback != nil || scales {
+		if _, err := r.Store.CreateDeployment(ctx, r.Caller, app, wish.spec, wish.metadata, client.DryRunAll); err != nil {
 			return nil, err
 		}
 	}
-	if rollback != nil {
-		if err := r.restoreRevision(ctx, app, *rollback); err != nil {
+	if wish.rollback != nil {
+		if err := r.restoreRevision(ctx, app, *wish.rollback); err != nil {
 			return nil, err
 		}
 	}
 	if scales {
 		web, err := r.Store.GetProcessByType(ctx, app, korifiv1alpha1.WebProcess)
 		if err == nil {
-			_, err = r.Store.PatchProcess(ctx, r.Caller, web, sizes)
+			_, err = r.Store.PatchProcess(ctx, r.Caller, web, wish.sizes)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return r.Store.CreateDeployment(ctx, r.Caller, app, spec)
+	return r.Store.CreateDeployment(ctx, r.Caller, app, wish.spec, wish.metadata)
 }
 
 // deploymentSpec returns the spec that a body describes, and the revision to roll back to if the body names one. It

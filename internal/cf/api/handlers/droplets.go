@@ -132,18 +132,27 @@ func listPackageDroplets(ctx context.Context, r *Request) (Response, error) {
 	return r.respondDroplets(builds, func(build *korifiv1alpha1.CFBuild) bool { return build.Spec.PackageRef.Name == from.Name })
 }
 
-func listDroplets(ctx context.Context, r *Request) (Response, error) {
+// buildsOfQuery returns the builds of the apps that the query selects.
+func (r *Request) buildsOfQuery(ctx context.Context) ([]*korifiv1alpha1.CFBuild, error) {
 	apps, err := r.selectedApps(ctx)
 	if err != nil {
-		return Response{}, err
+		return nil, err
 	}
 	var builds []*korifiv1alpha1.CFBuild
 	for _, app := range apps {
 		found, err := r.Store.ListBuildsOfApp(ctx, app)
 		if err != nil {
-			return Response{}, err
+			return nil, err
 		}
 		builds = append(builds, found...)
+	}
+	return builds, nil
+}
+
+func listDroplets(ctx context.Context, r *Request) (Response, error) {
+	builds, err := r.buildsOfQuery(ctx)
+	if err != nil {
+		return Response{}, err
 	}
 	return r.respondDroplets(builds, func(*korifiv1alpha1.CFBuild) bool { return true })
 }
@@ -173,6 +182,37 @@ func (r *Request) appsOfQuery(ctx context.Context, parameter string) ([]*korifiv
 		}
 	}
 	return apps, nil
+}
+
+// listBuilds lists the builds of the apps that the query selects, also those that are not staged.
+func listBuilds(ctx context.Context, r *Request) (Response, error) {
+	builds, err := r.buildsOfQuery(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	return respondList(r, resourceList[*korifiv1alpha1.CFBuild]{
+		items: builds,
+		filters: map[string]func(*korifiv1alpha1.CFBuild) string{
+			"guids":         func(b *korifiv1alpha1.CFBuild) string { return b.Name },
+			"states":        func(b *korifiv1alpha1.CFBuild) string { return string(presenter.BuildStateOf(b)) },
+			"package_guids": func(b *korifiv1alpha1.CFBuild) string { return b.Spec.PackageRef.Name },
+		},
+		// Builds have no labels; those of the object are the droplet's.
+		labelsOf: func(*korifiv1alpha1.CFBuild) map[string]string { return nil },
+		reversed: r.isReversed(),
+	}, func(b *korifiv1alpha1.CFBuild) presenter.BuildResponse { return presenter.ForBuild(r.Base, b) })
+}
+
+func listAppBuilds(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	builds, err := r.Store.ListBuildsOfApp(ctx, app)
+	if err != nil {
+		return Response{}, err
+	}
+	return respondList(r, resourceList[*korifiv1alpha1.CFBuild]{
+		items:    builds,
+		filters:  map[string]func(*korifiv1alpha1.CFBuild) string{"states": func(b *korifiv1alpha1.CFBuild) string { return string(presenter.BuildStateOf(b)) }},
+		labelsOf: func(*korifiv1alpha1.CFBuild) map[string]string { return nil }, reversed: r.isReversed(),
+	}, func(b *korifiv1alpha1.CFBuild) presenter.BuildResponse { return presenter.ForBuild(r.Base, b) })
 }
 
 func listAppDroplets(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
@@ -220,11 +260,14 @@ func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (
 	if err := requireImages(app); err != nil {
 		return Response{}, err
 	}
-	made, err := r.Store.CreatePackage(ctx, r.Caller, app, repositories.PackageImage{Name: from.Spec.Source.Registry.Image})
+	made, err := r.Store.CreatePackage(ctx, r.Caller, app, repositories.PackageImage{Name: from.Spec.Source.Registry.Image, Metadata: body.Metadata})
 	return presentCreated(r, presenter.ForPackage, made, err)
 }
 
 func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {
+	if err := body.Metadata.Validate(); err != nil {
+		return Response{}, err
+	}
 	if r.query().Has("source_guid") {
 		return copyPackage(ctx, r, body)
 	}
@@ -251,7 +294,9 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 			return Response{}, err
 		}
 	}
-	made, err := r.Store.CreatePackage(ctx, r.Caller, app, repositories.PackageImage{Name: body.Data.Image, Username: body.Data.Username, Password: body.Data.Password})
+	made, err := r.Store.CreatePackage(ctx, r.Caller, app, repositories.PackageImage{
+		Name: body.Data.Image, Username: body.Data.Username, Password: body.Data.Password, Metadata: body.Metadata,
+	})
 	return presentCreated(r, presenter.ForPackage, made, err)
 }
 

@@ -14,14 +14,14 @@ import (
 // A job's GUID consists of its operation and the GUID of its object. Jobs are therefore not stored, and every replica
 // can serve them.
 const (
-	deleteAppJob   = "app.delete~"
-	deleteOrgJob   = "organization.delete~"
-	deleteSpaceJob = "space.delete~"
-	deleteRoleJob  = "role.delete~"
-	manifestJob    = "space.apply_manifest~"
-	deleteRouteJob = "route.delete~"
-	// Domains and routes without destinations are deleted before their request is answered.
-	deleteDomainJob         = "domain.delete~"
+	deleteAppJob    = "app.delete~"
+	deleteOrgJob    = "org.delete~"
+	deleteSpaceJob  = "space.delete~"
+	deleteRoleJob   = "role.delete~"
+	manifestJob     = "space.apply_manifest~"
+	deleteRouteJob  = "route.delete~"
+	deleteDomainJob = "domain.delete~"
+	// Routes without destinations are deleted before their request is answered.
 	deleteUnmappedRoutesJob = "space.delete_unmapped_routes~"
 )
 
@@ -38,7 +38,7 @@ func getJob(ctx context.Context, r *Request) (Response, error) {
 	operation, guid, _ := strings.Cut(r.guid(), "~")
 	isDone, known := map[string]isJobDone{
 		deleteAppJob: r.Store.IsAppGone, deleteOrgJob: r.Store.IsOrgGone, deleteSpaceJob: r.Store.IsSpaceGone, deleteRouteJob: r.Store.IsRouteGone,
-		deleteDomainJob: isAlwaysDone, deleteRoleJob: isAlwaysDone, deleteUnmappedRoutesJob: isAlwaysDone,
+		deleteDomainJob: r.Store.IsDomainGone, deleteRoleJob: isAlwaysDone, deleteUnmappedRoutesJob: isAlwaysDone,
 		manifestJob: func(ctx context.Context, _ *authorization.Caller, space string) (bool, error) {
 			return true, r.requireManifestJob(ctx, space)
 		},

@@ -3,6 +3,7 @@
 package handlers
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"net/http"
@@ -19,7 +20,7 @@ import (
 
 // applyManifest applies the manifest before it responds, so the job in its response is already complete.
 func applyManifest(ctx context.Context, r *Request) (Response, error) {
-	manifest, err := r.parseManifest(ctx)
+	manifest, err := r.parseManifest(ctx, func([]byte) bool { return false })
 	if err != nil {
 		return Response{}, err
 	}
@@ -63,8 +64,9 @@ func nameAppliedApps(err error, applied []payloads.ManifestApp) error {
 	return &named
 }
 
-// parseManifest returns the manifest of the body, if the caller sees the space in the path.
-func (r *Request) parseManifest(ctx context.Context) (payloads.Manifest, error) {
+// parseManifest returns the manifest of the body, if the caller sees the space in the path. A body for which isEmpty
+// returns true has no apps.
+func (r *Request) parseManifest(ctx context.Context, isEmpty func(raw []byte) bool) (payloads.Manifest, error) {
 	if err := r.requireSpace(ctx, r.guid()); err != nil {
 		return payloads.Manifest{}, err
 	}
@@ -78,12 +80,15 @@ func (r *Request) parseManifest(ctx context.Context) (payloads.Manifest, error) 
 		return payloads.Manifest{}, err
 	}
 	defer release()
+	if isEmpty(raw) {
+		return payloads.Manifest{}, nil
+	}
 	return payloads.ParseManifest(raw, r.Limits)
 }
 
 // getManifestDiff lists the changes that a manifest would make.
 func getManifestDiff(ctx context.Context, r *Request) (Response, error) {
-	manifest, err := r.parseManifest(ctx)
+	manifest, err := r.parseManifest(ctx, func(raw []byte) bool { return len(bytes.TrimSpace(raw)) == 0 })
 	if err != nil {
 		return Response{}, err
 	}
@@ -95,7 +100,7 @@ func getManifestDiff(ctx context.Context, r *Request) (Response, error) {
 		}
 		diff.Diff = append(diff.Diff, presenter.ForManifestDiff(i, wanted, now)...)
 	}
-	return Response{Status: http.StatusCreated, Body: diff}, nil
+	return Response{Status: http.StatusAccepted, Body: diff}, nil
 }
 
 // getAppManifest returns an app as a manifest.

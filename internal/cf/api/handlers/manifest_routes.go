@@ -124,7 +124,7 @@ func (r *Request) mapRoute(ctx context.Context, app *korifiv1alpha1.CFApp, spec 
 		return err
 	}
 	if obj == nil || holder != app.Namespace {
-		if obj, err = r.Store.CreateRoute(ctx, r.Caller, app.Namespace, spec); err != nil {
+		if obj, err = r.Store.CreateRoute(ctx, r.Caller, app.Namespace, spec, nil); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func (r *Request) bindServices(ctx context.Context, app *korifiv1alpha1.CFApp, w
 		if slices.Contains(bound, service.Name) {
 			continue
 		}
-		if _, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, service, wanted.Services[i].BindingName); err != nil {
+		if _, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, service, wanted.Services[i].BindingName, nil); err != nil {
 			return err
 		}
 	}

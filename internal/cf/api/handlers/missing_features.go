@@ -59,11 +59,11 @@ func MissingFeatures() []MissingFeature {
 		{"feature flags, environment variable groups", "RBAC decides which actions are allowed, and each app has its own variables", []string{
 			"/v3/feature_flags/", "/v3/environment_variable_groups/",
 		}},
-		{"SSH, features of apps and spaces", "use kubectl exec", []string{
-			"/v3/apps/{guid}/ssh_enabled", "PATCH /v3/apps/{guid}/features/{name}", "/v3/spaces/{guid}/features/{name}",
+		{"SSH, changes of the features of apps and spaces", "use kubectl exec", []string{
+			"PATCH /v3/apps/{guid}/features/{name}", "PATCH /v3/spaces/{guid}/features/{name}",
 		}},
 		{"manifests of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
-		{"labels and annotations of other objects than apps, orgs and spaces", "label the Kubernetes objects with kubectl", []string{"PATCH /v3/domains/{guid}", "PATCH /v3/routes/{guid}"}},
+		{"labels and annotations of builds, revisions, roles and users", "label the droplet or the app", nil},
 		{"`fields`; `include` except for roles and bindings", "ignored", nil},
 		{"sidecars", "run each sidecar as a process of the app", nil},
 		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning", nil},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
@@ -19,7 +20,43 @@ func listOrgs(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return respondList(r, orgOrSpaceList(orgs), func(org repositories.OrgOrSpace) presenter.OrgOrSpaceResponse { return presenter.ForOrg(r.Base, org) })
+	response, err := respondList(r, orgOrSpaceList(orgs), func(org repositories.OrgOrSpace) presenter.OrgOrSpaceResponse { return presenter.ForOrg(r.Base, org) })
+	if err != nil {
+		return Response{}, err
+	}
+	response.Warnings = r.warnOfCertificate()
+	if len(orgs) == 0 {
+		without, err := r.warnWithoutRoles(ctx)
+		if err != nil {
+			return Response{}, err
+		}
+		response.Warnings = append(response.Warnings, without...)
+	}
+	return response, nil
+}
+
+// recommendedValidity is the longest recommended time for which a client certificate is valid, as in Korifi.
+const recommendedValidity = 7 * 24 * time.Hour
+
+// warnOfCertificate warns of a client certificate that is valid for long: Kubernetes cannot revoke it. Orgs are listed
+// at each login, and the client prints the warnings of that list.
+func (r *Request) warnOfCertificate() []string {
+	expires := r.Caller.CertificateExpires
+	if expires.IsZero() || expires.Sub(r.Clock.Now()) <= recommendedValidity {
+		return nil
+	}
+	return []string{"Warning: The client certificate you provided for user authentication expires at " + presenter.FormatTime(expires) +
+		", which exceeds the recommended validity duration of " + recommendedValidity.String() +
+		". Ask your platform provider to issue you a short-lived certificate credential or to configure your authentication to generate short-lived credentials automatically."}
+}
+
+// warnWithoutRoles warns a caller who sees no org: an empty list does not show that a role is missing.
+func (r *Request) warnWithoutRoles(ctx context.Context) ([]string, error) {
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(repositories.OrgOrSpace) bool { return true })
+	if err != nil || len(orgs) > 0 {
+		return nil, err
+	}
+	return []string{"Warning: the user '" + r.Caller.Name + "' has no CF roles assigned. Ask an administrator for a role in an org or a space."}, nil
 }
 
 func listSpaces(ctx context.Context, r *Request) (Response, error) {

@@ -134,15 +134,18 @@ func getProcess(ctx context.Context, r *Request) (Response, error) {
 }
 
 func updateProcess(ctx context.Context, r *Request, body payloads.ProcessPatch) (Response, error) {
+	if err := body.Metadata.Validate(); err != nil {
+		return Response{}, err
+	}
 	if check := body.ReadinessHealthCheck; check != nil && check.Type != nil && *check.Type != string(korifiv1alpha1.ProcessHealthCheck) {
 		return Response{}, apierrors.NewUnprocessableEntity("expected no readiness health check, because an instance is ready when its health check has succeeded once; found " + *check.Type + "; set the health check")
 	}
-	message := repositories.PatchProcessMessage{Command: body.Command}
+	message := repositories.PatchProcessMessage{Command: body.Command, Metadata: body.Metadata}
 	if check := body.HealthCheck; check != nil {
 		message.CheckType, message.Endpoint = check.Type, check.Data.Endpoint
 		message.Timeout, message.Invocation = check.Data.Timeout, check.Data.InvocationTimeout
 	}
-	return r.patchProcess(ctx, message, http.StatusOK)
+	return r.patchProcess(ctx, message)
 }
 
 func scaleProcess(ctx context.Context, r *Request, body payloads.ProcessScale) (Response, error) {
@@ -150,17 +153,15 @@ func scaleProcess(ctx context.Context, r *Request, body payloads.ProcessScale) (
 		return Response{}, err
 	}
 	message := repositories.PatchProcessMessage{Instances: body.Instances, MemoryMB: body.MemoryMB, DiskMB: body.DiskMB}
-	return r.patchProcess(ctx, message, http.StatusAccepted)
+	return r.patchProcess(ctx, message)
 }
 
-func (r *Request) patchProcess(ctx context.Context, message repositories.PatchProcessMessage, status int) (Response, error) {
+func (r *Request) patchProcess(ctx context.Context, message repositories.PatchProcessMessage) (Response, error) {
 	process, err := r.process(ctx)
 	if err == nil {
 		process, err = r.Store.PatchProcess(ctx, r.Caller, process, message)
 	}
-	response, err := present(r, presenter.ForProcess, process, err)
-	response.Status = status
-	return response, err
+	return present(r, presenter.ForProcess, process, err)
 }
 
 func restartInstance(ctx context.Context, r *Request) (Response, error) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
@@ -124,7 +125,7 @@ type resourceList[T any] struct {
 	items []T
 	// filters maps a query parameter to the value of an item that the parameter selects by.
 	filters map[string]func(T) string
-	// labelsOf returns the labels of an item; it is nil if items have no labels.
+	// labelsOf returns the labels of an item; if it is nil, they are those of the item's object, if it is one.
 	labelsOf func(T) map[string]string
 	// compare is a total order without ties; nil keeps the given order.
 	compare func(a, b T) int
@@ -133,10 +134,13 @@ type resourceList[T any] struct {
 }
 
 func (l resourceList[T]) labelSet(item T) labels.Set {
-	if l.labelsOf == nil {
-		return nil
+	if l.labelsOf != nil {
+		return l.labelsOf(item)
 	}
-	return l.labelsOf(item)
+	if object, ok := any(item).(metav1.Object); ok {
+		return payloads.OwnKeys(object.GetLabels())
+	}
+	return nil
 }
 
 // respondList responds with the requested page of the items that the query selects.

@@ -5,10 +5,14 @@ package handlers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
@@ -43,19 +47,12 @@ func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Resp
 	return presentCreated(r, presenter.ForRole, made, err)
 }
 
-// listRoles lists the roles in the orgs and spaces of the query, and includes the users on request.
+// listRoles lists the roles in the orgs and spaces of the query, and includes the users on request. Without orgs and
+// spaces, it lists all roles that the caller may list.
 func listRoles(ctx context.Context, r *Request) (Response, error) {
-	in, err := r.orgsAndSpacesOfRoles(ctx)
+	all, err := r.rolesOfQuery(ctx)
 	if err != nil {
 		return Response{}, err
-	}
-	var all []repositories.RoleAssignment
-	for _, one := range in {
-		found, err := r.Store.ListRoles(ctx, r.Caller, one)
-		if err != nil {
-			return Response{}, err
-		}
-		all = append(all, found...)
 	}
 	response, err := respondList(r, resourceList[repositories.RoleAssignment]{
 		items: all, filters: map[string]func(repositories.RoleAssignment) string{
@@ -80,19 +77,84 @@ func listRoles(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// orgsAndSpacesOfRoles returns the orgs and spaces of the query that the caller sees. Each costs a request to the API
-// server, so the query must name them.
-func (r *Request) orgsAndSpacesOfRoles(ctx context.Context) ([]repositories.OrgOrSpace, error) {
+// maxRoleLists limits the orgs and spaces of which a request lists the roles one by one.
+const maxRoleLists = 200
+
+// rolesOfQuery returns the roles in the orgs and spaces of the query that the caller sees. A caller with rights in the
+// whole cluster needs one request to the API server; any other caller needs one for each org and space.
+func (r *Request) rolesOfQuery(ctx context.Context) ([]repositories.RoleAssignment, error) {
 	spaceGUIDs, orgGUIDs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
-	if spaceGUIDs == nil && orgGUIDs == nil {
-		return nil, apierrors.NewUnprocessableEntity("expected space_guids or organization_guids, found neither; name the spaces or orgs of the roles")
-	}
-	spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return spaceGUIDs != nil && spaceGUIDs.Matches(one.GUID) })
+	isEvery := spaceGUIDs == nil && orgGUIDs == nil
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(one repositories.OrgOrSpace) bool {
+		return isEvery || spaceGUIDs != nil && spaceGUIDs.Matches(one.GUID)
+	})
 	if err != nil {
 		return nil, err
 	}
-	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return orgGUIDs != nil && orgGUIDs.Matches(one.GUID) })
-	return append(spaces, orgs...), err
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(one repositories.OrgOrSpace) bool {
+		return isEvery || orgGUIDs != nil && orgGUIDs.Matches(one.GUID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	in := append(spaces, orgs...)
+	if isEvery {
+		return r.everyRole(ctx, in)
+	}
+	return r.rolesIn(ctx, in)
+}
+
+// everyRole returns the roles in some orgs and spaces, without those where the caller may not list roles.
+func (r *Request) everyRole(ctx context.Context, in []repositories.OrgOrSpace) ([]repositories.RoleAssignment, error) {
+	guids := make([]string, len(in))
+	for i, one := range in {
+		guids[i] = one.GUID
+	}
+	lists := authorization.Permission{Verb: "list", Group: rbacv1.GroupName, Resource: "rolebindings"}
+	everywhere, err := r.Caller.May(ctx, lists)
+	if err != nil {
+		return nil, err
+	}
+	if everywhere {
+		return r.Store.ListAllRoles(ctx, r.Caller, in)
+	}
+	allowed, err := r.Caller.AllowedNamespaces(ctx, guids, lists)
+	if err != nil {
+		return nil, err
+	}
+	return r.rolesIn(ctx, slices.DeleteFunc(in, func(one repositories.OrgOrSpace) bool { return !allowed[one.GUID] }))
+}
+
+func (r *Request) rolesIn(ctx context.Context, in []repositories.OrgOrSpace) ([]repositories.RoleAssignment, error) {
+	if len(in) > maxRoleLists {
+		return nil, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected at most %d orgs and spaces, found %d; name fewer in space_guids or organization_guids", maxRoleLists, len(in)))
+	}
+	var all []repositories.RoleAssignment
+	for _, one := range in {
+		found, err := r.Store.ListRoles(ctx, r.Caller, one)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// getRole returns a role in an org or a space that the caller sees.
+func getRole(ctx context.Context, r *Request) (Response, error) {
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return repositories.IsRoleIn(r.guid(), one) })
+	if err != nil {
+		return Response{}, err
+	}
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return repositories.IsRoleIn(r.guid(), one) })
+	if err != nil {
+		return Response{}, err
+	}
+	for _, in := range append(orgs, spaces...) {
+		found, err := r.Store.GetRole(ctx, r.Caller, in, r.guid())
+		return present(r, presenter.ForRole, found, err)
+	}
+	return Response{}, apierrors.NewNotFound(repositories.RoleResourceType)
 }
 
 func deleteRole(ctx context.Context, r *Request) (Response, error) {

@@ -11,6 +11,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 )
 
+// MinClientVersion is the first version of the cf client that logs in with a kubeconfig reliably.
+const MinClientVersion = "8.5.0"
+
 func getRoot(_ context.Context, r *Request) (Response, error) { return ok(presenter.ForRoot(r.Base)) }
 
 func getResources(_ context.Context, r *Request) (Response, error) {
@@ -18,7 +21,7 @@ func getResources(_ context.Context, r *Request) (Response, error) {
 }
 
 func getInfo(_ context.Context, r *Request) (Response, error) {
-	return ok(map[string]any{"name": "torpor", "build": "", "version": 0, "cli_version": map[string]string{"minimum": "", "recommended": ""}, "links": presenter.Links{"self": {HRef: r.Base + "/v3/info"}}})
+	return ok(map[string]any{"name": "torpor", "build": "", "version": 0, "cli_version": map[string]string{"minimum": MinClientVersion, "recommended": ""}, "links": presenter.Links{"self": {HRef: r.Base + "/v3/info"}}})
 }
 
 func getHealth(context.Context, *Request) (Response, error) {

@@ -76,7 +76,7 @@ func createServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 		return Response{}, err
 	}
 	made, err := r.Store.CreateServiceInstance(ctx, r.Caller, repositories.CreateServiceMessage{
-		Space: space, Name: body.Name, Tags: body.Tags, Credentials: credentialsOf(body, json.RawMessage("{}")),
+		Space: space, Name: body.Name, Tags: body.Tags, Credentials: credentialsOf(body, json.RawMessage("{}")), Metadata: body.Metadata,
 	})
 	return presentCreated(r, presenter.ForServiceInstance, made, err)
 }
@@ -115,7 +115,7 @@ func updateServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 		}
 	}
 	changed, err := r.Store.UpdateServiceInstance(ctx, r.Caller, instance, repositories.UpdateServiceMessage{
-		Name: body.Name, Tags: body.Tags, Credentials: credentialsOf(body, nil),
+		Name: body.Name, Tags: body.Tags, Credentials: credentialsOf(body, nil), Metadata: body.Metadata,
 	})
 	return present(r, presenter.ForServiceInstance, changed, err)
 }
@@ -215,6 +215,9 @@ func createServiceBinding(ctx context.Context, r *Request, body payloads.Binding
 	if body.Type != "app" {
 		return Response{}, apierrors.NewUnprocessableEntity("expected the type app, found " + body.Type + "; service keys are not implemented")
 	}
+	if err := body.Metadata.Validate(); err != nil {
+		return Response{}, err
+	}
 	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {
 		return Response{}, err
@@ -232,7 +235,7 @@ func createServiceBinding(ctx context.Context, r *Request, body payloads.Binding
 	}) {
 		return Response{}, apierrors.NewUnprocessableEntity("The app is already bound to the service instance")
 	}
-	made, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, instance, body.Name)
+	made, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, instance, body.Name, body.Metadata)
 	return presentCreated(r, presenter.ForBinding, made, err)
 }
 

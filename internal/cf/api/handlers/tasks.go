@@ -30,8 +30,8 @@ func createTask(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Res
 	}
 	task, err := r.Store.CreateTask(ctx, r.Caller, app, korifiv1alpha1.CFTaskSpec{
 		Command: body.Command, DisplayName: body.Name, MemoryMB: body.MemoryMB, DiskQuotaMB: body.DiskMB,
-	})
-	return presentTask(r, task, err)
+	}, body.Metadata)
+	return presentCreated(r, presenter.ForTask, task, err)
 }
 
 // applyTemplate copies the fields that a request omits from its template process.
@@ -46,13 +46,6 @@ func (r *Request) applyTemplate(ctx context.Context, body *payloads.TaskCreate) 
 	body.Command = cmp.Or(body.Command, process.Spec.Command, process.Spec.DetectedCommand)
 	body.MemoryMB, body.DiskMB = cmp.Or(body.MemoryMB, process.Spec.MemoryMB), cmp.Or(body.DiskMB, process.Spec.DiskQuotaMB)
 	return nil
-}
-
-// presentTask responds with a task and status 202, because the task continues after the response.
-func presentTask(r *Request, task *korifiv1alpha1.CFTask, err error) (Response, error) {
-	response, err := present(r, presenter.ForTask, task, err)
-	response.Status = http.StatusAccepted
-	return response, err
 }
 
 func getTask(ctx context.Context, r *Request) (Response, error) {
@@ -100,5 +93,8 @@ func cancelTask(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, apierrors.NewUnprocessableEntity("Task state is " + state + " and therefore cannot be canceled")
 	}
 	task, err = r.Store.CancelTask(ctx, r.Caller, task)
-	return presentTask(r, task, err)
+	response, err := present(r, presenter.ForTask, task, err)
+	// The task continues until its Job is gone.
+	response.Status = http.StatusAccepted
+	return response, err
 }

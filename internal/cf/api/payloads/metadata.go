@@ -20,6 +20,11 @@ type Metadata struct {
 	Annotations map[string]*string `json:"annotations"`
 }
 
+// MetadataUpdate is the body of a request that changes only labels and annotations.
+type MetadataUpdate struct {
+	Metadata *Metadata `json:"metadata"`
+}
+
 // IsEmpty reports whether there are no labels and annotations.
 func (m *Metadata) IsEmpty() bool { return m == nil || len(m.Labels) == 0 && len(m.Annotations) == 0 }
 

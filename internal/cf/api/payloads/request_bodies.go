@@ -27,6 +27,10 @@ type AppBody struct {
 	} `json:"relationships"`
 	Lifecycle struct {
 		Type string `json:"type"`
+		Data struct {
+			Buildpacks []string `json:"buildpacks"`
+			Stack      string   `json:"stack"`
+		} `json:"data"`
 	} `json:"lifecycle"`
 	EnvironmentVariables map[string]string `json:"environment_variables"`
 	Metadata             *Metadata         `json:"metadata"`
@@ -38,6 +42,7 @@ type ProcessPatch struct {
 	HealthCheck *HealthCheck `json:"health_check"`
 	// ReadinessHealthCheck is rejected unless its type is process.
 	ReadinessHealthCheck *HealthCheck `json:"readiness_health_check"`
+	Metadata             *Metadata    `json:"metadata"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -112,6 +117,7 @@ type PackageCreate struct {
 		Username string `json:"username"`
 		Password string `json:"password"`
 	} `json:"data"`
+	Metadata *Metadata `json:"metadata"`
 }
 
 // BuildCreate is the body of POST /v3/builds.
@@ -133,7 +139,8 @@ type DeploymentCreate struct {
 	Revision struct {
 		GUID string `json:"guid"`
 	} `json:"revision"`
-	Options struct {
+	Metadata *Metadata `json:"metadata"`
+	Options  struct {
 		MaxInFlight *int32 `json:"max_in_flight"`
 		// WebInstances and ProcessScale set the sizes of the web process.
 		WebInstances *int32 `json:"web_instances"`

@@ -14,8 +14,9 @@ import (
 
 // DomainCreate is the body of POST /v3/domains.
 type DomainCreate struct {
-	Name          string `json:"name"`
-	Internal      bool   `json:"internal"`
+	Name          string    `json:"name"`
+	Internal      bool      `json:"internal"`
+	Metadata      *Metadata `json:"metadata"`
 	Relationships struct {
 		Organization *Relationship `json:"organization"`
 	} `json:"relationships"`
@@ -29,15 +30,16 @@ func (d DomainCreate) Validate() error {
 	case d.Internal, d.Relationships.Organization != nil:
 		return apierrors.NewUnprocessableEntity("expected a shared domain, found an internal one or that of an organization; Torpor has shared domains only")
 	default:
-		return nil
+		return d.Metadata.Validate()
 	}
 }
 
 // RouteCreate is the body of POST /v3/routes.
 type RouteCreate struct {
-	Host          string `json:"host"`
-	Path          string `json:"path"`
-	Port          *int32 `json:"port"`
+	Host          string    `json:"host"`
+	Path          string    `json:"path"`
+	Port          *int32    `json:"port"`
+	Metadata      *Metadata `json:"metadata"`
 	Relationships struct {
 		Space  Relationship `json:"space"`
 		Domain Relationship `json:"domain"`

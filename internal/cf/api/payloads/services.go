@@ -19,6 +19,7 @@ type ServiceInstanceBody struct {
 	Tags          []string        `json:"tags"`
 	SyslogDrain   string          `json:"syslog_drain_url"`
 	RouteService  string          `json:"route_service_url"`
+	Metadata      *Metadata       `json:"metadata"`
 	Relationships struct {
 		Space Relationship `json:"space"`
 	} `json:"relationships"`
@@ -35,14 +36,15 @@ func (s ServiceInstanceBody) Validate() error {
 	case len(s.Credentials) > maxCredentials || len(s.Credentials) > 0 && string(s.Credentials) != "null" && json.Unmarshal(s.Credentials, &object) != nil:
 		return apierrors.NewUnprocessableEntity("expected credentials as a JSON object of at most 512 KiB; found another value")
 	default:
-		return nil
+		return s.Metadata.Validate()
 	}
 }
 
 // BindingCreate is the body of POST of a service credential binding.
 type BindingCreate struct {
-	Type          string `json:"type"`
-	Name          string `json:"name"`
+	Type          string    `json:"type"`
+	Name          string    `json:"name"`
+	Metadata      *Metadata `json:"metadata"`
 	Relationships struct {
 		ServiceInstance Relationship `json:"service_instance"`
 		App             Relationship `json:"app"`

@@ -16,10 +16,11 @@ const (
 
 // TaskCreate is the body of POST of a task. A template supplies the command and the sizes that the body omits.
 type TaskCreate struct {
-	Name     string `json:"name"`
-	Command  string `json:"command"`
-	MemoryMB int64  `json:"memory_in_mb"`
-	DiskMB   int64  `json:"disk_in_mb"`
+	Name     string    `json:"name"`
+	Command  string    `json:"command"`
+	MemoryMB int64     `json:"memory_in_mb"`
+	DiskMB   int64     `json:"disk_in_mb"`
+	Metadata *Metadata `json:"metadata"`
 	Template struct {
 		Process struct {
 			GUID string `json:"guid"`
@@ -32,7 +33,7 @@ func (t TaskCreate) Validate() error {
 	if t.Command == "" || len(t.Command) > maxTaskCommand || len(t.Name) > maxTaskName {
 		return apierrors.NewUnprocessableEntity("expected a command of 1 to 4096 characters and a name of at most 255; found no command, or a longer text; correct the request")
 	}
-	return cmp.Or(checkTaskSize("memory_in_mb", t.MemoryMB), checkTaskSize("disk_in_mb", t.DiskMB))
+	return cmp.Or(checkTaskSize("memory_in_mb", t.MemoryMB), checkTaskSize("disk_in_mb", t.DiskMB), t.Metadata.Validate())
 }
 
 func checkTaskSize(what string, megabytes int64) error {

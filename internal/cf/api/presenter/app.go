@@ -62,7 +62,7 @@ func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 
 // appMetadata returns the metadata of clients, and the revision as Korifi does.
 func appMetadata(app *korifiv1alpha1.CFApp) Metadata {
-	m := metadataOf(app.Labels, app.Annotations)
+	m := metadataOf(app)
 	if text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]; ok {
 		m.Annotations[korifiv1alpha1.RevisionAnnotation] = text
 	}
@@ -105,7 +105,7 @@ func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 func ForRevision(base string, app *korifiv1alpha1.CFApp, r korifiv1alpha1.Restart) AppRevision {
 	description := "Initial revision."
 	if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {
-		description = string(r.Cause) + " by " + r.By
+		description = revision.DescribeCause(r)
 	}
 	guid := RevisionGUID(app.Name, r.Revision)
 	self := base + "/v3/revisions/" + guid

@@ -20,7 +20,7 @@ type DeploymentResponse struct {
 	// Revision is the revision that the deployment has begun; it is null before that.
 	Revision      *DeployedRevision `json:"revision"`
 	Relationships AppRelationship   `json:"relationships"`
-	Metadata      EmptyMetadata     `json:"metadata"`
+	Metadata      Metadata          `json:"metadata"`
 	Links         Links             `json:"links"`
 }
 
@@ -81,7 +81,7 @@ func ForDeployment(base string, d *torporv1alpha1.CFDeployment) DeploymentRespon
 		Strategy:     string(cmp.Or(d.Spec.Strategy, torporv1alpha1.RollingDeployment)),
 		Options:      DeploymentOptions{MaxInFlight: max(1, d.Spec.MaxInFlight)},
 		Status:       ForDeploymentStatus(d),
-		NewProcesses: []struct{}{}, Relationships: AppRelationship{App: RelationshipTo(app)},
+		NewProcesses: []struct{}{}, Relationships: AppRelationship{App: RelationshipTo(app)}, Metadata: metadataOf(d),
 		Links: Links{
 			"self": {HRef: self}, "app": {HRef: base + "/v3/apps/" + app},
 			"cancel": {HRef: self + "/actions/cancel", Method: "POST"}, "continue": {HRef: self + "/actions/continue", Method: "POST"},

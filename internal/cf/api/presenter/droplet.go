@@ -13,7 +13,7 @@ type PackageResponse struct {
 	State         string          `json:"state"`
 	Data          PackageData     `json:"data"`
 	Relationships AppRelationship `json:"relationships"`
-	Metadata      EmptyMetadata   `json:"metadata"`
+	Metadata      Metadata        `json:"metadata"`
 	Links         Links           `json:"links"`
 }
 
@@ -46,7 +46,7 @@ func ForPackage(base string, p *korifiv1alpha1.CFPackage) PackageResponse {
 	}
 	return PackageResponse{
 		Resource: newResource(p.Name, p.CreationTimestamp.Time), Type: string(p.Spec.Type), State: PackageStateOf(p),
-		Data: data, Relationships: AppRelationship{App: RelationshipTo(p.Spec.AppRef.Name)},
+		Data: data, Relationships: AppRelationship{App: RelationshipTo(p.Spec.AppRef.Name)}, Metadata: metadataOf(p),
 		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "upload": {HRef: base + "/v3/packages/" + p.Name + "/upload", Method: "POST"}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
 	}
 }
@@ -113,7 +113,7 @@ type DropletResponse struct {
 	ProcessTypes  map[string]string `json:"process_types"`
 	Buildpacks    []struct{}        `json:"buildpacks"`
 	Relationships AppRelationship   `json:"relationships"`
-	Metadata      EmptyMetadata     `json:"metadata"`
+	Metadata      Metadata          `json:"metadata"`
 	Links         Links             `json:"links"`
 }
 
@@ -121,7 +121,7 @@ type DropletResponse struct {
 func ForDroplet(base string, b *korifiv1alpha1.CFBuild) DropletResponse {
 	shown := DropletResponse{
 		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: "STAGED", Lifecycle: lifecycleOf(b.Spec.Lifecycle),
-		ProcessTypes: map[string]string{}, Buildpacks: []struct{}{}, Relationships: AppRelationship{App: RelationshipTo(b.Spec.AppRef.Name)},
+		ProcessTypes: map[string]string{}, Buildpacks: []struct{}{}, Relationships: AppRelationship{App: RelationshipTo(b.Spec.AppRef.Name)}, Metadata: metadataOf(b),
 		Links: Links{
 			"self": {HRef: base + "/v3/droplets/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name},
 			"package":                {HRef: base + "/v3/packages/" + b.Spec.PackageRef.Name},

@@ -103,7 +103,10 @@ type Metadata struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-func metadataOf(labels, annotations map[string]string) Metadata {
+// metadataOf returns the metadata of an object without the labels and annotations of controllers.
+func metadataOf(o metav1.Object) Metadata { return ownMetadata(o.GetLabels(), o.GetAnnotations()) }
+
+func ownMetadata(labels, annotations map[string]string) Metadata {
 	return Metadata{Labels: payloads.OwnKeys(labels), Annotations: payloads.OwnKeys(annotations)}
 }
 

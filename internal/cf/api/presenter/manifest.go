@@ -71,7 +71,7 @@ func ForAppManifest(now AppState, image string, addresses, services []string) ma
 	if len(now.Variables) > 0 {
 		app["env"] = now.Variables
 	}
-	metadata := metadataOf(now.App.Labels, now.App.Annotations)
+	metadata := ownMetadata(now.App.Labels, now.App.Annotations)
 	if len(metadata.Labels)+len(metadata.Annotations) > 0 {
 		app["metadata"] = metadata
 	}

@@ -61,7 +61,7 @@ type OrgOrSpaceResponse struct {
 func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(org.GUID, org.Created), Name: org.Name, Suspended: new(false),
-		Relationships: map[string]Relationship{"quota": RelationshipTo(OrgQuotaGUID)}, Metadata: metadataOf(org.Labels, org.Annotations),
+		Relationships: map[string]Relationship{"quota": RelationshipTo(OrgQuotaGUID)}, Metadata: ownMetadata(org.Labels, org.Annotations),
 		Links: Links{"self": {HRef: base + "/v3/organizations/" + org.GUID}},
 	}
 }
@@ -89,7 +89,7 @@ func ForOrgQuota(base string) OrgQuotaResponse {
 func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(space.GUID, space.Created), Name: space.Name,
-		Relationships: map[string]Relationship{"organization": RelationshipTo(space.Org), "quota": {}}, Metadata: metadataOf(space.Labels, space.Annotations),
+		Relationships: map[string]Relationship{"organization": RelationshipTo(space.Org), "quota": {}}, Metadata: ownMetadata(space.Labels, space.Annotations),
 		Links: Links{"self": {HRef: base + "/v3/spaces/" + space.GUID}, "organization": {HRef: base + "/v3/organizations/" + space.Org}},
 	}
 }

@@ -21,7 +21,7 @@ type ProcessResponse struct {
 	LogRateLimit     int                  `json:"log_rate_limit_in_bytes_per_second"`
 	HealthCheck      HealthCheck          `json:"health_check"`
 	Relationships    ProcessRelationships `json:"relationships"`
-	Metadata         EmptyMetadata        `json:"metadata"`
+	Metadata         Metadata             `json:"metadata"`
 	Links            ProcessLinks         `json:"links"`
 	ProcessInstances []ProcessInstance    `json:"process_instances,omitempty"`
 }
@@ -71,6 +71,7 @@ func ForProcess(base string, p *korifiv1alpha1.CFProcess) ProcessResponse {
 		Instances: process.DesiredInstances(p), MemoryInMB: p.Spec.MemoryMB, DiskInMB: p.Spec.DiskQuotaMB, LogRateLimit: -1,
 		HealthCheck:   healthCheckOf(p),
 		Relationships: ProcessRelationships{App: RelationshipTo(p.Spec.AppRef.Name)},
+		Metadata:      metadataOf(p),
 		Links: ProcessLinks{
 			Self: Link{HRef: self}, App: Link{HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}, Stats: Link{HRef: self + "/stats"},
 		},

@@ -18,7 +18,7 @@ type DomainResponse struct {
 	RouterGroup        *Reference     `json:"router_group"`
 	SupportedProtocols []string       `json:"supported_protocols"`
 	Relationships      map[string]any `json:"relationships"`
-	Metadata           EmptyMetadata  `json:"metadata"`
+	Metadata           Metadata       `json:"metadata"`
 	Links              Links          `json:"links"`
 }
 
@@ -28,6 +28,7 @@ func ForDomain(base string, domain *korifiv1alpha1.CFDomain) DomainResponse {
 	return DomainResponse{
 		Resource: newResource(domain.Name, domain.CreationTimestamp.Time), Name: domain.Spec.Name, SupportedProtocols: []string{string(korifiv1alpha1.HTTPRouteProtocol)},
 		Relationships: map[string]any{"organization": Relationship{}, "shared_organizations": map[string][]Reference{"data": {}}},
+		Metadata:      metadataOf(domain),
 		Links:         Links{"self": {HRef: self}, "route_reservations": {HRef: self + "/route_reservations"}},
 	}
 }
@@ -42,7 +43,7 @@ type RouteResponse struct {
 	URL           string                  `json:"url"`
 	Destinations  []DestinationResponse   `json:"destinations"`
 	Relationships map[string]Relationship `json:"relationships"`
-	Metadata      EmptyMetadata           `json:"metadata"`
+	Metadata      Metadata                `json:"metadata"`
 	Links         Links                   `json:"links"`
 }
 
@@ -87,6 +88,7 @@ func ForRoute(base string, r RouteWithDomain) RouteResponse {
 		Resource: newResource(r.Route.Name, r.Route.CreationTimestamp.Time), Protocol: string(korifiv1alpha1.HTTPRouteProtocol),
 		Host: route.HostOf(spec), Path: spec.Path, URL: r.FormatURL(), Destinations: destinationsOf(r.Route),
 		Relationships: map[string]Relationship{"space": RelationshipTo(r.Route.Namespace), "domain": RelationshipTo(spec.DomainRef.Name)},
+		Metadata:      metadataOf(r.Route),
 		Links: Links{
 			"self": {HRef: self}, "space": {HRef: base + "/v3/spaces/" + r.Route.Namespace},
 			"domain": {HRef: base + "/v3/domains/" + spec.DomainRef.Name}, "destinations": {HRef: self + "/destinations"},

@@ -31,7 +31,7 @@ type ServiceInstanceResponse struct {
 	RouteService  *string                 `json:"route_service_url"`
 	LastOperation LastOperation           `json:"last_operation"`
 	Relationships map[string]Relationship `json:"relationships"`
-	Metadata      EmptyMetadata           `json:"metadata"`
+	Metadata      Metadata                `json:"metadata"`
 	Links         Links                   `json:"links"`
 }
 
@@ -40,7 +40,7 @@ func ForServiceInstance(base string, s *korifiv1alpha1.CFServiceInstance) Servic
 	self := base + "/v3/service_instances/" + s.Name
 	return ServiceInstanceResponse{
 		Resource: newResource(s.Name, s.CreationTimestamp.Time), Name: s.Spec.DisplayName, Type: string(s.Spec.Type), Tags: append([]string{}, s.Spec.Tags...),
-		LastOperation: succeededAt(s.CreationTimestamp.Time), Relationships: map[string]Relationship{"space": RelationshipTo(s.Namespace)},
+		LastOperation: succeededAt(s.CreationTimestamp.Time), Relationships: map[string]Relationship{"space": RelationshipTo(s.Namespace)}, Metadata: metadataOf(s),
 		Links: Links{
 			"self": {HRef: self}, "space": {HRef: base + "/v3/spaces/" + s.Namespace}, "credentials": {HRef: self + "/credentials"},
 			"service_credential_bindings": {HRef: base + "/v3/service_credential_bindings?service_instance_guids=" + s.Name},
@@ -55,7 +55,7 @@ type BindingResponse struct {
 	Type          string                  `json:"type"`
 	LastOperation LastOperation           `json:"last_operation"`
 	Relationships map[string]Relationship `json:"relationships"`
-	Metadata      EmptyMetadata           `json:"metadata"`
+	Metadata      Metadata                `json:"metadata"`
 	Links         Links                   `json:"links"`
 }
 
@@ -65,6 +65,7 @@ func ForBinding(base string, b *korifiv1alpha1.CFServiceBinding) BindingResponse
 	shown := BindingResponse{
 		Resource: newResource(b.Name, b.CreationTimestamp.Time), Type: "app", LastOperation: succeededAt(b.CreationTimestamp.Time),
 		Relationships: map[string]Relationship{"app": RelationshipTo(b.Spec.AppRef.Name), "service_instance": RelationshipTo(b.Spec.Service.Name)},
+		Metadata:      metadataOf(b),
 		Links: Links{
 			"self": {HRef: self}, "details": {HRef: self + "/details"}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name},
 			"service_instance": {HRef: base + "/v3/service_instances/" + b.Spec.Service.Name},

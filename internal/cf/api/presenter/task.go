@@ -32,7 +32,7 @@ type TaskResponse struct {
 	Result        TaskResult              `json:"result"`
 	DropletGUID   string                  `json:"droplet_guid"`
 	Relationships map[string]Relationship `json:"relationships"`
-	Metadata      EmptyMetadata           `json:"metadata"`
+	Metadata      Metadata                `json:"metadata"`
 	Links         Links                   `json:"links"`
 }
 
@@ -47,7 +47,7 @@ func ForTask(base string, t *korifiv1alpha1.CFTask) TaskResponse {
 	shown := TaskResponse{
 		Resource: newResource(t.Name, t.CreationTimestamp.Time), SequenceID: t.Status.SequenceID, Name: cmp.Or(t.Spec.DisplayName, t.Name), Command: t.Spec.Command,
 		State: TaskState(t), MemoryMB: t.Status.MemoryMB, DiskMB: t.Status.DiskQuotaMB, DropletGUID: t.Status.DropletRef.Name,
-		Relationships: map[string]Relationship{"app": RelationshipTo(app)},
+		Relationships: map[string]Relationship{"app": RelationshipTo(app)}, Metadata: metadataOf(t),
 		Links: Links{
 			"self": {HRef: self}, "app": {HRef: base + "/v3/apps/" + app}, "cancel": {HRef: self + "/actions/cancel", Method: http.MethodPost},
 			"droplet": {HRef: base + "/v3/droplets/" + t.Status.DropletRef.Name},

@@ -10,6 +10,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
 // GetDeployment returns a deployment of an app that the caller may see.
@@ -41,8 +42,10 @@ func (s *Store) ListDeploymentsOfApp(ctx context.Context, app *korifiv1alpha1.CF
 
 // CreateDeployment requests a new revision of an app next to the old one. With client.DryRunAll it only checks whether
 // the request would be rejected.
-func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec, options ...client.CreateOption) (*torporv1alpha1.CFDeployment, error) {
-	return create(ctx, s, caller, &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: spec}, options...)
+func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec, m *payloads.Metadata, options ...client.CreateOption) (*torporv1alpha1.CFDeployment, error) {
+	deployment := &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: spec}
+	setMetadata(deployment, m)
+	return create(ctx, s, caller, deployment, options...)
 }
 
 // CancelDeployment requests the cancellation of a deployment.

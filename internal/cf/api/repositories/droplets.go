@@ -6,15 +6,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
 // registryHashLength is the length of the hash that distinguishes the registries of one app.
@@ -29,9 +33,13 @@ func (s *Store) GetBuild(ctx context.Context, caller *authorization.Caller, guid
 // GetBuildInSpace returns a build to which an object of its space refers. Other spaces may have a build with the same
 // GUID.
 func (s *Store) GetBuildInSpace(ctx context.Context, caller *authorization.Caller, space, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
-	return find[*korifiv1alpha1.CFBuild](ctx, s, caller, guid, cacheLookup{
+	found, err := find[*korifiv1alpha1.CFBuild](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFBuildList{}, noun: "build", resource: buildsResource, resourceType: resourceType, space: space,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return found, s.requireOwner(ctx, caller, found, resourceType)
 }
 
 // ListBuildsOfApp returns the builds of an app, oldest first.
@@ -47,9 +55,32 @@ func (s *Store) GetPackage(ctx context.Context, caller *authorization.Caller, gu
 // GetPackageInSpace returns a package to which an object of its space refers. Other spaces may have a package with the
 // same GUID.
 func (s *Store) GetPackageInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFPackage, error) {
-	return find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, cacheLookup{
+	found, err := find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: PackagesResource, resourceType: PackageResourceType, space: space,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return found, s.requireOwner(ctx, caller, found, PackageResourceType)
+}
+
+// requireOwner returns a not-found error for an object whose app is gone. The garbage collector deletes such an object
+// some time after its app. An object that no app owns stays.
+func (s *Store) requireOwner(ctx context.Context, caller *authorization.Caller, object client.Object, resourceType string) error {
+	kind := korifiv1alpha1.CFAppKind().Kind
+	at := slices.IndexFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == kind })
+	if at < 0 {
+		return nil
+	}
+	key := client.ObjectKey{Namespace: object.GetNamespace(), Name: object.GetOwnerReferences()[at].Name}
+	if _, exists, err := s.apps.GetByKey(key.String()); exists && err == nil {
+		return nil
+	}
+	// Apps have their own watch, so the cache may not show a new app yet.
+	if err := caller.Client.Get(ctx, key, &korifiv1alpha1.CFApp{}); err != nil {
+		return apierrors.ForbiddenAsNotFound(err, resourceType)
+	}
+	return nil
 }
 
 // ListPackagesOfApp returns the packages of an app, oldest first.
@@ -59,7 +90,11 @@ func (s *Store) ListPackagesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp
 
 // PackageImage is an image with the credentials of its registry. Without a Username, the registry needs no credentials.
 // Without a Name, the package awaits code.
-type PackageImage struct{ Name, Username, Password string }
+type PackageImage struct {
+	Name, Username, Password string
+	// Metadata is that of the package.
+	Metadata *payloads.Metadata
+}
 
 // CreatePackage creates a package with an image, or one to which code is uploaded later.
 func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (*korifiv1alpha1.CFPackage, error) {
@@ -75,9 +110,11 @@ func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller,
 	if image.Name == "" {
 		kind = korifiv1alpha1.BitsPackage
 	}
-	return create(ctx, s, caller, &korifiv1alpha1.CFPackage{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFPackageSpec{
+	made := &korifiv1alpha1.CFPackage{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFPackageSpec{
 		Type: kind, AppRef: korifiv1alpha1.Reference{Name: app.Name}, Source: korifiv1alpha1.PackageSource{Registry: registry},
-	}})
+	}}
+	setMetadata(made, image.Metadata)
+	return create(ctx, s, caller, made)
 }
 
 // saveRegistryLogin stores the registry credentials in an image pull Secret and returns its name. An app has one Secret

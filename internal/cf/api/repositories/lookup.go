@@ -20,6 +20,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -218,6 +219,15 @@ func patchAsCaller(ctx context.Context, caller *authorization.Caller, object cli
 		return fmt.Errorf("write the patch: %w", err)
 	}
 	return caller.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, raw))
+}
+
+// UpdateMetadata changes the labels and annotations of an object as the caller.
+func UpdateMetadata[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, m *payloads.Metadata) (T, error) {
+	changed, ok := object.DeepCopyObject().(T)
+	if m.IsEmpty() || !ok {
+		return object, nil
+	}
+	return patch(ctx, s, caller, changed, jsonObject{"metadata": metadataPatch(m)})
 }
 
 // newOrderedGUID returns a GUID that orders objects created within the same second.

@@ -12,6 +12,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -90,6 +91,7 @@ type PatchProcessMessage struct {
 	CheckType, Endpoint *string
 	Timeout, Invocation *int32
 	Ports               *[]int32
+	Metadata            *payloads.Metadata
 }
 
 // PatchProcess changes a process with one patch.
@@ -110,10 +112,17 @@ func (s *Store) PatchProcess(ctx context.Context, caller *authorization.Caller, 
 	if len(check) > 0 {
 		spec["healthCheck"] = check
 	}
-	if len(spec) == 0 {
+	change := jsonObject{}
+	if len(spec) > 0 {
+		change["spec"] = spec
+	}
+	if !message.Metadata.IsEmpty() {
+		change["metadata"] = metadataPatch(message.Metadata)
+	}
+	if len(change) == 0 {
 		return process, nil
 	}
-	return patch(ctx, s, caller, process.DeepCopy(), jsonObject{"spec": spec})
+	return patch(ctx, s, caller, process.DeepCopy(), change)
 }
 
 func setIfGiven[T any](into jsonObject, key string, value *T) {

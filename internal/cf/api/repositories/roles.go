@@ -59,20 +59,62 @@ func roleTypeOf(b *rbacv1.RoleBinding) string {
 
 // ListRoles returns the roles of users in an org or a space, read as the caller.
 func (s *Store) ListRoles(ctx context.Context, caller *authorization.Caller, in OrgOrSpace) ([]RoleAssignment, error) {
+	return listRoles(ctx, caller, []OrgOrSpace{in}, client.InNamespace(in.GUID))
+}
+
+// ListAllRoles returns the roles of users in some orgs and spaces with one request, as a caller with rights in the whole
+// cluster.
+func (s *Store) ListAllRoles(ctx context.Context, caller *authorization.Caller, in []OrgOrSpace) ([]RoleAssignment, error) {
+	return listRoles(ctx, caller, in)
+}
+
+func listRoles(ctx context.Context, caller *authorization.Caller, in []OrgOrSpace, options ...client.ListOption) ([]RoleAssignment, error) {
 	var bindings rbacv1.RoleBindingList
-	if err := caller.Client.List(ctx, &bindings, client.InNamespace(in.GUID)); err != nil {
+	if err := caller.Client.List(ctx, &bindings, options...); err != nil {
 		return nil, apierrors.FromError(err, RoleResourceType)
+	}
+	byGUID := map[string]OrgOrSpace{}
+	for _, one := range in {
+		byGUID[one.GUID] = one
 	}
 	var all []RoleAssignment
 	for i := range bindings.Items {
-		b := &bindings.Items[i]
-		for _, subject := range b.Subjects {
-			if role, user := roleTypeOf(b), userOf(subject); role != "" && user != "" {
-				all = append(all, RoleAssignment{GUID: roleGUID(b), Type: role, User: user, In: in, Created: b.CreationTimestamp.Time})
-			}
+		if one, ok := byGUID[bindings.Items[i].Namespace]; ok {
+			all = append(all, rolesOf(&bindings.Items[i], one)...)
 		}
 	}
 	return all, nil
+}
+
+// rolesOf returns the roles of the users of a binding.
+func rolesOf(b *rbacv1.RoleBinding, in OrgOrSpace) []RoleAssignment {
+	var all []RoleAssignment
+	for _, subject := range b.Subjects {
+		if role, user := roleTypeOf(b), userOf(subject); role != "" && user != "" {
+			all = append(all, RoleAssignment{GUID: roleGUID(b), Type: role, User: user, In: in, Created: b.CreationTimestamp.Time})
+		}
+	}
+	return all
+}
+
+// IsRoleIn reports whether the GUID of a role names an org or a space.
+func IsRoleIn(guid string, in OrgOrSpace) bool {
+	namespace, _, _ := strings.Cut(guid, roleSeparator)
+	return namespace == in.GUID
+}
+
+// GetRole returns a role in an org or a space, read as the caller.
+func (s *Store) GetRole(ctx context.Context, caller *authorization.Caller, in OrgOrSpace, guid string) (RoleAssignment, error) {
+	_, name, _ := strings.Cut(guid, roleSeparator)
+	var binding rbacv1.RoleBinding
+	if err := caller.Client.Get(ctx, client.ObjectKey{Namespace: in.GUID, Name: name}, &binding); err != nil {
+		return RoleAssignment{}, apierrors.ForbiddenAsNotFound(err, RoleResourceType)
+	}
+	all := rolesOf(&binding, in)
+	if len(all) == 0 {
+		return RoleAssignment{}, apierrors.NewNotFound(RoleResourceType)
+	}
+	return all[0], nil
 }
 
 // DeleteRole deletes a role, as the caller. It does not split a binding of several users.

@@ -5,9 +5,12 @@ package repositories
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +20,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
@@ -43,10 +47,71 @@ func (s *Store) GetDomain(ctx context.Context, guid string) (*korifiv1alpha1.CFD
 }
 
 // CreateDomain creates a domain as the caller.
-func (s *Store) CreateDomain(ctx context.Context, caller *authorization.Caller, name string) (*korifiv1alpha1.CFDomain, error) {
-	return create(ctx, s, caller, &korifiv1alpha1.CFDomain{
+func (s *Store) CreateDomain(ctx context.Context, caller *authorization.Caller, name string, m *payloads.Metadata) (*korifiv1alpha1.CFDomain, error) {
+	domain := &korifiv1alpha1.CFDomain{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.rootNamespace, Name: uuid.NewString()}, Spec: korifiv1alpha1.CFDomainSpec{Name: name},
-	})
+	}
+	setMetadata(domain, m)
+	return create(ctx, s, caller, domain)
+}
+
+// maxParallelDeletions limits the concurrent requests of one deletion.
+const maxParallelDeletions = 8
+
+// DeleteRoutesOfDomain deletes the routes of a domain in all spaces, as the caller. It deletes none if the caller may
+// not delete all of them.
+func (s *Store) DeleteRoutesOfDomain(ctx context.Context, caller *authorization.Caller, domain *korifiv1alpha1.CFDomain) error {
+	// A caller who may not delete the domain must not delete its routes.
+	if err := caller.Client.Delete(ctx, domain.DeepCopy(), client.DryRunAll); err != nil {
+		return apierrors.FromError(err, DomainResourceType)
+	}
+	routes, err := s.listRoutesOfDomain(ctx, domain.Name)
+	if err != nil || len(routes) == 0 {
+		return err
+	}
+	var spaces []string
+	for _, obj := range routes {
+		spaces = append(spaces, obj.Namespace)
+	}
+	slices.Sort(spaces)
+	spaces = slices.Compact(spaces)
+	allowed, err := caller.AllowedNamespaces(ctx, spaces, authorization.Permission{Verb: "delete", Resource: routesResource})
+	if err != nil {
+		return err
+	}
+	if len(allowed) < len(spaces) {
+		return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected the right to delete the %d routes of the domain, found none in %d of %d spaces; ask their developers to delete them",
+			len(routes), len(spaces)-len(allowed), len(spaces)))
+	}
+	var deletions errgroup.Group
+	deletions.SetLimit(maxParallelDeletions)
+	for _, obj := range routes {
+		deletions.Go(func() error { return client.IgnoreNotFound(caller.Client.Delete(ctx, obj.DeepCopy())) })
+	}
+	if err := deletions.Wait(); err != nil {
+		return apierrors.FromError(err, RouteResourceType)
+	}
+	return nil
+}
+
+func (s *Store) listRoutesOfDomain(ctx context.Context, domain string) ([]*korifiv1alpha1.CFRoute, error) {
+	all, err := list[*korifiv1alpha1.CFRoute](ctx, s, "list the routes of a domain", &korifiv1alpha1.CFRouteList{})
+	return slices.DeleteFunc(all, func(r *korifiv1alpha1.CFRoute) bool {
+		return r.Spec.DomainRef.Name != domain || r.Spec.DomainRef.Namespace != s.rootNamespace
+	}), err
+}
+
+// IsDomainGone reports whether a domain that was deleted is gone with its routes.
+func (s *Store) IsDomainGone(ctx context.Context, _ *authorization.Caller, guid string) (bool, error) {
+	routes, err := s.listRoutesOfDomain(ctx, guid)
+	if err != nil || len(routes) > 0 {
+		return false, err
+	}
+	_, err = s.GetDomain(ctx, guid)
+	if apierrors.HasStatus(err, http.StatusNotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 // DeleteDomain deletes a domain. Its routes stay, but are no longer served.
@@ -96,7 +161,7 @@ func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1al
 const HostReserved = "Routes for this host and domain have been reserved for another space"
 
 // CreateRoute creates a route as the caller, unless the address exists or the host belongs to another space.
-func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, space string, spec korifiv1alpha1.CFRouteSpec) (*korifiv1alpha1.CFRoute, error) {
+func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, space string, spec korifiv1alpha1.CFRouteSpec, m *payloads.Metadata) (*korifiv1alpha1.CFRoute, error) {
 	if wrong := route.CheckAddress(spec); wrong != "" {
 		return nil, apierrors.NewUnprocessableEntity(wrong)
 	}
@@ -111,9 +176,11 @@ func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, s
 		return nil, apierrors.NewUnprocessableEntity("Route already exists with host '" + spec.Host + "' and path '" + spec.Path + "'; choose another")
 	}
 	guid := uuid.NewString()
-	return create(ctx, s, caller, &korifiv1alpha1.CFRoute{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: guid, Labels: map[string]string{
+	obj := &korifiv1alpha1.CFRoute{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: guid, Labels: map[string]string{
 		korifiv1alpha1.GUIDLabel: guid, korifiv1alpha1.SpaceGUIDLabel: space,
-	}}, Spec: spec})
+	}}, Spec: spec}
+	setMetadata(obj, m)
+	return create(ctx, s, caller, obj)
 }
 
 // ChangeDestinations changes the current destinations of a route. The route's controller writes the same object, so

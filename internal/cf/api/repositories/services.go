@@ -16,6 +16,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
 // GetServiceInstance returns a service that the caller may see.
@@ -53,6 +54,7 @@ type CreateServiceMessage struct {
 	Space, Name string
 	Tags        []string
 	Credentials json.RawMessage
+	Metadata    *payloads.Metadata
 }
 
 // CreateServiceInstance creates a service, and the Secret with its credentials, which is deleted with the service.
@@ -62,6 +64,7 @@ func (s *Store) CreateServiceInstance(ctx context.Context, caller *authorization
 		ObjectMeta: metav1.ObjectMeta{Namespace: message.Space, Name: guid, Labels: map[string]string{korifiv1alpha1.GUIDLabel: guid, korifiv1alpha1.SpaceGUIDLabel: message.Space}},
 		Spec:       korifiv1alpha1.CFServiceInstanceSpec{DisplayName: message.Name, SecretName: guid, Type: korifiv1alpha1.UserProvidedService, Tags: message.Tags},
 	}
+	setMetadata(made, message.Metadata)
 	if err := caller.Client.Create(ctx, made); err != nil {
 		return nil, apierrors.FromError(err, ServiceResourceType)
 	}
@@ -93,6 +96,7 @@ type UpdateServiceMessage struct {
 	Name        string
 	Tags        []string
 	Credentials json.RawMessage
+	Metadata    *payloads.Metadata
 }
 
 // UpdateServiceInstance changes a service. Apps get new credentials in their next revision.
@@ -110,10 +114,17 @@ func (s *Store) UpdateServiceInstance(ctx context.Context, caller *authorization
 	if message.Tags != nil {
 		spec["tags"] = message.Tags
 	}
-	if len(spec) == 0 {
+	change := jsonObject{}
+	if len(spec) > 0 {
+		change["spec"] = spec
+	}
+	if !message.Metadata.IsEmpty() {
+		change["metadata"] = metadataPatch(message.Metadata)
+	}
+	if len(change) == 0 {
 		return instance, nil
 	}
-	return patch(ctx, s, caller, instance.DeepCopy(), jsonObject{"spec": spec})
+	return patch(ctx, s, caller, instance.DeepCopy(), change)
 }
 
 // DeleteServiceInstance deletes a service, and waits until the cache shows the deletion.
@@ -127,14 +138,16 @@ func (s *Store) DeleteServiceBinding(ctx context.Context, caller *authorization.
 }
 
 // CreateServiceBinding gives an app the credentials of a service. The binding is deleted with the app.
-func (s *Store) CreateServiceBinding(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, instance *korifiv1alpha1.CFServiceInstance, name string) (*korifiv1alpha1.CFServiceBinding, error) {
-	return create(ctx, s, caller, &korifiv1alpha1.CFServiceBinding{
+func (s *Store) CreateServiceBinding(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, instance *korifiv1alpha1.CFServiceInstance, name string, m *payloads.Metadata) (*korifiv1alpha1.CFServiceBinding, error) {
+	binding := &korifiv1alpha1.CFServiceBinding{
 		ObjectMeta: ownedByApp(app, uuid.NewString()),
 		Spec: korifiv1alpha1.CFServiceBindingSpec{
 			DisplayName: name, Type: "app", AppRef: corev1.LocalObjectReference{Name: app.Name},
 			Service: corev1.ObjectReference{Kind: korifiv1alpha1.CFServiceInstanceKind().Kind, Name: instance.Name},
 		},
-	})
+	}
+	setMetadata(binding, m)
+	return create(ctx, s, caller, binding)
 }
 
 func (s *Store) deleteAndWait(ctx context.Context, caller *authorization.Caller, object client.Object) error {

@@ -11,6 +11,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
 // GetTask returns a task that the caller may see.
@@ -31,9 +32,11 @@ func (s *Store) ListTasksOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) (
 }
 
 // CreateTask creates a task that runs a command once. It returns when the task has its number, or ctx ends.
-func (s *Store) CreateTask(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFTaskSpec) (*korifiv1alpha1.CFTask, error) {
+func (s *Store) CreateTask(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFTaskSpec, m *payloads.Metadata) (*korifiv1alpha1.CFTask, error) {
 	spec.AppRef = corev1.LocalObjectReference{Name: app.Name}
-	made, err := create(ctx, s, caller, &korifiv1alpha1.CFTask{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: spec})
+	wanted := &korifiv1alpha1.CFTask{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: spec}
+	setMetadata(wanted, m)
+	made, err := create(ctx, s, caller, wanted)
 	if err != nil {
 		return nil, err
 	}
