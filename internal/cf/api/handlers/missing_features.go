@@ -66,6 +66,8 @@ func MissingFeatures() []MissingFeature {
 		{"labels and annotations of builds, revisions, roles and users", "label the droplet or the app", nil},
 		{"`fields`; `include` except for roles and bindings", "ignored", nil},
 		{"sidecars", "run each sidecar as a process of the app", nil},
+		{"logs of staging; processes and commands that a buildpack detects", "the builder has the logs; set the commands in a manifest", nil},
+		{"credentials of services as files", "apps get them in `VCAP_SERVICES`", nil},
 		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning", nil},
 		{"disk usage and log rates in stats", "not measured, so they are left out", nil},
 	}

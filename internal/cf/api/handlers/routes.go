@@ -100,7 +100,7 @@ func appRoutes() []Route {
 		{post, "/v3/apps/{guid}/actions/stop", false, "stop: one patch, which begins a revision", changesApp, withApp(stopApp)},
 		{post, "/v3/apps/{guid}/actions/restart", false, "restart: one patch that never leaves STARTED; starts a stopped app", changesApp, withApp(restartApp)},
 		{get, "/v3/apps/{guid}/manifest", false, "a manifest from which the app can be pushed again", "get cfapps, cfbuilds, cfpackages, secrets", withApp(getAppManifest)},
-		{get, "/v3/apps/{guid}/env", false, "an app's environment", "get secrets", withApp(getAppEnvironment)},
+		{get, "/v3/apps/{guid}/env", false, "an app's environment; a service without credentials has an empty object as in Cloud Foundry, Korifi has null", "get secrets", withApp(getAppEnvironment)},
 		{get, "/v3/apps/{guid}/environment_variables", false, "an app's own variables", "get secrets", withApp(getEnvVars)},
 		{patch, "/v3/apps/{guid}/environment_variables", false, "change the variables of the next revision", "create, get, patch secrets", withApp(updateEnvVars)},
 		{get, "/v3/apps/{guid}/features", false, "`revisions` is enabled; every other feature is disabled", seesApp, withApp(listAppFeatures)},
@@ -190,7 +190,7 @@ func addressRoutes() []Route {
 func taskRoutes() []Route {
 	return []Route{
 		{get, "/v3/tasks", false, "tasks: `guids`, `names`, `states`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listTasks},
-		{get, "/v3/tasks/{guid}", false, "a task, and the reason of its failure", "get cftasks", getTask},
+		{get, "/v3/tasks/{guid}", false, "a task, and the reason of its failure; it is kept for 31 days as in Cloud Foundry", "get cftasks", getTask},
 		{patch, "/v3/tasks/{guid}", false, changesLabels, "get, patch cftasks", withMetadata(ofPath((*repositories.Store).GetTask), presenter.ForTask)},
 		{post, "/v3/tasks/{guid}/actions/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
 		{put, "/v3/tasks/{guid}/cancel", false, "as above", "get, patch cftasks", cancelTask},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -64,5 +65,22 @@ func TestAuditEventsNameTheUser(t *testing.T) {
 	all := ForAuditEvents(app, nil)
 	if len(all) != 1 || all[0].Type != "audit.app.stop" || all[0].Actor.Name != "bob" || all[0].CreatedAt != "2026-11-20T13:00:00Z" {
 		t.Errorf("found %+v, want that bob stopped it", all)
+	}
+}
+
+// TestRevisionIsOneAuditEvent passes the Kubernetes event about a revision, which repeats the record, and another event.
+func TestRevisionIsOneAuditEvent(t *testing.T) {
+	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
+		korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
+		torporv1alpha1.RevisedAtAnnotation: "2026-11-20T13:00:00Z", torporv1alpha1.StartedByAnnotation: "bob", torporv1alpha1.StartedAtAnnotation: "2026-11-20T13:00:01Z",
+	}}}
+	all := ForAuditEvents(app, []corev1.Event{{Reason: "RevisionBegan", Message: "revision 1 began: Stop by bob"}, {Reason: "ProcessCreated", Message: "created"}})
+	var found []string
+	for _, e := range all {
+		found = append(found, e.Type+": "+e.Data["reason"])
+	}
+	want := []string{"audit.app.start: revision 1: Restart by bob", "audit.app.stop: revision 1: Restart by bob", "app.processcreated: created"}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
