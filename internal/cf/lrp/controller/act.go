@@ -26,6 +26,9 @@ import (
 func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
+	if c.hasReleased(seen.LRP) {
+		return reconcile.ErrStale
+	}
 	var err error
 	switch plan.Do {
 	case lrp.DoNothing:
@@ -33,7 +36,7 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 		err = c.patchFinalizer(ctx, seen.LRP, controllerutil.AddFinalizer)
 	case lrp.RemoveFinalizer:
 		if err = c.requireNothingLeft(ctx, seen.LRP); err == nil {
-			err = c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
+			err = c.release(ctx, seen.LRP)
 		}
 	case lrp.CreateStatefulSet:
 		err = c.client.Create(ctx, lrp.BuildStatefulSet(seen.LRP, c.Pods), client.FieldOwner(Name))
@@ -115,7 +118,26 @@ func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) err
 	if err := reconcile.DeleteObserved(ctx, c.client, seen.StatefulSet); err != nil {
 		return err
 	}
-	return c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
+	return c.release(ctx, seen.LRP)
+}
+
+// release removes the finalizer of an LRP, and remembers it.
+func (c Controller) release(ctx context.Context, obj *eiriniv1.LRP) error {
+	err := c.patchFinalizer(ctx, obj, controllerutil.RemoveFinalizer)
+	if err == nil && c.released != nil {
+		c.released.Add(obj.UID, struct{}{}, releasedTTL)
+	}
+	return err
+}
+
+// hasReleased reports whether this controller has released an LRP. The cache may show the end of its StatefulSet before
+// that, and a pass between the two would repeat the requests of the release.
+func (c Controller) hasReleased(obj *eiriniv1.LRP) bool {
+	if c.released == nil || obj.DeletionTimestamp.IsZero() {
+		return false
+	}
+	_, has := c.released.Get(obj.UID)
+	return has
 }
 
 // requireNothingLeft returns ErrStale if the API server has a StatefulSet or a Pod of the LRP that the cache

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -34,6 +35,10 @@ const Name = "torpor-lrp"
 
 // Fields by which the cache finds the LRPs of a Pod, from the Pod's labels, and those of a process.
 const (
+	// maxReleased limits the remembered releases, and releasedTTL the time for which one is remembered.
+	maxReleased = 1 << 12
+	releasedTTL = 10 * time.Second
+
 	byPodLabels = "what"
 	byProcess   = "process"
 )
@@ -53,6 +58,8 @@ type Controller struct {
 	client client.Client
 	live   client.Reader
 	pods   client.Reader
+	// released holds the UIDs of LRPs that this controller has released.
+	released *cache.LRUExpireCache
 }
 
 // +kubebuilder:rbac:groups=eirini.cloudfoundry.org,resources=lrps,verbs=get;list;watch;patch
@@ -67,6 +74,7 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
+	c.released = cache.NewLRUExpireCacheWithClock(maxReleased, c.Clock)
 	pods, err := c.PodCache.ShareWith(mgr)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +27,10 @@ func TestAnLRPIsKeptForAStatefulSetThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
 	hub.InstallCRDs(t)
-	c := Controller{client: hub.Client, live: hub.Client, Clock: clock.RealClock{}, Pods: lrp.PodOptions{PullPolicy: corev1.PullAlways}}
+	c := Controller{
+		client: hub.Client, live: hub.Client, Clock: clock.RealClock{}, Pods: lrp.PodOptions{PullPolicy: corev1.PullAlways},
+		released: cache.NewLRUExpireCacheWithClock(maxReleased, clock.RealClock{}),
+	}
 	namespace := hub.CreateNamespace(t)
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	obj := process.BuildLRP(process.LRPSource{
@@ -52,5 +56,10 @@ func TestAnLRPIsKeptForAStatefulSetThatTheCacheLacks(t *testing.T) {
 	testenv.ExpectNoError(t, c.act(t.Context(), seen, lrp.Decide(seen)))
 	if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), &eiriniv1.LRP{}); !k8serrors.IsNotFound(err) {
 		t.Errorf("expected the LRP to be released once its StatefulSet is gone, found %v", err)
+	}
+	// The cache still shows the released LRP: another pass sends no request, not even one that would fail.
+	c.live, c.client = nil, nil
+	if err := c.act(t.Context(), seen, lrp.Decide(seen)); !errors.Is(err, reconcile.ErrStale) {
+		t.Errorf("expected ErrStale without a request, found %v", err)
 	}
 }
