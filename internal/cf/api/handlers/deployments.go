@@ -74,9 +74,10 @@ type deploymentWish struct {
 // app. Settings and sizes are written first, because the new revision is created from them. A dry run first rejects a
 // deployment that would be refused.
 func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, wish deploymentWish) (*torporv1alpha1.CFDeployment, error) {
+	message := repositories.CreateDeploymentMessage{App: app, Spec: wish.spec, Metadata: wish.metadata}
 	scales := wish.sizes != (repositories.PatchProcessMessage{})
 	if wish.rollback != nil || scales {
-		if _, err := r.Store.CreateDeployment(ctx, r.Caller, app, wish.spec, wish.metadata, client.DryRunAll); err != nil {
+		if _, err := r.Store.CreateDeployment(ctx, r.Caller, message, client.DryRunAll); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +95,7 @@ func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, wis
 			return nil, err
 		}
 	}
-	return r.Store.CreateDeployment(ctx, r.Caller, app, wish.spec, wish.metadata)
+	return r.Store.CreateDeployment(ctx, r.Caller, message)
 }
 
 // deploymentSpec returns the spec that a body describes, and the revision to roll back to if the body names one. It

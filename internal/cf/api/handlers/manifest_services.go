@@ -9,6 +9,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
 // findServices returns the services of an app in a manifest, in the order of the manifest.
@@ -44,7 +45,7 @@ func (r *Request) bindServices(ctx context.Context, app *korifiv1alpha1.CFApp, w
 		if slices.Contains(bound, service.Name) {
 			continue
 		}
-		if _, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, service, wanted.Services[i].BindingName, nil); err != nil {
+		if _, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, repositories.CreateBindingMessage{Instance: service, Name: wanted.Services[i].BindingName}); err != nil {
 			return err
 		}
 	}

@@ -235,7 +235,7 @@ func createServiceBinding(ctx context.Context, r *Request, body payloads.Binding
 	}) {
 		return Response{}, apierrors.NewUnprocessableEntity("The app is already bound to the service instance")
 	}
-	made, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, instance, body.Name, body.Metadata)
+	made, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, repositories.CreateBindingMessage{Instance: instance, Name: body.Name, Metadata: body.Metadata})
 	return presentCreated(r, presenter.ForBinding, made, err)
 }
 

@@ -40,11 +40,18 @@ func (s *Store) ListDeploymentsOfApp(ctx context.Context, app *korifiv1alpha1.CF
 	return listOfApp[*torporv1alpha1.CFDeployment](ctx, s, app, "list deployments", &torporv1alpha1.CFDeploymentList{})
 }
 
+// CreateDeploymentMessage describes a deployment to create.
+type CreateDeploymentMessage struct {
+	App      *korifiv1alpha1.CFApp
+	Spec     torporv1alpha1.CFDeploymentSpec
+	Metadata *payloads.Metadata
+}
+
 // CreateDeployment requests a new revision of an app next to the old one. With client.DryRunAll it only checks whether
 // the request would be rejected.
-func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec, m *payloads.Metadata, options ...client.CreateOption) (*torporv1alpha1.CFDeployment, error) {
-	deployment := &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: spec}
-	setMetadata(deployment, m)
+func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, message CreateDeploymentMessage, options ...client.CreateOption) (*torporv1alpha1.CFDeployment, error) {
+	deployment := &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(message.App, newOrderedGUID()), Spec: message.Spec}
+	setMetadata(deployment, message.Metadata)
 	return create(ctx, s, caller, deployment, options...)
 }
 

@@ -137,16 +137,23 @@ func (s *Store) DeleteServiceBinding(ctx context.Context, caller *authorization.
 	return s.deleteAndWait(ctx, caller, binding.DeepCopy())
 }
 
+// CreateBindingMessage describes the binding of an app to a service. Name may be empty.
+type CreateBindingMessage struct {
+	Instance *korifiv1alpha1.CFServiceInstance
+	Name     string
+	Metadata *payloads.Metadata
+}
+
 // CreateServiceBinding gives an app the credentials of a service. The binding is deleted with the app.
-func (s *Store) CreateServiceBinding(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, instance *korifiv1alpha1.CFServiceInstance, name string, m *payloads.Metadata) (*korifiv1alpha1.CFServiceBinding, error) {
+func (s *Store) CreateServiceBinding(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, message CreateBindingMessage) (*korifiv1alpha1.CFServiceBinding, error) {
 	binding := &korifiv1alpha1.CFServiceBinding{
 		ObjectMeta: ownedByApp(app, uuid.NewString()),
 		Spec: korifiv1alpha1.CFServiceBindingSpec{
-			DisplayName: name, Type: "app", AppRef: corev1.LocalObjectReference{Name: app.Name},
-			Service: corev1.ObjectReference{Kind: korifiv1alpha1.CFServiceInstanceKind().Kind, Name: instance.Name},
+			DisplayName: message.Name, Type: "app", AppRef: corev1.LocalObjectReference{Name: app.Name},
+			Service: corev1.ObjectReference{Kind: korifiv1alpha1.CFServiceInstanceKind().Kind, Name: message.Instance.Name},
 		},
 	}
-	setMetadata(binding, m)
+	setMetadata(binding, message.Metadata)
 	return create(ctx, s, caller, binding)
 }
 
