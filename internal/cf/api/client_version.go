@@ -21,8 +21,8 @@ func checkClientVersion(userAgent string) error {
 	if !isClient || strings.HasPrefix(text, sourceBuild) {
 		return nil
 	}
-	found, err := version.ParseSemantic(text)
-	if err != nil || !found.LessThan(version.MustParseSemantic(handlers.MinClientVersion)) {
+	// Versions of other forms pass.
+	if found, _ := version.ParseSemantic(text); found == nil || !found.LessThan(version.MustParseSemantic(handlers.MinClientVersion)) {
 		return nil
 	}
 	return apierrors.NewInvalidRequest("expected version " + handlers.MinClientVersion + " of the cf client or a later one, because earlier ones cannot log in with a kubeconfig; found " +

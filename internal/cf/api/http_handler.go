@@ -129,16 +129,18 @@ func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *ht
 	return route.Handle(ctx, request)
 }
 
-// warningEscaper escapes what has a meaning in the header: the client splits it at commas, and decodes each warning like
+// escapeWarning escapes what has a meaning in the header: the client splits it at commas, and decodes each warning like
 // a query parameter. Other characters stay, so that the warning is readable in a log.
-var warningEscaper = strings.NewReplacer("%", "%25", "+", "%2B", ",", "%2C", "\r", "%0D", "\n", "%0A")
+func escapeWarning(text string) string {
+	return strings.NewReplacer("%", "%25", "+", "%2B", ",", "%2C", "\r", "%0D", "\n", "%0A").Replace(text)
+}
 
 func (s *server) writeResponse(w http.ResponseWriter, response handlers.Response) {
 	if response.Location != "" {
 		w.Header().Set("Location", response.Location)
 	}
 	for _, warning := range response.Warnings {
-		w.Header().Add("X-Cf-Warnings", warningEscaper.Replace(warning))
+		w.Header().Add("X-Cf-Warnings", escapeWarning(warning))
 	}
 	if response.YAML != nil {
 		w.Header().Set("Content-Type", "application/x-yaml")
