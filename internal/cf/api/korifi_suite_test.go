@@ -112,6 +112,7 @@ func TestOrgIsDeletedByAJobOfItsName(t *testing.T) {
 // TestLoginWarnsOfLongCertificates lists orgs, as each login does, with a certificate and with a token.
 func TestLoginWarnsOfLongCertificates(t *testing.T) {
 	e := shared.Get(t)
+	e.createSpace(t) // It gives alice a role.
 	pair, err := tls.X509KeyPair(e.Config.CertData, e.Config.KeyData)
 	testenv.ExpectNoError(t, err)
 	if valid := time.Until(pair.Leaf.NotAfter); valid < 8*24*time.Hour {
@@ -138,6 +139,7 @@ func TestLoginWarnsOfLongCertificates(t *testing.T) {
 // TestUserWithoutRolesIsWarned lists apps and orgs as a user without roles: the empty lists do not name the reason.
 func TestUserWithoutRolesIsWarned(t *testing.T) {
 	e := shared.Get(t)
+	e.createSpace(t) // It gives alice a role.
 	namespace, user := e.createServiceAccount(t, "nobody")
 	nobody := e.callerOf(t, namespace, "nobody")
 	for _, path := range []string{"/v3/apps", "/v3/organizations"} {
