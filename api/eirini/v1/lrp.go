@@ -60,18 +60,25 @@ type LRPSpec struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`
 	Version string `json:"version,omitempty"`
+	// ProcessType is the type of the process, such as web.
 	// +optional
 	ProcessType string `json:"processType,omitempty"`
+	// AppName is the name of the app for users.
 	// +optional
 	AppName string `json:"appName,omitempty"`
+	// AppGUID is the name of the CFApp.
 	// +optional
 	AppGUID string `json:"appGUID,omitempty"`
+	// OrgName is the name of the org for users. Empty means that it is unknown.
 	// +optional
 	OrgName string `json:"orgName,omitempty"`
+	// OrgGUID is the name of the CFOrg. Empty means that it is unknown.
 	// +optional
 	OrgGUID string `json:"orgGUID,omitempty"`
+	// SpaceName is the name of the space for users.
 	// +optional
 	SpaceName string `json:"spaceName,omitempty"`
+	// SpaceGUID is the name of the CFSpace.
 	// +optional
 	SpaceGUID string `json:"spaceGUID,omitempty"`
 	// Image is the image of the revision. It never changes.
@@ -85,25 +92,31 @@ type LRPSpec struct {
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
+	// Sidecars is a field of eirini-controller. Torpor preserves it.
 	// +optional
 	// +listType=atomic
 	Sidecars []Sidecar `json:"sidecars,omitempty"`
+	// PrivateRegistry is a field of eirini-controller. Torpor preserves it, and uses ImagePullSecrets instead.
 	// +optional
 	PrivateRegistry *PrivateRegistry `json:"privateRegistry,omitempty"`
 	// Env is deprecated. Environment takes precedence.
 	// +optional
 	Env map[string]string `json:"env,omitempty"`
+	// Environment holds the environment variables of the application container.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Environment []corev1.EnvVar `json:"environment,omitempty"`
+	// Health defines how the health of an instance is checked.
 	// +optional
 	Health Healthcheck `json:"health,omitzero"`
+	// Ports are the ports that an instance listens on. PORT holds the first one.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:items:Minimum=1
 	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
+	// Instances is the desired number of instances.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
@@ -123,6 +136,7 @@ type LRPSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	CPUWeight uint8 `json:"cpuWeight,omitempty"`
+	// VolumeMounts is a field of eirini-controller. Torpor preserves it.
 	// +optional
 	// +listType=atomic
 	VolumeMounts []VolumeMount `json:"volumeMounts,omitempty"`
@@ -133,26 +147,34 @@ type LRPSpec struct {
 
 // Sidecar is a type of the API of eirini-controller.
 type Sidecar struct {
+	// Name is the name of the sidecar.
 	Name string `json:"name"`
+	// Command is the command of the sidecar.
 	// +listType=atomic
 	Command []string `json:"command"`
+	// MemoryMB is the memory limit of the sidecar in MiB.
 	// +optional
 	MemoryMB int64 `json:"memoryMB,omitempty"`
+	// Env holds the environment variables of the sidecar.
 	// +optional
 	Env map[string]string `json:"env,omitempty"`
 }
 
 // PrivateRegistry is a type of the API of eirini-controller. Torpor uses ImagePullSecrets instead.
 type PrivateRegistry struct {
+	// Username is the user of the registry.
 	// +optional
 	Username string `json:"username,omitempty"`
+	// Password is the password of the user.
 	// +optional
 	Password string `json:"password,omitempty"`
 }
 
 // VolumeMount is a type of the API of eirini-controller.
 type VolumeMount struct {
+	// MountPath is the path in the container at which the volume is mounted.
 	MountPath string `json:"mountPath"`
+	// ClaimName is the name of a PersistentVolumeClaim.
 	ClaimName string `json:"claimName"`
 }
 
@@ -162,6 +184,7 @@ type Healthcheck struct {
 	// +optional
 	// +kubebuilder:validation:Enum=http;port;process;""
 	Type string `json:"type,omitempty"`
+	// Port is the port of HTTP and port checks. 0 means no checks.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -202,6 +225,7 @@ type LRPStatus struct {
 
 // InstanceStatus is the observed state of an instance.
 type InstanceStatus struct {
+	// State is the state of the instance, in Cloud Foundry's terms.
 	// +kubebuilder:validation:Enum=DOWN;CRASHED;STARTING;RUNNING
 	State string `json:"state"`
 	// Since is the time of the last change of the state.

@@ -279,15 +279,16 @@ type MachineGroupRecord struct {
 	// Mode is how the group is kept from replacing machines: suspend or scale-to-zero.
 	// +kubebuilder:validation:Enum=suspend;scale-to-zero
 	Mode string `json:"mode"`
-	// Suspended are the processes that were suspended before. They stay suspended.
+	// Suspended are the processes of the group that were suspended before the hibernation. A resume leaves them suspended.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=64
 	Suspended []string `json:"suspended,omitempty"`
-	// MinSize and DesiredSize are the numbers of machines that the group kept before. They are set with scale-to-zero only.
+	// MinSize is the group's minimum number of machines before the hibernation. It is set with scale-to-zero only.
 	// +optional
 	MinSize int32 `json:"minSize,omitempty"`
+	// DesiredSize is the group's desired number of machines before the hibernation. It is set with scale-to-zero only.
 	// +optional
 	DesiredSize int32 `json:"desiredSize,omitempty"`
 	// RestoredAt is the time at which the group had its former size again. Its machines are then being launched, and later changes of the

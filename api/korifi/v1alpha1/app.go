@@ -263,9 +263,12 @@ type Restart struct {
 
 // ServiceBinding is a type of the API of Korifi.
 type ServiceBinding struct {
+	// GUID is the name of the CFServiceBinding.
 	GUID string `json:"guid"`
+	// Name is the name of the binding for the app. Null means that it has none.
 	// +optional
 	// +nullable
-	Name   *string `json:"name,omitempty"`
-	Secret string  `json:"secret"`
+	Name *string `json:"name,omitempty"`
+	// Secret is the name of the Secret with the credentials of the binding.
+	Secret string `json:"secret"`
 }

@@ -44,10 +44,12 @@ type CFDomainSpec struct {
 
 // CFDomainStatus is the observed state of a domain. Upstream writes it. Torpor does not use it.
 type CFDomainStatus struct {
+	// Conditions are the conditions that upstream sets. Torpor sets none.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that upstream acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
@@ -101,6 +103,7 @@ type CFRouteSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Path string `json:"path,omitempty"`
+	// Protocol is the protocol of the address. A route with another protocol than http is invalid.
 	// +optional
 	Protocol RouteProtocol `json:"protocol,omitempty"`
 	// DomainRef names the CFDomain and its namespace.
@@ -126,6 +129,7 @@ type RouteDestination struct {
 	// ProcessType is the type of the process, such as web.
 	// +kubebuilder:validation:MaxLength=63
 	ProcessType string `json:"processType"`
+	// Protocol is the protocol of the requests to the process: http1.
 	// +optional
 	// +kubebuilder:validation:Enum=http1
 	Protocol string `json:"protocol,omitempty"`
@@ -158,10 +162,12 @@ type CFRouteStatus struct {
 	// Destinations are the destinations that receive requests, with their ports.
 	// +optional
 	Destinations []RouteDestination `json:"destinations,omitempty"`
+	// Conditions hold Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

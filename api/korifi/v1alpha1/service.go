@@ -53,11 +53,14 @@ type CFServiceInstanceSpec struct {
 	DisplayName string `json:"displayName"`
 	// SecretName names a Secret in the same namespace whose key credentials holds the credentials, as JSON.
 	// +kubebuilder:validation:MinLength=1
-	SecretName string              `json:"secretName"`
-	Type       ServiceInstanceType `json:"type"`
+	SecretName string `json:"secretName"`
+	// Type is the type of the service. Only user-provided services are supported.
+	Type ServiceInstanceType `json:"type"`
+	// ServiceLabel is the label of the service in VCAP_SERVICES. It defaults to user-provided.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	ServiceLabel string `json:"serviceLabel,omitempty"`
+	// Tags are the tags of the service in VCAP_SERVICES.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -101,7 +104,7 @@ type CFServiceBindingSpec struct {
 	Service corev1.ObjectReference `json:"service"`
 	// AppRef names a CFApp in the same namespace.
 	AppRef corev1.LocalObjectReference `json:"appRef"`
-	// Type is app. Service keys for users are not supported.
+	// Type is the type of the binding. Empty means app. Service keys, which have the type key, are not supported.
 	// +optional
 	// +kubebuilder:validation:Enum=app;key;""
 	Type string `json:"type,omitempty"`
@@ -109,10 +112,12 @@ type CFServiceBindingSpec struct {
 
 // CFServiceStatus is the observed state of a service or a binding. Upstream writes it. Torpor does not use it.
 type CFServiceStatus struct {
+	// Conditions are the conditions that upstream sets. Torpor sets none.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that upstream acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

@@ -42,10 +42,12 @@ type CFOrgSpec struct {
 
 // CFOrgStatus is the observed state of an org.
 type CFOrgStatus struct {
+	// Conditions hold Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// GUID is the name of the org's namespace.
@@ -91,10 +93,12 @@ type CFSpaceSpec struct {
 
 // CFSpaceStatus is the observed state of a space.
 type CFSpaceStatus struct {
+	// Conditions hold Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// GUID is the name of the space's namespace.

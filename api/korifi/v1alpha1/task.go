@@ -103,10 +103,12 @@ type CFTaskSpec struct {
 
 // CFTaskStatus is the observed state of a task.
 type CFTaskStatus struct {
+	// Conditions hold Started, Succeeded, Failed and Canceled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// SequenceID is the number of the task in its app, counted from 1. 0 means that it is not assigned yet.
