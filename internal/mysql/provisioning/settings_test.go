@@ -54,10 +54,10 @@ func TestSettingsAreClassed(t *testing.T) {
 		"disabled InnoDB: refused":                                {key: "disabled_storage_engines", value: "MyISAM, innodb", class: refused, harm: "leave InnoDB out"},
 		"disabled MyISAM: accepted":                               {key: "disabled_storage_engines", value: "MyISAM", class: refused},
 		"group replication: refused":                              {key: "loose_group_replication_group_name", value: "x", class: refused, harm: "asynchronous"},
-		"statement at each login that may fail: refused":          {key: "init_connect", value: `"SET NAMES utf8mb4; INSERT INTO audit.t VALUES (1)"`, class: refused, harm: "ends the sessions"},
-		"SET at each login: accepted":                             {key: "init_connect", value: "SET NAMES utf8mb4; set autocommit=0", class: refused},
+		"init_connect with a statement that may fail: refused":    {key: "init_connect", value: `"SET NAMES utf8mb4; INSERT INTO audit.t VALUES (1)"`, class: refused, harm: "ends the sessions"},
+		"init_connect with SET only: accepted":                    {key: "init_connect", value: "SET NAMES utf8mb4; set autocommit=0", class: refused},
 		"second factor: refused":                                  {key: "authentication_policy", value: "*,authentication_webauthn", class: refused, harm: "would not suffice"},
-		"default plugin that needs no password of MySQL: refused": {key: "authentication_policy", value: "*:authentication_ldap_simple", class: refused, harm: "would not suffice"},
+		"default plugin that ignores passwords of MySQL: refused": {key: "authentication_policy", value: "*:authentication_ldap_simple", class: refused, harm: "would not suffice"},
 		"optional factors: accepted":                              {key: "authentication_policy", value: "*,,", class: refused},
 		"few sessions per account: refused":                       {key: "max_user_connections", value: "3", class: refused, harm: "share accounts"},
 		"any number of sessions per account: accepted":            {key: "max_user_connections", value: "0", class: refused},
@@ -66,10 +66,10 @@ func TestSettingsAreClassed(t *testing.T) {
 		"Performance Schema without threads: refused":             {key: "performance_schema_max_thread_instances", value: "0", class: refused, harm: "by their threads"},
 		"lower-case table names of new servers: accepted":         {key: "lower_case_table_names", value: "1", seen: settingContext{IsNew: true}, class: fixed},
 		"lower-case table names of existing servers: refused":     {key: "lower-case-table-names", value: "1", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed, harm: "expected 0, as in the existing data directories, found 1"},
-		"table names as in existing servers: accepted":            {key: "lower_case_table_names", value: "0", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed},
+		"case of table names as in existing servers: accepted":    {key: "lower_case_table_names", value: "0", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed},
 		"page size of existing servers: accepted":                 {key: "innodb_page_size", value: "16384", seen: settingContext{Running: sizes}, class: fixed},
-		"page size that existing servers lack: refused":           {key: "innodb_page_size", value: "4K", seen: settingContext{Running: sizes}, class: fixed, harm: "expected 16k"},
-		"page size of existing servers left out: refused":         {key: "long_query_time", value: "5", seen: settingContext{Running: "[mysqld]\ninnodb_page_size=4k"}, harm: "expected 4k, as in the existing data directories, found 16384"},
+		"page size other than that of existing servers: refused":  {key: "innodb_page_size", value: "4K", seen: settingContext{Running: sizes}, class: fixed, harm: "expected 16k"},
+		"page size of existing servers, setting removed: refused": {key: "long_query_time", value: "5", seen: settingContext{Running: "[mysqld]\ninnodb_page_size=4k"}, harm: "expected 4k, as in the existing data directories, found 16384"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testenv.ExpectEqual(t, "class", row.class, findSettingRule(listSettingRules(), row.key).class)
