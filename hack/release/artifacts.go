@@ -62,7 +62,7 @@ missing. A dry run needs no tag, publishes nothing, and signs the checksums with
 	f.BoolVar(&push, "push", false, "push the image, its bills of materials and the chart")
 	f.StringVar(&outputs, "outputs", "", "file to which the digests of the pushed image and chart are appended")
 	f.StringSliceVar(&platforms, "platforms", nil,
-		"platforms of a dry run, such as linux/amd64; empty means all, and the image needs a linux one")
+		"platforms for which a dry run builds, such as linux/amd64; empty means all; the image needs a Linux platform")
 	cmd.MarkFlagsMutuallyExclusive("platforms", "push")
 	cmd.MarkFlagsOneRequired("version", "dry-run")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "push")

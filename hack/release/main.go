@@ -188,7 +188,7 @@ func bundleCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&folder, "dir", ".cache/release", "output folder")
-	f.StringVar(&o.Image, "image", "", "the image of the manager, best by its digest")
+	f.StringVar(&o.Image, "image", "", "image of the manager, preferably with its digest")
 	f.StringVar(&o.Version, "version", "", "version such as v1.0.0")
 	f.StringVar(&o.Created, "created", "", "time of the release, such as 2026-01-02T15:04:05Z")
 	cobra.CheckErr(cmd.MarkFlagRequired("image"))
@@ -222,6 +222,6 @@ func chartCommand() *cobra.Command {
 	f.StringVar(&folder, "dir", ".cache/release", "output folder")
 	f.StringVar(&path, "archive", "", "file of the chart, instead of torpor-VERSION.tgz in the output folder")
 	f.StringVar(&o.Version, "version", "", "version such as v1.0.0; empty keeps that of charts/torpor")
-	f.StringVar(&o.Image, "image", "", "default image of the chart, by tag and digest; empty leaves it to the values")
+	f.StringVar(&o.Image, "image", "", "image that the chart uses by default, with tag and digest; empty keeps that of values.yaml")
 	return cmd
 }

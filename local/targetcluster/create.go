@@ -187,7 +187,7 @@ func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, er
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, stepTimeout, true, func(ctx context.Context) (bool, error) {
 		if client, last = kubeclient.NewClient(c.adminKubeconfig()); last == nil {
-			// The API server answers before the controllers run; the ServiceAccount is the first sign of those.
+			// The API server answers before the controllers run. They have started once the ServiceAccount exists.
 			_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		}
 		return last == nil, nil
@@ -198,7 +198,8 @@ func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, er
 	return client, nil
 }
 
-// allowNodes writes the bootstrap kubeconfig and grants the rights that a cluster's installer grants.
+// allowNodes writes the bootstrap kubeconfig and creates the ClusterRoleBindings by which nodes join a cluster, as
+// kubeadm does.
 func (c Config) allowNodes(ctx context.Context, client kubernetes.Interface, server string) error {
 	token, err := ensureBootstrapToken(ctx, client)
 	if err != nil {
@@ -214,8 +215,8 @@ func (c Config) allowNodes(ctx context.Context, client kubernetes.Interface, ser
 	return bindNodeRoles(ctx, client)
 }
 
-// CreateBare creates a cluster of machines that run nothing, with the hub's own API as the cluster's: only its power
-// can be observed. Benchmarks use it to measure Torpor's own time, without the boot of a cluster.
+// CreateBare creates a cluster whose machines run nothing, and whose kubeconfig is that of the hub. Only the power
+// states of its machines can be observed. Benchmarks use it to measure Torpor's own time, without the boot of a cluster.
 func CreateBare(ctx context.Context, c Config, machines int) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -279,7 +280,7 @@ func ensureBootstrapToken(ctx context.Context, client kubernetes.Interface) (str
 }
 
 // bindNodeRoles allows nodes to request certificates and to have their client certificates renewed. No controller
-// approves a first client certificate, nor the first one after a hibernation that outlived the last.
+// approves the first client certificate of a node, nor the next one if the last expired during a hibernation.
 func bindNodeRoles(ctx context.Context, client kubernetes.Interface) error {
 	for _, b := range []struct{ name, role, group string }{
 		{"local-node-bootstrapper", "system:node-bootstrapper", "system:bootstrappers"},

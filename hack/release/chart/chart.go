@@ -29,7 +29,7 @@ type Options struct {
 	// Version is such as v1.2.3. The version of a chart has no leading v; the version of its image has one. Empty keeps the
 	// versions of the repository.
 	Version string
-	// Image is the default image of the package, by tag and digest; empty keeps the values of the repository.
+	// Image is the image that the chart uses by default, with tag and digest. Empty keeps that of values.yaml.
 	Image string
 }
 

@@ -18,14 +18,14 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// MaxSize is the most that one annotation may hold, in bytes. The API server allows 256 KiB for all annotations of an object.
+// MaxSize is the maximum size of one annotation, in bytes. The API server allows 256 KiB for all annotations of an object.
 const MaxSize = 160 << 10
 
-// KeyOf returns the annotation of one controller: each has its own, so that none overwrites the annotation of
-// another.
+// KeyOf returns the key of a controller's annotation. Each controller has its own annotation, so that it cannot
+// overwrite the fields of another controller.
 func KeyOf(controller string) string { return torporv1alpha1.StatusAnnotationPrefix + controller }
 
-// IsIn reports whether an object has such an annotation.
+// IsIn reports whether an object has an annotation with fields of its status.
 func IsIn(obj metav1.Object) bool {
 	for key := range obj.GetAnnotations() {
 		if strings.HasPrefix(key, torporv1alpha1.StatusAnnotationPrefix) {
@@ -52,7 +52,8 @@ func RestoreStatus(obj metav1.Object, except ...string) {
 		if len(missing) == 0 {
 			continue
 		}
-		// Maps of strings and numbers can be encoded; values that do not fit the type are left out.
+		// Neither error needs handling: missing was decoded from JSON and can be encoded again, and Unmarshal skips the
+		// values that do not fit the type of their field.
 		data, _ := json.Marshal(map[string]any{"status": missing})
 		_ = json.Unmarshal(data, obj)
 	}
