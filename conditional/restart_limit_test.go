@@ -27,9 +27,10 @@ func TestFlappingIsHeldBack(t *testing.T) {
 			r.report([]State{True, False}[i%2], "a")
 			r.advance(100 * time.Millisecond)
 		}
-		// Five at once until 0.8 s, then one 10 s and one 20 s later; 40 s more have not passed.
+		// Five starts without a pause within 0.8 s, then one after 10 s and one after 20 s. The next pause, of 40 s, is not
+		// over.
 		if got := starts.Load(); got != 7 || ends.Load() != 7 {
-			t.Errorf("%d starts and %d ends in a minute of flapping, want 7", got, ends.Load())
+			t.Errorf("%d starts and %d ends in a minute of flapping, want 7 of each", got, ends.Load())
 		}
 		r.expectPhase(Dormant)
 		if s := r.group.Status(); !s.HeldUntil.IsZero() {
@@ -42,7 +43,7 @@ func TestFlappingIsHeldBack(t *testing.T) {
 			t.Errorf("held until %s after the beginning, want %s", got, want)
 		}
 		if err := r.group.Checker(RequireRunning)(nil); err == nil || !strings.Contains(err.Error(), "restart limit") {
-			t.Errorf("RequireRunning says %v, want the reason", err)
+			t.Errorf("RequireRunning returned %v, want an error with the restart limit", err)
 		}
 		r.report(False, "")
 		r.report(True, "b") // The last report counts.
@@ -71,12 +72,12 @@ func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 		until func(r *groupEnv)
 		want  Phase
 	}{
-		"a restart within the pause is held back":                   {func(*groupEnv) {}, Dormant},
-		"a restart after the pause starts at once":                  {func(r *groupEnv) { r.advance(time.Minute) }, Running},
-		"ten minutes of running clear the earlier starts":           {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(10 * time.Minute) }, Running},
-		"nine minutes of running, after the pause: a start at once": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
-		"a restart for another identity is held back as well":       {func(r *groupEnv) { r.report(True, "b") }, Dormant},
-		"a clock that jumps by a day causes one start":              {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
+		"a restart within the pause is held back":                                                   {func(*groupEnv) {}, Dormant},
+		"a restart after the pause starts at once":                                                  {func(r *groupEnv) { r.advance(time.Minute) }, Running},
+		"a restart after ten minutes of running starts at once, because earlier starts are cleared": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(10 * time.Minute) }, Running},
+		"a restart after nine minutes of running starts at once, because the pause is over":         {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
+		"a restart for another identity is held back as well":                                       {func(r *groupEnv) { r.report(True, "b") }, Dormant},
+		"a clock that jumps by a day causes one start":                                              {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +113,7 @@ func TestStopIsNeverHeldBack(t *testing.T) {
 	}, RestartLimit(1, wait.Backoff{Duration: time.Hour}))
 }
 
-// groupCrowd runs many groups of one manager, whose setup functions wait at a door.
+// groupCrowd runs many groups of one manager, whose setup functions block until they receive from door.
 type groupCrowd struct {
 	rig    *groupEnv
 	groups []*Group
@@ -183,7 +184,7 @@ func TestHangingStartsLetOthersStart(t *testing.T) {
 	runCrowd(t, 20, func(c *groupCrowd) {
 		c.wantInside(16, "all wanted")
 		waiting := 0
-		for i, g := range c.groups { // Those that wait can be stopped at once; one that hangs in setup cannot.
+		for i, g := range c.groups { // A group that waits for its turn can be stopped at once, and a group that hangs in setup cannot.
 			c.says[i] <- Status{State: False}
 			synctest.Wait()
 			if g.Status().Phase == Dormant {
@@ -193,7 +194,7 @@ func TestHangingStartsLetOthersStart(t *testing.T) {
 			synctest.Wait()
 		}
 		if waiting != 4 {
-			t.Errorf("%d groups stopped at once, want the 4 that waited", waiting)
+			t.Errorf("%d groups stopped at once, want the 4 that waited for their turn", waiting)
 		}
 		c.rig.advance(slowStart)
 		c.wantInside(20, "the first have hung for a while")
@@ -222,7 +223,7 @@ func TestWaitForATurnEndsWithTheManager(t *testing.T) {
 	})
 }
 
-// startEagerly starts as soon as it may, n times, and returns how long it waited before each of them.
+// startEagerly records n starts, each as early as the limit allows, and returns the pause before each.
 func startEagerly(p *startLimiter, now time.Time, n int) (waited []time.Duration) {
 	for range n {
 		pause := max(0, p.next.Sub(now))
