@@ -93,8 +93,8 @@ type PointInTimeRecovery struct {
 	// Disabled ends the copying. A restore then uses the newest backup before the requested point.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
-	// IntervalSeconds is the interval at which new binary log events are stored. It bounds, together with the time of an upload, how much
-	// is lost if all servers are lost.
+	// IntervalSeconds is the interval at which new binary log events are stored. If all servers are lost, the transactions of up to one
+	// interval and one upload are lost.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=1

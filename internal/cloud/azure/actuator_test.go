@@ -124,7 +124,7 @@ func TestNothingStopsWithoutRights(t *testing.T) {
 		"the minimal rights: the machines are stopped":           {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
 		"rights from two roles: the machines are stopped":        {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
 		"no right to start: no machine is stopped":               {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
-		"a right that is taken back: no machine is stopped":      {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
+		"right excluded by notActions: no machine is stopped":    {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
 		"no role: no machine is stopped":                         {rights: []rolePermission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
 		"a right with an invalid pattern: no machine is stopped": {rights: []rolePermission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
 		"unreadable rights do not prevent a stop":                {status: http.StatusForbidden},

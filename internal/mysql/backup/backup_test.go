@@ -587,7 +587,7 @@ func TestDecide(t *testing.T) {
 			withRestore(o)
 			o.RestoreJob = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon()}}}
 		}, ""},
-		"Job in the way of a finished restore is ignored": {func(o *backup.Observed) {
+		"Job without an owner is ignored once the restore has finished": {func(o *backup.Observed) {
 			withRestore(o)
 			o.RestoreJob, o.Cluster.Status.RestoredTime = &batchv1.Job{}, &metav1.Time{}
 		}, ""},
