@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// quietTime is how long nothing may happen to clusters that only a user can fix.
+	// quietTime is the time for which clusters that only a user can fix must stay unchanged.
 	quietTime = 4 * time.Second
-	// maxLatePasses is how many passes one cluster may have in that time: the one of its retry interval, which
-	// polls the cloud, and the one with the answer.
+	// maxLatePasses is the number of reconciliations that one cluster may have in quietTime: one at its retry interval,
+	// which requests a poll of the cloud, and one with the result of the poll.
 	maxLatePasses = 2
-	// maxEarlyPasses is how many it may have had before: two, and two for each change by a test. On a busy machine
-	// that takes longer than the shortest retry interval, which adds two passes each time.
+	// maxEarlyPasses is the number of reconciliations that one cluster may have before quietTime: two, and two for each
+	// change by a test. Each shortestRetry that passes until then adds two.
 	maxEarlyPasses, shortestRetry = 8, time.Minute
 	// maxAttempts is how often the actuator tries a call that fails.
 	maxAttempts = 4
@@ -27,9 +27,9 @@ const (
 
 // badInput is a cluster that cannot be handled, and its expected conditions.
 type badInput struct {
-	// make spoils a complete cluster that should hibernate.
+	// make introduces the mistake into a valid cluster that should hibernate.
 	make func(*clusterSetup)
-	// then happens once the cluster exists.
+	// then is called once the cluster exists.
 	then func(*testing.T, *testCluster)
 	want []expectedCondition
 }
@@ -75,11 +75,11 @@ func incompleteObjects() map[string]badInput {
 			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.InfraID = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.clusterMetadata.infraID to be set", toBeSet),
 		},
-		"no Secret named for the kubeconfig: InvalidSpec": {
+		"empty name of the kubeconfig Secret: InvalidSpec": {
 			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set", toBeSet),
 		},
-		"no Secret named for the cloud: InvalidSpec": {
+		"empty name of the credentials Secret: InvalidSpec": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.CredentialsSecretRef.Name = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.credentialsSecretRef.name to be set", toBeSet),
 		},
@@ -87,13 +87,13 @@ func incompleteObjects() map[string]badInput {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.region to be set", toBeSet),
 		},
-		"an override that is not a URL: InvalidSpec": {
+		"URL override that is not a URL: InvalidSpec": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "the other one"}
 			},
 			want: unknownConditions(hivev1.InvalidSpecReason, `expected spec.controlPlaneConfig.apiURLOverride to be a URL such as https://api.example.com:6443, or host:port, found "the other one"; correct`),
 		},
-		"an override that is not an address: InvalidSpec": {
+		"IP override that is not an IP address: InvalidSpec": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "api.example.com"}
 			},
@@ -180,7 +180,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "Mars Base" },
 			want: unknownConditions(hivev1.CloudErrorReason, `the region must be one such as us-east-1, found "Mars Base": set spec.platform.aws.region`),
 		},
-		"a cloud that does not exist: CloudUnreachable": {
+		"an endpoint that no cloud listens on: CloudUnreachable": {
 			make: key("endpoint_url", closedPort),
 			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: the API does not answer; check the region, the endpoint and the network"),
 		},
@@ -188,7 +188,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 			make: key("endpoint_url", "not a URL"),
 			want: unknownConditions(hivev1.CloudErrorReason, "the endpoint must be a URL", "correct endpoint_url in the credentials Secret"),
 		},
-		"a cloud that refuses: PermissionDenied": {
+		"a cloud that denies a permission: PermissionDenied": {
 			make: key("endpoint_url", refusing.URL),
 			want: unknownConditions(hivev1.PermissionDeniedReason, "UnauthorizedOperation", "grant this permission to the user of the credentials Secret"),
 		},
@@ -233,17 +233,17 @@ func unreachableClusters() map[string]badInput {
 			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte(plugin)}),
 			want: unreachableConditions("refers to files, programs or plugins; expected certificates, keys or tokens embedded in it"),
 		},
-		"a kubeconfig of a server that does not exist: the API server is unreachable": {
+		"kubeconfig with the address of no server: the API server is unreachable": {
 			make: kubeconfig(token),
 			want: unreachableConditions("the connection is refused"),
 		},
-		"an override with a server that does not exist: the API server is unreachable": {
+		"URL override with the address of no server: the API server is unreachable": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.PowerState, r.cd.Spec.ControlPlaneConfig = hivev1.PowerStateRunning, &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
 			},
 			want: unreachableConditions("the connection is refused; the connection uses spec.controlPlaneConfig.apiURLOverride"),
 		},
-		"an override with a server that the kubeconfig does not verify: the API server is unreachable": {
+		"URL override and a kubeconfig without a CA certificate: the API server is unreachable": {
 			make: func(r *clusterSetup) {
 				kubeconfig(token)(r)
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
@@ -287,7 +287,7 @@ func TestBadInput(t *testing.T) {
 	maxPasses := maxPassesSince(began) + maxLatePasses
 	calls := e.cloud.CountCalls(t)
 	if n := calls["StopInstances"] + calls["StartInstances"]; n > 0 {
-		t.Errorf("bad input stopped or started machines %d times", n)
+		t.Errorf("expected no start or stop of a machine, found %d", n)
 	}
 	if n, most := calls["DescribeInstances"], len(rows)*maxPasses; n > most {
 		t.Errorf("the cloud was called %d times for %d clusters, want at most %d", n, len(rows), most)

@@ -24,17 +24,17 @@ func TestClocksOfNodes(t *testing.T) {
 		before, after time.Duration
 		// isUnread is true if the nodes could not be read before the hibernation.
 		isUnread bool
-		// looks is the number of polls until the node counts as back. It is back before the second and renews
-		// before each.
+		// looks is the number of polls until the node counts as back. The node renews its Lease before the second poll
+		// and before each later one.
 		looks int
 	}{
-		"a clock that is right: the node is back at the second poll":                                 {0, 0, false, 2},
-		"a clock that is ahead by more than the hibernation: the node is back at the second poll":    {5 * time.Minute, 5 * time.Minute, false, 2},
-		"a clock that is hours ahead: the node is back at the second poll":                           {5 * time.Hour, 5 * time.Hour, false, 2},
-		"a clock that is hours ahead and was not recorded: the node is back at the second poll":      {5 * time.Hour, 5 * time.Hour, true, 2},
-		"a clock that is hours behind: the node is back at the second poll":                          {-5 * time.Hour, -5 * time.Hour, false, 2},
-		"a clock that is ahead and is corrected at the resume: the node is back at the second poll":  {5 * time.Hour, 0, false, 2},
-		"a clock that is behind and is corrected at the resume: the node is back at the second poll": {-5 * time.Hour, 0, false, 2},
+		"correct node clock: the node is back at the second poll":                                  {0, 0, false, 2},
+		"node clock ahead by more than the hibernation lasts: the node is back at the second poll": {5 * time.Minute, 5 * time.Minute, false, 2},
+		"node clock hours ahead: the node is back at the second poll":                              {5 * time.Hour, 5 * time.Hour, false, 2},
+		"node clock hours ahead, nodes not recorded: the node is back at the second poll":          {5 * time.Hour, 5 * time.Hour, true, 2},
+		"node clock hours behind: the node is back at the second poll":                             {-5 * time.Hour, -5 * time.Hour, false, 2},
+		"node clock ahead and corrected at the resume: the node is back at the second poll":        {5 * time.Hour, 0, false, 2},
+		"node clock behind and corrected at the resume: the node is back at the second poll":       {-5 * time.Hour, 0, false, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := func(seen time.Time) []hibernation.ObservedNode {
