@@ -562,9 +562,10 @@ func TestPodOfPrimaryIsProtectedWhileReplicaLags(t *testing.T) {
 	e.mustRun(t, 0, "app", "insert into app.t (v) values ('late')")
 	annotationIs(0, "true")
 	annotationIs(late, "")
-	if delay := e.metricValue(t, "moco_instance_replication_delay_seconds"); delay < 2 {
-		t.Errorf("expected the delay of the last instance to exceed the limit, found %v", delay)
-	}
+	testenv.Eventually(t, "the metric of the last instance exceeds the limit", func() error {
+		delay := e.metricValue(t, "moco_instance_replication_delay_seconds") // Of the status, which follows the annotation.
+		return testenv.ErrorIf(delay < 2, "found %v", delay)
+	})
 	remove := func(i int) error { return e.Client.Delete(t.Context(), e.getPod(t, i), client.DryRunAll) }
 	testenv.Eventually(t, "the deletion of the primary's Pod is refused", func() error {
 		err := remove(0)
