@@ -82,12 +82,12 @@ func TestScheduleOfARow(t *testing.T) {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, Slumber: "nights", Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
 		},
 		"an object with a turn at 22:51 is stopped then, and started two hours and 51 minutes after the window": {
-			[]torporv1alpha1.Slumber{spread}, kinds.Row{State: "running", UID: "uid-32"}, "is stopped at 2026-11-24T22:51:00Z by Slumber nights", []string{
+			slumbers: []torporv1alpha1.Slumber{spread}, row: kinds.Row{State: "running", UID: "uid-32"}, next: "is stopped at 2026-11-24T22:51:00Z by Slumber nights", schedule: []string{
 				"is stopped at 2026-11-24T22:51:00Z by Slumber nights", "is started at 2026-11-25T09:51:00Z by Slumber nights", "is stopped at 2026-11-25T22:51:00Z by Slumber nights",
 			},
 		},
 		"an object skipped beyond its turn is stopped at the end of the skip": {
-			[]torporv1alpha1.Slumber{spread}, kinds.Row{State: "running", UID: "uid-32", SkippedUntil: at(2)}, midnight, []string{
+			slumbers: []torporv1alpha1.Slumber{spread}, row: kinds.Row{State: "running", UID: "uid-32", SkippedUntil: at(2)}, next: midnight, schedule: []string{
 				midnight, "is started at 2026-11-25T09:51:00Z by Slumber nights", "is stopped at 2026-11-25T22:51:00Z by Slumber nights", "is started at 2026-11-26T09:51:00Z by Slumber nights",
 			},
 		},
