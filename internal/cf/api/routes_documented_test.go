@@ -3,9 +3,11 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,18 +23,8 @@ const (
 func TestRoutesAreDocumented(t *testing.T) {
 	var tables strings.Builder
 	tables.WriteString("\n| request | what it does | rights of the caller |\n|---|---|---|\n")
-	for _, r := range handlers.Routes() {
-		rights := r.Rights
-		switch {
-		case r.Public:
-			rights = "none; no credentials either"
-		case rights == "":
-			rights = "none"
-		}
-		if r.Description == "" {
-			t.Errorf("%s %s: expected a description, found none", r.Method, r.Path)
-		}
-		fmt.Fprintf(&tables, "| `%s %s` | %s | %s |\n", r.Method, strings.TrimSuffix(r.Path, "{$}"), r.Description, rights)
+	for _, r := range describeRoutes(t) {
+		fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", strings.Join(r.requests, "`, `"), r.description, r.rights)
 	}
 	tables.WriteString("\n| not implemented | why |\n|---|---|\n")
 	for _, a := range handlers.MissingFeatures() {
@@ -58,4 +50,33 @@ func TestRoutesAreDocumented(t *testing.T) {
 	if inside != tables.String() {
 		t.Error("expected docs/cf.md to match the table of routes, found it stale; run make generate")
 	}
+}
+
+// describedRoutes is a row of the table of requests.
+type describedRoutes struct {
+	requests            []string
+	description, rights string
+}
+
+// describeRoutes describes the routes. Those with the same description and rights are one row.
+func describeRoutes(t *testing.T) []describedRoutes {
+	t.Helper()
+	var rows []describedRoutes
+	for _, r := range handlers.Routes() {
+		rights := cmp.Or(r.Rights, "none")
+		if r.Public {
+			rights = "none; no credentials either"
+		}
+		if r.Description == "" {
+			t.Errorf("%s %s: expected a description, found none", r.Method, r.Path)
+		}
+		request := r.Method + " " + strings.TrimSuffix(r.Path, "{$}")
+		same := func(other describedRoutes) bool { return other.description == r.Description && other.rights == rights }
+		if i := slices.IndexFunc(rows, same); i >= 0 {
+			rows[i].requests = append(rows[i].requests, request)
+			continue
+		}
+		rows = append(rows, describedRoutes{[]string{request}, r.Description, rights})
+	}
+	return rows
 }

@@ -37,6 +37,13 @@ const (
 	listsApps   = "list cfapps"
 
 	changesLabels = "change labels and annotations"
+	// patchesObject are the rights for changesLabels of a resource that is one object.
+	patchesObject = "get, patch the object"
+
+	changesProcess = "change the command and health check of the next revision, labels and annotations"
+	readsStats     = "a row for each wanted instance, of the current revision only; after a start the response waits until one runs or all have crashed"
+	statsRights    = seesProcess + "; for usage list pods of metrics.k8s.io"
+	changesScale   = "change the instances at once, and memory and disk of the next revision; status 200 as in Korifi, Cloud Foundry sends 202"
 )
 
 // Routes returns every route of the API. To add a route, add its row here, its handler, and its conversation in
@@ -56,12 +63,12 @@ func generalRoutes() []Route {
 		{get, "/whoami", false, "the user name of the caller", "", getWhoAmI},
 		{get, "/v3/organizations", false, "orgs: `names`, `guids`", "list cfspaces in the org, or any of its spaces", listOrgs},
 		{get, "/v3/organizations/{guid}", false, "an org", "list cfspaces in the org, or any of its spaces", getOrg},
-		{post, "/v3/organizations", false, "create an org; the response waits for its namespace, at most 10 s", "create cforgs", withBody(createOrg)},
+		{post, "/v3/organizations", false, "create an org; the response waits for its namespace", "create cforgs", withBody(createOrg)},
 		{patch, "/v3/organizations/{guid}", false, "change an org's name, labels and annotations", "patch cforgs", withBody(updateOrg)},
 		{del, "/v3/organizations/{guid}", false, "delete an org", "delete cforgs", deleteOrg},
 		{get, "/v3/spaces", false, "spaces: `names`, `guids`, `organization_guids`", listsApps, listSpaces},
 		{get, "/v3/spaces/{guid}", false, "a space", listsApps, getSpace},
-		{post, "/v3/spaces", false, "create a space; the response waits for its namespace, at most 10 s", "create cfspaces in the org", withBody(createSpace)},
+		{post, "/v3/spaces", false, "create a space; the response waits for its namespace", "create cfspaces in the org", withBody(createSpace)},
 		{patch, "/v3/spaces/{guid}", false, "change a space's name, labels and annotations", "patch cfspaces in the org", withBody(updateSpace)},
 		{del, "/v3/spaces/{guid}", false, "delete a space and its contents; the job ends when both are gone", "delete cfspaces in the org", deleteSpace},
 		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", withBody(createRole)},
@@ -72,7 +79,7 @@ func generalRoutes() []Route {
 		{get, "/v3/users", false, "the users named in the query, because Kubernetes has no list of users: `usernames`, `guids`", "none", listUsers},
 		{post, "/v3/resource_matches", false, "empty, because no files of earlier uploads are kept", "none", matchResources},
 		{post, "/v3/spaces/{guid}/manifest_diff", false, "the changes that a manifest would make; applies nothing; an empty body has none", "list cfapps, get secrets", getManifestDiff},
-		{get, "/v3/jobs/{guid}", false, "the job of a deletion or a manifest; the response waits for its end, at most 10 s", "get the deleted object", getJob},
+		{get, "/v3/jobs/{guid}", false, "the job of a deletion or a manifest; the response waits for its end", "get the deleted object", getJob},
 		{get, "/v3/audit_events", false, "stops, starts and restarts of apps, and Kubernetes events about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
 		{get, "/api/v1/info", false, "Log Cache", "", getLogCacheInfo},
 		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", withApp(readLogs)},
@@ -81,7 +88,7 @@ func generalRoutes() []Route {
 		{get, "/v3/spaces/{guid}/relationships/isolation_segment", false, "none", "", getNoRelationship},
 		{get, "/v3/isolation_segments", false, "empty", "", listNothing},
 		{get, "/v3/spaces/{guid}/features", false, "`ssh` is disabled", listsApps, listSpaceFeatures},
-		{get, "/v3/spaces/{guid}/features/{name}", false, "as above", listsApps, getSpaceFeature},
+		{get, "/v3/spaces/{guid}/features/{name}", false, "`ssh` is disabled", listsApps, getSpaceFeature},
 		{get, "/v3/spaces/{guid}/running_security_groups", false, "empty", "", listNothing},
 		{get, "/v3/spaces/{guid}/staging_security_groups", false, "empty", "", listNothing},
 		{get, "/v3/buildpacks", false, "empty", "", listNothing},
@@ -104,7 +111,7 @@ func appRoutes() []Route {
 		{get, "/v3/apps/{guid}/environment_variables", false, "an app's own variables", "get secrets", withApp(getEnvVars)},
 		{patch, "/v3/apps/{guid}/environment_variables", false, "change the variables of the next revision", "create, get, patch secrets", withApp(updateEnvVars)},
 		{get, "/v3/apps/{guid}/features", false, "`revisions` is enabled; every other feature is disabled", seesApp, withApp(listAppFeatures)},
-		{get, "/v3/apps/{guid}/features/{name}", false, "as above", seesApp, withApp(getAppFeature)},
+		{get, "/v3/apps/{guid}/features/{name}", false, "`revisions` is enabled; every other feature is disabled", seesApp, withApp(getAppFeature)},
 		{get, "/v3/apps/{guid}/ssh_enabled", false, "false, because there is no SSH", "", getSSHEnabled},
 		{get, "/v3/apps/{guid}/routes", false, "the addresses of an app", seesApp, withApp(listAppRoutes)},
 		{get, "/v3/apps/{guid}/revisions", false, "the last 20 revisions: `versions`", seesApp, withApp(listRevisions)},
@@ -113,8 +120,8 @@ func appRoutes() []Route {
 		{get, "/v3/revisions/{guid}/environment_variables", false, "the environment variables of a revision", "get cfapps, secrets", getRevisionEnvVars},
 		{get, "/v3/deployments", false, "deployments: `app_guids`, `status_values`, `status_reasons`, `order_by`", listsApps, listDeployments},
 		{post, "/v3/deployments", false, "a rolling restart, or a canary with steps; with a droplet, deploy it; with a revision, roll back the droplet, environment, commands and health checks", "create cfdeployments; for a rollback get, patch secrets, patch cfprocesses", withBody(createDeployment)},
-		{get, "/v3/deployments/{guid}", false, "the status of a deployment; the response waits until it has ended or pauses, at most 10 s", "get cfapps, cfdeployments", getDeployment},
-		{patch, "/v3/deployments/{guid}", false, changesLabels, "get, patch cfdeployments", withMetadata(ofPath((*repositories.Store).GetLiveDeployment), presenter.ForDeployment)},
+		{get, "/v3/deployments/{guid}", false, "the status of a deployment; the response waits until it has ended or pauses", "get cfapps, cfdeployments", getDeployment},
+		{patch, "/v3/deployments/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetLiveDeployment), presenter.ForDeployment)},
 		{post, "/v3/deployments/{guid}/actions/cancel", false, "cancel a deployment, and restore the settings of the earlier revision", "get, patch cfdeployments; get, patch secrets, patch cfprocesses", cancelDeployment},
 		{post, "/v3/deployments/{guid}/actions/continue", false, "continue a paused canary with its next step", "get, patch cfdeployments", continueDeployment},
 	}
@@ -124,17 +131,17 @@ func processRoutes() []Route {
 	return []Route{
 		{get, "/v3/processes", false, "processes: `app_guids`, `space_guids`, `types`, `guids`, `embed=process_instances`", listsApps, listProcesses},
 		{get, "/v3/processes/{guid}", false, "a process", seesProcess, getProcess},
-		{patch, "/v3/processes/{guid}", false, "change the command and health check of the next revision, labels and annotations", scales, withBody(updateProcess)},
-		{get, "/v3/processes/{guid}/stats", false, "a row for each wanted instance, of the current revision only; after a start the response waits until one runs or all have crashed, at most 10 s", seesProcess + "; for usage list pods of metrics.k8s.io", getProcessStats},
-		{post, "/v3/processes/{guid}/actions/scale", false, "change the instances at once, and memory and disk of the next revision; status 200 as in Korifi, Cloud Foundry sends 202", scales, withBody(scaleProcess)},
+		{patch, "/v3/processes/{guid}", false, changesProcess, scales, withBody(updateProcess)},
+		{get, "/v3/processes/{guid}/stats", false, readsStats, statsRights, getProcessStats},
+		{post, "/v3/processes/{guid}/actions/scale", false, changesScale, scales, withBody(scaleProcess)},
 		{del, "/v3/processes/{guid}/instances/{index}", false, "restart an instance", "list, delete pods", restartInstance},
 		{get, "/v3/processes/{guid}/sidecars", false, "empty", "", listNothing},
 		{get, "/v3/apps/{guid}/processes", false, "an app's processes", seesApp, withApp(listAppProcesses)},
 		{get, "/v3/apps/{guid}/processes/{type}", false, "the process of a type", seesApp, getProcess},
-		{patch, "/v3/apps/{guid}/processes/{type}", false, "as above", scales, withBody(updateProcess)},
-		{get, "/v3/apps/{guid}/processes/{type}/stats", false, "as above", seesProcess, getProcessStats},
-		{post, "/v3/apps/{guid}/processes/{type}/actions/scale", false, "as above", scales, withBody(scaleProcess)},
-		{del, "/v3/apps/{guid}/processes/{type}/instances/{index}", false, "as above", "list, delete pods", restartInstance},
+		{patch, "/v3/apps/{guid}/processes/{type}", false, changesProcess, scales, withBody(updateProcess)},
+		{get, "/v3/apps/{guid}/processes/{type}/stats", false, readsStats, statsRights, getProcessStats},
+		{post, "/v3/apps/{guid}/processes/{type}/actions/scale", false, changesScale, scales, withBody(scaleProcess)},
+		{del, "/v3/apps/{guid}/processes/{type}/instances/{index}", false, "restart an instance", "list, delete pods", restartInstance},
 	}
 }
 
@@ -143,13 +150,13 @@ func dropletRoutes() []Route {
 		{get, "/v3/packages", false, "packages: `app_guids`, `space_guids`, `organization_guids`, `guids`, `states`, `types`", listsApps, listPackages},
 		{post, "/v3/packages", false, "name an image, or with --builder-url await code; registry credentials become a Secret of the app; with `source_guid`, copy the image of another package", "create cfpackages; for a login create and patch secrets; for a copy get cfpackages", withBody(createPackage)},
 		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
-		{patch, "/v3/packages/{guid}", false, changesLabels, "get, patch cfpackages", withMetadata(ofPath((*repositories.Store).GetPackage), presenter.ForPackage)},
+		{patch, "/v3/packages/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetPackage), presenter.ForPackage)},
 		{post, "/v3/packages/{guid}/upload", false, "send code to the builder; the response waits until the builder has stored it, at most 10 min", "patch cfpackages", uploadCode},
 		{get, "/v3/packages/{guid}/droplets", false, "the droplets of a package", "get cfpackages, cfapps", listPackageDroplets},
 		{get, "/v3/apps/{guid}/packages", false, "an app's packages: `guids`, `states`, `types`", seesApp, listPackages},
 		{get, "/v3/builds", false, "builds: `app_guids`, `package_guids`, `states`, `guids`, `space_guids`, `organization_guids`", listsApps, listBuilds},
 		{post, "/v3/builds", false, "create a droplet from a package that is READY", "create cfbuilds", withBody(createBuild)},
-		{get, "/v3/builds/{guid}", false, "the state of a build; the response waits while it is staged, at most 10 s", "get cfbuilds", getBuild},
+		{get, "/v3/builds/{guid}", false, "the state of a build; the response waits while it is staged", "get cfbuilds", getBuild},
 		{patch, "/v3/builds/{guid}", false, "refused: a build has no labels, its droplet has", "", refuseBuildMetadata},
 		{get, "/v3/droplets", false, "droplets: `app_guids`, `space_guids`, `organization_guids`", listsApps, listDroplets},
 		{get, "/v3/droplets/{guid}", false, "a droplet", "get cfbuilds", getDroplet},
@@ -171,7 +178,7 @@ func addressRoutes() []Route {
 		{patch, "/v3/domains/{guid}", false, changesLabels, "patch cfdomains in the root namespace", withMetadata(findDomainOfPath, presenter.ForDomain)},
 		{del, "/v3/domains/{guid}", false, "delete a domain and its routes in all spaces; the job ends when both are gone", "delete cfdomains in the root namespace, delete cfroutes", deleteDomain},
 		{get, "/v3/domains/{guid}/route_reservations", false, "whether an address is reserved: `host`, `path`", "", getRouteReservation},
-		{get, "/v3/organizations/{guid}/domains", false, "as /v3/domains", "", listDomains},
+		{get, "/v3/organizations/{guid}/domains", false, "domains, the default first: `names`, `guids`", "", listDomains},
 		{get, "/v3/organizations/{guid}/domains/default", false, "the domain of routes that name no domain", "", getDefaultDomain},
 		{get, "/v3/routes", false, "addresses: `hosts`, `paths`, `guids`, `domain_guids`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listRoutes},
 		{post, "/v3/routes", false, "reserve an address", "create cfroutes", withBody(createRoute)},
@@ -191,9 +198,9 @@ func taskRoutes() []Route {
 	return []Route{
 		{get, "/v3/tasks", false, "tasks: `guids`, `names`, `states`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listTasks},
 		{get, "/v3/tasks/{guid}", false, "a task, and the reason of its failure; it is kept for 31 days as in Cloud Foundry", "get cftasks", getTask},
-		{patch, "/v3/tasks/{guid}", false, changesLabels, "get, patch cftasks", withMetadata(ofPath((*repositories.Store).GetTask), presenter.ForTask)},
+		{patch, "/v3/tasks/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetTask), presenter.ForTask)},
 		{post, "/v3/tasks/{guid}/actions/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
-		{put, "/v3/tasks/{guid}/cancel", false, "as above", "get, patch cftasks", cancelTask},
+		{put, "/v3/tasks/{guid}/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
 		{get, "/v3/apps/{guid}/tasks", false, "an app's tasks: `sequence_ids`, `names`, `states`", seesApp, withApp(listAppTasks)},
 		{post, "/v3/apps/{guid}/tasks", false, "run a command once with the app's droplet and environment; status 201 as in Korifi, Cloud Foundry sends 202", "create cftasks", withApp(createTask)},
 	}
@@ -211,7 +218,7 @@ func serviceRoutes() []Route {
 		{get, "/v3/service_credential_bindings", false, "bindings: `app_guids`, `service_instance_guids`, `service_instance_names`, `names`, `guids`, `include=app`", listsApps, listServiceBindings},
 		{post, "/v3/service_credential_bindings", false, "add the credentials to VCAP_SERVICES of the app's next revision; only the type app", "get cfapps, create cfservicebindings", withBody(createServiceBinding)},
 		{get, "/v3/service_credential_bindings/{guid}", false, "a binding", binds, getServiceBinding},
-		{patch, "/v3/service_credential_bindings/{guid}", false, changesLabels, "get, patch cfservicebindings", withMetadata(ofPath((*repositories.Store).GetServiceBinding), presenter.ForBinding)},
+		{patch, "/v3/service_credential_bindings/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetServiceBinding), presenter.ForBinding)},
 		{get, "/v3/service_credential_bindings/{guid}/details", false, "the credentials that the app gets", "get cfservicebindings, secrets", getServiceBindingDetails},
 		{del, "/v3/service_credential_bindings/{guid}", false, "remove the credentials from the next revision", "delete cfservicebindings", deleteServiceBinding},
 	}
