@@ -277,7 +277,7 @@ func compareSpecPage(
 func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[string]string) string {
 	var page strings.Builder
 	version := crd.Spec.Versions[0]
-	names := append([]string{crd.Spec.Names.Plural, crd.Spec.Names.Singular}, crd.Spec.Names.ShortNames...)
+	names := append([]string{crd.Spec.Names.Plural}, crd.Spec.Names.ShortNames...)
 	fmt.Fprintf(&page, "\n## API\n\n`%s/%s`, %s; for kubectl: `%s`.\n", crd.Spec.Group, version.Name, crd.Spec.Scope, strings.Join(names, "`, `"))
 	page.WriteString(describeColumns(version.AdditionalPrinterColumns))
 	fields := describedFields{here: map[string]string{}, elsewhere: elsewhere}
@@ -291,8 +291,16 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 			fields.here[identifyFields(schema)] = part
 			kind := fmt.Sprintf("[%s](%s.md#%s)", crd.Spec.Names.Kind, strings.ToLower(crd.Spec.Names.Kind), part)
 			rest, sentence := cutSharedFields(schema, part, kind, elsewhere)
-			page.WriteString(sentence + "| field | type | meaning |\n|---|---|---|\n")
-			describeFields(&page, fields, part, rest, 1)
+			rest, standard := cutStandardFields(rest, part)
+			page.WriteString(sentence + standard)
+			var rows strings.Builder
+			unexplained := describeFields(&rows, fields, part, rest, 1)
+			if rows.Len() > 0 {
+				page.WriteString("| field | type | meaning |\n|---|---|---|\n" + rows.String())
+			}
+			if len(unexplained) > 0 {
+				fmt.Fprintf(&page, "\nFields without a description: %s.\n", strings.Join(unexplained, ", "))
+			}
 		}
 	}
 	for key, at := range fields.here {
@@ -302,27 +310,51 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 			elsewhere[key] = fmt.Sprintf("[`%s` of a %s](%s.md#%s)", at, kind, strings.ToLower(kind), part)
 		}
 	}
-	return page.String()
+	return strings.TrimRight(page.String(), "\n") + "\n"
 }
 
-// describeColumns returns a sentence with the columns of kubectl get.
+// describeColumns returns a sentence with the columns that only kubectl get -o wide prints.
 func describeColumns(columns []apiextensionsv1.CustomResourceColumnDefinition) string {
-	var always, wide []string
+	var wide []string
 	for _, column := range columns {
 		if column.Priority > 0 {
 			wide = append(wide, strings.ToUpper(column.Name))
-		} else {
-			always = append(always, strings.ToUpper(column.Name))
 		}
 	}
-	if len(always) == 0 {
+	if len(wide) == 0 {
 		return ""
 	}
-	sentence := "\nColumns of `kubectl get`: " + strings.Join(always, ", ")
-	if len(wide) > 0 {
-		sentence += "; with `-o wide` also " + strings.Join(wide, ", ")
+	return "\n`kubectl get -o wide` adds " + strings.Join(wide, ", ") + ".\n"
+}
+
+// cutStandardFields returns a part of a kind without the fields that Kubernetes defines for all kinds and whose
+// descriptions add nothing, and a sentence that names them.
+func cutStandardFields(schema apiextensionsv1.JSONSchemaProps, part string) (rest apiextensionsv1.JSONSchemaProps, sentence string) {
+	isPlain := map[string]func(description string) bool{
+		"conditions": regexp.MustCompile(`^(Conditions are the conditions of the \w+\.)?$`).MatchString,
+		"observedGeneration": func(description string) bool {
+			return description == "" || description == "ObservedGeneration is the generation that the controller acted on last."
+		},
 	}
-	return sentence + ".\n"
+	rest = schema
+	rest.Properties = maps.Clone(schema.Properties)
+	var cut []string
+	for _, name := range slices.Sorted(maps.Keys(isPlain)) {
+		field, ok := schema.Properties[name]
+		if !ok || !isPlain[name](cellText(field.Description)) {
+			continue
+		}
+		delete(rest.Properties, name)
+		cut = append(cut, "`"+part+"."+name+"`")
+	}
+	switch len(cut) {
+	case 0:
+		return rest, ""
+	case 1:
+		return rest, cut[0] + " is a standard field of Kubernetes.\n\n"
+	default:
+		return rest, strings.Join(cut, " and ") + " are standard fields of Kubernetes.\n\n"
+	}
 }
 
 // cutSharedFields returns a part of a kind without the fields that it shares with a kind of an earlier page, and a
@@ -379,10 +411,11 @@ func (d describedFields) find(schema apiextensionsv1.JSONSchemaProps) string {
 	return d.elsewhere[key]
 }
 
-// describeFields writes a row for each field. Fields that have the same fields below them as an earlier one refer to it.
+// describeFields writes a row for each field that has a description, and returns the others. Fields that have the same
+// fields below them as an earlier one refer to it. An object with a single field has only the row of that field.
 func describeFields(
 	page *strings.Builder, described describedFields, path string, schema apiextensionsv1.JSONSchemaProps, depth int,
-) {
+) (unexplained []string) {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		field := schema.Properties[name]
 		kind, inner, at := field.Type, field, path+"."+name
@@ -404,14 +437,24 @@ func describeFields(
 		if first := described.find(inner); goesOn && first != "" {
 			goesOn, meaning = false, strings.TrimSpace(meaning+" Fields: "+first+".")
 		}
-		fmt.Fprintf(page, "| `%s` | %s%s | %s |\n", at, cmp.Or(kind, "any"), required, meaning)
+		isWrapper := goesOn && kind == "object" && len(inner.Properties) == 1
+		switch {
+		case isWrapper:
+		case meaning != "":
+			fmt.Fprintf(page, "| `%s` | %s%s | %s |\n", at, cmp.Or(kind, "any"), required, meaning)
+		case required != "":
+			unexplained = append(unexplained, "`"+at+"` (required)")
+		default:
+			unexplained = append(unexplained, "`"+at+"`")
+		}
 		if goesOn {
 			if len(inner.Properties) > 1 {
 				described.here[identifyFields(inner)] = at
 			}
-			describeFields(page, described, at, inner, depth+1)
+			unexplained = append(unexplained, describeFields(page, described, at, inner, depth+1)...)
 		}
 	}
+	return unexplained
 }
 
 // withoutFieldName returns a description without the name of the field at its beginning, which the first column shows.
@@ -475,10 +518,14 @@ func TestSharedFieldsAreDescribedOnce(t *testing.T) {
 	}
 	schema := object("")
 	schema.Properties["ref"] = object("Ref names the app.", "name")
-	schema.Properties["first"] = object("First is a stop.", "by", "since", "until")
+	first := object("First is a stop.", "by", "since", "until")
+	first.Required = []string{"until"}
+	schema.Properties["first"] = first
 	schema.Properties["second"] = object("Second is a stop.", "by", "since", "until")
 	schema.Properties["selector"] = object("Selector selects apps.", "matchExpressions", "matchLabels")
 	schema.Properties["shared"] = object("Shared is a bucket.", "key", "name", "region")
+	schema.Properties["wrapper"] = object("Wrapper holds a size.", "size")
+	schema.Properties["wrapper"].Properties["size"] = apiextensionsv1.JSONSchemaProps{Type: "string", Description: "Size is in GiB."}
 	described := describedFields{
 		here: map[string]string{},
 		elsewhere: map[string]string{
@@ -486,15 +533,18 @@ func TestSharedFieldsAreDescribedOnce(t *testing.T) {
 		},
 	}
 	var page strings.Builder
-	describeFields(&page, described, "spec", schema, 1)
+	unexplained := describeFields(&page, described, "spec", schema, 1)
 	const want = "| `spec.first` | object | A stop. |\n" +
-		"| `spec.first.by` | string |  |\n| `spec.first.since` | string |  |\n| `spec.first.until` | string |  |\n" +
 		"| `spec.ref.name` | string | Names the app. |\n" +
 		"| `spec.second` | object | A stop. Fields: `spec.first`. |\n" +
 		"| `spec.selector` | object | Selects apps. Fields: Kubernetes' LabelSelector. |\n" +
-		"| `spec.shared` | object | A bucket. Fields: [`spec.bucket` of a Policy](policy.md#spec). |\n"
+		"| `spec.shared` | object | A bucket. Fields: [`spec.bucket` of a Policy](policy.md#spec). |\n" +
+		"| `spec.wrapper.size` | string | In GiB. |\n"
 	if page.String() != want {
 		t.Errorf("expected\n%s\nfound\n%s", want, page.String())
+	}
+	if want := []string{"`spec.first.by`", "`spec.first.since`", "`spec.first.until` (required)"}; !slices.Equal(unexplained, want) {
+		t.Errorf("expected %q without a description, found %q", want, unexplained)
 	}
 }
 
@@ -517,12 +567,31 @@ func TestDescriptionsLeaveOutTheFieldsName(t *testing.T) {
 func TestColumnsAreListedInASentence(t *testing.T) {
 	always, wide := apiextensionsv1.CustomResourceColumnDefinition{Name: "State"}, apiextensionsv1.CustomResourceColumnDefinition{Name: "Why", Priority: 1}
 	for want, columns := range map[string][]apiextensionsv1.CustomResourceColumnDefinition{
-		"":                                     nil,
-		"\nColumns of `kubectl get`: STATE.\n": {always},
-		"\nColumns of `kubectl get`: STATE; with `-o wide` also WHY.\n": {always, wide},
+		"":                                    {always},
+		"\n`kubectl get -o wide` adds WHY.\n": {always, wide},
+		"\n`kubectl get -o wide` adds WHY, WHY.\n": {wide, wide},
 	} {
 		if found := describeColumns(columns); found != want {
 			t.Errorf("expected %q, found %q", want, found)
+		}
+	}
+}
+
+func TestStandardFieldsAreNamedInASentence(t *testing.T) {
+	schema := func(conditions, generation string) apiextensionsv1.JSONSchemaProps {
+		return apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"conditions": {Description: conditions}, "observedGeneration": {Description: generation}, "state": {},
+		}}
+	}
+	const plain = "ObservedGeneration is the generation that the controller acted on last."
+	for want, given := range map[string]apiextensionsv1.JSONSchemaProps{
+		"": schema("Conditions hold Ready.", "ObservedGeneration is the generation of the pool."),
+		"`status.observedGeneration` is a standard field of Kubernetes.\n\n":                         schema("Conditions hold Ready.", plain),
+		"`status.conditions` and `status.observedGeneration` are standard fields of Kubernetes.\n\n": schema("Conditions are the conditions of the app.", ""),
+	} {
+		rest, found := cutStandardFields(given, "status")
+		if kept := strings.Count(want, "`status."); found != want || len(rest.Properties) != len(given.Properties)-kept {
+			t.Errorf("expected %q, found %q and %d fields", want, found, len(rest.Properties))
 		}
 	}
 }
