@@ -15,33 +15,32 @@ import (
 
 const (
 	troubleshootingPage = "docs/troubleshooting.md"
-	generatedReasons    = "<!-- the meanings are generated from the code by make generate; only rows with advice are kept -->\n"
+	sortedReasons       = "<!-- rows are sorted, and rows without a reason in the code are removed, by make generate -->\n"
 )
 
-// TestTroubleshootingPageHasTheMeanings compares the meanings of the reasons with those of the code, and keeps the
-// advice that is written next to them; TORPOR_UPDATE=1 rewrites the page.
-func TestTroubleshootingPageHasTheMeanings(t *testing.T) {
-	byHand, found, _ := strings.Cut(readFile(t, troubleshootingPage), generatedReasons)
+// TestTroubleshootingPageHasReasonsOfTheCode compares the reasons that have advice with those of the code, whose meanings
+// are in docs/reference.md; TORPOR_UPDATE=1 rewrites the page.
+func TestTroubleshootingPageHasReasonsOfTheCode(t *testing.T) {
+	byHand, found, _ := strings.Cut(readFile(t, troubleshootingPage), sortedReasons)
 	advice := readAdvice(found)
 	var page strings.Builder
-	page.WriteString("\n| reason | means | what to do |\n|---|---|---|\n")
-	meanings := meaningsOfReasons(t)
-	for _, name := range slices.Sorted(maps.Keys(meanings)) {
+	page.WriteString("\n| reason | what to do |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(meaningsOfReasons(t))) {
 		if advice[name] == "" {
 			continue
 		}
-		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", name, strings.ReplaceAll(meanings[name], "|", `\|`), advice[name])
+		fmt.Fprintf(&page, "| `%s` | %s |\n", name, advice[name])
 		delete(advice, name)
 	}
 	if found == page.String() {
 		return
 	}
 	if os.Getenv("TORPOR_UPDATE") != "1" {
-		t.Errorf("expected %s to have the meanings of the code, found it stale (advice without a reason: %q); run make generate",
+		t.Errorf("expected %s to have reasons of the code in their order, found it stale (advice without a reason: %q); run make generate",
 			troubleshootingPage, slices.Sorted(maps.Keys(advice)))
 		return
 	}
-	if err := os.WriteFile(filepath.Join("..", "..", troubleshootingPage), []byte(byHand+generatedReasons+page.String()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join("..", "..", troubleshootingPage), []byte(byHand+sortedReasons+page.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,15 +62,15 @@ func meaningsOfReasons(t *testing.T) map[string]string {
 	return joined
 }
 
-// readAdvice returns the third column by the first.
+// readAdvice returns the second column by the first.
 func readAdvice(table string) map[string]string {
 	advice := map[string]string{}
 	for line := range strings.Lines(table) {
 		// A bar in a cell is escaped, so that " | " only stands between cells.
 		cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), " |"), " | ")
 		name, ok := strings.CutPrefix(cells[0], "| `")
-		if ok && len(cells) == 3 {
-			advice[strings.TrimSuffix(name, "`")] = cells[2]
+		if ok && len(cells) == 2 {
+			advice[strings.TrimSuffix(name, "`")] = cells[1]
 		}
 	}
 	return advice
@@ -79,7 +78,7 @@ func readAdvice(table string) map[string]string {
 
 // A reason that reports a problem has advice.
 func TestTroubleHasAdvice(t *testing.T) {
-	_, found, _ := strings.Cut(readFile(t, troubleshootingPage), generatedReasons)
+	_, found, _ := strings.Cut(readFile(t, troubleshootingPage), sortedReasons)
 	advice, isTrouble := readAdvice(found), regexp.MustCompile(`invalid|cannot be|could not be|no permission|does not answer|does not serve|rejects a|rejected|fails|failure`)
 	problems := 0
 	for name, meaning := range meaningsOfReasons(t) {
@@ -98,8 +97,8 @@ func TestTroubleHasAdvice(t *testing.T) {
 }
 
 func TestAdviceIsKept(t *testing.T) {
-	found := readAdvice("| reason | means | what to do |\n|---|---|---|\n| `A` | a \\| b | Do this. |\n")
-	if want := map[string]string{"A": "Do this."}; !maps.Equal(found, want) {
+	found := readAdvice("| reason | what to do |\n|---|---|\n| `A` | Do a \\| b. |\n")
+	if want := map[string]string{"A": `Do a \| b.`}; !maps.Equal(found, want) {
 		t.Errorf("expected %q, found %q", want, found)
 	}
 }
