@@ -277,12 +277,15 @@ func compareSpecPage(
 func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[string]string) string {
 	var page strings.Builder
 	version := crd.Spec.Versions[0]
-	names := append([]string{crd.Spec.Names.Plural}, crd.Spec.Names.ShortNames...)
-	fmt.Fprintf(&page, "\n## API\n\n`%s/%s`, %s; for kubectl: `%s`.\n", crd.Spec.Group, version.Name, crd.Spec.Scope, strings.Join(names, "`, `"))
+	fmt.Fprintf(&page, "\n## API\n\n`%s/%s`, %s", crd.Spec.Group, version.Name, crd.Spec.Scope)
+	for _, short := range crd.Spec.Names.ShortNames {
+		fmt.Fprintf(&page, "; in short `%s`", short)
+	}
+	page.WriteString(".\n")
 	page.WriteString(describeColumns(version.AdditionalPrinterColumns))
 	fields := describedFields{here: map[string]string{}, elsewhere: elsewhere}
 	for _, part := range []string{"spec", "status"} {
-		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(schema.Properties) > 0 {
+		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(cutStandardFields(schema).Properties) > 0 {
 			fmt.Fprintf(&page, "\n### %s\n\n", part)
 			if at := fields.find(schema); at != "" {
 				fmt.Fprintf(&page, "Fields: %s.\n", at)
@@ -291,10 +294,9 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 			fields.here[identifyFields(schema)] = part
 			kind := fmt.Sprintf("[%s](%s.md#%s)", crd.Spec.Names.Kind, strings.ToLower(crd.Spec.Names.Kind), part)
 			rest, sentence := cutSharedFields(schema, part, kind, elsewhere)
-			rest, standard := cutStandardFields(rest, part)
-			page.WriteString(sentence + standard)
+			page.WriteString(sentence)
 			var rows strings.Builder
-			unexplained := describeFields(&rows, fields, part, rest, 1)
+			unexplained := describeFields(&rows, fields, part, cutStandardFields(rest), 1)
 			if rows.Len() > 0 {
 				page.WriteString("| field | type | meaning |\n|---|---|---|\n" + rows.String())
 			}
@@ -327,34 +329,19 @@ func describeColumns(columns []apiextensionsv1.CustomResourceColumnDefinition) s
 	return "\n`kubectl get -o wide` adds " + strings.Join(wide, ", ") + ".\n"
 }
 
-// cutStandardFields returns a part of a kind without the fields that Kubernetes defines for all kinds and whose
-// descriptions add nothing, and a sentence that names them.
-func cutStandardFields(schema apiextensionsv1.JSONSchemaProps, part string) (rest apiextensionsv1.JSONSchemaProps, sentence string) {
-	isPlain := map[string]func(description string) bool{
-		"conditions": regexp.MustCompile(`^(Conditions are the conditions of the \w+\.)?$`).MatchString,
-		"observedGeneration": func(description string) bool {
-			return description == "" || description == "ObservedGeneration is the generation that the controller acted on last."
-		},
+// cutStandardFields returns a part of a kind without the fields that Kubernetes defines for all kinds, if their
+// descriptions add nothing. docs/README.md names them for all pages.
+func cutStandardFields(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+	isPlain := map[string]*regexp.Regexp{
+		"conditions":         regexp.MustCompile(`^(Conditions are the conditions of the \w+\.)?$`),
+		"observedGeneration": regexp.MustCompile(`^(ObservedGeneration is the generation that the controller acted on last\.)?$`),
 	}
-	rest = schema
+	rest := schema
 	rest.Properties = maps.Clone(schema.Properties)
-	var cut []string
-	for _, name := range slices.Sorted(maps.Keys(isPlain)) {
-		field, ok := schema.Properties[name]
-		if !ok || !isPlain[name](cellText(field.Description)) {
-			continue
-		}
-		delete(rest.Properties, name)
-		cut = append(cut, "`"+part+"."+name+"`")
-	}
-	switch len(cut) {
-	case 0:
-		return rest, ""
-	case 1:
-		return rest, cut[0] + " is a standard field of Kubernetes.\n\n"
-	default:
-		return rest, strings.Join(cut, " and ") + " are standard fields of Kubernetes.\n\n"
-	}
+	maps.DeleteFunc(rest.Properties, func(name string, field apiextensionsv1.JSONSchemaProps) bool {
+		return isPlain[name] != nil && isPlain[name].MatchString(cellText(field.Description))
+	})
+	return rest
 }
 
 // cutSharedFields returns a part of a kind without the fields that it shares with a kind of an earlier page, and a
@@ -424,7 +411,8 @@ func describeFields(
 			kind, at = "[]"+cmp.Or(inner.Type, "value"), at+"[]"
 		}
 		required := ""
-		if slices.Contains(schema.Required, name) {
+		// Users do not write the status.
+		if slices.Contains(schema.Required, name) && !strings.HasPrefix(path, "status") {
 			required = ", required"
 		}
 		goesOn, meaning := depth < specDepth && !isEmbeddedKind(name), cellText(withoutFieldName(name, field.Description))
@@ -577,7 +565,7 @@ func TestColumnsAreListedInASentence(t *testing.T) {
 	}
 }
 
-func TestStandardFieldsAreNamedInASentence(t *testing.T) {
+func TestStandardFieldsWithoutFactsAreLeftOut(t *testing.T) {
 	schema := func(conditions, generation string) apiextensionsv1.JSONSchemaProps {
 		return apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{
 			"conditions": {Description: conditions}, "observedGeneration": {Description: generation}, "state": {},
@@ -585,13 +573,12 @@ func TestStandardFieldsAreNamedInASentence(t *testing.T) {
 	}
 	const plain = "ObservedGeneration is the generation that the controller acted on last."
 	for want, given := range map[string]apiextensionsv1.JSONSchemaProps{
-		"": schema("Conditions hold Ready.", "ObservedGeneration is the generation of the pool."),
-		"`status.observedGeneration` is a standard field of Kubernetes.\n\n":                         schema("Conditions hold Ready.", plain),
-		"`status.conditions` and `status.observedGeneration` are standard fields of Kubernetes.\n\n": schema("Conditions are the conditions of the app.", ""),
+		"conditions observedGeneration state": schema("Conditions hold Ready.", "ObservedGeneration is the generation of the pool."),
+		"conditions state":                    schema("Conditions hold Ready.", plain),
+		"state":                               schema("Conditions are the conditions of the app.", ""),
 	} {
-		rest, found := cutStandardFields(given, "status")
-		if kept := strings.Count(want, "`status."); found != want || len(rest.Properties) != len(given.Properties)-kept {
-			t.Errorf("expected %q, found %q and %d fields", want, found, len(rest.Properties))
+		if found := strings.Join(slices.Sorted(maps.Keys(cutStandardFields(given).Properties)), " "); found != want {
+			t.Errorf("expected %q, found %q", want, found)
 		}
 	}
 }

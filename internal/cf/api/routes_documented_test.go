@@ -65,7 +65,7 @@ func describeRoutes(t *testing.T) []describedRoutes {
 	for _, r := range handlers.Routes() {
 		rights := cmp.Or(r.Rights, "none")
 		if r.Public {
-			rights = "none; no credentials either"
+			rights = "no credentials"
 		}
 		if r.Description == "" {
 			t.Errorf("%s %s: expected a description, found none", r.Method, r.Path)

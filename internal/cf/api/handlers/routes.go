@@ -40,6 +40,9 @@ const (
 	// patchesObject are the rights for changesLabels of a resource that is one object.
 	patchesObject = "get, patch the object"
 
+	readsObject = "one resource"
+	getsObject  = "get the object"
+
 	changesProcess = "change the command and health check of the next revision, labels and annotations"
 	readsStats     = "a row for each wanted instance, of the current revision only; after a start the response waits until one runs or all have crashed"
 	statsRights    = seesProcess + "; for usage list pods of metrics.k8s.io"
@@ -74,7 +77,7 @@ func generalRoutes() []Route {
 		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", withBody(createRole)},
 		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apply apps, processes, routes and services of a manifest; other parts that have an effect in Cloud Foundry cause a warning", "create cfapps, cfprocesses, secrets, cfroutes, cfservicebindings; get secrets", applyManifest},
 		{get, "/v3/roles", false, "roles of users (not of groups), in all spaces and orgs or the named ones: `space_guids`, `organization_guids`, `types`, `user_guids`, `include=user`", "list rolebindings", listRoles},
-		{get, "/v3/roles/{guid}", false, "a role", "get rolebindings", getRole},
+		{get, "/v3/roles/{guid}", false, readsObject, getsObject, getRole},
 		{del, "/v3/roles/{guid}", false, "delete a role", "get, delete rolebindings", deleteRole},
 		{get, "/v3/users", false, "the users named in the query, because Kubernetes has no list of users: `usernames`, `guids`", "none", listUsers},
 		{post, "/v3/resource_matches", false, "empty, because no files of earlier uploads are kept", "none", matchResources},
@@ -149,7 +152,7 @@ func dropletRoutes() []Route {
 	return []Route{
 		{get, "/v3/packages", false, "packages: `app_guids`, `space_guids`, `organization_guids`, `guids`, `states`, `types`", listsApps, listPackages},
 		{post, "/v3/packages", false, "name an image, or with --builder-url await code; registry credentials become a Secret of the app; with `source_guid`, copy the image of another package", "create cfpackages; for a login create and patch secrets; for a copy get cfpackages", withBody(createPackage)},
-		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
+		{get, "/v3/packages/{guid}", false, readsObject, getsObject, getPackage},
 		{patch, "/v3/packages/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetPackage), presenter.ForPackage)},
 		{post, "/v3/packages/{guid}/upload", false, "send code to the builder; the response waits until the builder has stored it, at most 10 min", "patch cfpackages", uploadCode},
 		{get, "/v3/packages/{guid}/droplets", false, "the droplets of a package", "get cfpackages, cfapps", listPackageDroplets},
@@ -182,7 +185,7 @@ func addressRoutes() []Route {
 		{get, "/v3/organizations/{guid}/domains/default", false, "the domain of routes that name no domain", "", getDefaultDomain},
 		{get, "/v3/routes", false, "addresses: `hosts`, `paths`, `guids`, `domain_guids`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listRoutes},
 		{post, "/v3/routes", false, "reserve an address", "create cfroutes", withBody(createRoute)},
-		{get, "/v3/routes/{guid}", false, "an address", sees, getRoute},
+		{get, "/v3/routes/{guid}", false, readsObject, getsObject, getRoute},
 		{patch, "/v3/routes/{guid}", false, changesLabels, changes, withBody(updateRoute)},
 		{del, "/v3/routes/{guid}", false, "delete an address", "delete cfroutes", deleteRoute},
 		{del, "/v3/spaces/{guid}/routes", false, "delete the addresses of a space that have no destinations: `unmapped`", "list cfapps, delete cfroutes", deleteUnmappedRoutes},
@@ -207,17 +210,16 @@ func taskRoutes() []Route {
 }
 
 func serviceRoutes() []Route {
-	const sees, binds = "get cfserviceinstances", "get cfservicebindings"
 	return []Route{
 		{get, "/v3/service_instances", false, "user-provided services: `names`, `guids`, `type`, `space_guids`, `organization_guids`", listsApps, listServiceInstances},
 		{post, "/v3/service_instances", false, "store credentials for apps; only the type user-provided", "create cfserviceinstances, secrets", withBody(createServiceInstance)},
-		{get, "/v3/service_instances/{guid}", false, "a service", sees, getServiceInstance},
+		{get, "/v3/service_instances/{guid}", false, readsObject, getsObject, getServiceInstance},
 		{get, "/v3/service_instances/{guid}/credentials", false, "its credentials", "get cfserviceinstances, secrets", getServiceCredentials},
 		{patch, "/v3/service_instances/{guid}", false, "change a service, its labels and annotations; apps get the change in their next revision", "patch cfserviceinstances, secrets", withBody(updateServiceInstance)},
 		{del, "/v3/service_instances/{guid}", false, "delete a service that is not bound to any app", "delete cfserviceinstances", deleteServiceInstance},
 		{get, "/v3/service_credential_bindings", false, "bindings: `app_guids`, `service_instance_guids`, `service_instance_names`, `names`, `guids`, `include=app`", listsApps, listServiceBindings},
 		{post, "/v3/service_credential_bindings", false, "add the credentials to VCAP_SERVICES of the app's next revision; only the type app", "get cfapps, create cfservicebindings", withBody(createServiceBinding)},
-		{get, "/v3/service_credential_bindings/{guid}", false, "a binding", binds, getServiceBinding},
+		{get, "/v3/service_credential_bindings/{guid}", false, readsObject, getsObject, getServiceBinding},
 		{patch, "/v3/service_credential_bindings/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetServiceBinding), presenter.ForBinding)},
 		{get, "/v3/service_credential_bindings/{guid}/details", false, "the credentials that the app gets", "get cfservicebindings, secrets", getServiceBindingDetails},
 		{del, "/v3/service_credential_bindings/{guid}", false, "remove the credentials from the next revision", "delete cfservicebindings", deleteServiceBinding},
