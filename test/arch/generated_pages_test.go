@@ -279,7 +279,9 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 	version := crd.Spec.Versions[0]
 	fmt.Fprintf(&page, "\n## API\n\n`%s/%s`, %s", crd.Spec.Group, version.Name, crd.Spec.Scope)
 	for _, short := range crd.Spec.Names.ShortNames {
-		fmt.Fprintf(&page, "; in short `%s`", short)
+		if short != crd.Spec.Names.Singular {
+			fmt.Fprintf(&page, "; in short `%s`", short)
+		}
 	}
 	page.WriteString(".\n")
 	page.WriteString(describeColumns(version.AdditionalPrinterColumns))
@@ -430,6 +432,7 @@ func describeFields(
 		case isWrapper:
 		case meaning != "":
 			fmt.Fprintf(page, "| `%s` | %s%s | %s |\n", at, cmp.Or(kind, "any"), required, meaning)
+		case isExplainedBeside(name, schema):
 		case required != "":
 			unexplained = append(unexplained, "`"+at+"` (required)")
 		default:
@@ -443,6 +446,17 @@ func describeFields(
 		}
 	}
 	return unexplained
+}
+
+// isExplainedBeside reports whether the description of another field explains this one, too.
+func isExplainedBeside(name string, schema apiextensionsv1.JSONSchemaProps) bool {
+	goName := strings.ToUpper(name[:1]) + name[1:]
+	for other, field := range schema.Properties {
+		if other != name && slices.Contains(strings.Fields(field.Description), goName) {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutFieldName returns a description without the name of the field at its beginning, which the first column shows.
@@ -510,6 +524,8 @@ func TestSharedFieldsAreDescribedOnce(t *testing.T) {
 	first.Required = []string{"until"}
 	schema.Properties["first"] = first
 	schema.Properties["second"] = object("Second is a stop.", "by", "since", "until")
+	schema.Properties["minSize"] = apiextensionsv1.JSONSchemaProps{Type: "integer", Description: "MinSize and MaxSize are the limits of the group."}
+	schema.Properties["maxSize"] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
 	schema.Properties["selector"] = object("Selector selects apps.", "matchExpressions", "matchLabels")
 	schema.Properties["shared"] = object("Shared is a bucket.", "key", "name", "region")
 	schema.Properties["wrapper"] = object("Wrapper holds a size.", "size")
@@ -523,6 +539,7 @@ func TestSharedFieldsAreDescribedOnce(t *testing.T) {
 	var page strings.Builder
 	unexplained := describeFields(&page, described, "spec", schema, 1)
 	const want = "| `spec.first` | object | A stop. |\n" +
+		"| `spec.minSize` | integer | MinSize and MaxSize are the limits of the group. |\n" +
 		"| `spec.ref.name` | string | Names the app. |\n" +
 		"| `spec.second` | object | A stop. Fields: `spec.first`. |\n" +
 		"| `spec.selector` | object | Selects apps. Fields: Kubernetes' LabelSelector. |\n" +
