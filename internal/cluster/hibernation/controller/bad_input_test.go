@@ -98,7 +98,7 @@ func incompleteObjects() map[string]badInput {
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "api.example.com"}
 			},
 			want: append(unknownConditions(hivev1.InvalidSpecReason, `expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "api.example.com"; correct`),
-				expectedCondition{hivev1.ClusterUnreachableCondition, "Unknown", hivev1.NotProbedReason, []string{"not dialled"}}),
+				expectedCondition{hivev1.ClusterUnreachableCondition, "Unknown", hivev1.NotProbedReason, []string{"not probed"}}),
 		},
 		"no platform: Unsupported": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS = nil },
@@ -194,7 +194,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		},
 		"a cloud that throttles: CloudThrottled": {
 			make: key("endpoint_url", throttled.URL),
-			want: unknownConditions(hivev1.CloudThrottledReason, "RequestLimitExceeded", "retried automatically"),
+			want: unknownConditions(hivev1.CloudThrottledReason, "RequestLimitExceeded", "retries the request automatically"),
 		},
 		"no machines: NoMachinesFound": {
 			make: func(r *clusterSetup) { r.machines = 0 },

@@ -96,7 +96,7 @@ func hibernatesAndResumes(t *testing.T, e *env) {
 	if len(record.Nodes) != 1 || record.Nodes[0].Name != readyNodeName || !record.Nodes[0].Ready || len(record.Nodes[0].Addresses) != 1 {
 		t.Errorf("recorded nodes %+v, want the ready %s with its address", record.Nodes, readyNodeName)
 	}
-	if err := (expectedCondition{hivev1.ClusterUnreachableCondition, "True", hivev1.ClusterAsleepReason, []string{"not dialled"}}).check(hibernated); err != nil {
+	if err := (expectedCondition{hivev1.ClusterUnreachableCondition, "True", hivev1.ClusterAsleepReason, []string{"does not connect"}}).check(hibernated); err != nil {
 		t.Error(err)
 	}
 	s.setPowerState(t, hivev1.PowerStateRunning)
@@ -327,7 +327,7 @@ func warnsOfUnrecordedNodes(t *testing.T, e *env) {
 	s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = nil })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.RecordingNodesReason, []string{"Waiting for the API server"}})
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StoppingMachinesReason, []string{"could not be recorded", "by hand at the resume"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StoppingMachinesReason, []string{"could not be recorded", "approve their certificate requests at the resume"}})
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.WaitingForAPIReason, nil})
