@@ -11,37 +11,13 @@ import (
 )
 
 func TestErrorTable(t *testing.T) {
-	errorclasstest.Run(t, errorTable(), map[actuator.ErrorClass][]errorclass.Found{
-		actuator.CredentialsInvalid: {
-			{Status: 401},
-		},
-		actuator.PermissionDenied: {
-			{Status: 403},
-		},
-		actuator.NotFound: {
-			{Status: 404},
-			{Status: 410},
-		},
-		actuator.WrongState: {
-			{Status: 409},
-			{Status: 412},
-		},
-		actuator.Throttled: {
-			{Status: 429},
-			{Status: 503, HasPause: true},
-		},
+	errorclasstest.RunWithStatuses(t, errorTable(), map[actuator.ErrorClass][]errorclass.Found{
 		actuator.Unreachable: {
 			{Operation: list, Status: 500},
-			{Status: 500},
-			{Status: 503},
-			{Status: 408},
-			{Status: 302},
 		},
 		actuator.Other: {
 			{Operation: start, Status: 500, Message: "error mounting a volume"},
 			{Operation: stop, Status: 500, Message: "cannot kill container"},
-			{Status: 501},
-			{Status: 400},
 		},
 		actuator.NoCapacity: {
 			{Operation: start, Status: 500, Message: "driver failed: Bind for 0.0.0.0:6443 failed: port is already allocated"},

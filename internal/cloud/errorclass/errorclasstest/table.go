@@ -4,6 +4,9 @@
 package errorclasstest
 
 import (
+	"maps"
+	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -29,4 +32,25 @@ func Run(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass]
 			t.Errorf("expected an example of row %d, found none: %+v", i, table[i])
 		}
 	}
+}
+
+// RunWithStatuses is Run for a table that ends with the rows of errorclass.ByStatus: it adds an example of each, and of
+// statuses beside them.
+func RunWithStatuses(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass][]errorclass.Found) {
+	t.Helper()
+	all := maps.Clone(examples)
+	for class, statuses := range map[actuator.ErrorClass][]errorclass.Found{
+		actuator.CredentialsInvalid: {{Status: http.StatusUnauthorized}},
+		actuator.PermissionDenied:   {{Status: http.StatusForbidden}},
+		actuator.NotFound:           {{Status: http.StatusNotFound}, {Status: http.StatusGone}},
+		actuator.WrongState:         {{Status: http.StatusConflict}, {Status: http.StatusPreconditionFailed}},
+		actuator.Throttled:          {{Status: http.StatusTooManyRequests}, {Status: http.StatusServiceUnavailable, HasPause: true}},
+		actuator.Unreachable: {
+			{Status: http.StatusInternalServerError}, {Status: http.StatusServiceUnavailable}, {Status: http.StatusRequestTimeout}, {Status: http.StatusFound},
+		},
+		actuator.Other: {{Status: http.StatusNotImplemented}, {Status: http.StatusBadRequest}},
+	} {
+		all[class] = slices.Concat(examples[class], statuses)
+	}
+	Run(t, table, all)
 }
