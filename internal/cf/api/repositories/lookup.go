@@ -212,6 +212,27 @@ func patch[T client.Object](ctx context.Context, s *Store, caller *authorization
 	return object, nil
 }
 
+// patchCopy is patch of a copy of an object from the cache. An empty change is not sent.
+func patchCopy[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, change jsonObject) (T, error) {
+	changed, ok := object.DeepCopyObject().(T)
+	if len(change) == 0 || !ok {
+		return object, nil
+	}
+	return patch(ctx, s, caller, changed, change)
+}
+
+// specAndMetadata returns a patch of fields of the spec, and of labels and annotations; empty if it changes nothing.
+func specAndMetadata(spec jsonObject, m *payloads.Metadata) jsonObject {
+	change := jsonObject{}
+	if len(spec) > 0 {
+		change["spec"] = spec
+	}
+	if !m.IsEmpty() {
+		change["metadata"] = metadataPatch(m)
+	}
+	return change
+}
+
 // patchAsCaller sends no resource version, because the patch applies regardless of concurrent changes of other fields.
 func patchAsCaller(ctx context.Context, caller *authorization.Caller, object client.Object, change jsonObject) error {
 	raw, err := json.Marshal(change)
@@ -223,11 +244,7 @@ func patchAsCaller(ctx context.Context, caller *authorization.Caller, object cli
 
 // UpdateMetadata changes the labels and annotations of an object as the caller.
 func UpdateMetadata[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, m *payloads.Metadata) (T, error) {
-	changed, ok := object.DeepCopyObject().(T)
-	if m.IsEmpty() || !ok {
-		return object, nil
-	}
-	return patch(ctx, s, caller, changed, jsonObject{"metadata": metadataPatch(m)})
+	return patchCopy(ctx, s, caller, object, specAndMetadata(nil, m))
 }
 
 // newOrderedGUID returns a GUID that orders objects created within the same second.

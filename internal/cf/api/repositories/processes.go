@@ -112,17 +112,7 @@ func (s *Store) PatchProcess(ctx context.Context, caller *authorization.Caller, 
 	if len(check) > 0 {
 		spec["healthCheck"] = check
 	}
-	change := jsonObject{}
-	if len(spec) > 0 {
-		change["spec"] = spec
-	}
-	if !message.Metadata.IsEmpty() {
-		change["metadata"] = metadataPatch(message.Metadata)
-	}
-	if len(change) == 0 {
-		return process, nil
-	}
-	return patch(ctx, s, caller, process.DeepCopy(), change)
+	return patchCopy(ctx, s, caller, process, specAndMetadata(spec, message.Metadata))
 }
 
 func setIfGiven[T any](into jsonObject, key string, value *T) {

@@ -114,17 +114,7 @@ func (s *Store) UpdateServiceInstance(ctx context.Context, caller *authorization
 	if message.Tags != nil {
 		spec["tags"] = message.Tags
 	}
-	change := jsonObject{}
-	if len(spec) > 0 {
-		change["spec"] = spec
-	}
-	if !message.Metadata.IsEmpty() {
-		change["metadata"] = metadataPatch(message.Metadata)
-	}
-	if len(change) == 0 {
-		return instance, nil
-	}
-	return patch(ctx, s, caller, instance.DeepCopy(), change)
+	return patchCopy(ctx, s, caller, instance, specAndMetadata(spec, message.Metadata))
 }
 
 // DeleteServiceInstance deletes a service, and waits until the cache shows the deletion.
