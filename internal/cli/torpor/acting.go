@@ -99,13 +99,17 @@ func (a *commands) warnOfGaps(acting lease.Acting, targets []target, controllers
 		names[reason] = append(names[reason], t.String())
 	}
 	for _, reason := range reasons {
-		all := names[reason]
-		text := strings.Join(all[:min(len(all), maxWarnedNames)], ", ")
-		if more := len(all) - maxWarnedNames; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		fmt.Fprintf(a.Err, "warning: %s: %s: %s\n", text, problem, reason)
+		fmt.Fprintf(a.Err, "warning: %s: %s: %s\n", joinNames(names[reason], maxWarnedNames), problem, reason)
 	}
+}
+
+// joinNames joins the first names, and adds how many more there are.
+func joinNames(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // warnOfResults warns of gaps for the objects that a verb has changed.

@@ -237,12 +237,7 @@ func (s *namespaceScan) leave(name, reason string) {
 // reportLeftOut prints a line for each reason.
 func (s *namespaceScan) reportLeftOut() {
 	for _, reason := range slices.Sorted(maps.Keys(s.leftOut)) {
-		names := s.leftOut[reason]
-		text := strings.Join(names[:min(len(names), maxLeftOut)], ", ")
-		if more := len(names) - maxLeftOut; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		fmt.Fprintf(s.Err, "left out: %s: %s\n", text, reason)
+		fmt.Fprintf(s.Err, "left out: %s: %s\n", joinNames(s.leftOut[reason], maxLeftOut), reason)
 	}
 }
 
