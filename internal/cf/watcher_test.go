@@ -93,10 +93,13 @@ func (h *podHistory) recordPod(pod *corev1.Pod, gone bool) {
 }
 
 // countPods returns the fewest Pods that were ready and the most that were not yet, leaving out terminating
-// ones.
+// ones. If no Pod was deleted, every Pod that became ready still is.
 func (h *podHistory) countPods() (leastReady, inFlight int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.leastReady < 0 {
+		return len(h.ready), h.inFlight
+	}
 	return h.leastReady, h.inFlight
 }
 
