@@ -26,7 +26,7 @@ func TestSetCondition(t *testing.T) {
 		set    metav1.Condition
 		want   []metav1.Condition
 	}{
-		"a new condition comes after those of others": {
+		"a new condition comes after those of other controllers": {
 			[]metav1.Condition{other},
 			condition("True", "Runs", "It runs", 0, time.Time{}),
 			[]metav1.Condition{other, condition("True", "Runs", "It runs", 7, second)},

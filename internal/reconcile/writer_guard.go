@@ -198,7 +198,7 @@ func indexOfReport(conditions []metav1.Condition) int {
 	return slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == torporv1alpha1.AnotherWriterCondition })
 }
 
-// reportPrefix distinguishes the reports of features of one kind.
+// reportPrefix identifies the feature in a report, because several features may reconcile one kind.
 func (g *WriterGuard) reportPrefix() string { return "Torpor's " + g.Feature }
 
 // mayReport reports whether the condition is to be written. The report of another feature of the kind is enough.

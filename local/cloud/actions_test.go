@@ -281,7 +281,7 @@ func TestFilters(t *testing.T) {
 		"two states: either matches":             {[][]string{{"instance-state-name", "stopped", "stopping"}}, []string{b}},
 		"an unknown id is not an error":          {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
 		"a DNS name with a star: matches":        {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
-		"an address: matches":                    {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
+		"a private IP address: matches":          {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
 		"a missing tag does not match":           {[][]string{{"tag:nobody", "*"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,12 +71,12 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 func (s *served) testRefusedLater(t *testing.T) {
 	stays := "expected no change, because an LRP runs one revision of an app; found one; "
 	for name, row := range map[string]change{
-		"scaled":                          {func(l *eiriniv1.LRPSpec) { l.Instances = 3 }, ""},
-		"a changed image: rejected":       {func(l *eiriniv1.LRPSpec) { l.Image = "example.com/app:2" }, "spec.image: Invalid value: " + stays + "restart or deploy the app"},
-		"a changed version: rejected":     {func(l *eiriniv1.LRPSpec) { l.Version = "2" }, "spec.version: Invalid value: " + stays + "create a new LRP"},
-		"a removed version: rejected":     {func(l *eiriniv1.LRPSpec) { l.Version = "" }, "spec.version: Invalid value: " + stays + "create a new LRP"},
-		"a changed GUID: rejected":        {func(l *eiriniv1.LRPSpec) { l.GUID = "other" }, "spec.GUID: Invalid value: expected no change, because the StatefulSet selects Pods by the GUID; found one; create a new LRP"},
-		"a changed environment: accepted": {func(l *eiriniv1.LRPSpec) { l.Env = map[string]string{"A": "1"} }, ""},
+		"a changed number of instances: accepted": {func(l *eiriniv1.LRPSpec) { l.Instances = 3 }, ""},
+		"a changed image: rejected":               {func(l *eiriniv1.LRPSpec) { l.Image = "example.com/app:2" }, "spec.image: Invalid value: " + stays + "restart or deploy the app"},
+		"a changed version: rejected":             {func(l *eiriniv1.LRPSpec) { l.Version = "2" }, "spec.version: Invalid value: " + stays + "create a new LRP"},
+		"a removed version: rejected":             {func(l *eiriniv1.LRPSpec) { l.Version = "" }, "spec.version: Invalid value: " + stays + "create a new LRP"},
+		"a changed GUID: rejected":                {func(l *eiriniv1.LRPSpec) { l.GUID = "other" }, "spec.GUID: Invalid value: expected no change, because the StatefulSet selects Pods by the GUID; found one; create a new LRP"},
+		"a changed environment: accepted":         {func(l *eiriniv1.LRPSpec) { l.Env = map[string]string{"A": "1"} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lrp := smallest()

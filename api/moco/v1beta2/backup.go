@@ -90,7 +90,7 @@ type BackupPolicySpec struct {
 
 // PointInTimeRecovery configures the copying of binary logs.
 type PointInTimeRecovery struct {
-	// Disabled ends the copying. A restore then uses the newest backup before the requested point.
+	// Disabled ends the copying of binary logs. A restore then uses the newest backup before the requested point.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 	// IntervalSeconds is the interval at which new binary log events are stored. If all servers are lost, the transactions of up to one

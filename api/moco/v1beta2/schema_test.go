@@ -469,7 +469,7 @@ func (s *schemaServer) testRestoredUsers(t *testing.T) {
 		"a list with a comma in a name: two users": {[]any{"test_user2@%", "with, comma"}, []string{"test_user2@%", "with, comma"}},
 		"an empty string: no users":                {"", nil},
 		"an empty list: no users":                  {[]any{}, nil},
-		"nothing":                                  {nil, nil},
+		"no value: no users":                       {nil, nil},
 		"a number: no users":                       {int64(7), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -604,7 +604,7 @@ func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
 			`{"containers":[{"Name":"x","name":"mysqld"}],"Containers":[{"name":"y"}]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
 		},
-		"nothing": {`{}`, mocov1beta2.PodSpec{}},
+		"an empty spec": {`{}`, mocov1beta2.PodSpec{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			template := mocov1beta2.PodTemplate{Spec: mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "from before"}}}}

@@ -35,10 +35,10 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 		accepted bool
 	}{
 		"a change of a label is allowed":                    {`{"metadata":{"labels":{"a":"b"}}}`, true},
-		"a change of an annotation of others is allowed":    {annotate("example.com/team", "till"), true},
-		"the removal of an annotation of others is allowed": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
+		"a change of an unrelated annotation is allowed":    {annotate("example.com/team", "till"), true},
+		"the removal of an unrelated annotation is allowed": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
 		"a change of a finalizer is allowed":                {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
-		"nothing":                                           {`{}`, true},
+		"an empty patch is allowed":                         {`{}`, true},
 		"a change of the spec is refused":                   {`{"spec":{"displayName":"other"}}`, false},
 		"a request to restart is refused":                   {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
 		"a change of the revision is refused":               {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},

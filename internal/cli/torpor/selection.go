@@ -101,7 +101,7 @@ func (s *selection) parse(args []string, isSelected bool) (parsed arguments, err
 	case err != nil:
 		return arguments{}, err
 	case isSelected && len(parsed.objects) > 0:
-		return arguments{}, exit.WrongUsage("expected names, --selector or --all, found two of them; with --selector and --all a kind is named alone")
+		return arguments{}, exit.WrongUsage("expected one of names, --selector and --all, found two; with --selector or --all, give only the kind")
 	case isSelected && len(parsed.kindNames) == 0:
 		return arguments{}, exit.WrongUsage("expected a kind with --selector or --all, such as cfapp, found none")
 	case !isSelected && len(parsed.objects) == 0 && len(args) == 0:

@@ -68,7 +68,7 @@ func isID(text string) bool {
 	return text != "" && len(text) <= maxIDBytes && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
 }
 
-// maxIDBytes is larger than Azure's IDs.
+// maxIDBytes limits the length of an ID. Azure's IDs are shorter.
 const maxIDBytes = 128
 
 // withProof checks the proof of the service principal: a secret, a certificate with its key, or the manager's own

@@ -24,7 +24,7 @@ const (
 	maxMachines = 50_000
 	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
-	// maxNameBytes is larger than what Azure allows for the names of groups and machines.
+	// maxNameBytes limits the names of groups and machines. Azure's own limit is lower.
 	maxNameBytes = 128
 )
 

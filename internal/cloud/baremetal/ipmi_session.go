@@ -37,7 +37,7 @@ const (
 	randomBytes      = 16
 	maxUserBytes     = 16
 	maxPasswordBytes = 20
-	// maxPacketBytes is larger than any answer to these requests.
+	// maxPacketBytes limits the size of an answer. Valid answers are smaller.
 	maxPacketBytes = 1024
 	// shareOfSuite is the number of packets that may be lost before another suite is tried.
 	shareOfSuite = 3

@@ -23,7 +23,7 @@ const (
 )
 
 // StopMachine implements rest.OneByOneAccount. It stops or shelves a server. The API refuses an order that has already
-// taken effect, so the server is read before a refusal counts.
+// taken effect, so the server is read before a refusal is reported.
 func (c *projectClient) StopMachine(ctx context.Context, id string) error {
 	c.unshelved.ForgetMachine(id)
 	return c.call(ctx, stop, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {

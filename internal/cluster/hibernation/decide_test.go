@@ -489,10 +489,10 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 		in   Observed
 		want decision.Condition
 	}{
-		"machines that stop in time are counted": {
+		"machines that are stopping within the time limit are counted": {
 			observedCluster(wantHibernating, slow(lateAfter), goingOff), decision.False(hivev1.StoppingMachinesReason, "Stopping the cluster's 2 machines"),
 		},
-		"machines that are late are named": {
+		"machines that exceed the time limit of a stop are named": {
 			observedCluster(wantHibernating, slow(lateAfter+1), goingOff), decision.False(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
 		},
 		"machines that have stopped are not named": {
@@ -510,10 +510,10 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 		},
 		"a stop without recorded nodes warns before any machine is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume")},
-		"machines that start in time are counted": {
+		"machines that are starting within the time limit are counted": {
 			observedCluster("", slowResume(lateAfter), goingOn), decision.False(hivev1.StartingMachinesReason, "Starting the cluster's 2 machines"),
 		},
-		"machines that start late are named": {
+		"machines that exceed the time limit of a start are named": {
 			observedCluster("", slowResume(lateAfter+1), on, secondMachine(goingOn)), decision.False(hivev1.WaitingForMachinesReason, "Waiting for worker (i-1) to start"),
 		},
 		"nodes are named in order": {

@@ -126,7 +126,7 @@ func startMachinesAgain(o Observed) Plan {
 		}
 	}
 	p.Ready = decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Expected every running spot machine to be in the record of the hibernation, found others: %s; "+
-		"the stopped machines are started again, because only the running cluster can show whether these may be terminated", o.machineNames(late)))
+		"the stopped machines are started again, because only the running cluster can show whether spot machines may be terminated", o.machineNames(late)))
 	p.RetryAfter, p.ProbeInterval = refusalRest(actuator.NoCapacity, o.Record.SleepStartedAt.Time, o.Now), minCloudInterval
 	if stopped := o.machineIDs(actuator.Stopped); len(stopped) > 0 {
 		p.Do = StartMachines{IDs: stopped}

@@ -61,7 +61,7 @@ func urgentRules() []rule {
 		when("commits wait for replicas that cannot connect", shouldReleaseCommits, releaseCommits),
 		when("cancel a hanging statement", shouldCancelPending,
 			act("runs a statement of the manager that is no longer needed; it is cancelled", cancelPending)),
-		when("cut off the clients", primaryStuckInReadOnly,
+		when("end the clients' sessions", primaryStuckInReadOnly,
 			act("does not become read-only; its clients' sessions are ended", killConnections)),
 		when("a statement runs in the primary", hasPendingStatement, wait("a statement runs in the primary", operationInterval)),
 		when("begin a switchover", shouldBeginSwitchover, beginSwitchover),
@@ -360,10 +360,10 @@ type CancelPending struct{ Index int }
 // StopIO is the fence: it ends Torpor's own sessions in which a statement still runs, and stops the IO thread.
 type StopIO struct{ Indexes []int }
 
-// StartIO starts the IO thread, which receives.
+// StartIO starts the IO thread, which receives transactions.
 type StartIO struct{ Index int }
 
-// RestartSQL starts the SQL thread, which applies.
+// RestartSQL starts a stopped SQL thread, which applies transactions.
 type RestartSQL struct{ Index int }
 
 // ConfigurePrimary removes the replication channel with RESET REPLICA ALL and makes commits await WaitFor replicas.

@@ -1122,24 +1122,24 @@ func TestAcksAreGuaranteedOnceReplicasHaveWhatWasBefore(t *testing.T) {
 		in   Observed
 		want *int
 	}{
-		"no number is known before a primary takes commits":                                   {healthyCluster(neverWrittenDown, withInstance(0, readOnly)), nil},
+		"guaranteed acks are not known before a primary takes commits":                        {healthyCluster(neverWrittenDown, withInstance(0, readOnly)), nil},
 		"a cluster without a primary: no replica is known to have every commit":               {healthyCluster(neverWrittenDown, withoutPrimary), new(0)},
 		"a healthy cluster of an older version: one replica has every commit":                 {healthyCluster(neverWrittenDown, awaited(1, "0:1-9")), new(1)},
 		"a cluster of an older version that may have grown: no replica may have every commit": {healthyCluster(neverWrittenDown, withInstance(0, awaitsNobody)), new(0)},
-		"a busy cluster of an older version: the number is not known yet":                     {healthyCluster(neverWrittenDown, awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), nil},
-		"replicas that have the earlier transactions: the number grows":                       {healthyCluster(guaranteed(0), awaited(1, "0:1-9")), new(1)},
-		"replicas that lack earlier transactions: the number stays":                           {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), new(0)},
+		"a busy cluster of an older version: guaranteed acks not known yet":                   {healthyCluster(neverWrittenDown, awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), nil},
+		"replicas that have the earlier transactions: guaranteed acks grow":                   {healthyCluster(guaranteed(0), awaited(1, "0:1-9")), new(1)},
+		"replicas that lack earlier transactions: guaranteed acks unchanged":                  {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), new(0)},
 		"a replica that has received the earlier transactions counts":                         {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10")), withInstance(2, withUnappliedRelayLog)), new(1)},
 		"a transaction that never commits is not awaited":                                     {healthyCluster(guaranteed(0), commitsNever), new(1)},
-		"a new manager without a history: the number does not grow":                           {healthyCluster(guaranteed(0)), new(0)},
-		"a new manager keeps the number in the status":                                        {healthyCluster(guaranteed(1)), new(1)},
-		"commits that no longer wait: the number is 0":                                        {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody)), new(0)},
-		"a wait for acknowledgements that has timed out: the number is 0":                     {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, givesUpWaiting)), new(0)},
-		"commits that wait for a limited time: the number is 0":                               {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsForAMinute)), new(0)},
-		"a primary that becomes read-only: the number stays":                                  {healthyCluster(guaranteed(1), withInstance(0, becomesReadOnly, awaitsNobody)), new(1)},
-		"a primary that has just restarted: the number stays":                                 {healthyCluster(guaranteed(1), withInstance(0, serverRestarted)), new(1)},
-		"a primary that does not answer: the number stays":                                    {healthyCluster(guaranteed(1), withInstance(0, doesNotAnswer)), new(1)},
-		"a copy of an external server: the number is 0":                                       {healthyCluster(guaranteed(1), copiesOutside), new(0)},
+		"a new manager without a history: guaranteed acks unchanged":                          {healthyCluster(guaranteed(0)), new(0)},
+		"a new manager keeps the guaranteed acks of the status":                               {healthyCluster(guaranteed(1)), new(1)},
+		"commits that no longer wait: 0 guaranteed acks":                                      {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody)), new(0)},
+		"a wait for acknowledgements that has timed out: 0 guaranteed acks":                   {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, givesUpWaiting)), new(0)},
+		"commits that stop waiting after a minute: 0 guaranteed acks":                         {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsForAMinute)), new(0)},
+		"a primary that becomes read-only: guaranteed acks unchanged":                         {healthyCluster(guaranteed(1), withInstance(0, becomesReadOnly, awaitsNobody)), new(1)},
+		"a primary that has just restarted: guaranteed acks unchanged":                        {healthyCluster(guaranteed(1), withInstance(0, serverRestarted)), new(1)},
+		"a primary that does not answer: guaranteed acks unchanged":                           {healthyCluster(guaranteed(1), withInstance(0, doesNotAnswer)), new(1)},
+		"a copy of an external server: 0 guaranteed acks":                                     {healthyCluster(guaranteed(1), copiesOutside), new(0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, Decide(row.in).GuaranteedAcks); diff != "" {

@@ -199,7 +199,7 @@ func TestGrantThatWaitsKeepsNobodyFromHelping(t *testing.T) {
 			}
 		}
 	})
-	quickly("cut off the clients", func(ctx context.Context) error { return s.KillConnections(ctx, []string{"moco-admin"}) })
+	quickly("end the clients' sessions", func(ctx context.Context) error { return s.KillConnections(ctx, []string{"moco-admin"}) })
 	quickly("end the wait", func(ctx context.Context) error { return s.EndCommitWaits(ctx, readFacts(t, s).SemiSync) })
 	failOnError(t, <-readOnly)
 	if err := <-granted; err == nil {

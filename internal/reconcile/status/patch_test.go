@@ -89,7 +89,7 @@ func TestStatusPatch(t *testing.T) {
 			`{"index":0}`, `{"index":0,"conditions":[{"type":"A"}]}`, "7",
 			`{"metadata":{"resourceVersion":"7"},"status":{"conditions":[{"type":"A"}],"index":0}}`,
 		},
-		"conditions of others are not touched": {
+		"conditions of other controllers are not changed": {
 			`{"conditions":[` + theirs + `,{"type":"A","status":"True"}]}`, `{"conditions":[` + theirs + `,{"type":"A","status":"False"},{"type":"B"}]}`, "7",
 			`[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"test","path":"/status/conditions/1/type","value":"A"},` +
 				`{"op":"replace","path":"/status/conditions/1","value":{"status":"False","type":"A"}},{"op":"add","path":"/status/conditions/-","value":{"type":"B"}}]`,

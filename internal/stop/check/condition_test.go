@@ -30,7 +30,7 @@ func TestFindingsOfACheckForAStop(t *testing.T) {
 		stop  StopWindow
 		want  []string
 	}{
-		"nothing was found":                               {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{}, []string{}},
+		"a check without findings":                        {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{}, []string{}},
 		"a long stop makes CronJobs miss starts":          {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(30 * time.Hour)}, []string{torporv1alpha1.CronJobsMissStartsFinding}},
 		"a short stop does not make CronJobs miss starts": {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(29 * time.Hour)}, []string{}},
 		"a stop without an end counts as a day":           {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{}, []string{}},
@@ -61,7 +61,7 @@ func TestHibernationPossible(t *testing.T) {
 		says      string
 	}{
 		"no survey: Unknown":                                 {nil, false, metav1.ConditionUnknown, hivev1.NotCheckedReason, "not been surveyed"},
-		"nothing was found":                                  {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "The survey found no problem"},
+		"a check without findings":                           {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "The survey found no problem"},
 		"warnings keep HibernationPossible True":             {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found volumes on local disks n/a, n/b, n/c and 2 more;"},
 		"a blocking finding makes HibernationPossible False": {[]Finding{webhooks, volumes}, true, metav1.ConditionFalse, torporv1alpha1.WebhookBlocksWakeUpFinding, ". VolumesLocal: Expected"},
 		"an object that is being deleted needs no survey":    {JudgeObject(ObjectFacts{IsBeingDeleted: true}), false, metav1.ConditionFalse, torporv1alpha1.BeingDeletedFinding, "BeingDeleted: "},

@@ -60,7 +60,7 @@ func Lists() []SurveyList {
 	}, machineLists()...)
 }
 
-// Skips reports whether a list need not be read, because only OpenShift serves it and the cluster runs no OpenShift.
+// Skips reports whether a list need not be read, because only OpenShift serves it and the cluster is not an OpenShift cluster.
 func (s *Survey) Skips(l SurveyList) bool {
 	return l.isOfOpenShift && !s.isOpenShift && !slices.Contains(s.unread, namespacesList)
 }

@@ -172,16 +172,16 @@ func TestOperationsChangeSpecFieldsOrSingleStrings(t *testing.T) {
 		want      string
 		operation torporv1alpha1.StopOperation
 	}{
-		"a field of the spec: accepted":           {"", operation("replace", "/spec/a/b", "true")},
-		"an annotation: accepted":                 {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
-		"a label that is removed: accepted":       {"", operation("remove", "/metadata/labels/a", "")},
-		"a slash that is not written ~1: refused": {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
-		"all annotations: refused":                {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
-		"a flag as an annotation: refused":        {"expected a text for /metadata/annotations/a, found true; put it in quotes", operation("add", "/metadata/annotations/a", "true")},
-		"nothing as a label: refused":             {"expected a text for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
-		"another field of the metadata: refused":  {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
-		"the status: refused":                     {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
-		"an operation without a value: refused":   {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
+		"a field of the spec: accepted":              {"", operation("replace", "/spec/a/b", "true")},
+		"an annotation: accepted":                    {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
+		"a label that is removed: accepted":          {"", operation("remove", "/metadata/labels/a", "")},
+		"a slash that is not written ~1: refused":    {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
+		"all annotations: refused":                   {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
+		"a boolean value for an annotation: refused": {"expected a text for /metadata/annotations/a, found true; put it in quotes", operation("add", "/metadata/annotations/a", "true")},
+		"a null value for a label: refused":          {"expected a text for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
+		"another field of the metadata: refused":     {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
+		"the status: refused":                        {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
+		"an operation without a value: refused":      {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

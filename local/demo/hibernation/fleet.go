@@ -146,7 +146,7 @@ func (f *fleet) build(ctx context.Context) {
 		f.addFault(n, map[string]any{"action": "StartInstances", "delay": changeLatency})
 		f.addFault(n, map[string]any{"action": "StopInstances", "delay": changeLatency})
 	}
-	f.PrintObserved("the clusters are in the hub, their machines run")
+	f.PrintObserved("the ClusterDeployments exist in the hub, and the machines run")
 	addresses := runner.ReserveAddresses(f.Context, 2)
 	f.metrics, f.probes = addresses[0], addresses[1]
 	manager := f.StartProgram("manager", f.config.Torpor, "manager", "--kubeconfig", f.config.hubKubeconfig(),

@@ -194,16 +194,16 @@ func TestTimesOfAClusterWithAWrongClock(t *testing.T) {
 		created, approved time.Duration // before now, by the hub's clock; approved is of an earlier request, zero for none.
 		want              string
 	}{
-		"right clock, a new request: approved":                    {0, time.Minute, 0, "accepted"},
-		"clock behind, a new request: approved":                   {-time.Hour, time.Minute, 0, "accepted"},
-		"clock ahead, a new request: approved":                    {time.Hour, time.Minute, 0, "accepted"},
-		"clock ahead, one from before the resume: not approved":   {time.Hour, 20 * time.Minute, 0, "age"},
-		"clock behind, soon after an approval: not approved yet":  {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"clock ahead, soon after an approval: not approved yet":   {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"clock ahead, minutes after an approval: approved":        {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"clock behind, minutes after an approval: approved":       {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"clock years behind, as without an RTC: approved":         {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
-		"clock years ahead, from before the resume: not approved": {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
+		"right clock, a new request: approved":                                    {0, time.Minute, 0, "accepted"},
+		"clock behind, a new request: approved":                                   {-time.Hour, time.Minute, 0, "accepted"},
+		"clock ahead, a new request: approved":                                    {time.Hour, time.Minute, 0, "accepted"},
+		"clock ahead, a request from before the resume: not approved":             {time.Hour, 20 * time.Minute, 0, "age"},
+		"clock behind, a minute after the node's last approval: not approved yet": {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"clock ahead, a minute after the node's last approval: not approved yet":  {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"clock ahead, a pause after the node's last approval: approved":           {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"clock behind, a pause after the node's last approval: approved":          {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"clock years behind, as without an RTC: approved":                         {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
+		"clock years ahead, a request from before the resume: not approved":       {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := tokenRequest()

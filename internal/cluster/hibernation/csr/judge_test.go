@@ -81,7 +81,7 @@ func TestStanding(t *testing.T) {
 func TestMalformedRequests(t *testing.T) {
 	der := func(req []byte) []byte { block, _ := pem.Decode(req); return block.Bytes }
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"nothing":                        {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
+		"an empty request: not approved": {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
 		"DER without PEM: not approved":  {rewrittenBy(der), left("request", "expected one PEM block, found none")},
 		"another PEM type: not approved": {rewrittenBy(func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }), left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
 		"the old PEM type: not approved": {func(a *testRequest) {

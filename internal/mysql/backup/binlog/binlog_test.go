@@ -33,7 +33,7 @@ func TestReadEvent(t *testing.T) {
 		want error
 	}{
 		"a whole event: read":                                    {whole, nil},
-		"nothing":                                                {nil, io.EOF},
+		"an empty file: its end":                                 {nil, io.EOF},
 		"a part of a header: unexpected end":                     {whole[:7], io.ErrUnexpectedEOF},
 		"a header alone: unexpected end":                         {whole[:19], io.ErrUnexpectedEOF},
 		"a part of a body: unexpected end":                       {whole[:50], io.ErrUnexpectedEOF},

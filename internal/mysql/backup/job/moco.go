@@ -164,6 +164,6 @@ func readMocoLogs(ctx context.Context, s *storedBackup) ([]backup.StoredSegment,
 }
 
 func mocoLogNumber(file string) int {
-	number, _ := strconv.Atoi(file[strings.LastIndex(file, ".")+1:]) // The name matched the pattern.
+	number, _ := strconv.Atoi(file[strings.LastIndex(file, ".")+1:]) // mocoLog has matched the digits.
 	return number
 }
