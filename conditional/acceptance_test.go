@@ -105,8 +105,8 @@ func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 	s.waitForPhase(group, Dormant)
 }
 
-// TestNothingLeaks restarts a controller often, while a neighbour watches the same kind through the outer cache.
-func TestNothingLeaks(t *testing.T) {
+// TestRestartedControllerLeaksNothing restarts a controller often, while a neighbour watches the same kind through the outer cache.
+func TestRestartedControllerLeaksNothing(t *testing.T) {
 	s := startAPIServer(t)
 	const cycles = 50
 	when := switchedCondition{says: make(chan Status)}

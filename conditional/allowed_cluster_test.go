@@ -44,9 +44,9 @@ func TestAGroupFollowsItsRights(t *testing.T) {
 	s.waitForShown("rights", ForbiddenReason)
 }
 
-// TestRightsAreAskedForTogether counts the reviews of a group whose rights are granted, in the whole cluster or in a
+// TestRightsAreReviewedTogether counts the reviews of a group whose rights are granted, in the whole cluster or in a
 // namespace.
-func TestRightsAreAskedForTogether(t *testing.T) {
+func TestRightsAreReviewedTogether(t *testing.T) {
 	s := startAPIServer(t)
 	proxy := s.newProxy(s.newUser("asks"))
 	s.grantRight("asks", "asks", rbacv1.PolicyRule{APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Verbs: []string{"list", "get", "patch"}})
@@ -76,7 +76,7 @@ func TestRightsAreAskedForTogether(t *testing.T) {
 	}
 }
 
-func TestAllowedNeedsAPeriodAndARight(t *testing.T) {
+func TestAllowedRequiresAPeriodAndARight(t *testing.T) {
 	for _, c := range []Condition{Allowed(0, authorizationv1.ResourceAttributes{Verb: "get"}), Allowed(time.Second)} {
 		if _, err := Setup(newFakeManager(), c, func(manager.Manager) error { return nil }); err == nil || !strings.Contains(err.Error(), "pass both") {
 			t.Errorf("expected an error that says what to pass, found %v", err)

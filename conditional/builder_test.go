@@ -328,7 +328,7 @@ type allParts struct {
 	note    string
 }
 
-func TestBindReplacesWhatTheManagerGave(t *testing.T) {
+func TestBindReplacesFieldsOfTheManager(t *testing.T) {
 	outer, first, second := offline(t), offline(t), offline(t)
 	own := offline(t).GetClient()
 	r := &allParts{
@@ -374,7 +374,7 @@ type richManager struct {
 
 func (m *richManager) GetClient() client.Client { return m.client }
 
-func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
+func TestFindClientFieldsRefusesUnsettableFields(t *testing.T) {
 	mgr := offline(t)
 	for name, r := range map[string]any{
 		"an unexported field: an error":          &hiddenClient{client: mgr.GetClient()},
@@ -394,7 +394,7 @@ func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
 	}
 }
 
-func TestNothingToReplace(t *testing.T) {
+func TestFindClientFieldsIgnoresOtherValues(t *testing.T) {
 	mgr := offline(t)
 	for name, r := range map[string]any{
 		"a function: nothing is replaced":                 func() {},

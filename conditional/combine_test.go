@@ -307,7 +307,7 @@ func TestAllJoinsIdentities(t *testing.T) {
 	}
 }
 
-func TestAnyStaysWithWhatItReliesOn(t *testing.T) {
+func TestAnyKeepsTheIdentityOfItsFirstTrueInput(t *testing.T) {
 	is := func(state State, identity string) Status { return Status{State: state, Identity: identity} }
 	steps := []struct {
 		name  string

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// TestClockThatIsSetMovesNothing needs a monotonic clock reading, which bubbles do not have.
-func TestClockThatIsSetMovesNothing(t *testing.T) {
+// TestTransitionsUseTheMonotonicClock needs a monotonic clock reading, which bubbles do not have.
+func TestTransitionsUseTheMonotonicClock(t *testing.T) {
 	g := mustSetUp(t, newFakeManager(), Disabled(), func(manager.Manager) error { return nil }, Name(t.Name()))
 	if tr, _, _ := g.setPhase(Running, factUp, nil); !strings.Contains(tr.at.String(), " m=") {
 		t.Errorf("%s has no monotonic reading: spans and pauses that begin with it would follow the wall clock", tr.at)
@@ -33,7 +33,7 @@ func recordedEvents(rec *events.FakeRecorder) (lines []string) {
 	return lines
 }
 
-func TestEventsTellWhatHappens(t *testing.T) {
+func TestEventsReportStartsStopsAndFailures(t *testing.T) {
 	rec := events.NewFakeRecorder(100)
 	var fail, hang atomic.Bool
 	var broken chan error
@@ -109,7 +109,7 @@ func (d terminatingCondition) Observe(ctx context.Context, src Sources, report f
 	}
 }
 
-func TestEventsTellOfTerminating(t *testing.T) {
+func TestEventReportsTerminatingCRD(t *testing.T) {
 	cases := map[string]struct {
 		opts []Option
 		want string

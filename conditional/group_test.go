@@ -228,7 +228,7 @@ func TestAStopIsNotOvertakenByAStart(t *testing.T) {
 	}
 }
 
-func TestGroupRetriesWhatFails(t *testing.T) {
+func TestGroupRetriesFailures(t *testing.T) {
 	boom := errors.New("boom")
 	cases := map[string]SetupFunc{
 		"setup returns an error": func(manager.Manager) error { return boom },
@@ -330,7 +330,7 @@ func TestGroupNeverLivesTwice(t *testing.T) {
 	}
 }
 
-func TestDesiresThatChangeUnderWay(t *testing.T) {
+func TestConditionChangesDuringSetupAndStop(t *testing.T) {
 	var starts, ends atomic.Int32
 	var door chan struct{}
 	cases := map[string]struct {

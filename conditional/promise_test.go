@@ -235,7 +235,7 @@ func TestAClosureReadsFromItsScope(t *testing.T) {
 	}
 }
 
-func TestSetupRefusesWhatWouldHaveNoEffect(t *testing.T) {
+func TestSetupRefusesOptionsWithoutEffect(t *testing.T) {
 	mgr := offline(t)
 	plain := func(name string) {
 		testenv.Must(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Named(name).Complete(reconcile.Func(nil)))
@@ -292,9 +292,9 @@ func panics(f func()) (did bool) {
 	return false
 }
 
-// TestForTakesTheOptionsOfTheProposal uses the builder as the proposal does: one option of For enables the condition,
+// TestForAcceptsTheOptionsOfTheProposal uses the builder as the proposal does: one option of For enables the condition,
 // and another one sets how often discovery is queried. Options of controller-runtime are passed on.
-func TestForTakesTheOptionsOfTheProposal(t *testing.T) {
+func TestForAcceptsTheOptionsOfTheProposal(t *testing.T) {
 	mgr := offline(t)
 	var passed []builder.ForOption
 	b := NewControllerManagedBy(mgr).For(&Widget{}, builder.WithPredicates(), IfServed, Poll(3*time.Second), builder.OnlyMetadata)
@@ -310,8 +310,8 @@ func TestForTakesTheOptionsOfTheProposal(t *testing.T) {
 	}
 }
 
-// TestOneLineSaysWhatIsNotInherited counts the log lines of many groups.
-func TestOneLineSaysWhatIsNotInherited(t *testing.T) {
+// TestSettingsThatAreNotInheritedAreLoggedOnce counts the log lines of many groups.
+func TestSettingsThatAreNotInheritedAreLoggedOnce(t *testing.T) {
 	s := startAPIServer(t)
 	lines := 0
 	count := func(_, args string) {

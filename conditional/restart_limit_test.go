@@ -180,7 +180,7 @@ func TestFewGroupsStartAtOnce(t *testing.T) {
 	})
 }
 
-func TestHangingStartsLetOthersStart(t *testing.T) {
+func TestHangingStartsDoNotBlockOthers(t *testing.T) {
 	runCrowd(t, 20, func(c *groupCrowd) {
 		c.wantInside(16, "all wanted")
 		waiting := 0

@@ -114,7 +114,7 @@ func page(t *testing.T, mgr *fakeManager) string {
 	return answer.Body.String()
 }
 
-func TestANameThatIsTakenLeavesNothing(t *testing.T) {
+func TestDuplicateGroupNameIsRefused(t *testing.T) {
 	fine := func(manager.Manager) error { return nil }
 	g := mustSetUp(t, newFakeManager(), switchedCondition{}, fine, Name("mine"))
 	defer g.release()

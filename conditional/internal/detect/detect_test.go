@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-func TestALateSubscriberHearsAtOnceWithoutARequest(t *testing.T) {
+func TestLateSubscriberReceivesTheStateWithoutARequest(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.serve(widgetKind(), "widgets")
 		first := s.follow(widgets())
@@ -32,7 +32,7 @@ func TestALateSubscriberHearsAtOnceWithoutARequest(t *testing.T) {
 	})
 }
 
-func TestASubscriberHearsOnlyOfItsKindsInTheirOrder(t *testing.T) {
+func TestSubscriberReceivesOnlyItsKindsInOrder(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		gadget := widgetKind()
 		gadget.Kind = "Gadget"
@@ -58,7 +58,7 @@ func TestASubscriberHearsOnlyOfItsKindsInTheirOrder(t *testing.T) {
 	})
 }
 
-func TestTheLastCancelEndsEverythingAndTheNextSubscriberBeginsAnew(t *testing.T) {
+func TestLastCancelEndsDetectionAndTheNextSubscriberRestartsIt(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		for range 3 {
 			a, b := s.follow(widgets()), s.follow(widgets())
@@ -115,7 +115,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.RunWithoutLeaks(m, func() error { return goleak.Find() }))
 }
 
-func TestStripKeepsWhatIsNeeded(t *testing.T) {
+func TestStripKeepsUsedFields(t *testing.T) {
 	deleted := metav1.NewTime(time.Unix(1000, 0))
 	full := &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{Kind: "APIService", APIVersion: "apiregistration.k8s.io/v1"},

@@ -31,7 +31,7 @@ func fake(t *testing.T, handler http.HandlerFunc) (*rest.Config, *http.Client) {
 	return &rest.Config{Host: server.URL}, server.Client()
 }
 
-func TestDiscoverAndProbeAskOnce(t *testing.T) {
+func TestDiscoverAndProbeSendOneRequest(t *testing.T) {
 	widget := lookResult{outcome: outcomePresent, version: "v1", scope: "Namespaced", plural: "widgets", watchable: true}
 	clock := lookResult{outcome: outcomePresent, version: "v1", scope: "Cluster", plural: "clocks"}
 	type result struct {
@@ -117,7 +117,7 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 }
 
 // An API server that is replaced by another one ends the watch early, and the other one may serve other kinds.
-func TestAWatchThatBreaksOffIsFollowedByALook(t *testing.T) {
+func TestBrokenWatchIsFollowedByAQuery(t *testing.T) {
 	var isUpgraded atomic.Bool
 	var watches atomic.Int64
 	cut := make(chan struct{})
@@ -163,7 +163,7 @@ func TestAWatchThatBreaksOffIsFollowedByALook(t *testing.T) {
 	}
 }
 
-func TestDiscoveryIsAskedWhetherAnythingHasChanged(t *testing.T) {
+func TestDiscoverySendsTheETag(t *testing.T) {
 	etag := `"one"`
 	cfg, hc := fake(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", etag)

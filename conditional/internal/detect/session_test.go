@@ -48,7 +48,7 @@ func TestAMissingKindIsFoundWithinMillisecondsAndCostsNothingBefore(t *testing.T
 	}
 }
 
-func TestADetectorHearsOnlyItsGroups(t *testing.T) {
+func TestDetectorIgnoresEventsOfOtherGroups(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
 		s.sendEvent(crdNamed("gadgets.example.org"), "1")
@@ -63,7 +63,7 @@ func TestADetectorHearsOnlyItsGroups(t *testing.T) {
 	})
 }
 
-func TestAKindThatIsServedLateIsFoundSoonAndOneThatIsNeverServedCostsNothing(t *testing.T) {
+func TestLateKindIsFoundSoonAndMissingKindIsNotQueried(t *testing.T) {
 	for _, late := range []time.Duration{200 * time.Millisecond, 700 * time.Millisecond, 1900 * time.Millisecond} {
 		withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 			j := s.follow(widgets())
@@ -113,7 +113,7 @@ func TestAKindThatIsServedAMomentAfterTheStartNeedsNoEvent(t *testing.T) {
 	})
 }
 
-func TestAKindThatIsServedAtTheStartTakesOneLookAndOneProbe(t *testing.T) {
+func TestServedKindTakesOneQueryAndOneProbe(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.install(widgetKind(), "1", 0)
 		j := s.follow(widgets())
@@ -218,7 +218,7 @@ func TestAVersionThatIsNoLongerServedIsDoubtedForTwoSeconds(t *testing.T) {
 	})
 }
 
-func TestServersThatDisagreeStopNothing(t *testing.T) {
+func TestDisagreeingServersKeepTheKindServed(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
@@ -236,7 +236,7 @@ func TestServersThatDisagreeStopNothing(t *testing.T) {
 	})
 }
 
-func TestAnOutageKeepsWhatRuns(t *testing.T) {
+func TestDiscoveryOutageKeepsKindsServed(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
@@ -258,7 +258,7 @@ func TestAnOutageKeepsWhatRuns(t *testing.T) {
 }
 
 // A scope that reconciles the last deletions reads them as long as it takes.
-func TestADeletionIsKnownUntilTheKindIsServedAgain(t *testing.T) {
+func TestDeletionIsReportedUntilTheKindIsServedAgain(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.install(widgetKind(), "1", 0)
 		j := s.follow(widgets())
@@ -307,7 +307,7 @@ func TestAColdStorageIsAwaited(t *testing.T) {
 	})
 }
 
-func TestAKindThatCannotBeWatchedIsAskedEverMoreRarely(t *testing.T) {
+func TestUnwatchableKindIsProbedWithBackOff(t *testing.T) {
 	for name, refused := range map[string]bool{"with the watch of CRDs": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
 			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
@@ -328,7 +328,7 @@ func TestAKindThatCannotBeWatchedIsAskedEverMoreRarely(t *testing.T) {
 	}
 }
 
-func TestFlappingEndsInTheTruth(t *testing.T) {
+func TestFlappingEndsInTheLastState(t *testing.T) {
 	for end, want := range map[string]Presence{"2": Served, "": Absent} {
 		withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 			j := s.follow(widgets())
@@ -368,7 +368,7 @@ func TestASlowGroupVersionHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestAStormOfFiveHundred(t *testing.T) {
+func TestEventsOfFiveHundredKindsAtOnce(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		kinds := make([]schema.GroupVersionKind, 500)
 		journals := make([]*verdictLog, 500)
@@ -487,7 +487,7 @@ func TestAKindWithoutACRDIsNoticedWithinMinutes(t *testing.T) {
 	})
 }
 
-func TestACRDThatChangedWhileTheWatchWasLostIsLookedAt(t *testing.T) {
+func TestCRDChangedDuringALostWatchIsQueried(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.install(widgetKind(), "1", 0)
 		j := s.follow(widgets())
@@ -541,7 +541,7 @@ func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
 	}
 }
 
-func TestPollAsksAtItsIntervalOnly(t *testing.T) {
+func TestPollQueriesOnlyAtItsInterval(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		polls := widgets()
 		polls.Poll = 5 * time.Second
@@ -600,7 +600,7 @@ func TestNamedCRDsAreWatchedOneByOne(t *testing.T) {
 	})
 }
 
-func TestAPIServicesWakeAndEndKindsWithoutCRD(t *testing.T) {
+func TestAPIServicesTriggerDetectionOfKindsWithoutCRD(t *testing.T) {
 	service := watchTarget{resource: apiServiceResource, name: "v1.example.com"}
 	own := func(m *metav1.PartialObjectMetadata) { m.Labels = map[string]string{automanaged: "true"} }
 	both := widgets()
@@ -635,7 +635,7 @@ func TestAPIServicesWakeAndEndKindsWithoutCRD(t *testing.T) {
 	}
 }
 
-func TestFiveHundredSubscribersOfAKindShareItsLookAndTheWatch(t *testing.T) {
+func TestFiveHundredSubscribersShareOneQueryAndOneWatch(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		for range 500 {
 			s.follow(widgets())

@@ -56,7 +56,7 @@ func expect(t *testing.T, p *Pool, informers, leases int) {
 	}
 }
 
-func TestLeasesShareWhatIsTheSame(t *testing.T) {
+func TestLeasesOfEqualKindsShareAnInformer(t *testing.T) {
 	variants := map[string]func(*InformerKind){
 		"another form: another informer":    func(k *InformerKind) { k.Form = Metadata },
 		"another plural: another informer":  func(k *InformerKind) { k.Plural = "widgetz" },

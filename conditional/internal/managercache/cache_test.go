@@ -101,7 +101,7 @@ func (m *wrappedManager) learn(t *testing.T, v detect.Verdict) {
 	testenv.Must(t, m.cache.NoteVerdicts(t.Context(), []schema.GroupVersionKind{configMaps()}, []detect.Verdict{v}))
 }
 
-func TestWhatKindsThatMoveChange(t *testing.T) {
+func TestChangedKindsReplaceClientsAndInformers(t *testing.T) {
 	here := detect.Verdict{Presence: detect.Served, Identity: "1", Plural: "configmaps", Namespaced: true}
 	again, wide, other := here, here, here
 	again.Identity, wide.Namespaced, other.Identity, other.Plural = "2", false, "3", "maps"
@@ -233,7 +233,7 @@ func TestScopesGetTheClientOptionsWithoutAReader(t *testing.T) {
 	}
 }
 
-func TestAReaderOfOnesOwnIsRefused(t *testing.T) {
+func TestCustomReaderIsRefused(t *testing.T) {
 	o := WrapOptions(manager.Options{}, "")
 	if _, err := o.NewClient(nil, client.Options{Cache: &client.CacheOptions{Reader: &emptyCache{}}}); err == nil || !strings.Contains(err.Error(), "Reader") {
 		t.Errorf("got %v, want an error that names the Reader", err)

@@ -105,7 +105,7 @@ func (*countedCollector) Describe(to chan<- *prometheus.Desc) {
 
 func (c *countedCollector) Collect(chan<- prometheus.Metric) { c.count.Add(1) }
 
-func TestSeriesOfAControllerAreDeletedWithoutALookAtAllOthers(t *testing.T) {
+func TestSeriesOfAControllerAreDeletedWithoutReadingOthers(t *testing.T) {
 	registry, err := RegistryOf(nil)
 	testenv.Must(t, err)
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[int]{Name: "deleted"})

@@ -42,9 +42,9 @@ func (q relayingQueue) Done(r reconcile.Request) {
 	q.afterDone()
 }
 
-// TestARequestThatIsTakenAgainIsBeingWorkedOn has two workers: a drain must not end while the second one handles the
+// TestDrainWaitsForARequestTakenAgain has two workers: a drain must not end while the second one handles the
 // request that the first has finished.
-func TestARequestThatIsTakenAgainIsBeingWorkedOn(t *testing.T) {
+func TestDrainWaitsForARequestTakenAgain(t *testing.T) {
 	m, c := &Manager{}, &queuedController{}
 	var q requestQueue
 	take := func() {
@@ -133,7 +133,7 @@ func TestAControllerKeepsItsPriorities(t *testing.T) {
 }
 
 // A request that fails while its queue ends is not tried again: it is left over.
-func TestAFailureAtTheEndIsLeftOver(t *testing.T) {
+func TestFailedRequestAtShutdownIsLeftOver(t *testing.T) {
 	q := openTrackedQueue("").(trackedPriorityQueue)
 	q.Add(requestFor("one"))
 	r, _, _ := q.GetWithPriority()

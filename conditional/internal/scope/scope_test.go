@@ -90,7 +90,7 @@ func TestAReadInFlightEndsWithItsScope(t *testing.T) {
 	r.expectInformers(0, 0)
 }
 
-func TestAnInformerThatCannotSyncHarmsNobody(t *testing.T) {
+func TestUnsyncedInformerDoesNotBlockOthers(t *testing.T) {
 	r := newScopeEnv(t, "secrets")
 	ns := r.namespace()
 	hurt := r.begin(Options{}, func(*Manager) {})
@@ -127,8 +127,8 @@ type idleDefaulter struct{}
 
 func (idleDefaulter) Default(context.Context, *corev1.Pod) error { return nil }
 
-// TestWebhooksBelongOutside uses a scope of a manager that was not asked for its webhook server, which would start it.
-func TestWebhooksBelongOutside(t *testing.T) {
+// TestScopeRefusesTheWebhookServer uses a scope of a manager that was not asked for its webhook server, which would start it.
+func TestScopeRefusesTheWebhookServer(t *testing.T) {
 	r := newScopeEnv(t)
 	m, err := New(r.outer, r.hub, Options{})
 	testenv.Must(t, err)
@@ -256,9 +256,9 @@ func TestAnInformerHasSyncedAndIsAnIndexer(t *testing.T) {
 	r.expectInformers(0, 0)
 }
 
-// TestNoMethodOfTheOuterManagerShowsThrough fails if controller-runtime gives its manager a method that a scope
+// TestScopeOverridesEveryManagerMethod fails if controller-runtime gives its manager a method that a scope
 // lacks: through the embedded manager it would silently lead out of the scope.
-func TestNoMethodOfTheOuterManagerShowsThrough(t *testing.T) {
+func TestScopeOverridesEveryManagerMethod(t *testing.T) {
 	outside := map[string]string{
 		"Elected":             "the leader is that of the process",
 		"GetConfig":           "where the API server is; what is made of it has no end that a scope could bring",

@@ -91,7 +91,7 @@ func TestInformersAreShared(t *testing.T) {
 }
 
 // A scope whose kinds no condition names queries discovery only for the kinds that it needs.
-func TestAKindThatNobodyWaitsForTakesOneQuestion(t *testing.T) {
+func TestKindWithoutAConditionIsQueriedOnce(t *testing.T) {
 	r := newScopeEnv(t)
 	l := r.begin(Options{}, func(*Manager) {})
 	before := r.asked.Load()
@@ -159,7 +159,7 @@ func (r *scopeEnv) know(gvk schema.GroupVersionKind) {
 	}
 }
 
-func TestStartsOfTheirOwnLeakNothing(t *testing.T) {
+func TestRepeatedScopesLeakNothing(t *testing.T) {
 	const cycles = 100
 	r := newScopeEnv(t)
 	ns := r.namespace()
@@ -303,7 +303,7 @@ func TestAHandlerThatIsRemovedBeforeItSyncsIsNotAwaited(t *testing.T) {
 	r.end(l)
 }
 
-func TestAnEventWaitsForTheDoorBefore(t *testing.T) {
+func TestEventWaitsForThePreviousGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &eventGate{drained: make(chan struct{})}
 		second := &eventGate{drained: make(chan struct{}), previous: first.drained}
