@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestALifeOfAnInstance(t *testing.T) {
+func TestInstanceLifecycle(t *testing.T) {
 	r := newEnv(t, Config{StartLatency: 20 * time.Millisecond, StopLatency: 30 * time.Millisecond})
 	asked := time.Now()
 	created := r.call("RunInstances", "ImageId", "ami-7", "InstanceType", "m5.xlarge", "MinCount", "1", "MaxCount", "1",
@@ -360,7 +360,7 @@ func TestGetWorksAsPost(t *testing.T) {
 	}
 }
 
-func TestWhoMayCall(t *testing.T) {
+func TestAccessKeysAreChecked(t *testing.T) {
 	open, closed := newEnv(t, Config{}), newEnv(t, Config{AccessKeys: []string{"AKIDONE", "AKIDTWO"}, Region: "eu-north-1"})
 	header := func(credential string) string {
 		return "AWS4-HMAC-SHA256 Credential=" + credential + ", SignedHeaders=host;x-amz-date, Signature=abc"
@@ -451,7 +451,7 @@ func TestEC2LimitsKindsOfCalls(t *testing.T) {
 	}
 }
 
-func TestReadsLagBehindWhatWasAnswered(t *testing.T) {
+func TestReadLagHidesRecentChanges(t *testing.T) {
 	const lag = 3 * time.Second
 	r := newEnv(t, Config{ReadLag: lag, StopLatency: time.Hour})
 	id := r.launchInstances(1)[0]
@@ -495,7 +495,7 @@ func TestAStopThatIsProtectedFailsTheBatch(t *testing.T) {
 	r.awaitState(protected, stopped)
 }
 
-func TestATypeHasSoMuchRoom(t *testing.T) {
+func TestInstanceTypeCapacityIsLimited(t *testing.T) {
 	r := newEnv(t, Config{})
 	ids := r.launchInstances(2, "InstanceType", "m5.large")
 	r.awaitState(ids[0], running)
@@ -516,8 +516,8 @@ func TestATypeHasSoMuchRoom(t *testing.T) {
 	r.awaitState(ids[0], running)
 }
 
-// TestAReplacedMachineIsShownBesideItsSuccessor expects both to have the cluster's tag, as in EC2, for about an hour.
-func TestAReplacedMachineIsShownBesideItsSuccessor(t *testing.T) {
+// TestReplacedMachineIsListedWithItsSuccessor expects both to have the cluster's tag, as in EC2, for about an hour.
+func TestReplacedMachineIsListedWithItsSuccessor(t *testing.T) {
 	r := newEnv(t, Config{})
 	tags := []string{"TagSpecification.1.ResourceType", "instance", "TagSpecification.1.Tag.1.Key", "kubernetes.io/cluster/blue", "TagSpecification.1.Tag.1.Value", "owned"}
 	old := r.launchInstances(1, tags...)[0]

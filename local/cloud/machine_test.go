@@ -145,7 +145,7 @@ func TestAMachineThatCannotStartLeavesItsInstanceStopped(t *testing.T) {
 	}
 }
 
-func TestUserDataThatIsNoGoodCommandIsRefused(t *testing.T) {
+func TestInvalidUserDataIsRefused(t *testing.T) {
 	r := newEnv(t, Config{AllowCommands: true})
 	for name, text := range map[string]string{
 		"an empty command":    `{"command":[]}`,
@@ -265,7 +265,7 @@ func readPID(t *testing.T, path string) int {
 	return pid
 }
 
-func TestAKilledCloudComesBackAsItWas(t *testing.T) {
+func TestKilledCloudRestoresItsState(t *testing.T) {
 	dir, logs := t.TempDir(), t.TempDir()
 	s := startCloudProcess(t, dir)
 	childFile := filepath.Join(logs, "child")

@@ -131,7 +131,7 @@ func TestEveryAnswerIsOnTheDisk(t *testing.T) {
 	check("stop")
 }
 
-func TestADiskThatRefusesFailsTheCallAndChangesNothing(t *testing.T) {
+func TestFailedDiskWriteFailsTheCall(t *testing.T) {
 	r := newEnv(t, Config{})
 	id := r.launchInstances(1)[0]
 	r.awaitState(id, running)
@@ -152,7 +152,7 @@ func TestADiskThatRefusesFailsTheCallAndChangesNothing(t *testing.T) {
 	r.awaitState(id, stopped)
 }
 
-func TestTheFileIsReadAsFarAsItWasAnswered(t *testing.T) {
+func TestStateFileIsReadUpToTheLastWholeChange(t *testing.T) {
 	dir := t.TempDir()
 	c, err := New(Config{Dir: dir})
 	expectNoError(t, err)
@@ -187,7 +187,7 @@ func TestTheFileIsReadAsFarAsItWasAnswered(t *testing.T) {
 	}
 }
 
-func TestTheFileIsWrittenAnewBeforeItGrowsTooLarge(t *testing.T) {
+func TestStateFileIsRewrittenBeforeItGrowsTooLarge(t *testing.T) {
 	r := newEnv(t, Config{})
 	id := r.launchInstances(1)[0]
 	r.awaitState(id, running)
@@ -344,7 +344,7 @@ func TestALostStartFallsBack(t *testing.T) {
 	r.awaitState(id, running)
 }
 
-func TestFaultsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidFaultsAreRefused(t *testing.T) {
 	r := newEnv(t, Config{})
 	for name, f := range map[string]any{
 		"nothing to do":           map[string]any{"action": "StopInstances"},

@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-func TestObserveExplains(t *testing.T) {
+func TestObserveErrorsNameEndpointAndNextStep(t *testing.T) {
 	const where = "DescribeInstances: ec2.eu-west-1.amazonaws.com in region eu-west-1: "
 	const check = "; check the region, the endpoint and the network"
 	for name, row := range map[string]struct {

@@ -101,7 +101,7 @@ func conflict(operation, code, message string) actuatortest.Fault {
 	return actuatortest.Fault{Operation: operation, Status: http.StatusConflict, Code: code, Message: message}
 }
 
-func TestAThrottledAccountIsLeftAlone(t *testing.T) {
+func TestThrottledStartSendsNoMoreCalls(t *testing.T) {
 	cloud := startAzure(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 10*onebyone.ParallelCalls)
@@ -114,7 +114,7 @@ func TestAThrottledAccountIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestNothingStopsWithoutRights(t *testing.T) {
+func TestMissingRightsPreventStops(t *testing.T) {
 	for name, row := range map[string]struct {
 		rights  []rolePermission
 		status  int

@@ -23,9 +23,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// TestAControllerThatHangsHoldsUpNoOther has one controller that accepts requests and never answers, over each
+// TestHangingBMCDoesNotDelayOthers has one controller that accepts requests and never answers, over each
 // protocol.
-func TestAControllerThatHangsHoldsUpNoOther(t *testing.T) {
+func TestHangingBMCDoesNotDelayOthers(t *testing.T) {
 	for name, isIPMI := range map[string]bool{"over Redfish": false, "over IPMI": true} {
 		t.Run(name, func(t *testing.T) {
 			room := newRoom(t)
@@ -65,8 +65,8 @@ func TestAControllerThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// TestASystemThatIgnoresTheButtonLosesItsPower checks that the power is cut after five minutes.
-func TestASystemThatIgnoresTheButtonLosesItsPower(t *testing.T) {
+// TestSystemThatIgnoresShutdownIsPoweredOff checks that the power is cut after five minutes.
+func TestSystemThatIgnoresShutdownIsPoweredOff(t *testing.T) {
 	room := newRoom(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	room.actuator = New(Options{VisitTimeout: visitTimeout, Clock: now})
@@ -150,7 +150,7 @@ func TestStatesOfRedfish(t *testing.T) {
 	}
 }
 
-func TestWhichControllersMayBeReached(t *testing.T) {
+func TestAllowedBMCAddresses(t *testing.T) {
 	listed, err := httpguard.ParseEndpoints([]string{"10.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
@@ -261,9 +261,9 @@ func (c *busyConnection) Write(packet []byte) (int, error) {
 	return n, nil
 }
 
-// TestABusyManagerIsNoSilentController has a manager that is not scheduled between the deadline of a packet and the
+// TestBusyManagerReportsNoBMCTimeout has a manager that is not scheduled between the deadline of a packet and the
 // packet.
-func TestABusyManagerIsNoSilentController(t *testing.T) {
+func TestBusyManagerReportsNoBMCTimeout(t *testing.T) {
 	t.Parallel()
 	double := startIPMI(t, &simulatedMachine{room: newRoom(t)}, cipherSuites()[0])
 	conn, err := net.Dial("udp", double.conn.LocalAddr().String())
@@ -279,7 +279,7 @@ func TestABusyManagerIsNoSilentController(t *testing.T) {
 	}
 }
 
-func TestWordsOfAControllerAreShownOnceItIsListed(t *testing.T) {
+func TestMessagesOfAListedBMCAreShown(t *testing.T) {
 	listed, err := httpguard.ParseEndpoints([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)

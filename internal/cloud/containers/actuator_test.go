@@ -53,8 +53,8 @@ func TestTroubleAtAnEngine(t *testing.T) {
 	}
 }
 
-// TestAContainerThatIsToldToStopCountsAsStopping has a container that never ends, as Docker shows it.
-func TestAContainerThatIsToldToStopCountsAsStopping(t *testing.T) {
+// TestContainerWithAStopRequestCountsAsStopping has a container that never ends, as Docker shows it.
+func TestContainerWithAStopRequestCountsAsStopping(t *testing.T) {
 	engine := startEngine(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	engine.actuator = New(Options{CallTimeout: callTimeout, StopPatience: stopPatience, Clock: now})
@@ -132,7 +132,7 @@ func TestAPausedContainerIsStoppedAndStarted(t *testing.T) {
 	}
 }
 
-func TestWhichEnginesMayBeReached(t *testing.T) {
+func TestAllowedEngineAddresses(t *testing.T) {
 	listed, err := httpguard.ParseEndpoints([]string{"10.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestInvalidCertificatesAreReported(t *testing.T) {
 	}
 }
 
-func TestWordsOfAnEngineAreShownOnceItIsListed(t *testing.T) {
+func TestMessagesOfAListedEngineAreShown(t *testing.T) {
 	for name, isListed := range map[string]bool{"a listed engine": true, "an unlisted engine": false} {
 		t.Run(name, func(t *testing.T) {
 			engine := startEngine(t)

@@ -82,8 +82,8 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 }
 
-// TestAStartThatFailsLaterIsTold has an order that is accepted and fails after its second observation.
-func TestAStartThatFailsLaterIsTold(t *testing.T) {
+// TestLateStartFailureIsReported has an order that is accepted and fails after its second observation.
+func TestLateStartFailureIsReported(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 1)

@@ -75,8 +75,8 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 }
 
-// TestAStartThatFailsLaterIsTold has an order that is accepted and fails after the second observation of the instance.
-func TestAStartThatFailsLaterIsTold(t *testing.T) {
+// TestLateStartFailureIsReported has an order that is accepted and fails after the second observation of the instance.
+func TestLateStartFailureIsReported(t *testing.T) {
 	cloud := startIBMCloud(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 1)

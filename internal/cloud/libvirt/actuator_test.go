@@ -38,8 +38,8 @@ func TestCallsAreFew(t *testing.T) {
 	}
 }
 
-// TestAGuestIsAskedToTurnOffAndNeverCutOff has one guest that reacts to the request and one that does not.
-func TestAGuestIsAskedToTurnOffAndNeverCutOff(t *testing.T) {
+// TestGuestIsShutDownAndNeverPoweredOff has one guest that reacts to the request and one that does not.
+func TestGuestIsShutDownAndNeverPoweredOff(t *testing.T) {
 	daemon := startDaemon(t)
 	c := daemon.newCluster()
 	ids := c.Create(t, 2)
@@ -259,8 +259,8 @@ func TestAConnectionHasABudget(t *testing.T) {
 	}
 }
 
-// TestADaemonThatFallsSilentIsLeft has calls that are never answered.
-func TestADaemonThatFallsSilentIsLeft(t *testing.T) {
+// TestSilentDaemonIsUnreachable has calls that are never answered.
+func TestSilentDaemonIsUnreachable(t *testing.T) {
 	daemon := startDaemon(t)
 	c := daemon.newCluster()
 	c.Create(t, 3)

@@ -187,8 +187,8 @@ func TestAnUnshelveBeyondTheQuotaHasNoCapacity(t *testing.T) {
 	}
 }
 
-// TestAStateThatDoesNotPassIsALastingRefusal has the states from which nova does not stop a server.
-func TestAStateThatDoesNotPassIsALastingRefusal(t *testing.T) {
+// TestUnstoppableStateIsAPermanentRefusal has the states from which nova does not stop a server.
+func TestUnstoppableStateIsAPermanentRefusal(t *testing.T) {
 	for _, row := range []struct {
 		status, task string
 		class        actuator.ErrorClass

@@ -158,7 +158,7 @@ func TestRefusalsAreSorted(t *testing.T) {
 	}
 }
 
-func TestWordsOfCloudsAreScrubbed(t *testing.T) {
+func TestCloudMessagesAreScrubbed(t *testing.T) {
 	found := Scrub("hush\n at 2026-11-24T10:00:01.5+01:00 for 0af1b2c3-1111-2222-3333-444455556666 "+strings.Repeat("ä", 2*maxMessageLetters), "hush", "")
 	if !strings.HasPrefix(found, "<hidden> at <time> for <id> ä") || len([]rune(found)) != maxMessageLetters+1 {
 		t.Errorf("found %q, want neither the secret nor what changes, and %d letters", found, maxMessageLetters)

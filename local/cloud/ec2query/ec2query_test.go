@@ -37,7 +37,7 @@ func TestListsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 	}
 }
 
-func TestTagsTellAnEmptyValueFromNone(t *testing.T) {
+func TestTagsDistinguishEmptyAndMissingValues(t *testing.T) {
 	q := readForm(t, "TagSpecification.1.ResourceType=instance&TagSpecification.1.Tag.1.Key=a&TagSpecification.1.Tag.2.Key=b&TagSpecification.1.Tag.2.Value=")
 	want := []TagSpecification{{ResourceType: "instance", Tags: []Tag{{Key: "a"}, {Key: "b", HasValue: true}}}}
 	if got := q.ListTagSpecifications(); !reflect.DeepEqual(got, want) {

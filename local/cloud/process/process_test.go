@@ -47,7 +47,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func TestOnlyTheVeryProcessIsKilledAsAnOrphan(t *testing.T) {
+func TestOrphanIsKilledOnlyIfItsIdentityMatches(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only /proc tells start times")
 	}
