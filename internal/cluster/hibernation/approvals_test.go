@@ -13,9 +13,9 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestApprovalsFollowTheSleep checks for every kind of record whether certificate requests are approved, and from
+// TestApprovalsFollowTheHibernationRecord checks for every kind of record whether certificate requests are approved, and from
 // when until when.
-func TestApprovalsFollowTheSleep(t *testing.T) {
+func TestApprovalsFollowTheHibernationRecord(t *testing.T) {
 	asleep := func(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
 		r.AsleepAt = new(secondsAgo(12 * time.Hour))
 		return r
@@ -52,7 +52,7 @@ func TestApprovalsFollowTheSleep(t *testing.T) {
 	}
 }
 
-func TestMessageSaysWhatBlocksApprovals(t *testing.T) {
+func TestMessageReportsBlockedApprovals(t *testing.T) {
 	blocked := func(requests ...BlockedRequest) func(*Observed) {
 		return func(o *Observed) { o.Blocked = requests }
 	}

@@ -471,7 +471,7 @@ func TestHibernationRecords(t *testing.T) {
 	}
 }
 
-func TestMessagesNameWhatIsStuck(t *testing.T) {
+func TestMessagesNameDelayedMachinesAndNodes(t *testing.T) {
 	slow := func(late time.Duration) *hivev1.HibernationRecord {
 		r := openRecord()
 		r.SleepStartedAt = metav1.NewTime(modelTime().Add(-late))
@@ -577,8 +577,8 @@ func TestRequestsToACluster(t *testing.T) {
 	}
 }
 
-// TestTroubleIsTold checks the report of missing parts, and of waits that have lasted too long.
-func TestTroubleIsTold(t *testing.T) {
+// TestDegradedAndStalledAreReported checks the report of missing parts, and of waits that have lasted too long.
+func TestDegradedAndStalledAreReported(t *testing.T) {
 	const on, off = actuator.Running, actuator.Stopped
 	refused := func(class actuator.ErrorClass, ids ...string) func(*Observed) {
 		return func(o *Observed) { o.Refusal = &OrderRefusal{ObservationError{class, "The cloud refuses"}, ids} }
@@ -642,8 +642,8 @@ func TestTroubleIsTold(t *testing.T) {
 	}
 }
 
-// TestUnreachableIsAboutReachabilityOnly checks clusters that answer and have problems of other kinds.
-func TestUnreachableIsAboutReachabilityOnly(t *testing.T) {
+// TestUnreachableReportsOnlyReachability checks clusters that answer and have problems of other kinds.
+func TestUnreachableReportsOnlyReachability(t *testing.T) {
 	for name, change := range map[string]func(*Observed){
 		"a throttled call of the cloud: Unreachable does not change": func(o *Observed) { o.ObservationError, o.Machines = throttledError(), nil },
 		"a pause: Unreachable does not change":                       func(o *Observed) { o.Paused = true },

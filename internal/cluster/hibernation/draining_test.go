@@ -143,7 +143,7 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotDrainedIsTold(t *testing.T) {
+func TestIncompleteDrainIsReported(t *testing.T) {
 	const on = actuator.Running
 	cordoned := apiWithNodes(firstNode(), workerNode(NodeCordon{IsSet: true, IsOurs: true}))
 	leaving, bare := podOf("leaving"), podOf("bare")
@@ -207,7 +207,7 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 	}
 }
 
-func TestADrainIsNoStall(t *testing.T) {
+func TestDrainIsNotReportedAsStalled(t *testing.T) {
 	hour := func(o *Observed) { o.Options.DrainBudget = time.Hour }
 	p := Decide(observedCluster(wantHibernating, drainBegan(30*time.Minute), actuator.Running, hour, apiWithNodes(firstNode()), func(o *Observed) { o.Pods.Error = "x" }))
 	if p.Rule != "drain workers" || p.Stalled.Status == metav1.ConditionTrue {

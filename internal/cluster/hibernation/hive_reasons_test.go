@@ -62,9 +62,9 @@ func TestHivesReasons(t *testing.T) {
 	}
 }
 
-// TestReportsAreReadInEitherReasons reads the reports of every observation, in either reasons. A report that has not
+// TestReportsAreReadWithOldAndHiveReasons reads the reports of every observation, in either reasons. A report that has not
 // changed must emit no event, and a cluster that hibernates or runs must be found so.
-func TestReportsAreReadInEitherReasons(t *testing.T) {
+func TestReportsAreReadWithOldAndHiveReasons(t *testing.T) {
 	total := 0
 	for o := range observations() {
 		if total++; total%17 != 0 {
@@ -84,8 +84,8 @@ func TestReportsAreReadInEitherReasons(t *testing.T) {
 	}
 }
 
-// TestHivesPoolsKeepClusters applies the rule by which Hive's pools find broken clusters to the story of a cluster.
-func TestHivesPoolsKeepClusters(t *testing.T) {
+// TestHivePoolsKeepHibernatedClusters applies the rule by which Hive's pools find broken clusters to the story of a cluster.
+func TestHivePoolsKeepHibernatedClusters(t *testing.T) {
 	const timeout = 20 * time.Minute
 	asleep := openRecord()
 	asleep.AsleepAt = new(secondsAgo(time.Hour))

@@ -21,7 +21,7 @@ import (
 // Invariant: a group is held only if the saved record has it as it was before, and no member of a suspended group is
 // stopped before every process of the group is observed to be suspended. An entry of the record is removed only once
 // the group is observed as before (docs/adr/0050-groups-are-held-when-asked-for.md, checked by
-// TestHistoriesOfGroupsTerminateNothing).
+// TestGroupHistoriesTerminateNoMachine).
 
 // maxGroups is the limit of the record's schema.
 const maxGroups = 100

@@ -324,9 +324,9 @@ func (w *groupWorld) pass(random *rand.Rand) Plan {
 	return p
 }
 
-// TestHistoriesOfGroupsTerminateNothing runs random histories in which users change their minds and managers die
+// TestGroupHistoriesTerminateNoMachine runs random histories in which users change their minds and managers die
 // between any two acts. A suspended group loses no machine. At the end the cluster runs, and each group is as before.
-func TestHistoriesOfGroupsTerminateNothing(t *testing.T) {
+func TestGroupHistoriesTerminateNoMachine(t *testing.T) {
 	const histories, maxFlips, maxPasses = 10_000, 6, 200
 	hibernations := 0
 	for seed := range uint64(histories) {

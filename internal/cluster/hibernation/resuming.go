@@ -262,7 +262,7 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 		return record
 	}
 	// Invariant: a repair approves no certificate request, so powering off a machine gains none
-	// (TestApprovalsFollowTheSleep).
+	// (TestApprovalsFollowTheHibernationRecord).
 	record.Repair = !o.isHibernationOpen()
 	switch {
 	case record.Repair:

@@ -210,7 +210,7 @@ func TestTerminatedAndReplacedMachinesAreReported(t *testing.T) {
 	}
 }
 
-func TestMachinesAreReadWhereTheyMatter(t *testing.T) {
+func TestMachineObjectsAreReadOnlyIfNeeded(t *testing.T) {
 	const on = actuator.Running
 	for name, row := range map[string]struct {
 		in   Observed

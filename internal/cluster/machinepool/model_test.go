@@ -134,9 +134,9 @@ func (m modelState) check(step model.Move[modelState]) []string {
 	return wrong
 }
 
-// TestEveryHistoryEndsAsThePoolSays tries every order of changes, hibernations, resumes, edits, refusals, pauses and
+// TestEveryHistoryConvergesToThePool tries every order of changes, hibernations, resumes, edits, refusals, pauses and
 // crashes of the manager.
-func TestEveryHistoryEndsAsThePoolSays(t *testing.T) {
+func TestEveryHistoryConvergesToThePool(t *testing.T) {
 	explorer := model.Explore(t, model.Model[modelState]{
 		Step: modelState.step, Disturb: modelState.disturb,
 		Check: func(from modelState, step model.Move[modelState]) []string { return from.check(step) },

@@ -45,7 +45,7 @@ func TestReasonsOfInvalidSets(t *testing.T) {
 	}
 }
 
-func TestPatchesStayAsSmallAsTheyAreWritten(t *testing.T) {
+func TestPatchesHaveNoYAMLAliases(t *testing.T) {
 	const aliases = 200
 	long := "a: &a " + strings.Repeat("x", maxPatchBytes/2) + "\nb: [" + strings.Repeat("*a,", aliases) + "]\n"
 	for name, row := range map[string]struct{ patch, want, refused string }{

@@ -94,7 +94,7 @@ func TestGroupsArePolledOnlyOnRequest(t *testing.T) {
 	})
 }
 
-func TestAStopOfAMemberLeavesOnlyIfItsGroupIsSuspended(t *testing.T) {
+func TestMemberIsStoppedOnlyIfItsGroupIsSuspended(t *testing.T) {
 	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
 		f.knowGroup(cloud)
 		f.service.OrderStop(named("c"), StopOrder{IDs: []string{"c-0"}}, 0)
@@ -126,7 +126,7 @@ func TestGroupsOfAClusterThatShouldRunAreNotHeld(t *testing.T) {
 }
 
 // A resume must not take the group of a poll from before an order for one that was never held.
-func TestAPollFromBeforeAChangeOfGroupsIsNoEvidence(t *testing.T) {
+func TestPollBeforeAGroupChangeIsIgnored(t *testing.T) {
 	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
 		cloud.delay = 5 * time.Second
 		f.knowGroup(cloud)

@@ -309,7 +309,7 @@ func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrde
 // is busy or unreachable. A retry leaves out machines for which the order was accepted. An answered order does not wait
 // for the others.
 // Invariant: the specs are read from the hub before each attempt, so no stop is sent after a confirmed change to
-// Running (TestFlipsEverySecondStopNothingThatShouldRun, TestATerminationReadsTheSpecBefore, TestFaults).
+// Running (TestFrequentFlipsStopNoRunningCluster, TestATerminationReadsTheSpecBefore, TestFaults).
 func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
 	began := s.Clock.Now()
 	for pause := firstStopPause; ; pause *= 2 {
@@ -409,7 +409,7 @@ func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 // dropOrdersForMembers marks orders as stale if the newest poll shows a member of a group of the cloud among
 // their machines: such a group destroys each member that stops, unless all its processes are suspended. The passes
 // of these clusters run again and report the group.
-// Invariant: no order to stop a member of such a group is sent (TestAStopOfAMemberOfAGroupDoesNotLeave).
+// Invariant: no order to stop a member of such a group is sent (TestStopOfAGroupMemberIsNotSent).
 func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
 	s.calls.Lock()
 	defer s.calls.Unlock()

@@ -270,7 +270,7 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 // visible returns the snapshot with the orders applied that the cloud may not show yet. The order that is being
 // sent is applied after the accepted one.
 // Invariant: a poll from before an order, or right after it, does not disprove the order
-// (TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt).
+// (TestSnapshotBeforeAnOrderIsIgnored).
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
 	seen.Machines = slices.Clone(seen.Machines)

@@ -325,7 +325,7 @@ func (f *fleet) stop(names ...string) {
 	}
 }
 
-func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
+func TestAThousandClustersArePolledAndStoppedTogether(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(1000)
 		if f.cloud.looks > 2 || len(f.take()) != 1000 {
@@ -352,7 +352,7 @@ func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
 	})
 }
 
-func TestTenThousandClustersAreStoppedAlsoBesideASlowHub(t *testing.T) {
+func TestTenThousandClustersAreStoppedWithASlowHub(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		const readTime = 200 * time.Millisecond
 		f.service.MayStop = func(ctx context.Context, _ types.NamespacedName) (bool, error) {
@@ -377,7 +377,7 @@ func TestTenThousandClustersAreStoppedAlsoBesideASlowHub(t *testing.T) {
 	})
 }
 
-func TestAnAccountThatHangsSlowsNobody(t *testing.T) {
+func TestHangingAccountDoesNotDelayOthers(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(3)
 		f.cloud.hangs = "hung"
@@ -405,7 +405,7 @@ func TestAnAccountThatHangsSlowsNobody(t *testing.T) {
 	})
 }
 
-func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
+func TestSnapshotBeforeAnOrderIsIgnored(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
 		f.cloud.lag = 5 * time.Second
@@ -430,7 +430,7 @@ func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
 	})
 }
 
-func TestAnOrderThatLeavesIsNoSleepAlsoIfItIsWithdrawn(t *testing.T) {
+func TestWithdrawnOrderInFlightCountsAsStarting(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
 		f.stop(name)
@@ -453,7 +453,7 @@ func TestAnOrderThatLeavesIsNoSleepAlsoIfItIsWithdrawn(t *testing.T) {
 	})
 }
 
-func TestAStopThatIsSentAgainIsConfirmedAgain(t *testing.T) {
+func TestRepeatedStopIsConfirmedAgain(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(2)
 		f.cloud.mu.Lock()
@@ -493,9 +493,9 @@ func TestOnlyMachinesThatDidNotTakeAStopAreStoppedAgain(t *testing.T) {
 	})
 }
 
-// TestOrdersFitWhatTheCloudTakes stops 12,000 machines of one account. Each batch of 900 requires a dry run of
+// TestOrdersRespectTheCloudsRateLimit stops 12,000 machines of one account. Each batch of 900 requires a dry run of
 // StartInstances, of which EC2 allows five calls at once and two per second.
-func TestOrdersFitWhatTheCloudTakes(t *testing.T) {
+func TestOrdersRespectTheCloudsRateLimit(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names, ordered := f.fill(1000), 0
 		for _, name := range names {
@@ -541,7 +541,7 @@ func TestAnAnswerDoesNotWaitForOthers(t *testing.T) {
 	})
 }
 
-func TestAStopOfAClusterThatShouldRunByNowDoesNotLeave(t *testing.T) {
+func TestStopOfAResumedClusterIsNotSent(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(2)
 		f.take()
@@ -563,8 +563,8 @@ func TestAStopOfAClusterThatShouldRunByNowDoesNotLeave(t *testing.T) {
 	})
 }
 
-// TestAStopOfAMemberOfAGroupDoesNotLeave has passes that decided by a poll from before the group.
-func TestAStopOfAMemberOfAGroupDoesNotLeave(t *testing.T) {
+// TestStopOfAGroupMemberIsNotSent has passes that decided by a poll from before the group.
+func TestStopOfAGroupMemberIsNotSent(t *testing.T) {
 	for name, row := range map[string]struct {
 		ids     []string
 		ordered int
@@ -612,7 +612,7 @@ func TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup(t *testing.T) {
 	})
 }
 
-func TestARefusalIsOfItsClusterAndStandsUntilAnOrderIsTaken(t *testing.T) {
+func TestRefusalAppliesToItsClusterUntilAnOrderIsAccepted(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(3)
 		f.take()
@@ -655,8 +655,8 @@ func TestARefusalIsOfItsClusterAndStandsUntilAnOrderIsTaken(t *testing.T) {
 	})
 }
 
-// TestAMachineThatIsRefusedRestsAlone has one machine without capacity and another one that is started later.
-func TestAMachineThatIsRefusedRestsAlone(t *testing.T) {
+// TestRefusedMachineBacksOffAlone has one machine without capacity and another one that is started later.
+func TestRefusedMachineBacksOffAlone(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
 		poor, other := name+"-1", name+"-0"
@@ -680,8 +680,8 @@ func TestAMachineThatIsRefusedRestsAlone(t *testing.T) {
 	})
 }
 
-// TestPassesInAHurryPutNoLookOff has a pass every half second, as during the wait for a resuming cluster's API server.
-func TestPassesInAHurryPutNoLookOff(t *testing.T) {
+// TestFrequentPassesDoNotDelayPolls has a pass every half second, as during the wait for a resuming cluster's API server.
+func TestFrequentPassesDoNotDelayPolls(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
 		before := f.cloud.looks
@@ -696,7 +696,7 @@ func TestPassesInAHurryPutNoLookOff(t *testing.T) {
 	})
 }
 
-func TestOfAnOrderThatWasRefusedInPartTheRestCounts(t *testing.T) {
+func TestPartlyRefusedOrderAppliesToTheOtherMachines(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
 		f.cloud.lag = 5 * time.Second
@@ -732,7 +732,7 @@ func TestErrorsOfOneClusterDoNotAffectThePollOfOthers(t *testing.T) {
 	})
 }
 
-func TestAThrottledAccountIsAskedLess(t *testing.T) {
+func TestThrottledAccountIsPolledLessOften(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
 		f.cloud.countAgain(1000)
@@ -758,8 +758,8 @@ func TestAThrottledAccountIsAskedLess(t *testing.T) {
 	})
 }
 
-// TestACloudIsLeftAloneForAsLongAsItAsks has a cloud that asks for longer pauses than an account makes on its own.
-func TestACloudIsLeftAloneForAsLongAsItAsks(t *testing.T) {
+// TestRetryAfterOfTheCloudIsRespected has a cloud that asks for longer pauses than an account makes on its own.
+func TestRetryAfterOfTheCloudIsRespected(t *testing.T) {
 	a := newAccount("key", nil, time.Now())
 	for _, row := range []struct {
 		asks, want time.Duration
@@ -862,7 +862,7 @@ func TestClustersThatAreOffCostAnAccountOneCallAMinute(t *testing.T) {
 	})
 }
 
-func TestSettledClustersShareALook(t *testing.T) {
+func TestSettledClustersShareAPoll(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(50)
 		f.take()
@@ -888,10 +888,10 @@ func TestSettledClustersShareALook(t *testing.T) {
 	})
 }
 
-// TestFlipsEverySecondStopNothingThatShouldRun flips each of a hundred clusters a hundred times. The cloud returns the
+// TestFrequentFlipsStopNoRunningCluster flips each of a hundred clusters a hundred times. The cloud returns the
 // state of five seconds ago, and passes read a spec that is a third of a second old. The cloud compares each stop with
 // the live spec.
-func TestFlipsEverySecondStopNothingThatShouldRun(t *testing.T) {
+func TestFrequentFlipsStopNoRunningCluster(t *testing.T) {
 	const clusters, flips, cacheLag = 100, 100, 300 * time.Millisecond
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(clusters)

@@ -11,8 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// TestSilenceChangesNoOwners renews an outdated state by a poll that fails.
-func TestSilenceChangesNoOwners(t *testing.T) {
+// TestTemporaryFailuresKeepMachineOwners renews an outdated state by a poll that fails.
+func TestTemporaryFailuresKeepMachineOwners(t *testing.T) {
 	now, older := time.Now(), types.NamespacedName{Namespace: "ns", Name: "older"}
 	machine := actuator.Machine{ID: "i-0", Account: "aws/1"}
 	for name, row := range map[string]struct {

@@ -90,9 +90,9 @@ func (e *env) awaitMetric(t *testing.T, name string, want map[string]string) {
 	})
 }
 
-// TestMetricsTellWhatIsDone hibernates a cluster while its account throttles for a moment, and resumes it without one
+// TestMetricsCountStopsAndStarts hibernates a cluster while its account throttles for a moment, and resumes it without one
 // machine.
-func TestMetricsTellWhatIsDone(t *testing.T) {
+func TestMetricsCountStopsAndStarts(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.startManager(t, clouds())

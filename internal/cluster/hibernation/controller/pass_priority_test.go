@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
-func TestPassesThatGoOnComeFirst(t *testing.T) {
+func TestOngoingTransitionsHavePriority(t *testing.T) {
 	for name, row := range map[string]struct {
 		result ctrl.Result
 		err    error

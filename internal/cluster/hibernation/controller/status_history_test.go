@@ -145,8 +145,8 @@ func violationsWithin(cd *hivev1.ClusterDeployment) []string {
 	return list
 }
 
-// TestSinceIsThatOfThePowerState goes through a hibernation and a resume, an hour each step.
-func TestSinceIsThatOfThePowerState(t *testing.T) {
+// TestSinceFollowsThePowerState goes through a hibernation and a resume, an hour each step.
+func TestSinceFollowsThePowerState(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	cd := &hivev1.ClusterDeployment{}
 	since := func() time.Duration {

@@ -26,9 +26,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestWhatAHibernationMayRunIntoIsTold has a cluster with a CronJob that starts every minute and a webhook that
+// TestSurveyReportsRisksOfAHibernation has a cluster with a CronJob that starts every minute and a webhook that
 // nodes need. The cluster hibernates anyway.
-func TestWhatAHibernationMayRunIntoIsTold(t *testing.T) {
+func TestSurveyReportsRisksOfAHibernation(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	possible := hivev1.ClusterHibernationPossibleCondition
@@ -71,9 +71,9 @@ func TestWhatAHibernationMayRunIntoIsTold(t *testing.T) {
 	}
 }
 
-// TestASurveyThatIsCutShortIsMadeAgain has API servers that fail to serve a list the first time. The missing
+// TestIncompleteSurveyIsRepeated has API servers that fail to serve a list the first time. The missing
 // findings are reported within minutes, and not only by the next regular pass, ten minutes later.
-func TestASurveyThatIsCutShortIsMadeAgain(t *testing.T) {
+func TestIncompleteSurveyIsRepeated(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.startManager(t, clouds())

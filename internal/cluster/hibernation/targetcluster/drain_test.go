@@ -110,7 +110,7 @@ func forbidden(path string) string {
 	return `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden",` + cause + `"message":"` + message + `"}`
 }
 
-func TestOnlySoManyPodsOfWorkersAreKept(t *testing.T) {
+func TestDrainedPodsAreBounded(t *testing.T) {
 	worker := hibernation.ObservedNode{RecordedNode: hivev1.RecordedNode{Name: "n1"}}
 	master := hibernation.ObservedNode{RecordedNode: hivev1.RecordedNode{Name: "n0", ControlPlane: true}}
 	for pods, want := range map[int]int{0: 0, 10: 5, 2*maxDrainedPods + 1: maxDrainedPods, 2*maxDrainedPods + 2: maxDrainedPods} {

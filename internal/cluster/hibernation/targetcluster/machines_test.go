@@ -67,7 +67,7 @@ func TestDecodeMachine(t *testing.T) {
 	}
 }
 
-func TestOnlyMachinesThatAreMadeAnewAreReplaceable(t *testing.T) {
+func TestOnlyRecreatedMachinesAreReplaceable(t *testing.T) {
 	build := func(change func(metadata, spec map[string]any)) []byte {
 		metadata := map[string]any{
 			"name": "worker-0", "uid": "uid-0", "labels": map[string]any{interruptibleLabel: ""},

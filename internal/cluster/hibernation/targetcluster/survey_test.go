@@ -90,9 +90,9 @@ func blockingWebhook(namespace string) *admissionregistrationv1.ValidatingWebhoo
 	}}}
 }
 
-// TestASurveyKeepsNobodyWaiting surveys a server that refuses one list, has endless pages of another, and never answers
+// TestSurveyOfAHangingServerEnds surveys a server that refuses one list, has endless pages of another, and never answers
 // a third.
-func TestASurveyKeepsNobodyWaiting(t *testing.T) {
+func TestSurveyOfAHangingServerEnds(t *testing.T) {
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {

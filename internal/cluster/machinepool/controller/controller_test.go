@@ -122,8 +122,8 @@ func TestAutoscalingComesAndGoes(t *testing.T) {
 	testenv.ExpectEqual(t, "MachineSets", []string{"1 theirs=stays", "1 theirs=stays"}, c.readAll(t, "a", "b"))
 }
 
-// TestEditsInTheClusterAreUndoneAtTheNextLook has a fake clock.
-func TestEditsInTheClusterAreUndoneAtTheNextLook(t *testing.T) {
+// TestEditsInTheClusterAreRevertedAtTheNextPoll has a fake clock.
+func TestEditsInTheClusterAreRevertedAtTheNextPoll(t *testing.T) {
 	t.Parallel()
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	e, _ := shared.Get(t).withManager(t, now)

@@ -251,7 +251,7 @@ func TestSelectorSyncSetReachesOnlyClustersThatItSelects(t *testing.T) {
 	}
 }
 
-func TestNothingIsDeletedWhileTheSelectorOfASetCannotBeRead(t *testing.T) {
+func TestInvalidSelectorDeletesNoObjects(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -354,8 +354,8 @@ func TestSlowClusterHoldsUpNoOthers(t *testing.T) {
 	}
 }
 
-// TestJobGivesOthersTheirTurn has a job of three sets at a cluster so slow that the time suffices for two.
-func TestJobGivesOthersTheirTurn(t *testing.T) {
+// TestJobOfASlowClusterEndsBetweenSets has a job of three sets at a cluster so slow that the time suffices for two.
+func TestJobOfASlowClusterEndsBetweenSets(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, e.CreateNamespace(t), "slow", nil)
