@@ -22,7 +22,7 @@ const idleInterval = time.Minute
 // Service keeps a value for each key, and makes calls that read or change it. All calls wait in queues, and begin when
 // they are due and have room. A service keeps nothing outside its memory.
 // Invariant: at most one call of a key is in progress, even if the key was forgotten in the meantime
-// (TestCallsOfAKeyDoNotOverlap, TestRandomAsks).
+// (TestCallsOfAKeyDoNotOverlap, TestRandomRequestsKeepTheLimits).
 type Service[K comparable, V any] struct {
 	// Mutex guards the values. It is held by the callers of all methods but Start and RunDue.
 	sync.Mutex

@@ -276,7 +276,7 @@ func TestTakePostponesForgetsAndCalls(t *testing.T) {
 	})
 }
 
-func TestCallsThatArePutOffAreTakenWhenTheyAreAskedForAgain(t *testing.T) {
+func TestPostponedCallsAreTakenWhenRequestedAgain(t *testing.T) {
 	run(t, func(s *server) {
 		var taken []time.Duration
 		s.take = func(_ string, due time.Time, call Call) Call {
@@ -360,9 +360,9 @@ func TestRunDueFollowsTheClock(t *testing.T) {
 	}
 }
 
-// TestRandomAsks requests, forgets and postpones calls at random. The limits hold at any time, and the last requested
+// TestRandomRequestsKeepTheLimits requests, forgets and postpones calls at random. The limits hold at any time, and the last requested
 // call of each key is made.
-func TestRandomAsks(t *testing.T) {
+func TestRandomRequestsKeepTheLimits(t *testing.T) {
 	queues := []Share{{"prompt", 3}, {"patient", 2}, {}}
 	shares := []Share{{"x", 2}, {"y", 1}}
 	for seed := range uint64(50) {

@@ -28,7 +28,7 @@ func TestFirstRuleThatMatchesWins(t *testing.T) {
 	}
 }
 
-func TestConditionsSayTheirStatus(t *testing.T) {
+func TestConditionConstructorsSetTheStatus(t *testing.T) {
 	for status, found := range map[metav1.ConditionStatus]Condition{
 		metav1.ConditionTrue: True("Runs", "It runs"), metav1.ConditionFalse: False("Runs", "It runs"), metav1.ConditionUnknown: Unknown("Runs", "It runs"),
 	} {

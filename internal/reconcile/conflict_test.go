@@ -46,8 +46,8 @@ func (c conflictingWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestAConflictThatStays counts, in virtual time, the cost of a write that is always answered with a conflict.
-func TestAConflictThatStays(t *testing.T) {
+// TestPersistentConflictCostIsBounded counts, in virtual time, the cost of a write that is always answered with a conflict.
+func TestPersistentConflictCostIsBounded(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
 	for name, row := range map[string]struct {

@@ -260,7 +260,7 @@ func TestAPassThatIsCutOffReportsNothing(t *testing.T) {
 	}
 }
 
-func TestFinalizerStaysUntilNothingIsLeft(t *testing.T) {
+func TestFinalizerStaysUntilFinalizeHasEnded(t *testing.T) {
 	s := fakeServer{}
 	p := newPodPass(&s, &eventList{})
 	left := 1
@@ -294,7 +294,7 @@ func TestFinalizerStaysUntilNothingIsLeft(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreWrittenBeforeTheFirstLook(t *testing.T) {
+func TestDefaultsAreSavedBeforeObserve(t *testing.T) {
 	s := fakeServer{}
 	p := newPodPass(&s, &eventList{})
 	p.Finalizer = &Finalizer[*corev1.Pod]{Name: "torpor/test", Prepare: func(pod *corev1.Pod) bool {

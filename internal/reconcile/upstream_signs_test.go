@@ -66,8 +66,8 @@ func (partialAPI) Get(_ context.Context, _ client.ObjectKey, into client.Object,
 	return errors.New("no answer")
 }
 
-// TestAWebhookThatWasFoundCounts has a later read without an answer.
-func TestAWebhookThatWasFoundCounts(t *testing.T) {
+// TestFoundWebhookCountsAfterAFailedRead has a later read without an answer.
+func TestFoundWebhookCountsAfterAFailedRead(t *testing.T) {
 	upstream := otherwriter.MOCO()
 	signs := &UpstreamSigns{Upstream: upstream, Reader: partialAPI{}}
 	if _, webhook := signs.read(t.Context(), time.Now()); webhook != upstream.Webhooks[len(upstream.Webhooks)-1] {

@@ -30,7 +30,7 @@ func trackPods(all *OverdueEnds, controller string, overdue ...string) *EndTrack
 		func(_ context.Context, p *corev1.Pod) bool { return !slices.Contains(overdue, p.Name) })
 }
 
-func TestOthersWaitForOverdueEnds(t *testing.T) {
+func TestPassesWaitForOverdueEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
 		one, other := trackPods(all, "one", "a", "b"), trackPods(all, "other")
@@ -89,7 +89,7 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 	})
 }
 
-func TestWithoutOverdueEndsNothingWaits(t *testing.T) {
+func TestPassesDoNotWaitWithoutOverdueEnds(t *testing.T) {
 	none := TrackEnds(nil, "none", func(*corev1.Pod) bool { return true }, func(context.Context, *corev1.Pod) bool { return true })
 	told := false
 	none.Tell(func() { told = true })

@@ -268,7 +268,7 @@ func TestWhenACertificateExpiresFirst(t *testing.T) {
 	}
 }
 
-func TestOfACertificatesChainsTheOneThatLastsLongestCounts(t *testing.T) {
+func TestServingExpiryIsThatOfTheLongestChain(t *testing.T) {
 	until := func(n int) *x509.Certificate {
 		return &x509.Certificate{NotAfter: fixedTime().Add(time.Duration(n) * time.Hour)}
 	}

@@ -118,8 +118,8 @@ func TestEffectsOfAStopAndAStart(t *testing.T) {
 	}
 }
 
-// TestWhatOthersChangeStays has another writer change one of two fields, and add to a map that the stop has created.
-func TestWhatOthersChangeStays(t *testing.T) {
+// TestStartKeepsChangesOfOtherWriters has another writer change one of two fields, and add to a map that the stop has created.
+func TestStartKeepsChangesOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	object := parseObject(t, "{spec: {count: 1}}")
 	saved, err := applyOperations(object, []torporv1alpha1.StopOperation{operation("add", "/spec/count", "0"), operation("add", "/spec/a/b", "true")})

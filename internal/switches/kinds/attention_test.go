@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestOverdueStopsPromiseNothing checks the next step of each kind of stop two hours after its end.
-func TestOverdueStopsPromiseNothing(t *testing.T) {
+// TestOverdueStopsNameTheNextStep checks the next step of each kind of stop two hours after its end.
+func TestOverdueStopsNameTheNextStep(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	passed := metav1.NewTime(now.Add(-2 * time.Hour))

@@ -226,8 +226,8 @@ func TestAMemberThatCannotSleepIsNamedWithItsReason(t *testing.T) {
 	}
 }
 
-// TestWhatWasResumedIsStoppedAnewInTheNextWindow has a user resume a member in a window whose end no pass has seen.
-func TestWhatWasResumedIsStoppedAnewInTheNextWindow(t *testing.T) {
+// TestResumedMemberIsStoppedInTheNextWindow has a user resume a member in a window whose end no pass has seen.
+func TestResumedMemberIsStoppedInTheNextWindow(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)
 	lastNight := metav1.NewTime(evening().Add(-26 * time.Hour))
 	member := awake("a")
@@ -280,9 +280,9 @@ func TestInvalidSelectorsAreReported(t *testing.T) {
 	}
 }
 
-// TestKindsThatMayStillComeAreNotSaidToBeMissing has a newly started manager: it reports no kind as missing that was
+// TestStartingManagerReportsNoMissingKinds has a newly started manager: it reports no kind as missing that was
 // not missing before, and repeats an earlier report.
-func TestKindsThatMayStillComeAreNotSaidToBeMissing(t *testing.T) {
+func TestStartingManagerReportsNoMissingKinds(t *testing.T) {
 	for was, want := range map[string]string{
 		torporv1alpha1.SlumberAsExpectedReason: torporv1alpha1.SlumberAsExpectedReason, torporv1alpha1.SlumberKindMissingReason: torporv1alpha1.SlumberKindMissingReason,
 	} {
@@ -299,8 +299,8 @@ func TestKindsThatMayStillComeAreNotSaidToBeMissing(t *testing.T) {
 	}
 }
 
-// TestEventOfSleepCountsSkippedMembers checks the note of the event that all members are asleep.
-func TestEventOfSleepCountsSkippedMembers(t *testing.T) {
+// TestStopEventCountsSkippedMembers checks the note of the event that all members are asleep.
+func TestStopEventCountsSkippedMembers(t *testing.T) {
 	skipped := awake("b")
 	skipped.SkippedUntil = evening().Add(time.Hour)
 	for want, members := range map[string][]slumber.Member{

@@ -119,9 +119,9 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryNightIsOneSleepInEveryZone goes through the year in which the clocks change, in quarters of an hour. A
+// TestEveryNightIsOneStopInEveryZone goes through the year in which the clocks change, in quarters of an hour. A
 // window that begins or ends in a skipped or repeated hour is one sleep, and ends.
-func TestEveryNightIsOneSleepInEveryZone(t *testing.T) {
+func TestEveryNightIsOneStopInEveryZone(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut", "Africa/Casablanca"} {
 		location, err := time.LoadLocation(zone)
 		if err != nil {

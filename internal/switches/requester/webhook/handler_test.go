@@ -124,8 +124,8 @@ func TestRequestsAreNoted(t *testing.T) {
 	}
 }
 
-// TestNothingIsRefused sends requests that cannot be noted: a refusal would keep a user from a start.
-func TestNothingIsRefused(t *testing.T) {
+// TestUnrecordableRequestsAreAllowed sends requests that cannot be noted: a refusal would keep a user from a start.
+func TestUnrecordableRequestsAreAllowed(t *testing.T) {
 	for name, row := range map[string]struct {
 		request admissionv1.AdmissionRequest
 		want    string

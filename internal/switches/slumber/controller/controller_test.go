@@ -185,9 +185,9 @@ func TestNightInWaves(t *testing.T) {
 	stop()
 }
 
-// TestPeopleComeBeforeSlumbers has one cluster that a user stopped before the night, one that a user skips during it,
+// TestUsersOverrideSlumbers has one cluster that a user stopped before the night, one that a user skips during it,
 // and a Slumber that is deleted.
-func TestPeopleComeBeforeSlumbers(t *testing.T) {
+func TestUsersOverrideSlumbers(t *testing.T) {
 	s := newStory(t)
 	stopped := []byte(`{"spec": {"powerState": "Hibernating"}}`)
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.clusters["store"], client.RawPatch(types.MergePatchType, stopped)))
@@ -279,9 +279,9 @@ func (s *story) expectGauge(t *testing.T, name string, want float64) {
 	})
 }
 
-// TestMembersOfEveryKindSleep has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each stores its
+// TestSlumberStopsMembersOfEveryKind has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each stores its
 // stop in the right place.
-func TestMembersOfEveryKindSleep(t *testing.T) {
+func TestSlumberStopsMembersOfEveryKind(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)
 	clock := clocktesting.NewFakePassiveClock(beforeNight().Add(2 * time.Hour))

@@ -172,10 +172,10 @@ func (s *outageStory) describeSpecs(t *testing.T) (specs map[string]any, version
 	return specs, versions
 }
 
-// TestOutagesOverWindowsMissNothingAndDoNothingTwice has no manager running when a window begins, then when it ends,
+// TestOutageDuringAWindowRunsEachActionOnce has no manager running when a window begins, then when it ends,
 // and then during a whole window, with members of every kind. The result is the same as without the outage, each
 // action happens once, and a member that a user has stopped in between stays stopped.
-func TestOutagesOverWindowsMissNothingAndDoNothingTwice(t *testing.T) {
+func TestOutageDuringAWindowRunsEachActionOnce(t *testing.T) {
 	s := newOutageStory(t)
 	before, _ := s.describeSpecs(t)
 	day := 24 * time.Hour

@@ -48,9 +48,9 @@ func (s *story) waitForWave(t *testing.T, wave int, shouldSleep bool) {
 	})
 }
 
-// TestNightThatIsSpread follows a night with spec.spreadOver: each cluster of the first wave is stopped at its turn and
+// TestSpreadOverDelaysEachStop follows a night with spec.spreadOver: each cluster of the first wave is stopped at its turn and
 // not a second earlier, also by another manager; the second wave follows the first. The morning is spread as well.
-func TestNightThatIsSpread(t *testing.T) {
+func TestSpreadOverDelaysEachStop(t *testing.T) {
 	s := newStory(t)
 	spread := fmt.Appendf(nil, `{"spec": {"spreadOver": %q}}`, spreadOver)
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, spread)))
@@ -115,8 +115,8 @@ func TestNightThatIsSpread(t *testing.T) {
 	stop()
 }
 
-// TestClusterSlumberThatIsSpread has Deployments of two namespaces: each is scaled down at its own turn.
-func TestClusterSlumberThatIsSpread(t *testing.T) {
+// TestClusterSlumberSpreadsStops has Deployments of two namespaces: each is scaled down at its own turn.
+func TestClusterSlumberSpreadsStops(t *testing.T) {
 	s := newClusterStory(t)
 	spread := fmt.Appendf(nil, `{"spec": {"spreadOver": %q}}`, spreadOver)
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, spread)))

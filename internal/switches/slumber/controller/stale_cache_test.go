@@ -18,9 +18,9 @@ type emptyCache struct{ client.Client }
 // List implements client.Reader.
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// TestADeletedSlumberReleasesWhatTheCacheLacks has a Slumber that is deleted as soon as it has stopped something:
+// TestDeletedSlumberReleasesObjectsMissingFromTheCache has a Slumber that is deleted as soon as it has stopped something:
 // nothing else would ever start that.
-func TestADeletedSlumberReleasesWhatTheCacheLacks(t *testing.T) {
+func TestDeletedSlumberReleasesObjectsMissingFromTheCache(t *testing.T) {
 	s := newStory(t)
 	stop := s.startManager(t)
 	s.moveTo(t, beforeNight().Add(61*time.Minute))

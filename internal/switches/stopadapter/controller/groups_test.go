@@ -18,9 +18,9 @@ func adapterOf(uid types.UID) *torporv1alpha1.StopAdapter {
 	return a
 }
 
-// TestAnAdapterThatIsMadeAnewKeepsItsController has an adapter that is deleted and created again before the
+// TestRecreatedAdapterKeepsItsController has an adapter that is deleted and created again before the
 // controller of the first has ended.
-func TestAnAdapterThatIsMadeAnewKeepsItsController(t *testing.T) {
+func TestRecreatedAdapterKeepsItsController(t *testing.T) {
 	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
 	g.add(adapterOf("first"), nil)
 	g.abandon("x")
@@ -34,8 +34,8 @@ func TestAnAdapterThatIsMadeAnewKeepsItsController(t *testing.T) {
 	}
 }
 
-// TestAControllerThatIsTooLateIsNotKept has a controller whose pass outlasts the feature: nothing would ever end it.
-func TestAControllerThatIsTooLateIsNotKept(t *testing.T) {
+// TestControllerThatOutlastsTheFeatureIsNotKept has a controller whose pass outlasts the feature: nothing would ever end it.
+func TestControllerThatOutlastsTheFeatureIsNotKept(t *testing.T) {
 	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -47,9 +47,9 @@ func TestAControllerThatIsTooLateIsNotKept(t *testing.T) {
 	}
 }
 
-// TestAControllerThatStartsIsNotSaidToLackItsKind has a controller of which a new leader has not checked the kind
+// TestStartingControllerReportsNoMissingKind has a controller of which a new leader has not checked the kind
 // yet, and one whose informers are listing objects.
-func TestAControllerThatStartsIsNotSaidToLackItsKind(t *testing.T) {
+func TestStartingControllerReportsNoMissingKind(t *testing.T) {
 	a := adapterOf("first")
 	a.Spec.Target = torporv1alpha1.StopAdapterTarget{Group: "example.com", Version: "v1", Kind: "Thing"}
 	for name, row := range map[string]struct {
