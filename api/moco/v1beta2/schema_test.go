@@ -49,8 +49,8 @@ func TestTheSchema(t *testing.T) {
 	t.Run("the status loses nothing", s.testStatus)
 }
 
-// TestReplicasOutOfBoundsCountForNothing has what upstream's schema lets through.
-func TestReplicasOutOfBoundsCountForNothing(t *testing.T) {
+// TestReplicasOutOfBoundsCountAsZero has what upstream's schema lets through.
+func TestReplicasOutOfBoundsCountAsZero(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int32{-1, mocov1beta2.MaxReplicas + 1, math.MaxInt32} {
 		c := &mocov1beta2.MySQLCluster{Spec: mocov1beta2.MySQLClusterSpec{Replicas: replicas}}
@@ -580,7 +580,7 @@ func (s *schemaServer) testColumns(t *testing.T) {
 	}, wide)
 }
 
-func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
+func TestPodSpecPreservesUnknownFields(t *testing.T) {
 	for name, row := range map[string]struct {
 		written string
 		rules   mocov1beta2.PodSpec
@@ -619,14 +619,14 @@ func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestAPodSpecOfGoIsWrittenFromItsFields(t *testing.T) {
+func TestPodSpecMarshalsItsFields(t *testing.T) {
 	got, err := json.Marshal(mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}})
 	if want := `{"containers":[{"name":"mysqld"}]}`; err != nil || string(got) != want {
 		t.Errorf("found %s (%v), want %s", got, err, want)
 	}
 }
 
-func TestAPodSpecRefusesWhatIsNone(t *testing.T) {
+func TestPodSpecRefusesWrongTypes(t *testing.T) {
 	var spec mocov1beta2.PodSpec
 	if err := json.Unmarshal([]byte(`{"containers":"mysqld"}`), &spec); err == nil {
 		t.Errorf("found %+v, want an error", spec)

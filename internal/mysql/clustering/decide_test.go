@@ -969,7 +969,7 @@ func TestStopStartStopLosesNothing(t *testing.T) {
 	}
 }
 
-func TestManagerThatRestartsWhileStoppedTouchesNothing(t *testing.T) {
+func TestManagerRestartDuringAStopChangesNothing(t *testing.T) {
 	a, s := healthyModel(t)
 	s.stopAsked = true
 	s, _ = a.runPass(s, undisturbed(0))
@@ -1117,7 +1117,7 @@ func copiesOutside(o *Observed)    { o.Source = OneTimeOperation{Wanted: true, D
 func awaitsForAMinute(s *Instance) { s.SemiSync.Timeout = time.Minute }
 func commitsNever(o *Observed)     { awaited(1, "0:1-9,0:12")(o) }
 
-func TestAcksAreGuaranteedOnceReplicasHaveWhatWasBefore(t *testing.T) {
+func TestGuaranteedAcksCountReplicasWithEarlierTransactions(t *testing.T) {
 	for name, row := range map[string]struct {
 		in   Observed
 		want *int
@@ -1163,7 +1163,7 @@ func TestFewerAcksAreWrittenDownFirst(t *testing.T) {
 	}
 }
 
-func TestSinceWhenCommitsAwaitReplicasIsRemembered(t *testing.T) {
+func TestFirstAwaitedCommitsAreRecorded(t *testing.T) {
 	for name, row := range map[string]struct {
 		in         Observed
 		wantAcks   int

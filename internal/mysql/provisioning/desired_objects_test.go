@@ -720,9 +720,9 @@ func TestScriptsDependOnNoSetting(t *testing.T) {
 	}
 }
 
-// TestCopyMakesItsAccountsAnew clones a server with other passwords into an instance by the scripts of a Pod, and
+// TestCloneRecreatesAccounts clones a server with other passwords into an instance by the scripts of a Pod, and
 // then changes an account in it, as an external source does.
-func TestCopyMakesItsAccountsAnew(t *testing.T) {
+func TestCloneRecreatesAccounts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwordsOf := func(whose string) map[string][]byte {
 		passwords := map[string][]byte{}

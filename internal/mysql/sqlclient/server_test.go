@@ -105,9 +105,9 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	}
 }
 
-// TestStrangersGetNoPassword checks that no password is sent to a server outside the cluster or to another instance
+// TestPasswordsAreSentOnlyToTheRightInstance checks that no password is sent to a server outside the cluster or to another instance
 // of it.
-func TestStrangersGetNoPassword(t *testing.T) {
+func TestPasswordsAreSentOnlyToTheRightInstance(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	server := bed.StartServer(t)
 	for name, row := range map[string]struct {
@@ -158,9 +158,9 @@ func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	}
 }
 
-// TestGrantThatWaitsKeepsNobodyFromHelping covers a GRANT that waits for a replica and holds locks that every login
+// TestWaitingGrantDoesNotBlockTheManager covers a GRANT that waits for a replica and holds locks that every login
 // needs, while clients with existing sessions run many statements.
-func TestGrantThatWaitsKeepsNobodyFromHelping(t *testing.T) {
+func TestWaitingGrantDoesNotBlockTheManager(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machine := bed.StartServer(t)
 	client, s := openServer(t, machine), openServer(t, machine)

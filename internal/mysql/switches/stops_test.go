@@ -59,8 +59,8 @@ func (s *story) announceEnd() mysqlswitches.Switches {
 	return mysqlswitches.Read(s.cluster, s.now)
 }
 
-// TestStopEndsWhereNoStatusKeepsIt has a stop whose record is dropped from the status.
-func TestStopEndsWhereNoStatusKeepsIt(t *testing.T) {
+// TestStopEndsWithoutARecordInTheStatus has a stop whose record is dropped from the status.
+func TestStopEndsWithoutARecordInTheStatus(t *testing.T) {
 	s := newStory(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: "1h"})
 	s.now = s.now.Add(2 * time.Hour)
 	found := mysqlswitches.Read(s.cluster, s.now)

@@ -427,7 +427,7 @@ func TestReportShipping(t *testing.T) {
 	}
 }
 
-func TestGapIsReportedIfNothingWasShipped(t *testing.T) {
+func TestGapIsReportedWithoutShippedLogs(t *testing.T) {
 	first := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	cluster := &mocov1beta2.MySQLCluster{}
 	cluster.Status.Backup.Time = &first

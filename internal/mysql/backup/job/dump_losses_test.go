@@ -17,9 +17,9 @@ func expectEqualStates(t *testing.T, want, found recordedState) {
 	}
 }
 
-// TestNothingIsLostWithoutAnError covers rows and definitions that are in the dump, but that MySQL's own programs would
+// TestRestoreKeepsUnusualRowsAndDefinitions covers rows and definitions that are in the dump, but that MySQL's own programs would
 // change at a server with an init_connect, or with the SQL mode of a dump.
-func TestNothingIsLostWithoutAnError(t *testing.T) {
+func TestRestoreKeepsUnusualRowsAndDefinitions(t *testing.T) {
 	e := newTestEnv(t)
 	e.installation.Settings = []string{"init_connect='SET NAMES latin1'"}
 	source := e.startPrimary(t)

@@ -80,7 +80,7 @@ func TestBackupAndRestore(t *testing.T) {
 	})
 }
 
-func TestBackupWhileOthersWrite(t *testing.T) {
+func TestBackupDuringConcurrentWrites(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -385,7 +385,7 @@ func TestCopyIsDumped(t *testing.T) {
 	expectError(t, err, "instance 0 cannot be compared with the primary, because none was found")
 }
 
-func TestNothingToDump(t *testing.T) {
+func TestEmptyServerIsDumped(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.installation.StartServer(t)
 	execStatements(t, source, "set global read_only = off", "create schema short", "drop schema short")

@@ -69,8 +69,8 @@ func TestBrokenViews(t *testing.T) {
 	})
 }
 
-// TestViewIsBrokenAtTheBackupAlone covers statements about broken views in the binary logs that follow the backup.
-func TestViewIsBrokenAtTheBackupAlone(t *testing.T) {
+// TestViewThatIsBrokenOnlyAtTheBackup covers statements about broken views in the binary logs that follow the backup.
+func TestViewThatIsBrokenOnlyAtTheBackup(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
 	e.startShipping(t, source.Address)

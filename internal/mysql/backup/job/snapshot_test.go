@@ -60,9 +60,9 @@ func holdTransaction(t *testing.T, s *mysqld.Server, statements ...string) (end 
 	}
 }
 
-// TestBackupHoldsNobodyUp measures the delays of clients during a backup while a query runs that takes longer than
+// TestBackupDoesNotDelayClients measures the delays of clients during a backup while a query runs that takes longer than
 // the backup.
-func TestBackupHoldsNobodyUp(t *testing.T) {
+func TestBackupDoesNotDelayClients(t *testing.T) {
 	const query = 15 * time.Second
 	e := newTestEnv(t)
 	source := e.startPrimary(t)

@@ -404,9 +404,9 @@ func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestThreadsThatSomebodyStopsAreStarted stops each thread of a replica. One statement in each replica reports a
+// TestManuallyStoppedThreadsAreStarted stops each thread of a replica. One statement in each replica reports a
 // stopped SQL thread to the manager at once. A stop of clustering ends that statement.
-func TestThreadsThatSomebodyStopsAreStarted(t *testing.T) {
+func TestManuallyStoppedThreadsAreStarted(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	const victim = 2

@@ -197,9 +197,9 @@ func TestFullVolumeIsNotHealthy(t *testing.T) {
 	}
 }
 
-// TestBusyFailoversHealWithoutHuman kills the primary twice while a commit waits in it that no replica has. In its
+// TestBusyFailoversHealWithoutHelp kills the primary twice while a commit waits in it that no replica has. In its
 // recovery the server keeps these unacknowledged transactions. The cluster heals without help from a user.
-func TestBusyFailoversHealWithoutHuman(t *testing.T) {
+func TestBusyFailoversHealWithoutHelp(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.IsLinked = true })
 	e.annotate(t, map[string]string{mocov1beta2.RecloneAnnotation: mocov1beta2.RecloneErrant})

@@ -26,8 +26,8 @@ func oddSettings(o *mysqlpods.ClusterOptions) {
 	}
 }
 
-// TestUsersSettingsKeepNoClusterDown takes a cluster with odd settings through its creation, a failover and a CLONE.
-func TestUsersSettingsKeepNoClusterDown(t *testing.T) {
+// TestUserSettingsDoNotBlockTheCluster takes a cluster with odd settings through its creation, a failover and a CLONE.
+func TestUserSettingsDoNotBlockTheCluster(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t, oddSettings)
 	e.servers[0].KillAtOnce(t)

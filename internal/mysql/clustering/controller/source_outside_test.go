@@ -167,8 +167,8 @@ func (e *environment) changeAccountsOutside(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-// TestCopyThatCannotBeMadeSaysWhy checks each reason, and that the cluster continues once it is fixed.
-func TestCopyThatCannotBeMadeSaysWhy(t *testing.T) {
+// TestFailedCopyReportsTheReason checks each reason, and that the cluster continues once it is fixed.
+func TestFailedCopyReportsTheReason(t *testing.T) {
 	t.Parallel()
 	e := newCopyEnvironment(t)
 	e.startManager(t)

@@ -110,8 +110,8 @@ func TestStartChecksThePresentState(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestEveryWayBackIsJudged withdraws a stop without the plugin, while a start would silently lose a row.
-func TestEveryWayBackIsJudged(t *testing.T) {
+// TestStopWithdrawnWithoutThePluginIsChecked withdraws a stop without the plugin, while a start would silently lose a row.
+func TestStopWithdrawnWithoutThePluginIsChecked(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	for name, takeBack := range map[string]func(){
@@ -157,9 +157,9 @@ func TestEveryWayBackIsJudged(t *testing.T) {
 	})
 }
 
-// TestLeftUntilVoidsNoLaterStop stops again with tools that do not know torpor.dev/until, such as upstream's plugin
+// TestStaleUntilDoesNotEndALaterStop stops again with tools that do not know torpor.dev/until, such as upstream's plugin
 // and kubectl.
-func TestLeftUntilVoidsNoLaterStop(t *testing.T) {
+func TestStaleUntilDoesNotEndALaterStop(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	const until = "torpor.dev/until"

@@ -194,9 +194,9 @@ func TestConditionsOfStoppedClusterAreUnknown(t *testing.T) {
 	}
 }
 
-// TestClusterStoppedFromBirthIsLeftAlone checks that a cluster that is stopped before its first report is reported,
+// TestClusterStoppedAtCreationIsNotChanged checks that a cluster that is stopped before its first report is reported,
 // and that its servers are not changed.
-func TestClusterStoppedFromBirthIsLeftAlone(t *testing.T) {
+func TestClusterStoppedAtCreationIsNotChanged(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
 	e.createCluster(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})

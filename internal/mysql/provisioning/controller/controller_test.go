@@ -444,9 +444,9 @@ func TestImageThatCannotBePulledIsNamed(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "the container mysqld cannot be created (CreateContainerConfigError)", "kubectl describe pod")
 }
 
-// TestNoInstanceIsTakenAway covers a cluster of three instances whose spec requests one, as upstream's schema
+// TestSmallerReplicasRemoveNoInstance covers a cluster of three instances whose spec requests one, as upstream's schema
 // without a webhook allows.
-func TestNoInstanceIsTakenAway(t *testing.T) {
+func TestSmallerReplicasRemoveNoInstance(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
 	e.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.Replicas = 1 })
