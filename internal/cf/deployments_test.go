@@ -257,7 +257,7 @@ func TestLateCancelHasNoEffect(t *testing.T) {
 
 // After a cancel, a started process runs the earlier droplet: a process that had no instance, and one whose
 // LRP is deleted.
-func TestNothingStartsTheCancelledDroplet(t *testing.T) {
+func TestCancelledDropletIsNotStarted(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
 	worker := *a

@@ -218,7 +218,7 @@ func TestTakenLRPNameIsWaitedFor(t *testing.T) {
 
 // Race o of docs/adr/0010-revisions-of-apps.md: an LRP that another client deletes is waited for and created
 // again, never patched.
-func TestLRPThatIsBeingDeletedIsMadeAnew(t *testing.T) {
+func TestLRPThatIsBeingDeletedIsRecreated(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=1s ./app"})
 	a.waitUntilRunning(t)

@@ -186,7 +186,7 @@ func TestARestartThatBeginsNoRevisionIsAnError(t *testing.T) {
 	}
 }
 
-func TestWithoutAdmissionNothingChangesAndTheErrorSaysWhatToDo(t *testing.T) {
+func TestAppActionsFailWhileAdmissionIsDown(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
 	before := e.getApp(t, space, app)

@@ -107,9 +107,9 @@ func TestRefusalIsNotHeldAndChangesNothing(t *testing.T) {
 	e.expectUnchanged(t, before)
 }
 
-// TestRightsThatAreTakenAway expects that changes are refused at once, and that objects become invisible within the
+// TestRevokedRightsTakeEffect expects that changes are refused at once, and that objects become invisible within the
 // time that docs/cf.md promises.
-func TestRightsThatAreTakenAway(t *testing.T) {
+func TestRevokedRightsTakeEffect(t *testing.T) {
 	e := shared.Get(t)
 	const documented = 10 * time.Second
 	space, app := e.createShop(t, 1, stopped)
@@ -153,9 +153,9 @@ func TestRightsThatAreTakenAway(t *testing.T) {
 	})
 }
 
-// TestObjectsOfOthersLookAbsent compares, for every route with a GUID, the response to a caller without rights with the
+// TestUnreadableObjectsAppearMissing compares, for every route with a GUID, the response to a caller without rights with the
 // response for a missing object. Jobs are left out, because a job without an object to delete is complete.
-func TestObjectsOfOthersLookAbsent(t *testing.T) {
+func TestUnreadableObjectsAppearMissing(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
 	alice, mallory := e.callerNamed(t, "alice"), e.callerNamed(t, "mallory")

@@ -64,7 +64,7 @@ func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 }
 
 // No field of a manifest is silently ignored.
-func TestEveryFieldOfAManifestIsAppliedOrTold(t *testing.T) {
+func TestEveryManifestFieldIsAppliedOrReported(t *testing.T) {
 	e := shared.Get(t)
 	space, alice := e.createSpace(t), e.callerNamed(t, "alice")
 	alice.expect(t, http.StatusCreated, "POST /v3/service_instances", `{"type":"user-provided","name":"fields-db","relationships":{"space":{"data":{"guid":"`+space+`"}}}}`)

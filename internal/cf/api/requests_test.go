@@ -17,8 +17,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestBodiesThatMakeNoSense sends invalid requests. The response is a CF error, never a server failure.
-func TestBodiesThatMakeNoSense(t *testing.T) {
+// TestInvalidBodiesReturnCFErrors sends invalid requests. The response is a CF error, never a server failure.
+func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 	e := shared.Get(t)
 	const parseError, unprocessable, notFound = "CF-MessageParseError", "CF-UnprocessableEntity", "CF-ResourceNotFound"
 	space, app := e.createShop(t, 1, stopped)

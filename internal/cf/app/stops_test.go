@@ -116,7 +116,7 @@ func TestAnAppIsStartedOnceWhenItsStopIsOver(t *testing.T) {
 	}
 }
 
-func TestAStopThatIsProlongedHolds(t *testing.T) {
+func TestExtendedStopDoesNotEnd(t *testing.T) {
 	s := newAppStory(t)
 	s.set(t, "alice", korifiv1alpha1.StoppedState, "2026-11-23T10:00:00Z")
 	s.now = s.now.Add(2 * time.Hour)

@@ -73,7 +73,7 @@ func TestCancelBringsTheDropletBackThatServes(t *testing.T) {
 
 // While a Slumber stops an app, no instance runs, although its spec asks for a start and it is Ready as a
 // stopped app.
-func TestDeploymentOfAnAppThatSleepsIsNotThrough(t *testing.T) {
+func TestDeploymentWaitsWhileASlumberStopsTheApp(t *testing.T) {
 	const waits = "until the Slumber that stops the app starts it again"
 	for name, row := range map[string]struct {
 		status    metav1.ConditionStatus

@@ -341,7 +341,7 @@ func TestManifestWithoutEndIsCutOff(t *testing.T) {
 
 // A registry that does not respond delays only one build. Further builds get an immediate answer for some time, and
 // other registries respond in the meantime.
-func TestSilentRegistryIsNotAskedAgainAtOnce(t *testing.T) {
+func TestSilentRegistryIsNotQueriedAgainAtOnce(t *testing.T) {
 	release := make(chan struct{})
 	var questions atomic.Int64
 	silent := newRegistry(t, func(http.Handler) http.HandlerFunc {
@@ -381,7 +381,7 @@ func TestSilentRegistryIsNotAskedAgainAtOnce(t *testing.T) {
 }
 
 // One registry, or one space, gets no more than its share of the concurrent requests.
-func TestRegistryThatTakesItsTimeHoldsUpNoOthers(t *testing.T) {
+func TestSlowRegistryDoesNotDelayOthers(t *testing.T) {
 	arrived, release := make(chan string, maxWaiting), make(chan struct{})
 	slow := newRegistry(t, func(registry http.Handler) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

@@ -50,7 +50,7 @@ func runningSet(replicas int32) *appsv1.StatefulSet {
 
 // An instance that is about to end keeps serving for the stop delay after it has left its Services, if others serve in
 // its place. A stop and a restart end instances at once.
-func TestInstancesThatAreReplacedServeOnBeforeTheyEnd(t *testing.T) {
+func TestReplacedInstancesServeDuringTheStopDelay(t *testing.T) {
 	t.Parallel()
 	const in = -1
 	for name, row := range map[string]struct {

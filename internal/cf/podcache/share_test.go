@@ -144,8 +144,8 @@ func TestGroupsShareOneCache(t *testing.T) {
 	}
 }
 
-// TestAGroupThatNeverRunsTakesNothing has a setup that fails after it took its share.
-func TestAGroupThatNeverRunsTakesNothing(t *testing.T) {
+// TestFailedSetupReleasesItsShare has a setup that fails after it took its share.
+func TestFailedSetupReleasesItsShare(t *testing.T) {
 	env, watches := testenv.StartAPIServer(t).CountWatches()
 	var pods *Cache
 	var g *testGroup

@@ -120,7 +120,7 @@ func TestCount(t *testing.T) {
 
 // If two instances have to end at the same time, the same node is named whatever the order of the cache: a
 // message must not flap.
-func TestNodeOfEndIsTheSameInAnyOrder(t *testing.T) {
+func TestNodeOfEndingInstancesIsStable(t *testing.T) {
 	t.Parallel()
 	end := metav1.NewTime(time.Date(2026, 7, 1, 12, 0, 10, 0, time.UTC))
 	for _, nodes := range [][]string{{"a", "b"}, {"b", "a"}} {

@@ -47,7 +47,7 @@ func TestBuildLRP(t *testing.T) {
 	}
 }
 
-func TestWhatAnLRPRuns(t *testing.T) {
+func TestLRPHasCommandPortsAndHealthCheck(t *testing.T) {
 	spec := func(c func(*korifiv1alpha1.CFProcessSpec)) func(*LRPSource) {
 		return func(p *LRPSource) { c(&p.Process.Spec) }
 	}

@@ -175,7 +175,7 @@ func TestRestartsInOneSecondAreEachCounted(t *testing.T) {
 	}
 }
 
-func TestWhoAndWhenAreKeptUntilTheNextRevision(t *testing.T) {
+func TestRevisionAuthorAndTimeAreKeptUntilTheNextRevision(t *testing.T) {
 	a := admitApp(t, nil, newApp(on, nil))
 	changed := a.DeepCopy()
 	changed.Annotations[request] = "r1"
@@ -196,7 +196,7 @@ func TestWhoAndWhenAreKeptUntilTheNextRevision(t *testing.T) {
 }
 
 // A start begins no revision, and is recorded until the next revision begins.
-func TestWhoStartedAnAppIsKeptUntilTheNextRevision(t *testing.T) {
+func TestStartRequesterIsKeptUntilTheNextRevision(t *testing.T) {
 	a := admitApp(t, nil, newApp(off, nil))
 	for _, step := range []struct {
 		state          korifiv1alpha1.AppState

@@ -48,7 +48,7 @@ func TestRevisionOf(t *testing.T) {
 	}
 }
 
-func TestHighestIsNeverBelowAnythingThatWasActedOn(t *testing.T) {
+func TestHighestRevisionCountsAnnotationsStatusAndLRPs(t *testing.T) {
 	a := newApp(korifiv1alpha1.StartedState, revisionAnnotations("4", "4"))
 	a.Status.ObservedRevision = 3
 	if got := HighestRevision(a, []string{"2", "abc", ""}); got != 4 {

@@ -123,7 +123,7 @@ func count(bundle []byte) int {
 	return n
 }
 
-func TestDecodeRefusesWhatIsNoAuthority(t *testing.T) {
+func TestDecodeRefusesInvalidAuthorities(t *testing.T) {
 	t.Parallel()
 	ca, err := newAuthority(time.Now())
 	if err != nil {

@@ -90,9 +90,9 @@ func (c *reviewedCallers) show(t *testing.T, token, remote string) int {
 	}
 }
 
-// TestHonestCallersAreServedDuringAttacksOfOthers sends requests over a time of a fake clock in which every cached
+// TestHonestCallersAreServedDuringAttacks sends requests over a time of a fake clock in which every cached
 // answer expires twice.
-func TestHonestCallersAreServedDuringAttacksOfOthers(t *testing.T) {
+func TestHonestCallersAreServedDuringAttacks(t *testing.T) {
 	for name, test := range map[string]struct {
 		honest, hostilePerSecond int
 		hostileFrom              func(i int) string

@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestLittleIsHeldOfAnAnswerThatIsNotRead uses an API server that sends as fast as it can, and counts the accepted
+// TestUnreadResponseIsBounded uses an API server that sends as fast as it can, and counts the accepted
 // bytes. A busy machine accepts fewer bytes in the same time.
-func TestLittleIsHeldOfAnAnswerThatIsNotRead(t *testing.T) {
+func TestUnreadResponseIsBounded(t *testing.T) {
 	const wait, most = time.Second, 2 * maxUnreadBytes
 	taken := make(chan int, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -188,7 +188,7 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 
 // Timestamps have whole seconds. A route that is created later in the same second can come first by name; the
 // other one is then enqueued.
-func TestARouteHearsThatItIsNotTheFirstOfItsSecond(t *testing.T) {
+func TestRoutesCreatedInTheSameSecondAreEnqueued(t *testing.T) {
 	e := getShared(t)
 	namespaces := []string{e.CreateNamespace(t), e.CreateNamespace(t)}
 	slices.Sort(namespaces)
