@@ -44,8 +44,8 @@ func TestSelectControllers(t *testing.T) {
 	}
 }
 
-// TestCommandsKnowControllers checks that the groups of controllers named by kubectl torpor exist.
-func TestCommandsKnowControllers(t *testing.T) {
+// TestCommandsNameExistingControllers checks that the groups of controllers named by kubectl torpor exist.
+func TestCommandsNameExistingControllers(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds.ListBuiltIn() {
 		for _, name := range k.Controllers() {

@@ -114,7 +114,7 @@ func TestBackupsHaveTheImageOfTheManager(t *testing.T) {
 }
 
 // GOMEMLIMIT must follow the memory limit of the container.
-func TestContainersTellGoTheirMemory(t *testing.T) {
+func TestContainersSetGOMEMLIMIT(t *testing.T) {
 	for _, file := range []string{"manager/deployment.yaml", "cf-api/deployment.yaml"} {
 		documents := strings.Split(readConfig(t, file), "\n---\n")
 		at := slices.IndexFunc(documents, func(document string) bool { return strings.Contains(document, "kind: Deployment\n") })
@@ -159,7 +159,7 @@ func TestManagerMayLookForOtherProjects(t *testing.T) {
 	}
 }
 
-func TestRightsAreAskedForInEachNamespace(t *testing.T) {
+func TestRightsAreListedForEachNamespace(t *testing.T) {
 	everywhere, err := listRights("hibernation", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestRightsAreAskedForInEachNamespace(t *testing.T) {
 }
 
 // The policies that record requesters, and the example policies, must match every kind with a switch.
-func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
+func TestPoliciesMatchEveryKindWithASwitch(t *testing.T) {
 	want := []string{}
 	for _, kind := range kinds.ListWorkloads() {
 		want = append(want, kind.GVK().Group+"/"+kind.Resource())
@@ -209,7 +209,7 @@ func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
 }
 
 // The manager starts objects when their stops end. The example policies for verbs must allow it to.
-func TestTheManagerMayStartWhatItEnds(t *testing.T) {
+func TestVerbPoliciesAllowStartsByTheManager(t *testing.T) {
 	var wanted, granted []string
 	for document := range strings.SplitSeq(readConfig(t, "../examples/policies/verbs.yaml"), "\n---\n") {
 		var policy admissionv1.ValidatingAdmissionPolicy
@@ -256,7 +256,7 @@ func listSwitchedResources(rules []admissionv1.NamedRuleWithOperations) (all []s
 }
 
 // The policies and webhooks that record requesters must have the names that uninstall and check use.
-func TestWhatNotesWhoStopsThingsIsKnownByName(t *testing.T) {
+func TestRecordingPoliciesAndWebhooksHaveFixedNames(t *testing.T) {
 	for _, folder := range []string{"record", "record/webhook"} {
 		names := []string{}
 		for _, feature := range []string{"hibernation", "mysql", "slumber", "workloads"} {

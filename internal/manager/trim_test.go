@@ -15,7 +15,7 @@ import (
 
 // The writer of an app shows whether another project handles it. The written fields of a MySQLCluster show who
 // requested a stop.
-func TestWhoWroteIsCached(t *testing.T) {
+func TestCacheKeepsFieldManagers(t *testing.T) {
 	for name, test := range map[string]struct {
 		object     client.Object
 		wantFields bool

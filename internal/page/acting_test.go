@@ -47,8 +47,8 @@ func TestPageReportsObjectsWithoutAController(t *testing.T) {
 	stranger.expectShown(t, "/", []string{">forgotten<", "does not watch the namespace unwatched; add it to --watch-namespaces"}, []string{"hibernation"})
 }
 
-// TestActingIsAChange checks that a change of the acting manager is announced.
-func TestActingIsAChange(t *testing.T) {
+// TestChangeOfTheActingManagerIsAnnounced checks that a change of the acting manager is announced.
+func TestChangeOfTheActingManagerIsAnnounced(t *testing.T) {
 	t.Parallel()
 	i := newInventory()
 	acting := lease.Read(holdLease(lease.Scope{Controllers: []string{"restart"}}), time.Now())

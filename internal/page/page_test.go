@@ -199,7 +199,7 @@ func TestButtonsActAsTheirCaller(t *testing.T) {
 	operator.expectShown(t, "/", []string{`data-verb="start"`}, nil)
 }
 
-func TestStreamSendsWhatChanges(t *testing.T) {
+func TestStreamSendsChanges(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
 	cd, app := buildCluster(namespace, "fleet"), buildApp(namespace, "shop")
@@ -262,7 +262,7 @@ func TestStreamsAreFew(t *testing.T) {
 	}
 }
 
-func TestAnswersKeepScriptsAndOthersOut(t *testing.T) {
+func TestResponsesHaveSecurityHeaders(t *testing.T) {
 	e := shared.Get(t)
 	_, token := e.createAccount(t, e.CreateNamespace(t), "viewer", "list")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.url+"/login", strings.NewReader(url.Values{"token": {token}}.Encode()))

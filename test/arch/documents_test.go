@@ -240,7 +240,7 @@ func TestDecisionRecordsAreNumberedAndDated(t *testing.T) {
 	}
 }
 
-func TestOneSidedSupersedingIsSeen(t *testing.T) {
+func TestOneSidedSupersedingIsFound(t *testing.T) {
 	first, second := parseDecision("0001", "Status: superseded by [0002](0002-b.md)\n"), parseDecision("0002", "Supersedes: 0001\n")
 	if found := findOneSided([]decisionRecord{first, second}); len(found) != 0 {
 		t.Errorf("expected nothing, found %q", found)

@@ -25,9 +25,9 @@ const referencePage = "docs/reference.md"
 
 type referenceEntry struct{ name, meaning string }
 
-// TestReferencePageSaysWhatTheCodeSays compares docs/reference.md with the names in the code; TORPOR_UPDATE=1
+// TestReferencePageMatchesTheCode compares docs/reference.md with the names in the code; TORPOR_UPDATE=1
 // rewrites it. A condition, reason, event, annotation or metric without a comment fails.
-func TestReferencePageSaysWhatTheCodeSays(t *testing.T) {
+func TestReferencePageMatchesTheCode(t *testing.T) {
 	constants := apiConstants(t)
 	var page strings.Builder
 	page.WriteString("# Reference\n\nGenerated from the code by `make generate`; do not edit.\n")

@@ -83,7 +83,7 @@ func testTestOnly(t *testing.T, all []goPackage) {
 	}
 }
 
-func TestDecisionsDoNotAskForTheTime(t *testing.T) {
+func TestDecisionsDoNotReadTheClock(t *testing.T) {
 	clocks := map[string][]string{
 		"time":                                 {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
 		"k8s.io/apimachinery/pkg/apis/meta/v1": {"Now"},
@@ -200,8 +200,8 @@ func listPackages(t *testing.T, module string) []goPackage {
 	return all
 }
 
-// TestBreachesAreSeen checks the detection of breaches. Each row has one package and the breaches of its law.
-func TestBreachesAreSeen(t *testing.T) {
+// TestBreachesOfImportLawsAreFound checks the detection of breaches. Each row has one package and the breaches of its law.
+func TestBreachesOfImportLawsAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   string
 		in   goPackage

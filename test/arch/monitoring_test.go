@@ -16,7 +16,7 @@ const (
 )
 
 // A rule about a metric that does not exist never fires.
-func TestRulesAndDashboardsKnowTheirMetrics(t *testing.T) {
+func TestRulesAndDashboardsUseExistingMetrics(t *testing.T) {
 	reference := readFile(t, referencePage)
 	for _, file := range []string{rulesFile, dashboardFile} {
 		found := regexp.MustCompile(`\b(?:torpor|moco)_[a-z_]+[a-z]`).FindAllString(readFile(t, file), -1)

@@ -16,7 +16,7 @@ import (
 	"unicode"
 )
 
-func TestNamesSayWhatIsInside(t *testing.T) {
+func TestPackageNamesAreNotGeneric(t *testing.T) {
 	empty := []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "lib"}
 	for _, s := range handwrittenSources(t) {
 		for _, name := range []string{s.file.Name.Name, path.Base(s.folder())} {
@@ -30,7 +30,7 @@ func TestNamesSayWhatIsInside(t *testing.T) {
 	}
 }
 
-func TestNothingHappensBeforeMain(t *testing.T) {
+func TestPackagesHaveNoInitFunctions(t *testing.T) {
 	for _, s := range handwrittenSources(t) {
 		for _, f := range functionDecls(s) {
 			if f.Recv == nil && f.Name.Name == "init" {
@@ -52,7 +52,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 }
 
 // The race detector makes a model ten times slower, and finds nothing in a package with a single goroutine.
-func TestWhatRunsWithoutTheRaceDetectorIsOneGoroutine(t *testing.T) {
+func TestPackagesWithoutRaceDetectorStartNoGoroutine(t *testing.T) {
 	unraced := map[string]int{}
 	for _, list := range regexp.MustCompile(`(?m)^models=\((.*)\)$`).FindAllStringSubmatch(readFile(t, ".ci/test"), -1) {
 		for name := range strings.FieldsSeq(list[1]) {
@@ -154,7 +154,7 @@ type wordCounts struct {
 	commentsInside             int
 }
 
-func TestNamesSayWhatTheyMeanAtTheCall(t *testing.T) {
+func TestNamesAreLongEnoughForTheirCalls(t *testing.T) {
 	var counts wordCounts
 	for _, s := range handwrittenSources(t) {
 		if !s.isTest() {
@@ -276,7 +276,7 @@ func medianLength(names []string) float64 {
 // maxFixtureNames is the number of types with a vague name. It only ever goes down.
 const maxFixtureNames = 8
 
-func TestTypesAreNamedAfterWhatTheyHold(t *testing.T) {
+func TestTypeNamesAreNotVague(t *testing.T) {
 	vague := []string{"world", "stage", "rig", "bed", "sleeper", "scene", "player", "thing", "stuff", "data"}
 	var found []string
 	for _, s := range handwrittenSources(t) {

@@ -77,7 +77,7 @@ func readAdvice(table string) map[string]string {
 }
 
 // A reason that reports a problem has advice.
-func TestTroubleHasAdvice(t *testing.T) {
+func TestProblemReasonsHaveAdvice(t *testing.T) {
 	_, found, _ := strings.Cut(readFile(t, troubleshootingPage), sortedReasons)
 	advice, isTrouble := readAdvice(found), regexp.MustCompile(`invalid|cannot be|could not be|no permission|does not answer|does not serve|rejects a|rejected|fails|failure`)
 	problems := 0

@@ -68,8 +68,8 @@ func describeVersions(t *testing.T) string {
 	return table.String()
 }
 
-// TestUpgradeMatrixSaysWhatIsInstalled compares the row of the main branch with the version checks elsewhere.
-func TestUpgradeMatrixSaysWhatIsInstalled(t *testing.T) {
+// TestUpgradeMatrixMatchesTheVersionChecks compares the row of the main branch with the version checks elsewhere.
+func TestUpgradeMatrixMatchesTheVersionChecks(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| main \| (\S+) or later \| (\S+) \| from (\S+) on \|`).FindStringSubmatch(readFile(t, upgradePage))
 	if row == nil {
 		t.Fatalf("%s: expected a row of main with versions of Kubernetes, found none", upgradePage)

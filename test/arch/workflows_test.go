@@ -26,7 +26,7 @@ type workflow struct {
 
 // A workflow only provides a machine: its commands are make targets that any developer can run, so that no
 // check works in one place alone.
-func TestWorkflowsRunWhatEverybodyCanRun(t *testing.T) {
+func TestWorkflowsRunOnlyMakeTargets(t *testing.T) {
 	targets := map[string]bool{}
 	for _, line := range regexp.MustCompile(`(?m)^([a-z0-9 -]+):( |$)`).FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
 		for target := range strings.FieldsSeq(line[1]) {

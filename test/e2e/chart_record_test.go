@@ -22,9 +22,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestChartChoosesWhatNotesStops renders the chart for hubs that serve policies and for others, and with the
+// TestChartChoosesPoliciesOrWebhook renders the chart for hubs that serve policies and for others, and with the
 // value that chooses.
-func TestChartChoosesWhatNotesStops(t *testing.T) {
+func TestChartChoosesPoliciesOrWebhook(t *testing.T) {
 	t.Parallel()
 	helm := testenv.HelmPath(t)
 	const lists, serves = "apps/v1/Deployment", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"

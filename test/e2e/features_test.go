@@ -20,9 +20,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAFeatureThatIsLeftOffAsksForNothing runs the manager without hibernation on a hub that serves every
+// TestDisabledFeatureSendsNoRequests runs the manager without hibernation on a hub that serves every
 // kind.
-func TestAFeatureThatIsLeftOffAsksForNothing(t *testing.T) {
+func TestDisabledFeatureSendsNoRequests(t *testing.T) {
 	t.Parallel()
 	testenv.TorporPath(t)
 	w := newEnvironmentWithoutCRDs(t)

@@ -161,7 +161,7 @@ func killPointsAtReads(acts []managerRequest) []killPoint {
 	return list
 }
 
-func TestPointsAreDerivedFromActs(t *testing.T) {
+func TestKillPointsAreDerivedFromRequests(t *testing.T) {
 	acts := []managerRequest{
 		{"GET /api", toHub, false},
 		{stopMachines, toCloud, true},

@@ -103,7 +103,7 @@ func expectJSONLines(t *testing.T, m *testenv.Process) {
 	}
 }
 
-func TestTheProgramKnowsWhatItIs(t *testing.T) {
+func TestProgramReportsVersionAndHasPublicAuthorities(t *testing.T) {
 	binary := testenv.TorporPath(t)
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

@@ -158,7 +158,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
+func TestManagerRequestsAreClassified(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path, body string
 		want               managerRequest

@@ -22,7 +22,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-func TestHubServesWhatIsInstalled(t *testing.T) {
+func TestHubServesInstalledCRDs(t *testing.T) {
 	hub := StartAPIServer(t)
 	list := func() error { return hub.Client.List(t.Context(), &hivev1.ClusterDeploymentList{}) }
 	if err := list(); !meta.IsNoMatchError(err) {
@@ -130,7 +130,7 @@ func TestCloudIsCountedAndDisturbed(t *testing.T) {
 	}
 }
 
-func TestClusterIsMadeAndTheHubKnows(t *testing.T) {
+func TestCreateTargetClusterRegistersItInTheHub(t *testing.T) {
 	hub := StartAPIServer(t)
 	hub.InstallCRDs(t)
 	c := CreateTargetCluster(t, hub, StartCloud(t, "--allow-commands"), ClusterOptions{Name: "sleepy", Nodes: 1, Certificates: time.Minute})

@@ -105,7 +105,7 @@ func TestArchivesAreTheSameEachTime(t *testing.T) {
 	}
 }
 
-func TestWhatKrewRefusesIsRefused(t *testing.T) {
+func TestInvalidKrewManifestsAreRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*PluginManifest)
 		want   string

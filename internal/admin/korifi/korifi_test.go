@@ -33,8 +33,8 @@ func (o oneBinding) Get(_ context.Context, key client.ObjectKey, into client.Obj
 	return nil
 }
 
-// TestABindingThatIsThereHasToGiveTheSame has a RoleBinding with the name that Torpor's would get.
-func TestABindingThatIsThereHasToGiveTheSame(t *testing.T) {
+// TestExistingRoleBindingMustGrantTheSameRole has a RoleBinding with the name that Torpor's would get.
+func TestExistingRoleBindingMustGrantTheSameRole(t *testing.T) {
 	t.Parallel()
 	alice, bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob"}
 	theirs := &rbacv1.RoleBinding{

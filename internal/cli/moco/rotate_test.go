@@ -50,8 +50,8 @@ func (o *oneCluster) Patch(context.Context, client.Object, client.Patch, ...clie
 	return nil
 }
 
-// TestARequestWithoutAnAnswerIsNoTimeoutOfTheWait lets the API server hang long before the wait is over.
-func TestARequestWithoutAnAnswerIsNoTimeoutOfTheWait(t *testing.T) {
+// TestUnansweredRequestIsNotAWaitTimeout lets the API server hang long before the wait is over.
+func TestUnansweredRequestIsNotAWaitTimeout(t *testing.T) {
 	t.Parallel()
 	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "rotate", "test", "--wait", "--timeout", "10m")
 	if got.code != exit.Failed || !strings.Contains(got.err, "request canceled") || strings.Contains(got.err, "within 10m") {
@@ -105,7 +105,7 @@ func TestWithdrawnRotationsAreNotReportedAsDone(t *testing.T) {
 	}
 }
 
-func TestATimeoutNeedsAWait(t *testing.T) {
+func TestTimeoutFlagRequiresWait(t *testing.T) {
 	t.Parallel()
 	api := &oneCluster{}
 	if got := runWith(t, &kubeClient{Client: api, namespace: "prod"}, "rotate", "test", "--timeout", "10m"); got.code != exit.Usage || api.isWritten {

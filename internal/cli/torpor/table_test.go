@@ -166,8 +166,8 @@ func TestFoldedLines(t *testing.T) {
 	}
 }
 
-// TestTerminalsGetWholeLines writes in small pieces, as the help does.
-func TestTerminalsGetWholeLines(t *testing.T) {
+// TestTerminalWriterWritesWholeLines writes in small pieces, as the help does.
+func TestTerminalWriterWritesWholeLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	w := &fittedWriter{out: &out, limit: func() int { return 8 }}

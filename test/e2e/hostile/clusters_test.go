@@ -67,9 +67,9 @@ const (
 	maxSlowdown = 1.2
 )
 
-// TestHostileClustersCostTheirOwners has hostile clusters and endpoints hibernate and resume next to an
+// TestHostileClustersDoNotAffectOthers has hostile clusters and endpoints hibernate and resume next to an
 // honest one.
-func TestHostileClustersCostTheirOwners(t *testing.T) {
+func TestHostileClustersDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	h := newClusterHub(t)
 	h.createCluster(t, honestCluster, h.adminKubeconfig(t), h.cloud.CredentialsData())

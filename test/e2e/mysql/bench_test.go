@@ -503,7 +503,7 @@ func (l *generalLog) countSince(from time.Time) (all, acts int) {
 	return all, acts
 }
 
-func TestGeneralLogTellsTheManagerApart(t *testing.T) {
+func TestGeneralLogDistinguishesTheManager(t *testing.T) {
 	l := &generalLog{users: []map[string]string{{}}}
 	for _, line := range []string{
 		"/usr/sbin/mysqld, Version: 9.7.0 (Debian). started with:\n",

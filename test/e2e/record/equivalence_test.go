@@ -265,9 +265,9 @@ func (o *comparedObject) send(t *testing.T, r generatedRequest) (map[string]stri
 	return found, string(k8serrors.ReasonForError(err))
 }
 
-// TestTheWebhookNotesWhatThePoliciesDo sends the same requests to an API server with the policies and to one
+// TestWebhookAndPoliciesRecordTheSame sends the same requests to an API server with the policies and to one
 // that calls the webhook.
-func TestTheWebhookNotesWhatThePoliciesDo(t *testing.T) {
+func TestWebhookAndPoliciesRecordTheSame(t *testing.T) {
 	t.Parallel()
 	byPolicies, byWebhook := newHub(t, features()...), newWebhookHub(t).hub
 	byPolicies.installForeignKinds(t)

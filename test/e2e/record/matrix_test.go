@@ -143,15 +143,15 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %s as %s", c.verb.name, c.kind.name, c.role.name)
 }
 
-// TestEveryoneIsNamed has each role perform each verb on each kind: 56 cells for each kind, in the record and
+// TestRequesterOfEveryVerbIsRecorded has each role perform each verb on each kind: 56 cells for each kind, in the record and
 // on the page.
-func TestEveryoneIsNamed(t *testing.T) {
+func TestRequesterOfEveryVerbIsRecorded(t *testing.T) {
 	t.Parallel()
 	newManagedHub(t).expectEveryoneNamed(t, roles(), 392)
 }
 
-// TestEveryoneIsNamedByTheWebhook does the same with three roles, on an API server that does not serve the policies.
-func TestEveryoneIsNamedByTheWebhook(t *testing.T) {
+// TestRequesterOfEveryVerbIsRecordedByTheWebhook does the same with three roles, on an API server that does not serve the policies.
+func TestRequesterOfEveryVerbIsRecordedByTheWebhook(t *testing.T) {
 	t.Parallel()
 	forger, applier, replacer := roles()[1], roles()[4], roles()[5]
 	newOlderManagedHub(t).expectEveryoneNamed(t, []role{forger, applier, replacer}, 168)

@@ -19,9 +19,9 @@ import (
 // skippedUntil is a future end of a skip.
 const skippedUntil = "2099-01-01T00:00:00Z"
 
-// TestWhoWritesASlumberIsNamed has several users write one, of whom some name another. The requester of its
+// TestSlumberAuthorIsRecorded has several users write one, of whom some name another. The requester of its
 // stops is the Slumber and its last author; a skipped object is started by the user who skips it.
-func TestWhoWritesASlumberIsNamed(t *testing.T) {
+func TestSlumberAuthorIsRecorded(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
 	forgery := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, torporv1alpha1.RequestedByAnnotation, forged)
@@ -72,8 +72,8 @@ func TestWhoWritesASlumberIsNamed(t *testing.T) {
 	})
 }
 
-// TestNobodyIsNamedFalselyWithoutThePolicy leaves out the policy that records the author of a Slumber.
-func TestNobodyIsNamedFalselyWithoutThePolicy(t *testing.T) {
+// TestFalseSlumberAuthorIsRefusedWithoutThePolicy leaves out the policy that records the author of a Slumber.
+func TestFalseSlumberAuthorIsRefusedWithoutThePolicy(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	s := slumbers().build(t, h, "nights")

@@ -44,7 +44,7 @@ func TestExploreVisitsEveryStateOnce(t *testing.T) {
 	}
 }
 
-func TestDisturbReturnsWhatIsNew(t *testing.T) {
+func TestDisturbReturnsNewStates(t *testing.T) {
 	m := countingDown()
 	raise := m.Disturb
 	m.Disturb = nil

@@ -118,9 +118,9 @@ func TestRecordingOfRequestersIsReported(t *testing.T) {
 	testenv.ExpectEqual(t, "answers of a webhook that no manager serves", want, seen.Admission)
 }
 
-// TestAdmissionIsAsked sends dry-run requests through policies, and through webhooks that no manager serves. Nothing is
+// TestCheckSendsDryRunRequests sends dry-run requests through policies, and through webhooks that no manager serves. Nothing is
 // stored.
-func TestAdmissionIsAsked(t *testing.T) {
+func TestCheckSendsDryRunRequests(t *testing.T) {
 	t.Parallel()
 	answersOf := func(env *testenv.Environment) map[string]string {
 		seen, err := Observer{Config: env.Config, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())

@@ -17,9 +17,9 @@ import (
 
 const healthChecks = "../../../../config/flux/health-checks.yaml"
 
-// TestFluxReadsWhatIsAsWishedAsCurrent evaluates the expressions as kustomize-controller does. Without a
+// TestFluxReportsDesiredStateAsCurrent evaluates the expressions as kustomize-controller does. Without a
 // status there is nothing to evaluate, and Flux waits.
-func TestFluxReadsWhatIsAsWishedAsCurrent(t *testing.T) {
+func TestFluxReportsDesiredStateAsCurrent(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
 		"a new cluster": "waits", "a running cluster": "Current", "a stopping cluster": "InProgress", "a hibernating cluster": "Current",

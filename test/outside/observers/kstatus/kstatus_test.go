@@ -10,10 +10,10 @@ import (
 	"github.com/torpor-dev/torpor/test/outside/observers/statuses"
 )
 
-// TestKstatusReadsWhatIsAsWishedAsCurrent has one exception, which docs/gitops.md describes: Ready of a
+// TestKstatusReportsDesiredStateAsCurrent has one exception, which docs/gitops.md describes: Ready of a
 // ClusterDeployment is Hive's condition, and False while the cluster hibernates. A MySQLCluster has no
 // condition Ready, so kstatus does not wait for one.
-func TestKstatusReadsWhatIsAsWishedAsCurrent(t *testing.T) {
+func TestKstatusReportsDesiredStateAsCurrent(t *testing.T) {
 	t.Parallel()
 	want := map[string]status.Status{
 		"a new cluster": status.CurrentStatus, "a running cluster": status.CurrentStatus, "a stopping cluster": status.InProgressStatus,
