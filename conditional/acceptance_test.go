@@ -105,7 +105,8 @@ func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 	s.waitForPhase(group, Dormant)
 }
 
-// TestRestartedControllerLeaksNothing restarts a controller often, while a neighbour watches the same kind through the outer cache.
+// TestRestartedControllerLeaksNothing restarts a controller often, while a neighbour watches the same kind through the
+// outer cache.
 func TestRestartedControllerLeaksNothing(t *testing.T) {
 	s := startAPIServer(t)
 	const cycles = 50

@@ -360,8 +360,8 @@ func TestRunDueFollowsTheClock(t *testing.T) {
 	}
 }
 
-// TestRandomRequestsKeepTheLimits requests, forgets and postpones calls at random. The limits hold at any time, and the last requested
-// call of each key is made.
+// TestRandomRequestsKeepTheLimits requests, forgets and postpones calls at random. The limits hold at any time, and the
+// last requested call of each key is made.
 func TestRandomRequestsKeepTheLimits(t *testing.T) {
 	queues := []Share{{"prompt", 3}, {"patient", 2}, {}}
 	shares := []Share{{"x", 2}, {"y", 1}}

@@ -46,7 +46,8 @@ func (c conflictingWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestPersistentConflictCostIsBounded counts, in virtual time, the cost of a write that is always answered with a conflict.
+// TestPersistentConflictCostIsBounded counts, in virtual time, the cost of a write that is always answered with a
+// conflict.
 func TestPersistentConflictCostIsBounded(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)

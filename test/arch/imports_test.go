@@ -200,7 +200,8 @@ func listPackages(t *testing.T, module string) []goPackage {
 	return all
 }
 
-// TestBreachesOfImportLawsAreFound checks the detection of breaches. Each row has one package and the breaches of its law.
+// TestBreachesOfImportLawsAreFound checks the detection of breaches. Each row has one package and the breaches of its
+// law.
 func TestBreachesOfImportLawsAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   string

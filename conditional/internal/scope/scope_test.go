@@ -127,7 +127,8 @@ type idleDefaulter struct{}
 
 func (idleDefaulter) Default(context.Context, *corev1.Pod) error { return nil }
 
-// TestScopeRefusesTheWebhookServer uses a scope of a manager that was not asked for its webhook server, which would start it.
+// TestScopeRefusesTheWebhookServer uses a scope of a manager that was not asked for its webhook server, which would
+// start it.
 func TestScopeRefusesTheWebhookServer(t *testing.T) {
 	r := newScopeEnv(t)
 	m, err := New(r.outer, r.hub, Options{})

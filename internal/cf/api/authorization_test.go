@@ -153,8 +153,8 @@ func TestRevokedRightsTakeEffect(t *testing.T) {
 	})
 }
 
-// TestUnreadableObjectsAppearMissing compares, for every route with a GUID, the response to a caller without rights with the
-// response for a missing object. Jobs are left out, because a job without an object to delete is complete.
+// TestUnreadableObjectsAppearMissing compares, for every route with a GUID, the response to a caller without rights
+// with the response for a missing object. Jobs are left out, because a job without an object to delete is complete.
 func TestUnreadableObjectsAppearMissing(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)

@@ -13,8 +13,8 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestApprovalsFollowTheHibernationRecord checks for every kind of record whether certificate requests are approved, and from
-// when until when.
+// TestApprovalsFollowTheHibernationRecord checks for every kind of record whether certificate requests are approved,
+// and from when until when.
 func TestApprovalsFollowTheHibernationRecord(t *testing.T) {
 	asleep := func(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
 		r.AsleepAt = new(secondsAgo(12 * time.Hour))

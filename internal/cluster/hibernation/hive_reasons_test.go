@@ -62,8 +62,8 @@ func TestHivesReasons(t *testing.T) {
 	}
 }
 
-// TestReportsAreReadWithOldAndHiveReasons reads the reports of every observation, in either reasons. A report that has not
-// changed must emit no event, and a cluster that hibernates or runs must be found so.
+// TestReportsAreReadWithOldAndHiveReasons reads the reports of every observation, in either reasons. A report that has
+// not changed must emit no event, and a cluster that hibernates or runs must be found so.
 func TestReportsAreReadWithOldAndHiveReasons(t *testing.T) {
 	total := 0
 	for o := range observations() {
@@ -84,7 +84,8 @@ func TestReportsAreReadWithOldAndHiveReasons(t *testing.T) {
 	}
 }
 
-// TestHivePoolsKeepHibernatedClusters applies the rule by which Hive's pools find broken clusters to the story of a cluster.
+// TestHivePoolsKeepHibernatedClusters applies the rule by which Hive's pools find broken clusters to the story of a
+// cluster.
 func TestHivePoolsKeepHibernatedClusters(t *testing.T) {
 	const timeout = 20 * time.Minute
 	asleep := openRecord()

@@ -105,8 +105,8 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	}
 }
 
-// TestPasswordsAreSentOnlyToTheRightInstance checks that no password is sent to a server outside the cluster or to another instance
-// of it.
+// TestPasswordsAreSentOnlyToTheRightInstance checks that no password is sent to a server outside the cluster or to
+// another instance of it.
 func TestPasswordsAreSentOnlyToTheRightInstance(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	server := bed.StartServer(t)

@@ -118,7 +118,8 @@ func TestEffectsOfAStopAndAStart(t *testing.T) {
 	}
 }
 
-// TestStartKeepsChangesOfOtherWriters has another writer change one of two fields, and add to a map that the stop has created.
+// TestStartKeepsChangesOfOtherWriters has another writer change one of two fields, and add to a map that the stop has
+// created.
 func TestStartKeepsChangesOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	object := parseObject(t, "{spec: {count: 1}}")

@@ -143,14 +143,15 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %s as %s", c.verb.name, c.kind.name, c.role.name)
 }
 
-// TestRequesterOfEveryVerbIsRecorded has each role perform each verb on each kind: 56 cells for each kind, in the record and
-// on the page.
+// TestRequesterOfEveryVerbIsRecorded has each role perform each verb on each kind: 56 cells for each kind, in the
+// record and on the page.
 func TestRequesterOfEveryVerbIsRecorded(t *testing.T) {
 	t.Parallel()
 	newManagedHub(t).expectEveryoneNamed(t, roles(), 392)
 }
 
-// TestRequesterOfEveryVerbIsRecordedByTheWebhook does the same with three roles, on an API server that does not serve the policies.
+// TestRequesterOfEveryVerbIsRecordedByTheWebhook does the same with three roles, on an API server that does not serve
+// the policies.
 func TestRequesterOfEveryVerbIsRecordedByTheWebhook(t *testing.T) {
 	t.Parallel()
 	forger, applier, replacer := roles()[1], roles()[4], roles()[5]

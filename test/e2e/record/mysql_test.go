@@ -221,7 +221,8 @@ func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestUnrecordedStopHasAnUnknownRequester stops clustering where the API server has only the policy that refuses false names.
+// TestUnrecordedStopHasAnUnknownRequester stops clustering where the API server has only the policy that refuses false
+// names.
 func TestUnrecordedStopHasAnUnknownRequester(t *testing.T) {
 	t.Parallel()
 	h := newMySQLHub(t)

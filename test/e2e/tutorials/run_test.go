@@ -188,7 +188,8 @@ func makeCheckout(t *testing.T, dir string) {
 	}
 }
 
-// TestStandInForMakeHasOnlyTargetsOfTheMakefile keeps the stand-in for make from having targets that the Makefile lacks.
+// TestStandInForMakeHasOnlyTargetsOfTheMakefile keeps the stand-in for make from having targets that the Makefile
+// lacks.
 func TestStandInForMakeHasOnlyTargetsOfTheMakefile(t *testing.T) {
 	text, err := os.ReadFile("../../../Makefile")
 	if err != nil {

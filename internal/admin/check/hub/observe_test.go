@@ -118,8 +118,8 @@ func TestRecordingOfRequestersIsReported(t *testing.T) {
 	testenv.ExpectEqual(t, "answers of a webhook that no manager serves", want, seen.Admission)
 }
 
-// TestCheckSendsDryRunRequests sends dry-run requests through policies, and through webhooks that no manager serves. Nothing is
-// stored.
+// TestCheckSendsDryRunRequests sends dry-run requests through policies, and through webhooks that no manager serves.
+// Nothing is stored.
 func TestCheckSendsDryRunRequests(t *testing.T) {
 	t.Parallel()
 	answersOf := func(env *testenv.Environment) map[string]string {

@@ -680,7 +680,8 @@ func TestRefusedMachineBacksOffAlone(t *testing.T) {
 	})
 }
 
-// TestFrequentPassesDoNotDelayPolls has a pass every half second, as during the wait for a resuming cluster's API server.
+// TestFrequentPassesDoNotDelayPolls has a pass every half second, as during the wait for a resuming cluster's API
+// server.
 func TestFrequentPassesDoNotDelayPolls(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]

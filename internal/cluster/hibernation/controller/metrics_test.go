@@ -90,8 +90,8 @@ func (e *env) awaitMetric(t *testing.T, name string, want map[string]string) {
 	})
 }
 
-// TestMetricsCountStopsAndStarts hibernates a cluster while its account throttles for a moment, and resumes it without one
-// machine.
+// TestMetricsCountStopsAndStarts hibernates a cluster while its account throttles for a moment, and resumes it without
+// one machine.
 func TestMetricsCountStopsAndStarts(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -90,8 +90,8 @@ func blockingWebhook(namespace string) *admissionregistrationv1.ValidatingWebhoo
 	}}}
 }
 
-// TestSurveyOfAHangingServerEnds surveys a server that refuses one list, has endless pages of another, and never answers
-// a third.
+// TestSurveyOfAHangingServerEnds surveys a server that refuses one list, has endless pages of another, and never
+// answers a third.
 func TestSurveyOfAHangingServerEnds(t *testing.T) {
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

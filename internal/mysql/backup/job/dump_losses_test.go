@@ -17,8 +17,8 @@ func expectEqualStates(t *testing.T, want, found recordedState) {
 	}
 }
 
-// TestRestoreKeepsUnusualRowsAndDefinitions covers rows and definitions that are in the dump, but that MySQL's own programs would
-// change at a server with an init_connect, or with the SQL mode of a dump.
+// TestRestoreKeepsUnusualRowsAndDefinitions covers rows and definitions that are in the dump, but that MySQL's own
+// programs would change at a server with an init_connect, or with the SQL mode of a dump.
 func TestRestoreKeepsUnusualRowsAndDefinitions(t *testing.T) {
 	e := newTestEnv(t)
 	e.installation.Settings = []string{"init_connect='SET NAMES latin1'"}

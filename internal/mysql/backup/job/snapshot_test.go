@@ -60,8 +60,8 @@ func holdTransaction(t *testing.T, s *mysqld.Server, statements ...string) (end 
 	}
 }
 
-// TestBackupDoesNotDelayClients measures the delays of clients during a backup while a query runs that takes longer than
-// the backup.
+// TestBackupDoesNotDelayClients measures the delays of clients during a backup while a query runs that takes longer
+// than the backup.
 func TestBackupDoesNotDelayClients(t *testing.T) {
 	const query = 15 * time.Second
 	e := newTestEnv(t)

@@ -110,7 +110,8 @@ func TestStartChecksThePresentState(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestStopWithdrawnWithoutThePluginIsChecked withdraws a stop without the plugin, while a start would silently lose a row.
+// TestStopWithdrawnWithoutThePluginIsChecked withdraws a stop without the plugin, while a start would silently lose a
+// row.
 func TestStopWithdrawnWithoutThePluginIsChecked(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -157,8 +158,8 @@ func TestStopWithdrawnWithoutThePluginIsChecked(t *testing.T) {
 	})
 }
 
-// TestStaleUntilDoesNotEndALaterStop stops again with tools that do not know torpor.dev/until, such as upstream's plugin
-// and kubectl.
+// TestStaleUntilDoesNotEndALaterStop stops again with tools that do not know torpor.dev/until, such as upstream's
+// plugin and kubectl.
 func TestStaleUntilDoesNotEndALaterStop(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)

@@ -279,8 +279,8 @@ func (s *story) expectGauge(t *testing.T, name string, want float64) {
 	})
 }
 
-// TestSlumberStopsMembersOfEveryKind has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each stores its
-// stop in the right place.
+// TestSlumberStopsMembersOfEveryKind has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each
+// stores its stop in the right place.
 func TestSlumberStopsMembersOfEveryKind(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)

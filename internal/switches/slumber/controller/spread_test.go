@@ -48,8 +48,9 @@ func (s *story) waitForWave(t *testing.T, wave int, shouldSleep bool) {
 	})
 }
 
-// TestSpreadOverDelaysEachStop follows a night with spec.spreadOver: each cluster of the first wave is stopped at its turn and
-// not a second earlier, also by another manager; the second wave follows the first. The morning is spread as well.
+// TestSpreadOverDelaysEachStop follows a night with spec.spreadOver: each cluster of the first wave is stopped at its
+// turn and not a second earlier, also by another manager; the second wave follows the first. The morning is spread as
+// well.
 func TestSpreadOverDelaysEachStop(t *testing.T) {
 	s := newStory(t)
 	spread := fmt.Appendf(nil, `{"spec": {"spreadOver": %q}}`, spreadOver)

@@ -18,8 +18,8 @@ type emptyCache struct{ client.Client }
 // List implements client.Reader.
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// TestDeletedSlumberReleasesObjectsMissingFromTheCache has a Slumber that is deleted as soon as it has stopped something:
-// nothing else would ever start that.
+// TestDeletedSlumberReleasesObjectsMissingFromTheCache has a Slumber that is deleted as soon as it has stopped
+// something: nothing else would ever start that.
 func TestDeletedSlumberReleasesObjectsMissingFromTheCache(t *testing.T) {
 	s := newStory(t)
 	stop := s.startManager(t)

@@ -34,7 +34,8 @@ func TestRecreatedAdapterKeepsItsController(t *testing.T) {
 	}
 }
 
-// TestControllerThatOutlastsTheFeatureIsNotKept has a controller whose pass outlasts the feature: nothing would ever end it.
+// TestControllerThatOutlastsTheFeatureIsNotKept has a controller whose pass outlasts the feature: nothing would ever
+// end it.
 func TestControllerThatOutlastsTheFeatureIsNotKept(t *testing.T) {
 	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
 	over, cancel := context.WithCancel(t.Context())
