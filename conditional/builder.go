@@ -167,7 +167,7 @@ func (b *Builder) Complete(r reconcile.Reconciler) error {
 }
 
 // Build is like Complete, and returns the group. controller-runtime's Build returns the Controller. Here there is one
-// controller per start, and none while the group is dormant, so that a returned Controller would be unusable after
+// controller per start, and none while the group is dormant, so a returned Controller would be unusable after
 // the first stop.
 func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := b.validate(r); err != nil {

@@ -37,7 +37,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; cr
 	f := cmd.Flags()
 	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
-	f.BoolVar(&o.IsCopy, "copy", false, "the cluster replicates from an external server, so that no instance accepts writes")
+	f.BoolVar(&o.IsCopy, "copy", false, "the cluster replicates from an external server, so no instance accepts writes")
 	f.DurationVar(&o.MaxLag, "max-lag", time.Minute, "maximum replication lag of the replica that is dumped; 0 means no limit")
 	f.DurationVar(&o.Retention, "retention", 0, "how long backups and binary logs are kept; 0 means no limit")
 	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")

@@ -188,7 +188,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 
 // awaitEstablished waits until the API server serves a CRD. A CRD whose names were accepted right before a restart
 // stays in that state until it changes or its informer resyncs, after five minutes: the server answers its requests
-// then, but discovery does not list it, so that no client can detect it. See updateCustomResourceDefinition in
+// then, but discovery does not list it, so no client can detect it. See updateCustomResourceDefinition in
 // k8s.io/apiextensions-apiserver.
 func (s *soakRun) awaitEstablished(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	var since time.Time

@@ -76,7 +76,7 @@ func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // endOf returns an error if the context of a request has ended. A server whose handler returns when the client
 // disconnects answers with an empty 200. http.Transport still returns what it reads between the server's close_notify
-// and the close of the connection, so that such an answer would count as a success.
+// and the close of the connection, so such an answer would count as a success.
 func endOf(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

@@ -207,7 +207,7 @@ func workloadKinds() (all featureKinds) {
 	return all
 }
 
-// slumberKinds returns the kinds of schedules. ClusterSlumbers are cluster-scoped, so that a manager of some namespaces
+// slumberKinds returns the kinds of schedules. ClusterSlumbers are cluster-scoped, so a manager of some namespaces
 // leaves them out.
 func slumberKinds(namespaces []string) featureKinds {
 	kinds := needs(torporv1alpha1.SlumberKind())

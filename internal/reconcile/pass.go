@@ -241,7 +241,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		return ctrl.Result{}, u.error
 	}
 	if obj.isReplaced() {
-		// The action has changed the object itself, so that a report on its earlier version would be refused.
+		// The action has changed the object itself, so a report on its earlier version would be refused.
 		p.noteWritten(req, obj)
 		return ctrl.Result{RequeueAfter: retryUnless(failure)}, failure
 	}

@@ -45,7 +45,7 @@ func (p *podRunner) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == container })
 	if i < 0 || r.URL.Query().Get("previous") == "true" {
-		// The containers of a hollow node are never replaced, so that a previous log does not exist.
+		// The containers of a hollow node are never replaced, so a previous log does not exist.
 		http.Error(w, fmt.Sprintf("no log of container %q in pod %q", container, name), http.StatusBadRequest)
 		return
 	}

@@ -3,7 +3,7 @@
 //go:build linux
 
 // Command nodecomponents runs the kubelet or kube-proxy: the one under whose name it is started. Only real nodes need
-// them, so that the demos without one need not compile them.
+// them, so the demos without one need not compile them.
 package main
 
 import (

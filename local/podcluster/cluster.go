@@ -188,7 +188,7 @@ func (c Config) makeImages() ([]string, error) {
 	return append(files, mysql), err
 }
 
-// mysqlImage is the only image that takes time, so that it is kept until this program is rebuilt.
+// mysqlImage is the only image that takes time, so it is kept until this program is rebuilt.
 func (c Config) mysqlImage(busybox string) (string, error) {
 	file := c.imageFile(images.MySQL)
 	if isNewerThanProgram(file) {

@@ -60,7 +60,7 @@ func TestPackagesWithoutRaceDetectorStartNoGoroutine(t *testing.T) {
 		}
 	}
 	needsDetector := func(where, why string) {
-		t.Errorf("%s: %s, so that the race detector has to see its tests: take it off the list models of .ci/test", where, why)
+		t.Errorf("%s: %s, so the race detector has to see its tests: take it off the list models of .ci/test", where, why)
 	}
 	for _, s := range parseSources(t) {
 		if _, isUnraced := unraced[s.folder()]; !isUnraced {

@@ -26,7 +26,7 @@ type OpenStackPlatform struct {
 	// Cloud is the name of the cloud in clouds.yaml.
 	// +kubebuilder:validation:MaxLength=253
 	Cloud string `json:"cloud"`
-	// StopMethod is Stop, by which the servers keep their hosts, or Shelve, which releases the hosts, so that a resume takes longer and
+	// StopMethod is Stop, by which the servers keep their hosts, or Shelve, which releases the hosts, so a resume takes longer and
 	// needs free capacity. Empty means Stop. A change also applies to a cluster that hibernates already.
 	// +optional
 	StopMethod OpenStackStopMethod `json:"stopMethod,omitempty"`

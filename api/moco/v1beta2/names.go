@@ -235,7 +235,7 @@ const (
 // These are the reasons of Initialized, Available and Healthy: the state of the whole cluster. The first one in this
 // order that applies is used.
 const (
-	// OfflineReason means that the spec sets offline, so that no instance runs.
+	// OfflineReason means that the spec sets offline, so no instance runs.
 	OfflineReason = "Offline"
 	// CloningReason means that data is being cloned from an external server.
 	CloningReason = "Cloning"
@@ -255,7 +255,7 @@ const (
 
 // These are the reasons of Initialized, Available and Healthy when they are Unknown.
 const (
-	// ClusteringStoppedReason means that clustering is stopped, so that the state is not guaranteed.
+	// ClusteringStoppedReason means that clustering is stopped, so the state is not guaranteed.
 	ClusteringStoppedReason = "ClusteringStopped"
 	// NotObservedReason means that the instances have not been observed yet. The message names what is missing.
 	NotObservedReason = "NotObserved"

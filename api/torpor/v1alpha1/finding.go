@@ -7,16 +7,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // These are the codes of findings: problems that a stop, or the start after it, may meet. They are reasons of the
 // condition HibernationPossible, and kubectl torpor plan prints them. Blocking findings come first, then warnings.
 const (
-	// BeingDeletedFinding means that the object is being deleted, so that it is neither stopped nor started.
+	// BeingDeletedFinding means that the object is being deleted, so it is neither stopped nor started.
 	BeingDeletedFinding = "BeingDeleted"
 	// NoControllerFinding means that the active manager runs without the controllers of the object, or does not watch its namespace.
 	NoControllerFinding = "NoController"
 	// HibernationUnsupportedFinding means that the platform, the version, the spec, a group of the cloud or an annotation does not allow the
 	// cluster to hibernate.
 	HibernationUnsupportedFinding = "HibernationUnsupported"
-	// PausedFinding means that an annotation pauses Torpor for the object, so that neither a stop nor a start has an effect.
+	// PausedFinding means that an annotation pauses Torpor for the object, so neither a stop nor a start has an effect.
 	PausedFinding = "Paused"
-	// StoppedBySlumberFinding means that a Slumber also stops the object, so that a start has no effect until the Slumber ends its stop.
+	// StoppedBySlumberFinding means that a Slumber also stops the object, so a start has no effect until the Slumber ends its stop.
 	StoppedBySlumberFinding = "StoppedBySlumber"
 	// StartRefusedFinding means that the manager refuses the start because it would cause damage.
 	StartRefusedFinding = "StartRefused"
@@ -40,7 +40,7 @@ const (
 	WakeByNearFinding = "WakeByNear"
 	// SlumberGoesOnFinding means that a Slumber keeps the object stopped for longer than the planned stop.
 	SlumberGoesOnFinding = "SlumberGoesOn"
-	// EtcdQuorumSmallFinding means that the control plane has one or two nodes, so that the loss of one node loses the quorum.
+	// EtcdQuorumSmallFinding means that the control plane has one or two nodes, so the loss of one node loses the quorum.
 	EtcdQuorumSmallFinding = "EtcdQuorumSmall"
 	// HealthCheckReplacesMachinesFinding means that MachineHealthChecks are not paused. They replace machines whose nodes are not ready,
 	// as nodes are when a resume begins.

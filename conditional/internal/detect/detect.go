@@ -452,7 +452,7 @@ func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 }
 
 // scheduleFirstLooks makes the first queries due. If a watch has CRDs of the group, the event that makes a kind
-// served may have come before the subscription, so that no further event follows.
+// served may have come before the subscription, so no further event follows.
 func (l *detectionSession) scheduleFirstLooks(s *presenceSubscriber, now time.Time) {
 	for _, t := range s.kinds {
 		if b := t.version; t.judgements == 0 {

@@ -19,7 +19,7 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.detector.server.discoverKinds(short, b.gv)
 	cancel()
-	// The session has ended, so that an error of the request is no information about the server.
+	// The session has ended, so an error of the request is no information about the server.
 	if ctx.Err() != nil {
 		return
 	}
@@ -161,7 +161,7 @@ func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) 
 		f = l.judgeKind(t, s, now)
 	}
 	if soon := now.Add(b.pause); !b.isLooking && (b.next.IsZero() || f.isOpen && soon.Before(b.next)) {
-		// A query in progress schedules the next one when it ends, so that this code must not schedule another.
+		// A query in progress schedules the next one when it ends, so this code must not schedule another.
 		l.scheduleLook(b, b.planNextLook(f, now))
 	}
 	l.publishChanges()

@@ -326,7 +326,7 @@ func (s *listWatcher) listMetadata(ctx context.Context, o metav1.ListOptions) (r
 	return list, nil
 }
 
-// openWatch sets a deadline: the server ends a watch after its timeout, so that a watch that is still open then has
+// openWatch sets a deadline: the server ends a watch after its timeout, so a watch that is still open then has
 // lost its connection without an error.
 func (s *listWatcher) openWatch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 	limit := lookTimeout

@@ -95,7 +95,7 @@ func (m *Manager) buildCluster(outer manager.Manager) error {
 	var err error
 	m.inner, err = cluster.New(outer.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), httpClient, outer.GetLogger()
-		// The cluster is never started, so that a cache of its own would never sync.
+		// The cluster is never started, so a cache of its own would never sync.
 		o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return m.cache, nil }
 		o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
 			m.cache.mapper, err = m.cache.newMapper(cfg, hc)

@@ -372,7 +372,7 @@ type handlerRegistration struct {
 	informer *scopedInformer
 	handler  toolscache.ResourceEventHandler
 	opts     toolscache.HandlerOptions
-	ofClient bool // ofClient is true if the client added it, so that it stays until the scope is closed
+	ofClient bool // ofClient is true if the client added it, so it stays until the scope is closed
 	synced   *closedOnceLatch
 
 	// The cache's lock guards these fields.

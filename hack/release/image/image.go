@@ -229,7 +229,7 @@ func ValidateName(imageName string) error {
 const containerdName = "io.containerd.image.name"
 
 // nameAnnotations returns the annotations that BuildKit writes as well: the full name for containerd, and the tag for
-// other tools. The kubelet's runtime completes the image reference of a Pod in the same way, so that torpor:dev finds
+// other tools. The kubelet's runtime completes the image reference of a Pod in the same way, so torpor:dev finds
 // docker.io/library/torpor:dev.
 func nameAnnotations(imageName string) (map[string]string, error) {
 	named, err := reference.ParseNormalizedNamed(imageName)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sbom describes the modules of a Go program in the format of CycloneDX. It reads the build information in the
-// program, so that it works for any Go program.
+// program, so it works for any Go program.
 package sbom
 
 import (

@@ -156,7 +156,7 @@ type AdmissionAnswer struct {
 	// IsForApps is true for the webhook for apps, without which they can be neither started nor stopped. The others only
 	// record requesters.
 	IsForApps bool
-	// IsForbidden is true if the caller may not create the object, so that the admission was not called.
+	// IsForbidden is true if the caller may not create the object, so the admission was not called.
 	IsForbidden bool
 	// Problem describes an answer that lacks something, or a missing answer; empty for a good one.
 	Problem string
@@ -370,7 +370,7 @@ func judgeRights(seen Observed) []Finding {
 		return []Finding{{RightsCheck, Failed, "expected the rights to install Torpor, found no right to " + strings.Join(missing, ", "), "ask an admin of the hub to install it"}}
 	case len(granting) > 0:
 		return []Finding{{
-			RightsCheck, Warned, "found no right to " + strings.Join(granting, ", ") + ", so that you can only grant rights that you have",
+			RightsCheck, Warned, "found no right to " + strings.Join(granting, ", ") + ", so you can only grant rights that you have",
 			"get every right that config/rbac and config/features grant, or ask an admin of the hub",
 		}}
 	}

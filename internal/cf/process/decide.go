@@ -72,7 +72,7 @@ func (o Observed) isDeleted() bool { return o.Deleted }
 // isAppUnreadable reports whether the revision of the app cannot be read.
 func (o Observed) isAppUnreadable() bool { return o.App.Unreadable != "" }
 
-// hasNewerLRP reports whether an LRP has a later revision than the app, so that the view of the app is stale.
+// hasNewerLRP reports whether an LRP has a later revision than the app. The view of the app is then stale.
 func (o Observed) hasNewerLRP() bool { return o.newerLRP() != nil }
 
 // hasObsoleteLRPs reports whether LRPs exist that have to go.

@@ -191,7 +191,7 @@ func (o Observed) targetLRP() *ObservedLRP {
 	return nil
 }
 
-// mustBeDeleted reports whether a revision is obsolete, so that its LRP and Pods have to go.
+// mustBeDeleted reports whether a revision is obsolete. Its LRP and Pods must then be deleted.
 func (o Observed) mustBeDeleted(revision int64) bool {
 	switch {
 	case !o.App.Started:

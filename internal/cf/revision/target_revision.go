@@ -13,7 +13,7 @@ type ExistingRevision struct {
 	Number int64
 	// Serves is true if at least one instance is ready.
 	Serves bool
-	// Ending is true if its LRP is being deleted, so that the revision cannot be restored. An LRP without instances can.
+	// Ending is true if its LRP is being deleted, so the revision cannot be restored. An LRP without instances can.
 	Ending bool
 }
 

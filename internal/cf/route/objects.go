@@ -31,7 +31,7 @@ func dependentMeta(owner *korifiv1alpha1.CFRoute, name string) metav1.ObjectMeta
 func serviceName(d korifiv1alpha1.RouteDestination) string { return "s-" + d.GUID }
 
 // buildService selects the instances of a process at all of its revisions: during a deployment two of them
-// serve. Each revision has its own port number, so that the Service refers to the port by name.
+// serve. Each revision has its own port number, so the Service refers to the port by name.
 func buildService(owner *korifiv1alpha1.CFRoute, b backend) *corev1.Service {
 	port := intstr.FromString(lrp.PortName)
 	if b.destination.Port > 0 {

@@ -292,7 +292,7 @@ const (
 
 type statusWait struct {
 	*partCommand
-	// isFresh is true if the status differed at some time since the request was written, so that it now reports this
+	// isFresh is true if the status differed at some time since the request was written, so it now reports this
 	// request.
 	isFresh bool
 	// startedAt is the time at which the wait began, and reachedAt the time at which the status first matched the

@@ -189,7 +189,7 @@ func (s *namespaceScan) add(t target, obj client.Object, row stopRow) {
 }
 
 // refuse returns the reason why a stop of the namespace leaves out an object; empty if it stops it. An object that a
-// user has stopped keeps its stop, so that a start of the namespace does not start it.
+// user has stopped keeps its stop, so a start of the namespace does not start it.
 func (s *namespaceScan) refuse(t target, obj client.Object, row stopRow) string {
 	k := t.kind
 	if partly, isPartly := k.Definition.(kinds.PartlyStopped); isPartly {

@@ -46,7 +46,7 @@ func (s *selection) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.isAll, allFlag, false, "all objects of the kinds, instead of names")
 }
 
-// isSet reports whether the flags select objects, so that no names are expected.
+// isSet reports whether the flags select objects. No names are then expected.
 func (s *selection) isSet(f *pflag.FlagSet) bool { return s.isAll || f.Changed(selectorFlag) }
 
 // findTargets returns the objects that the arguments and flags define. Their part is not set.

@@ -68,7 +68,7 @@ func (o *Options) allowAddress(address bmcAddress) error {
 	return nil
 }
 
-// isTrusted reports whether the administrator lists the controller, so that its messages may be shown.
+// isTrusted reports whether the administrator lists the BMC. Only then may its messages be shown.
 func (o *Options) isTrusted(address bmcAddress) bool {
 	host, _, err := net.SplitHostPort(address.hostPort)
 	return err == nil && o.Endpoints.Includes(host)

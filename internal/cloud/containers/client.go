@@ -31,7 +31,7 @@ type engineClient struct {
 	// owner is the engine's name among the accounts of all clouds.
 	owner string
 	base  url.URL
-	// isTrusted reports whether the administrator lists the engine, so that its messages may be shown.
+	// isTrusted reports whether the administrator lists the engine. Only then may its messages be shown.
 	isTrusted         bool
 	http              *http.Client
 	timeout, patience time.Duration

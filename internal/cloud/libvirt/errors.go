@@ -63,8 +63,8 @@ func (e *openingError) Unwrap() error { return e.err }
 type errorExplainer struct {
 	// driver is the URI that the daemon opens.
 	driver string
-	// isTrusted reports whether the administrator lists the daemon, so that its messages may be shown. The author of
-	// the Secret chooses the server, and could otherwise read answers of other servers.
+	// isTrusted reports whether the administrator lists the daemon. Only then may its messages be shown. The
+	// author of the Secret chooses the server, and could otherwise read answers of other servers.
 	isTrusted bool
 }
 

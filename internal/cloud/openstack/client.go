@@ -40,7 +40,7 @@ type projectClient struct {
 	settings cloudSettings
 	// account is the public name of the client: a hash of all fields that identify it.
 	account string
-	// isTrusted reports whether the administrator lists the servers, so that their messages may be shown.
+	// isTrusted reports whether the administrator lists the servers. Only then may their messages be shown.
 	isTrusted bool
 	hosts     *ownHosts
 	endpoints httpguard.Endpoints

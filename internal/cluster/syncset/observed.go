@@ -135,7 +135,7 @@ type Observed struct {
 	// Sets are the sets of the cluster. Excess is the number of further sets beyond the maximum of one cluster.
 	Sets   []ObservedSet
 	Excess int
-	// AreSelectorsUnread reports that SelectorSyncSets are not read, so that none can be assumed to be deleted.
+	// AreSelectorsUnread reports that SelectorSyncSets are not read, so none can be assumed to be deleted.
 	AreSelectorsUnread bool
 	Status             hiveinternalv1alpha1.ClusterSyncStatus
 	// Answer is the answer of a job that has not been reported yet, or nil.

@@ -139,7 +139,7 @@ func (s *situation) settleStatuses() {
 	maps.DeleteFunc(s.statuses, func(key SetKey, status setStatus) bool { return !current[key] && len(status.ResourcesToDelete) == 0 })
 }
 
-// isUnread reports whether a set may still apply to the cluster, so that its status and objects must be kept.
+// isUnread reports whether a set may still apply to the cluster. Its status and objects must then be kept.
 func (s *situation) isUnread(key SetKey) bool { return key.IsSelector && s.AreSelectorsUnread }
 
 // findOrphans returns the objects to delete, and forgets those that now belong to another set. No object is deleted

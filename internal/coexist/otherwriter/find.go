@@ -33,7 +33,7 @@ type Upstream struct {
 	Namespaces []string
 	// Webhooks are the names of its webhook configurations for the kinds.
 	Webhooks []string
-	// SharesFinalizer reports that its finalizer has the name of Torpor's, so that it deletes the objects
+	// SharesFinalizer reports that its finalizer has the name of Torpor's. It then deletes the objects
 	// that belong to an object.
 	SharesFinalizer bool
 }

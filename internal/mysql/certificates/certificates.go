@@ -37,7 +37,7 @@ const (
 	clockSkew = time.Hour
 )
 
-// IsAging reports whether two thirds of a certificate's lifetime are over, so that it should have been renewed.
+// IsAging reports whether a certificate should have been renewed, because two thirds of its lifetime are over.
 func IsAging(notBefore, notAfter, now time.Time) bool {
 	return now.After(notBefore.Add(notAfter.Sub(notBefore) / 3 * 2))
 }

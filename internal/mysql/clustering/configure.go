@@ -257,9 +257,8 @@ func lagsTooFar(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
 }
 
-// hasStaleData reports whether a replica cannot catch up by itself, or has tried to for too long, so that its
-// clients read ever older data. During a failover the replicas are stopped, and no instance has newer data than they
-// do.
+// hasStaleData reports whether a replica cannot catch up by itself, or has tried to for too long. Its clients then read
+// ever older data. During a failover the replicas are stopped, and no instance has newer data than they do.
 func hasStaleData(i *instanceFacts) bool {
 	d, c := i.cluster, i.Channel
 	if i.IsPrimary || !i.Reachable || !d.hasPrimary() || d.primaryFailed {

@@ -104,7 +104,7 @@ type instanceFacts struct {
 	// MayBeRecloned means that a re-clone is requested, and that the primary's clients get enough acknowledgements
 	// during it.
 	MayBeRecloned bool
-	// IsEmptyReplica means that it holds nothing and the primary does, so that it needs a clone.
+	// IsEmptyReplica means that it holds nothing and the primary does, so it needs a clone.
 	IsEmptyReplica bool
 
 	// HasWrongSource means that its channel does not lead to the primary.
@@ -120,7 +120,7 @@ type instanceFacts struct {
 	Acknowledges bool
 	// IsInSync means that it acknowledges, and applies what it receives.
 	IsInSync bool
-	// IsQuorumWitness means that its transactions are known and reliable, so that it counts for a failover.
+	// IsQuorumWitness means that its transactions are known and reliable, so it counts for a failover.
 	IsQuorumWitness bool
 }
 

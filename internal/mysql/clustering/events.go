@@ -10,7 +10,7 @@ const (
 	EventWritable = "Writable"
 	// EventSwitchOver reports that a replica replaced a healthy primary.
 	EventSwitchOver = "SwitchOver"
-	// EventSwitchOverFailed reports that no replica caught up in time, so that the primary stays.
+	// EventSwitchOverFailed reports that no replica caught up in time, so the primary stays.
 	EventSwitchOverFailed = "SwitchOverFailed"
 	// EventFailOver reports that a replica replaced a failed primary.
 	EventFailOver = "FailOver"

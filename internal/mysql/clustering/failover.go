@@ -149,7 +149,7 @@ func isFencedInVain(i *instanceFacts) bool {
 		!i.HasWrongSource && i.Channel.IO == Stopped && !i.Channel.wasRejectedBySource()
 }
 
-// wasRejectedBySource reports whether the IO thread ended because the source rejected it, so that a restart would end
+// wasRejectedBySource reports whether the IO thread ended because the source rejected it. A restart would then end
 // the same way. A lost connection is not a rejection: the thread retries, and keeps that error when it is stopped.
 func (c ReplicationChannel) wasRejectedBySource() bool {
 	const firstClientError, lastClientError = 2000, 2999 // From MySQL's CR_MIN_ERROR: the error is the client's, not an answer of the source.
@@ -254,8 +254,8 @@ func isGuaranteeDue(d *derivedFacts) bool {
 	return takesCommits(d.primary) && !d.staysReadOnly() && (d.GuaranteedAcks == nil || *d.GuaranteedAcks < d.acksInForce)
 }
 
-// awaitsFewerThanGuaranteed reports whether the primary's setting was changed, so that its commits wait for fewer
-// replicas than the status guarantees.
+// awaitsFewerThanGuaranteed reports whether the primary's setting was changed to await fewer replicas than the
+// status guarantees.
 //
 // Invariant: the status records the smaller number before the setting is restored. Otherwise a manager that ends in
 // between would not know of the commits that came before the restoration. TestFewerAcksAreWrittenDownFirst checks the

@@ -91,7 +91,7 @@ func (r PasswordRotation) IsWanted() bool { return r.Asked || r.DiscardAsked }
 type FailoverWaits struct {
 	// Silent is for a primary whose replicas do not receive from it either; 0 means half a second.
 	Silent time.Duration
-	// Unseen is for a primary whose replicas receive from it, so that only the manager cannot reach it; 0 means no
+	// Unseen is for a primary whose replicas receive from it, so only the manager cannot reach it; 0 means no
 	// limit.
 	Unseen time.Duration
 }
@@ -114,7 +114,7 @@ type Instance struct {
 	Host string
 	Port int
 	Pod  PodFacts
-	// Stopped means that clustering is stopped for this instance, so that no action may touch it.
+	// Stopped means that clustering is stopped for this instance, so no action may touch it.
 	Stopped bool
 	// KnownErrant is the result of the last comparison with the primary, from the status.
 	KnownErrant bool
@@ -123,7 +123,7 @@ type Instance struct {
 
 	// Reachable means that it answered every query of this pass. Otherwise the fields of its server are empty.
 	Reachable bool
-	// Refused means that nothing listens on its port, so that its server is certainly down.
+	// Refused means that nothing listens on its port, so its server is certainly down.
 	Refused bool
 	// Pending means that a statement of a manager, this one or another, still runs in the server. PendingFor is for
 	// how long.

@@ -131,7 +131,7 @@ func (p *statusPatch) encode(version string) ([]byte, types.PatchType, error) {
 	form := types.JSONPatchType
 	switch {
 	case !p.hadConditions:
-		// The status may not exist yet, so that a JSON patch could not add a field to it.
+		// The status may not exist yet, so a JSON patch could not add a field to it.
 		patch, form = map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": p.merge}, types.MergePatchType
 	case version == "":
 		patch = p.operations

@@ -105,7 +105,7 @@ func (s *Storage[T]) Write(ctx context.Context, w Writer[T], stored, after T, re
 		if len(write.firstLost) == 0 {
 			break
 		}
-		// Write again, to report the loss. Lost fields are no longer sent, so that this ends.
+		// Write again, to report the loss. Lost fields are no longer sent, so this ends.
 		done.firstLost = append(done.firstLost, write.firstLost...)
 		stored, _ = after.DeepCopyObject().(T)
 	}

@@ -47,7 +47,7 @@ func catalogue() []catalogueEntry {
 		{torporv1alpha1.BeingDeletedFinding, Blocking, "Expected the object to stay, found that it is being deleted; Torpor does not change it"},
 		{torporv1alpha1.NoControllerFinding, Blocking, "Expected a controller that acts on the object, found that %s"},
 		{torporv1alpha1.HibernationUnsupportedFinding, Blocking, "%s"},
-		{torporv1alpha1.PausedFinding, Blocking, "Expected no pause, found the annotation %s, so that nothing is stopped or started; remove it"},
+		{torporv1alpha1.PausedFinding, Blocking, "Expected no pause, found the annotation %s, so nothing is stopped or started; remove it"},
 		{torporv1alpha1.StoppedBySlumberFinding, Blocking, "Expected no Slumber that stops the object, found %s, which keeps it stopped"},
 		{torporv1alpha1.StartRefusedFinding, Blocking, "Expected a start that loses no data and cuts off no instance, found: %s"},
 		{torporv1alpha1.StopRefusedFinding, Blocking, "Expected a stop that the manager can carry out, found: %s"},

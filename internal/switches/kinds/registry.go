@@ -9,7 +9,7 @@ import (
 )
 
 // definitions returns the kinds that need no StopAdapter, in the order in which commands list them. The definitions
-// have no fields, so that a list of them costs nothing.
+// have no fields, so a list of them costs nothing.
 func definitions() []Definition {
 	return []Definition{
 		clusterDeployments{},

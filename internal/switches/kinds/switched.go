@@ -20,7 +20,7 @@ const (
 	// maxConditions limits the conditions that are shown of a status that Torpor does not own.
 	maxConditions = 50
 	// unreadAutoscalers is the remark of a plan whose user may not list autoscalers.
-	unreadAutoscalers = "Expected permission to list HorizontalPodAutoscalers, found none, so that it is unknown whether one would undo the stop"
+	unreadAutoscalers = "Expected permission to list HorizontalPodAutoscalers, found none, so it is unknown whether one would undo the stop"
 )
 
 // ObservedActivity is the activity of an object that has no status of Torpor's.

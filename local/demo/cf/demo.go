@@ -299,7 +299,7 @@ func (d *appDemo) cancelDeployment() {
 	d.requestAsAlice("PATCH", d.appPath("/processes/web"), `{"command":"HOLLOW_START=1h ./shop"}`, http.StatusOK)
 	d.expectAnswers(d.withTraffic(func() {
 		path := d.createDeployment("")
-		// The new instances need an hour to become ready, so that the deployment stays in progress.
+		// The new instances need an hour to become ready, so the deployment stays in progress.
 		d.awaitDeployment(path, "DEPLOYING")
 		d.requestAsAlice("POST", path+"/actions/cancel", "", http.StatusOK)
 		d.awaitDeployment(path, "CANCELED")

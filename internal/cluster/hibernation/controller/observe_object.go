@@ -134,7 +134,7 @@ func missingFields(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSetting
 // unsupportedPlatform returns why no actuator may be used; empty if one may.
 func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) string {
 	if isInfraDisabled(cd) {
-		return fmt.Sprintf("The annotation %s is %.40q, so that Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective",
+		return fmt.Sprintf("The annotation %s is %.40q, so Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective",
 			hivev1.InfraDisabledAnnotation, cd.Annotations[hivev1.InfraDisabledAnnotation])
 	}
 	if _, ok := c.Actuators[platform.Name]; ok {

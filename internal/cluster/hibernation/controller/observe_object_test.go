@@ -163,7 +163,7 @@ func TestObserveObject(t *testing.T) {
 			},
 			func(o *hibernation.Observed) {
 				o.IsInfraDisabled = true
-				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so that Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
+				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
 			},
 		},
 		"an opt-out of a cluster without kubeconfig: observed": {
@@ -172,7 +172,7 @@ func TestObserveObject(t *testing.T) {
 			},
 			func(o *hibernation.Observed) {
 				o.IsInfraDisabled = true
-				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "1", so that Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
+				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "1", so Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
 				o.Invalid = "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, found it empty; set it so that the cluster's API server can be found"
 			},
 		},

@@ -23,7 +23,7 @@ var (
 	errInsecureOverride = errors.New("spec.controlPlaneConfig.apiURLOverride uses plain http; " +
 		"expected https, or a manager with --allow-insecure-target-clusters")
 	errUnverifiedOverride = errors.New("expected certificate-authority-data or tls-server-name in the kubeconfig of a cluster with " +
-		"spec.controlPlaneConfig.apiURLOverride, found neither, so that any public certificate would be accepted; add one of them, or remove the override")
+		"spec.controlPlaneConfig.apiURLOverride, found neither, so any public certificate would be accepted; add one of them, or remove the override")
 )
 
 // refuseForeign refuses settings that would run programs or read files of the manager's host: the kubeconfig

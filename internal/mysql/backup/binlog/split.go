@@ -23,7 +23,7 @@ func CopyTransaction(from io.Reader, to *StatementSplitter, checksummed bool) er
 
 // StatementSplitter ends statements that change many rows in several places, and repeats the descriptions of their
 // tables. mysqlbinlog writes the rows of a statement as one text, which mysql and the server hold in memory and which
-// max_allowed_packet limits. A server applies rows one by one, so that the result is the same.
+// max_allowed_packet limits. A server applies rows one by one, so the result is the same.
 type StatementSplitter struct {
 	// To receives the events.
 	To io.Writer

@@ -502,7 +502,7 @@ func (o *shippingObjects) List(_ context.Context, list client.ObjectList, _ ...c
 
 // TestAShipperThatDoesNotRun polls, once a minute, a Pod that is replaced and one that never starts.
 func TestAShipperThatDoesNotRun(t *testing.T) {
-	const notRunning = "no Pod of Deployment moco-binlog-test runs, so that nothing is copied; look at its Pods and events"
+	const notRunning = "no Pod of Deployment moco-binlog-test runs, so nothing is copied; look at its Pods and events"
 	labels := backup.JobLabels("test", backup.ShipperKind)
 	shipper := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "moco-binlog-test", Labels: labels}}
 	asleep := *shipper.DeepCopy()

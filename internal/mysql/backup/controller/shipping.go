@@ -160,7 +160,7 @@ func (p *shippingPoller) askPod(ctx context.Context, pod *corev1.Pod) {
 func (p *shippingPoller) reportAbsence(ctx context.Context, cluster types.NamespacedName) {
 	before := p.lastReport(cluster)
 	after := before
-	after.Problem = fmt.Sprintf("no Pod of Deployment %s runs, so that nothing is copied; look at its Pods and events", backup.ShipperName(cluster.Name))
+	after.Problem = fmt.Sprintf("no Pod of Deployment %s runs, so nothing is copied; look at its Pods and events", backup.ShipperName(cluster.Name))
 	if after != before {
 		p.storeReport(ctx, cluster, after)
 	}

@@ -37,7 +37,7 @@ type BackupOptions struct {
 	Cluster string
 	// Hosts are the instances, by index.
 	Hosts []string
-	// IsCopy is true if the cluster copies an external server, so that no instance takes writes.
+	// IsCopy is true if the cluster copies an external server, so no instance takes writes.
 	IsCopy bool
 	// Password is the password of BackupUser.
 	Password string

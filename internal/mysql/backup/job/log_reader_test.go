@@ -79,8 +79,8 @@ func TestAnArchiveOfLogsIsReadOnce(t *testing.T) {
 		order []int
 		times int
 	}{
-		"logs in order: once":                           {[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 1},
-		"one log before the one that it follows: twice": {[]int{1, 2, 3, 0, 4, 5, 6, 7, 8, 9}, 2},
+		"logs in order: the archive is read once":                 {[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 1},
+		"a log before its predecessor: the archive is read twice": {[]int{1, 2, 3, 0, 4, 5, 6, 7, 8, 9}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, segments := newArchive(t, tt.order)

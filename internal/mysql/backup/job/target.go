@@ -171,7 +171,7 @@ func (t restoreTarget) changeSchemas(ctx context.Context, statement string, sche
 }
 
 // hasTransactions returns false for a table without transactions. MySQL ends a transaction with the first statement that
-// changes such a table, so that its statements cannot be applied in parts. A table that a statement in progress creates
+// changes such a table, so its statements cannot be applied in parts. A table that a statement in progress creates
 // is not known yet, and counts as one of InnoDB.
 func (t restoreTarget) hasTransactions(ctx context.Context, schema, table string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -382,7 +382,7 @@ const (
  where table_type = 'BASE TABLE' and engine <> 'InnoDB' and table_schema not in ` + ownSchemas + ` order by 1`
 )
 
-// floatsQuery lists columns of type FLOAT. MySQL writes their values with six significant digits, so that mysqldump
+// floatsQuery lists columns of type FLOAT. MySQL writes their values with six significant digits, so mysqldump
 // loses others.
 const floatsQuery = `select concat_ws('.', table_schema, table_name, column_name) from information_schema.columns c
  where data_type = 'float' and numeric_scale is null and generation_expression = '' and table_schema not in ` + ownSchemas + `
