@@ -270,7 +270,7 @@ func TestGroupRetriesFailures(t *testing.T) {
 	}
 }
 
-func TestGroupForgivesWhenTheConditionChanges(t *testing.T) {
+func TestGroupRetriesAtOnceWhenTheConditionChanges(t *testing.T) {
 	var tries atomic.Int32
 	setup := func(manager.Manager) error { tries.Add(1); return errors.New("boom") }
 	runGroup(t, setup, func(r *groupEnv) {
@@ -289,7 +289,7 @@ func TestGroupForgivesWhenTheConditionChanges(t *testing.T) {
 	})
 }
 
-func TestGroupNeverLivesTwice(t *testing.T) {
+func TestGroupNeverRunsTwiceAtOnce(t *testing.T) {
 	var living, most atomic.Int32
 	var release chan struct{}
 	var late []error

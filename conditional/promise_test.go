@@ -77,7 +77,7 @@ func (r *indexingReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	return reconcile.Result{}, nil
 }
 
-func TestAnIndexBeforeTheBuilderIsThereInEveryLife(t *testing.T) {
+func TestIndexBeforeTheBuilderExistsAfterEachStart(t *testing.T) {
 	for name, adjust := range map[string]func(*ctrl.Options){
 		"stock":          func(*ctrl.Options) {},
 		"ManagerOptions": func(o *ctrl.Options) { *o = ManagerOptions(*o) },

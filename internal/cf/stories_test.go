@@ -30,9 +30,9 @@ func TestAppStopsAndStarts(t *testing.T) {
 	a.waitUntilRunning(t)
 }
 
-// TestSleepingAppHasNoInstances has a Slumber stop an app and start it again. The spec does not change, and
+// TestAppStoppedByASlumberHasNoInstances has a Slumber stop an app and start it again. The spec does not change, and
 // no revision begins.
-func TestSleepingAppHasNoInstances(t *testing.T) {
+func TestAppStoppedByASlumberHasNoInstances(t *testing.T) {
 	t.Parallel()
 	a := shared.Get(t).createApp(t, appOptions{instances: 2})
 	a.waitUntilRunning(t)

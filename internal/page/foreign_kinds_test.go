@@ -178,8 +178,8 @@ func TestAKindUnseenInOneNamespaceStaysSo(t *testing.T) {
 	testenv.ExpectEqual(t, "warnings when both are seen", 0, len(warnings()))
 }
 
-// TestForeignRowsHaveAnEnd has more stopped objects of one kind than are kept, and more StopAdapters than are watched.
-func TestForeignRowsHaveAnEnd(t *testing.T) {
+// TestForeignRowsAreBounded has more stopped objects of one kind than are kept, and more StopAdapters than are watched.
+func TestForeignRowsAreBounded(t *testing.T) {
 	t.Parallel()
 	all, k := newInventory(), listAdapter(buildAdapter("kustomizations")).kind
 	all.addKind(k)

@@ -84,7 +84,7 @@ func TestEveryStateElapses(t *testing.T) {
 	}
 }
 
-func TestTheReasonOfAStopStaysAndThatOfAStartGoes(t *testing.T) {
+func TestStoppedInstanceKeepsItsTransitionReason(t *testing.T) {
 	now := time.Now()
 	halting, _ := instance{State: running}.afterRequest(stop, now, powerLatencies{})
 	if halted := halting.afterLatency(now); halted.State != stopped || halted.Reason != halting.Reason || halted.TransitionReason == "" || !halted.Due.IsZero() {
@@ -96,7 +96,7 @@ func TestTheReasonOfAStopStaysAndThatOfAStartGoes(t *testing.T) {
 	}
 }
 
-func TestAnInstancesOwnLatencyIsStrongerThanTheClouds(t *testing.T) {
+func TestInstanceLatencyOverridesThatOfTheCloud(t *testing.T) {
 	cloud := powerLatencies{Start: new(time.Second), Stop: new(time.Second)}
 	own := cloud.overriddenBy(powerLatencies{Stop: new(time.Minute)})
 	if own.forState(pending) != time.Second || own.forState(stopping) != time.Minute || own.forState(shuttingDown) != time.Minute || own.forState(running) != 0 {

@@ -38,7 +38,7 @@ func TestOnlyLoopbackAddressesAreListenedOn(t *testing.T) {
 	}
 }
 
-func TestReservedPortsAreGivenOnceAndNoConnectionLeavesFromThem(t *testing.T) {
+func TestReservedPortsAreUniqueAndNotUsedByConnections(t *testing.T) {
 	ctx, release := context.WithCancel(t.Context())
 	seen := map[int]bool{}
 	for range 200 {
@@ -67,7 +67,7 @@ func TestReservedPortsAreGivenOnceAndNoConnectionLeavesFromThem(t *testing.T) {
 	}
 }
 
-func TestReservePortLeavesOutPortsOnWhichSomethingListens(t *testing.T) {
+func TestReservePortSkipsPortsInUse(t *testing.T) {
 	port, err := ReservePort(t.Context(), "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)

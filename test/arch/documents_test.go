@@ -63,7 +63,7 @@ func TestFilesNameTheirLicense(t *testing.T) {
 	}
 }
 
-func TestTheTourStaysShort(t *testing.T) {
+func TestArchitecturePageStaysShort(t *testing.T) {
 	if !fileExists(tourOfTheHouse) {
 		t.Fatalf("expected %s, found nothing", tourOfTheHouse)
 	}
@@ -76,8 +76,8 @@ func TestTheTourStaysShort(t *testing.T) {
 	}
 }
 
-// TestTheTourNamesEveryPackage compares the packages of the root module with the rows of the tour.
-func TestTheTourNamesEveryPackage(t *testing.T) {
+// TestArchitecturePageNamesEveryPackage compares the packages of the root module with the rows of the tour.
+func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 	_, list, _ := strings.Cut(readFile(t, tourOfTheHouse), headingOfPackages)
 	rows := map[string]int{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| \\S.* \\|$").FindAllStringSubmatch(list, -1) {

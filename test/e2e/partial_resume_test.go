@@ -19,10 +19,10 @@ import (
 // including certificates.
 const maxNodeDelay = time.Minute
 
-// TestMachineWithoutCapacityHoldsUpNoOtherNode resumes a cluster whose certificates have expired while the
+// TestMachineWithoutCapacityDelaysNoOtherNode resumes a cluster whose certificates have expired while the
 // cloud lacks capacity for one of its machines: the other nodes get their certificates and become Ready, and
 // the last one joins once there is capacity.
-func TestMachineWithoutCapacityHoldsUpNoOtherNode(t *testing.T) {
+func TestMachineWithoutCapacityDelaysNoOtherNode(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
 	s := w.createCluster(t, "poor", shortCertificates)

@@ -203,7 +203,7 @@ func TestATerminatingCRDIsReportedAndStaysServed(t *testing.T) {
 	})
 }
 
-func TestAVersionThatIsNoLongerServedIsDoubtedForTwoSeconds(t *testing.T) {
+func TestRemovedVersionIsUnclearForTwoSeconds(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
@@ -352,7 +352,7 @@ func TestFlappingEndsInTheLastState(t *testing.T) {
 	}
 }
 
-func TestASlowGroupVersionHoldsUpNoOther(t *testing.T) {
+func TestSlowGroupVersionDoesNotDelayOthers(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		slow := schema.GroupVersionKind{Group: "slow.example.com", Version: "v1", Kind: "Snail"}
 		s.set(func() { s.slow[slow.GroupVersion()] = time.Minute })
@@ -501,7 +501,7 @@ func TestCRDChangedDuringALostWatchIsQueried(t *testing.T) {
 
 // While the watch is down, the detector does not receive the deletion of the CRD. It waits for the watch to reconnect,
 // because controllers reconcile the last deletions only if the CRD is known to be deleted.
-func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
+func TestDeletionDuringALostWatchIsAwaited(t *testing.T) {
 	for _, row := range []struct {
 		name      string
 		away      time.Duration

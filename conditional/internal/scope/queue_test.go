@@ -68,7 +68,7 @@ func TestDrainWaitsForARequestTakenAgain(t *testing.T) {
 	}
 }
 
-func TestARateLimiterForgetsWithEachLife(t *testing.T) {
+func TestRateLimiterIsResetAtEachStart(t *testing.T) {
 	given := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour)
 	one := reconcile.Request{NamespacedName: client.ObjectKey{Name: "one"}}
 	for life := range 3 {

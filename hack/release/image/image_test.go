@@ -217,8 +217,8 @@ func readOnlyLayer(t *testing.T, img v1.Image) []byte {
 	return text
 }
 
-// TestTheBillNamesEveryModule reads the document as a vulnerability scanner does.
-func TestTheBillNamesEveryModule(t *testing.T) {
+// TestBillOfMaterialsNamesEveryModule reads the document as a vulnerability scanner does.
+func TestBillOfMaterialsNamesEveryModule(t *testing.T) {
 	torpor := testenv.TorporPath(t)
 	p, err := readProgram(torpor)
 	if err != nil {

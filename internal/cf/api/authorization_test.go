@@ -25,7 +25,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-func TestCredentialsThatAreLetIn(t *testing.T) {
+func TestAcceptedCredentials(t *testing.T) {
 	e := shared.Get(t)
 	pair := base64.StdEncoding.EncodeToString(slices.Concat(e.Config.CertData, e.Config.KeyData))
 	selfSigned, itsKey, err := certutil.GenerateSelfSignedCertKey("alice", nil, nil)

@@ -72,8 +72,8 @@ func TestSlowAndEndlessClientsAreDisconnected(t *testing.T) {
 	})
 }
 
-// TestEndFinishesRequests stops a replica while it holds a response.
-func TestEndFinishesRequests(t *testing.T) {
+// TestShutdownFinishesRequests stops a replica while it holds a response.
+func TestShutdownFinishesRequests(t *testing.T) {
 	e := shared.Get(t)
 	_, app := e.createShop(t, 1, started)
 	r := e.startReplica(t, 1000)

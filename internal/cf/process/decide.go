@@ -21,7 +21,7 @@ const endSlack = 30 * time.Second
 // Invariant: let r be the app's revision, s <= r its last stop, and t the target revision, s <= t <= r. The rules delete
 // every LRP below s before they create the LRP of t, and "held until drained" delays that creation until no LRP and no
 // Pod below s is left. So Pods of t never run while Pods of a revision below s remain, unless revisions may overlap or
-// the drain timeout has passed. The model test TestEveryStateIsHarmlessAndComesToRest checks every interleaving.
+// the drain timeout has passed. The model test TestEveryStateIsSafeAndConverges checks every interleaving.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
 		{Name: "deleted", When: Observed.isDeleted, Then: planDeleted},

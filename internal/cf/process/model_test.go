@@ -15,10 +15,10 @@ import (
 	"github.com/torpor-dev/torpor/test/env/model"
 )
 
-// TestEveryStateIsHarmlessAndComesToRest explores every interleaving of user requests, accidents, steps of Kubernetes
+// TestEveryStateIsSafeAndConverges explores every interleaving of user requests, accidents, steps of Kubernetes
 // and a slow controller, from a running app. No state violates an invariant, and from each state the controller reaches
 // the desired state.
-func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
+func TestEveryStateIsSafeAndConverges(t *testing.T) {
 	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary paused": true, "Korifi's Pods left": true}
 	strict := map[string]bool{"held until drained": true, "replaced instances are ending": true}
 	for name, row := range map[string]struct {

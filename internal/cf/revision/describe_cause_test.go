@@ -23,7 +23,7 @@ func TestRestartIsNamedARestart(t *testing.T) {
 		"a stop and a start at once":           {korifiv1alpha1.Restart{Cause: korifiv1alpha1.CausedByStop, By: "ada", StartedBy: "ada", StartedAt: after(time.Second)}, "Restart by ada"},
 		"a stop without a start":               {korifiv1alpha1.Restart{Cause: korifiv1alpha1.CausedByStop, By: "ada"}, "Stop by ada"},
 		"a start of another user":              {korifiv1alpha1.Restart{Cause: korifiv1alpha1.CausedByStop, By: "ada", StartedBy: "bob", StartedAt: after(time.Second)}, "Stop by ada"},
-		"a start later":                        {korifiv1alpha1.Restart{Cause: korifiv1alpha1.CausedByStop, By: "ada", StartedBy: "ada", StartedAt: after(time.Minute)}, "Stop by ada"},
+		"a start by the user a minute later":   {korifiv1alpha1.Restart{Cause: korifiv1alpha1.CausedByStop, By: "ada", StartedBy: "ada", StartedAt: after(time.Minute)}, "Stop by ada"},
 		"a deployment":                         {korifiv1alpha1.Restart{Cause: korifiv1alpha1.CausedByDeployment, By: "ada"}, "Deployment by ada"},
 		"a user that admission did not record": {korifiv1alpha1.Restart{Cause: korifiv1alpha1.CausedByRestart}, "Restart by an unknown user"},
 	} {

@@ -40,7 +40,7 @@ func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 		//
 		// Invariant: let r be a revision, s the last stop at its begin, and q < s another revision. No Pod of r runs while
 		// a Pod of q remains, unless revisions may overlap or the drain timeout has passed. Package process enforces this,
-		// and its model test TestEveryStateIsHarmlessAndComesToRest checks it.
+		// and its model test TestEveryStateIsSafeAndConverges checks it.
 		m.LastStop = m.Revision
 	}
 	m.Droplet = pinnedDroplet(old, updated, m)

@@ -84,8 +84,8 @@ func TestContainerWithAStopRequestCountsAsStopping(t *testing.T) {
 	expectState(actuator.Running) // The engine lost the order, and the next pass repeats it.
 }
 
-// TestSuccessAfterThePatienceIsNotTheEndOfAStop has an engine whose answer arrives while the connection closes.
-func TestSuccessAfterThePatienceIsNotTheEndOfAStop(t *testing.T) {
+// TestLateSuccessIsNotTheEndOfAStop has an engine whose answer arrives while the connection closes.
+func TestLateSuccessIsNotTheEndOfAStop(t *testing.T) {
 	c := &engineClient{
 		http: httpguard.NewClient(lateEngine{}, maxAnswerBytes, 0), timeout: time.Minute, patience: time.Millisecond,
 		stops: &onebyone.PendingStops{Clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), Window: stopGrace},

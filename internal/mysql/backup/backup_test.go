@@ -632,7 +632,7 @@ func restoreJobOwnedBy(cluster types.UID) *batchv1.Job {
 	}}}
 }
 
-func TestAJobInTheWayIsNamed(t *testing.T) {
+func TestConflictingJobIsNamed(t *testing.T) {
 	seen := backup.Observed{Cluster: testCluster(), Image: "torpor", RestoreJob: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "moco-restore-test"}}}
 	seen.Cluster.Spec.Restore = &mocov1beta2.Restore{JobConfig: bucketConfig()}
 	expectError(t, backup.Decide(seen).Restore.Err, "Job moco-restore-test")

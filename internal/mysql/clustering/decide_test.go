@@ -1149,9 +1149,9 @@ func TestGuaranteedAcksCountReplicasWithEarlierTransactions(t *testing.T) {
 	}
 }
 
-// TestFewerAcksAreWrittenDownFirst has a primary whose setting a user changed, and a manager that may end after each
+// TestFewerAcksAreRecordedFirst has a primary whose setting a user changed, and a manager that may end after each
 // pass.
-func TestFewerAcksAreWrittenDownFirst(t *testing.T) {
+func TestFewerAcksAreRecordedFirst(t *testing.T) {
 	in := healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody))
 	first := Decide(in)
 	if _, idle := first.Do.(Nothing); !idle || first.Rule != "fewer acknowledgements" {

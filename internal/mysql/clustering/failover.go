@@ -258,7 +258,7 @@ func isGuaranteeDue(d *derivedFacts) bool {
 // status guarantees.
 //
 // Invariant: the status records the smaller number before the setting is restored. Otherwise a manager that ends in
-// between would not know of the commits that came before the restoration. TestFewerAcksAreWrittenDownFirst checks the
+// between would not know of the commits that came before the restoration. TestFewerAcksAreRecordedFirst checks the
 // order.
 func awaitsFewerThanGuaranteed(d *derivedFacts) bool {
 	return takesCommits(d.primary) && !d.staysReadOnly() && d.GuaranteedAcks != nil && d.acksInForce < d.guaranteedAcks

@@ -178,9 +178,9 @@ func TestNextOfWorkload(t *testing.T) {
 	}
 }
 
-// TestNotesAreTrueAndSettled tries every request in a small world: admission may be called again about its
+// TestNotesAreTrueAndIdempotent tries every request in a small world: admission may be called again about its
 // own result, and no user can name another.
-func TestNotesAreTrueAndSettled(t *testing.T) {
+func TestNotesAreTrueAndIdempotent(t *testing.T) {
 	values := map[string][]string{
 		stopped: {"true", "false"}, by: {"bob", "the-ceo"}, version: {"5"}, until: {"8h", "9h"}, noted: {"8h by bob", "9h by the-ceo"}, reason: {"a"}, record: {"[1]"},
 	}

@@ -263,8 +263,8 @@ func TestSpreadAndUsers(t *testing.T) {
 func TestSpreadAtChangesOfTheClocks(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ day, began time.Time }{
-		"the hour of the begin is skipped":  {time.Date(2026, 3, 28, 21, 0, 0, 0, time.UTC), time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)},
-		"the hour of the begin is repeated": {time.Date(2026, 10, 24, 21, 0, 0, 0, time.UTC), time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC)},
+		"the spread begins in a skipped hour":  {time.Date(2026, 3, 28, 21, 0, 0, 0, time.UTC), time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)},
+		"the spread begins in a repeated hour": {time.Date(2026, 10, 24, 21, 0, 0, 0, time.UTC), time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

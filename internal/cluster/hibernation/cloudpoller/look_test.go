@@ -83,7 +83,7 @@ func accountOfClusters(now time.Time, machines ...int) *account {
 	return a
 }
 
-func TestALargeClusterThatIsOffHoldsUpNoOther(t *testing.T) {
+func TestLargeStoppedClusterDoesNotDelayOthers(t *testing.T) {
 	now := time.Now()
 	for name, row := range map[string]struct {
 		machines []int

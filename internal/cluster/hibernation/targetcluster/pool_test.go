@@ -202,8 +202,8 @@ func TestAClusterThatIsSilentAsBeforeHasNoPass(t *testing.T) {
 	}
 }
 
-// TestClustersThatHangHoldUpNoOther has more unresponsive clusters than are polled in parallel.
-func TestClustersThatHangHoldUpNoOther(t *testing.T) {
+// TestHangingClustersDoNotDelayOthers has more unresponsive clusters than are polled in parallel.
+func TestHangingClustersDoNotDelayOthers(t *testing.T) {
 	p := startPool(t)
 	hung := p.add("hung")
 	hung.hangs.Store(true)

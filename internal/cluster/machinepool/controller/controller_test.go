@@ -156,7 +156,7 @@ func TestEditsInTheClusterAreRevertedAtTheNextPoll(t *testing.T) {
 	}
 }
 
-func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
+func TestHibernatingClusterIsUpdatedOnceAfterTheResume(t *testing.T) {
 	t.Parallel()
 	e, stop := shared.Get(t).withManager(t, clock.RealClock{})
 	c, witness := e.newCluster(t, "a", "b"), e.newCluster(t, "a")
@@ -208,7 +208,7 @@ func TestWakeAfterAStopHasExpiredIsNoticed(t *testing.T) {
 	testenv.ExpectWakeAfterExpiredStop(t, func(cd *hivev1.ClusterDeployment, now time.Time) bool { return readGate(cd, now).MayDial }, gateChanged())
 }
 
-func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
+func TestJobEndsWhenItsClusterHibernates(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "a", "b", "c")

@@ -151,7 +151,7 @@ func TestRefusedObjectIsNamedAndOtherSetsAreApplied(t *testing.T) {
 	e.WaitForCondition(t, cs, hiveinternalv1alpha1.ClusterSyncFailedCondition, metav1.ConditionFalse, hiveinternalv1alpha1.SyncSuccessReason)
 }
 
-func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
+func TestHibernatingClusterIsUpdatedOnceAfterTheResume(t *testing.T) {
 	t.Parallel()
 	e := &env{Environment: testenv.Start(t), metrics: NewMetrics()}
 	stop := e.startManager(t)
@@ -192,7 +192,7 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	}
 }
 
-func TestHungClustersHoldUpNoOther(t *testing.T) {
+func TestHungClustersDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -283,7 +283,7 @@ func TestWakeAfterAStopHasExpiredIsNoticed(t *testing.T) {
 	testenv.ExpectWakeAfterExpiredStop(t, func(cd *hivev1.ClusterDeployment, now time.Time) bool { return readGate(cd, now).MayDial }, gateOrLabelsChanged())
 }
 
-func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
+func TestJobEndsWhenItsClusterHibernates(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, e.CreateNamespace(t), "cluster", nil)
@@ -335,8 +335,8 @@ func (c *stridingClock) Now() time.Time {
 	return time.Unix(0, 0).Add(time.Duration(c.asked) * c.stride)
 }
 
-// TestSlowClusterHoldsUpNoOthers has a cluster that answers everything, in more or less than the time of a job.
-func TestSlowClusterHoldsUpNoOthers(t *testing.T) {
+// TestSlowClusterDoesNotDelayOthers has a cluster that answers everything, in more or less than the time of a job.
+func TestSlowClusterDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://127.0.0.1:1"}}, Contexts: map[string]*clientcmdapi.Context{"c": {Cluster: "c"}}, CurrentContext: "c",

@@ -469,8 +469,8 @@ func TestOfflineClusterHasNoPods(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
 }
 
-// TestSleepingClusterHasNoPods lets a Slumber stop a cluster of one Pod, and start it again.
-func TestSleepingClusterHasNoPods(t *testing.T) {
+// TestClusterStoppedByASlumberHasNoPods lets a Slumber stop a cluster of one Pod, and start it again.
+func TestClusterStoppedByASlumberHasNoPods(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
 	e.addCluster(t, nil)

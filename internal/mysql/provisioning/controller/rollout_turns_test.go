@@ -55,8 +55,8 @@ func TestAFleetIsRolledOutByTurns(t *testing.T) {
 	}
 }
 
-// TestATenantsStuckRolloutsHoldUpNoOther covers two clusters of one tenant whose new Pods never become ready.
-func TestATenantsStuckRolloutsHoldUpNoOther(t *testing.T) {
+// TestStuckRolloutsOfATenantDoNotDelayOthers covers two clusters of one tenant whose new Pods never become ready.
+func TestStuckRolloutsOfATenantDoNotDelayOthers(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	turns := newRolloutTurns(2, now)
 	name := func(namespace, cluster string) types.NamespacedName {

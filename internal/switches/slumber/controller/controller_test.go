@@ -363,9 +363,9 @@ func (r *memberReader) List(ctx context.Context, list client.ObjectList, options
 	return r.Reader.List(ctx, list, options...)
 }
 
-// TestAKindThatCannotBeListedHoldsUpNoOther has a kind whose webhook does not answer, which one Slumber selects and
+// TestUnlistableKindDoesNotDelayOthers has a kind whose webhook does not answer, which one Slumber selects and
 // another does not.
-func TestAKindThatCannotBeListedHoldsUpNoOther(t *testing.T) {
+func TestUnlistableKindDoesNotDelayOthers(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)
 	app := testenv.BuildCFApp(types.NamespacedName{Namespace: namespace, Name: "app"})

@@ -90,7 +90,7 @@ func TestActionsStopAndStart(t *testing.T) {
 	}
 }
 
-func TestAStartTakesTheReasonAway(t *testing.T) {
+func TestStartActionRemovesTheReason(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a hibernating cluster", "a stopped app"} {
 		obj := listStatuses(t)[name]
