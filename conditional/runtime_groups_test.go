@@ -86,7 +86,7 @@ func TestGroupsComeAndGoWhileTheManagerRuns(t *testing.T) {
 	}
 }
 
-func TestAGroupIsHeldStillAndGoesOn(t *testing.T) {
+func TestGroupStopsAndStartsOnRequest(t *testing.T) {
 	s := startAPIServer(t)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	s.installCRD(def)
@@ -227,7 +227,7 @@ func TestAGroupHasCacheOptionsOfItsOwnUntilTheNextStart(t *testing.T) {
 	}
 }
 
-func TestAKindIsHeldOnceForAPlainControllerAndAGroup(t *testing.T) {
+func TestKindIsCachedOnceForAPlainControllerAndAGroup(t *testing.T) {
 	s := startAPIServer(t)
 	s.createConfigMap("one")
 	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { *o = ManagerOptions(*o) })

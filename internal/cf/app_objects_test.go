@@ -294,7 +294,7 @@ func (a *app) waitUntilGone(t *testing.T, found *korifiv1alpha1.CFApp) {
 
 // A deleted org takes its spaces with it, and these their apps. Each is gone only after the objects it
 // contains.
-func TestDeletedOrgTakesItsSpacesAndAppsWithIt(t *testing.T) {
+func TestDeletedOrgDeletesItsSpacesAndApps(t *testing.T) {
 	e := shared.Get(t)
 	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-gone"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "o"}}
 	space := &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: "org-gone", Name: "space-gone"}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "s"}}

@@ -305,7 +305,7 @@ func TestStatefulSetTemplateNeverChanges(t *testing.T) {
 }
 
 // An app that is deleted takes everything with it, and stays until its Pods are gone.
-func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
+func TestDeletedAppDeletesItsObjects(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_STOP=1s ./app"})
 	a.waitUntilRunning(t)

@@ -243,7 +243,7 @@ func TestAnObjectIsForgottenWhenItIsGone(t *testing.T) {
 	}
 }
 
-func TestAPassThatIsCutOffReportsNothing(t *testing.T) {
+func TestInterruptedPassReportsNothing(t *testing.T) {
 	s := fakeServer{}
 	p := newPodPass(&s, &eventList{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,8 +32,8 @@ import (
 
 const chart = "../../charts/torpor"
 
-// TestChartTakesPlacementAndPullSecrets renders the values for a private registry and dedicated nodes.
-func TestChartTakesPlacementAndPullSecrets(t *testing.T) {
+// TestChartAcceptsPlacementAndPullSecrets renders the values for a private registry and dedicated nodes.
+func TestChartAcceptsPlacementAndPullSecrets(t *testing.T) {
 	helm := testenv.HelmPath(t)
 	render := func(args ...string) (string, error) {
 		args = append([]string{"template", "torpor", chart, "--kube-version", "1.36.0", "--show-only", "templates/deployment.yaml"}, args...)
@@ -253,9 +253,9 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 }
 
-// TestChartLeavesTheDefinitionsOfOthers installs the chart on a hub that has Hive's definition, and one of
+// TestChartKeepsCRDsOfOtherProjects installs the chart on a hub that has Hive's definition, and one of
 // Torpor's.
-func TestChartLeavesTheDefinitionsOfOthers(t *testing.T) {
+func TestChartKeepsCRDsOfOtherProjects(t *testing.T) {
 	t.Parallel()
 	helm := testenv.HelmPath(t)
 	hub := testenv.StartAPIServer(t)

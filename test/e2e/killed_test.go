@@ -78,9 +78,9 @@ func testKilledAtEachPoint(t *testing.T, s *powerCycledCluster, hibernating, res
 	}
 }
 
-// TestResumeGoesOnWhenTheManagerWasAwayForAWhile kills the manager when it has started the machines, and
+// TestResumeContinuesAfterAManagerOutage kills the manager when it has started the machines, and
 // starts the next one so late that the nodes' certificate requests are older than any difference of clocks.
-func TestResumeGoesOnWhenTheManagerWasAwayForAWhile(t *testing.T) {
+func TestResumeContinuesAfterAManagerOutage(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
 	s := w.createCluster(t, "late", shortCertificates)

@@ -22,8 +22,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestEveryClientSaysItsVersion has each program and client send a request to a server that does not answer.
-func TestEveryClientSaysItsVersion(t *testing.T) {
+// TestEveryClientSendsItsVersion has each program and client send a request to a server that does not answer.
+func TestEveryClientSendsItsVersion(t *testing.T) {
 	t.Parallel()
 	binary := testenv.TorporPath(t)
 	type server struct{ url, kubeconfig, folder string }

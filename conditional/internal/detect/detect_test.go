@@ -79,7 +79,7 @@ func TestLastCancelEndsDetectionAndTheNextSubscriberRestartsIt(t *testing.T) {
 	})
 }
 
-func TestCancelDuringASlowLook(t *testing.T) {
+func TestCancelDuringASlowQuery(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.set(func() { s.slow[widgetKind().GroupVersion()] = time.Hour })
 		j := s.follow(widgets())

@@ -117,7 +117,7 @@ func (c containerd) expectImage(t *testing.T, asked string, count int) {
 	testenv.ExpectEqual(t, "mode of the program", os.FileMode(0o755), found.Mode())
 }
 
-func TestArchiveHasTheNameThatWasAskedFor(t *testing.T) {
+func TestArchiveHasTheRequestedName(t *testing.T) {
 	amd64, _ := buildPrograms(t)
 	built, err := Build(amd64)
 	testenv.ExpectNoError(t, err)

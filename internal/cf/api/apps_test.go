@@ -142,9 +142,9 @@ func TestCancelThatIsTooLateIsRefused(t *testing.T) {
 	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "", "errors.0.detail="+tooLateToCancel)
 }
 
-// TestCancelRestoresWhatServes cancels twice. The second time, the revision that serves again is not the one with the
-// preceding number.
-func TestCancelRestoresWhatServes(t *testing.T) {
+// TestCancelRestoresTheServingRevision cancels twice. The second time, the revision that serves again is not the one
+// with the preceding number.
+func TestCancelRestoresTheServingRevision(t *testing.T) {
 	e := shared.Get(t)
 	_, app := e.createShop(t, 2, started)
 	alice := e.callerNamed(t, "alice")

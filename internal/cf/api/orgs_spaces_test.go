@@ -53,8 +53,8 @@ func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	ada.expect(t, http.StatusAccepted, "DELETE /v3/organizations/"+org, "")
 }
 
-// TestAdminSeesAndTakesRoles sends the requests of cf space-users, org-users, unset-space-role and unset-org-role.
-func TestAdminSeesAndTakesRoles(t *testing.T) {
+// TestAdminListsAndRevokesRoles sends the requests of cf space-users, org-users, unset-space-role and unset-org-role.
+func TestAdminListsAndRevokesRoles(t *testing.T) {
 	e := shared.Get(t)
 	ada, org, space := e.adminCaller(t), e.org, e.createSpace(t)
 	namespace, user := e.createServiceAccount(t, "carol")

@@ -69,7 +69,7 @@ func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 }
 
 // A quota admits the first app of a manifest, but not the second.
-func TestAFailedManifestNamesWhatItApplied(t *testing.T) {
+func TestFailedManifestNamesAppliedApps(t *testing.T) {
 	e := shared.Get(t)
 	space := e.createSpace(t)
 	const apps, configMaps corev1.ResourceName = "count/cfapps.korifi.cloudfoundry.org", "count/configmaps"

@@ -196,7 +196,7 @@ func TestImageIsReadAtItsRegistry(t *testing.T) {
 }
 
 // A refusal, an error or a redirect of a registry leaves the tag, and the registry's own text is not repeated.
-func TestRegistryThatGivesNoImageLeavesTheTag(t *testing.T) {
+func TestFailedRegistryLookupKeepsTheTag(t *testing.T) {
 	trap, trapped := newTrap(t)
 	const internal = "text of an internal server"
 	fail := func(status int, body string) func(http.Handler) http.HandlerFunc {
@@ -428,7 +428,7 @@ func TestSlowRegistryDoesNotDelayOthers(t *testing.T) {
 	}
 }
 
-func TestBuildIsAskedForOnce(t *testing.T) {
+func TestRegistryIsQueriedOncePerBuild(t *testing.T) {
 	var questions atomic.Int64
 	host := newRegistry(t, func(registry http.Handler) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

@@ -276,7 +276,7 @@ func TestContractAtARealLibvirtd(t *testing.T) {
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return daemon.newCluster() })
 }
 
-func TestARealLibvirtdKnowsItsClients(t *testing.T) {
+func TestRealLibvirtdAuthenticatesClients(t *testing.T) {
 	daemon := startLibvirtd(t)
 	c := daemon.newCluster()
 	ids := c.Create(t, 2)

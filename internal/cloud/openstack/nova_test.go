@@ -155,8 +155,8 @@ func TestContractOfShelvingAtARealNova(t *testing.T) {
 	})
 }
 
-// TestServersOfARealNovaStartWhateverTurnedThemOff uses nova's own names of actions and states.
-func TestServersOfARealNovaStartWhateverTurnedThemOff(t *testing.T) {
+// TestServersOfARealNovaStartFromEveryStoppedState uses nova's own names of actions and states.
+func TestServersOfARealNovaStartFromEveryStoppedState(t *testing.T) {
 	c := novaCluster{startNova(t).newCluster()}
 	ids := c.Create(t, 4)
 	for i, action := range []string{"os-stop", "shelve", "suspend"} {

@@ -214,8 +214,8 @@ func TestAWaveWaitsForAKindThatCannotBeListed(t *testing.T) {
 	}
 }
 
-// TestAMemberThatCannotSleepIsNamedWithItsReason has a cluster that keeps running because it cannot hibernate.
-func TestAMemberThatCannotSleepIsNamedWithItsReason(t *testing.T) {
+// TestUnstoppableMemberIsReportedWithItsReason has a cluster that keeps running because it cannot hibernate.
+func TestUnstoppableMemberIsReportedWithItsReason(t *testing.T) {
 	unable := awake("ClusterDeployment a")
 	unable.IsStopped, unable.Message = true, "Unsupported: no version is known"
 	s := withWaves(nights(), evening().Add(-time.Minute), true, false)

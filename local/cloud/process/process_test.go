@@ -100,7 +100,7 @@ func TestWithoutItsLeaderOnlyMarkedMembersAreOrphans(t *testing.T) {
 	awaitGone(t, p)
 }
 
-func TestAStartThatFailsSaysWhich(t *testing.T) {
+func TestFailedStartNamesTheCommand(t *testing.T) {
 	s := NewStarter()
 	defer s.Close()
 	for name, c := range map[string]Command{

@@ -294,7 +294,7 @@ func TestCallersWithoutRightsAreRefused(t *testing.T) {
 	}
 }
 
-func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
+func TestDeletedAppDeletesItsObjects(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")

@@ -28,7 +28,7 @@ import (
 
 // Spaces enforce the Pod Security standard "restricted", which Torpor's Pods meet, but not necessarily with
 // changes by other webhooks and policies.
-func TestInstancesThatPodSecurityRefusesSayWhy(t *testing.T) {
+func TestInstancesRefusedByPodSecurityReportTheReason(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -80,7 +80,7 @@ func (w *env) letOthersChangePods(t *testing.T, space, app string) {
 
 // A kubelet that lacks a Secret proceeds without it, so that the registry's refusal reads like a wrong
 // password.
-func TestImageWithoutItsPullSecretSaysWhy(t *testing.T) {
+func TestImageWithoutItsPullSecretReportsTheReason(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")

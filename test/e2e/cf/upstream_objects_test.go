@@ -27,7 +27,7 @@ import (
 const korifiAppFinalizer = "cfApp.korifi.cloudfoundry.org"
 
 // The objects have the field managers, finalizers and conditions that Hive, MOCO and Korifi leave.
-func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
+func TestUpstreamObjectsAreTakenOverOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
 	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})

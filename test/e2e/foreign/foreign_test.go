@@ -404,8 +404,8 @@ func createClusterWithRestore(t *testing.T, env *testenv.Environment) {
 	}
 }
 
-// TestInstallLeavesTheDefinitionsOfOthers runs the program on a hub that has Hive's definition.
-func TestInstallLeavesTheDefinitionsOfOthers(t *testing.T) {
+// TestInstallKeepsCRDsOfOtherProjects runs the program on a hub that has Hive's definition.
+func TestInstallKeepsCRDsOfOtherProjects(t *testing.T) {
 	t.Parallel()
 	binary := testenv.TorporPath(t)
 	env := testenv.StartAPIServer(t)

@@ -359,10 +359,10 @@ func lastLines(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }
 
-// TestPrimaryCutOffComesBack cuts off a primary whose clients hang, since no replica acknowledges their commits.
+// TestIsolatedPrimaryRejoins cuts off a primary whose clients hang, since no replica acknowledges their commits.
 // When the primary is reachable again, their connections are ended without an acknowledgement, and the cluster
 // becomes healthy. If necessary, an errant replica is cloned again, which the test has allowed.
-func TestPrimaryCutOffComesBack(t *testing.T) {
+func TestIsolatedPrimaryRejoins(t *testing.T) {
 	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
 		t.Run(name, func(t *testing.T) {
 			cluster, manager := startHealthyCluster(t, size, mysqlpods.ClusterOptions{IsLinked: true})

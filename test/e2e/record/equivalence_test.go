@@ -348,9 +348,9 @@ func (o *comparedObject) delete(t *testing.T) {
 	testenv.ExpectNoError(t, o.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o.obj), o.obj))
 }
 
-// TestTheWebhookIsAskedOnlyAboutStops makes changes that are not recorded, as the manager and its users do
+// TestWebhookIsCalledOnlyForStops makes changes that are not recorded, as the manager and its users do
 // all day.
-func TestTheWebhookIsAskedOnlyAboutStops(t *testing.T) {
+func TestWebhookIsCalledOnlyForStops(t *testing.T) {
 	t.Parallel()
 	h := newWebhookHub(t)
 	annotate := func(name, value string) map[string]any {

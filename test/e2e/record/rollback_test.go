@@ -20,10 +20,10 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestARollbackChangesNothingAboutStops has kubectl itself roll a Deployment back, with the controllers of
+// TestRollbackKeepsStops has kubectl itself roll a Deployment back, with the controllers of
 // Kubernetes running. The Deployment gets the annotations of an old ReplicaSet, which contain no stop, or one
 // that ended long ago.
-func TestARollbackChangesNothingAboutStops(t *testing.T) {
+func TestRollbackKeepsStops(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("TORPOR_LOCAL") == "" {
 		t.Skip("TORPOR_LOCAL is not set: expected the path of the binary local; run with `make test`")
@@ -33,8 +33,8 @@ func TestARollbackChangesNothingAboutStops(t *testing.T) {
 	h.expectRollbacksToChangeNothing(t)
 }
 
-// TestARollbackChangesNothingAboutStopsByTheWebhook has the API server call the webhook in place of policies.
-func TestARollbackChangesNothingAboutStopsByTheWebhook(t *testing.T) {
+// TestRollbackKeepsStopsRecordedByTheWebhook has the API server call the webhook in place of policies.
+func TestRollbackKeepsStopsRecordedByTheWebhook(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("TORPOR_LOCAL") == "" {
 		t.Skip("TORPOR_LOCAL is not set: expected the path of the binary local; run with `make test`")

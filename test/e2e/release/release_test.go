@@ -63,7 +63,7 @@ func TestKrewInstallsThePlugins(t *testing.T) {
 	}
 }
 
-func TestOLMTakesTheBundle(t *testing.T) {
+func TestOLMAcceptsTheBundle(t *testing.T) {
 	t.Parallel()
 	verify := findJudge(t, "operator-verify")
 	folder := t.TempDir()
@@ -80,7 +80,7 @@ func TestOLMTakesTheBundle(t *testing.T) {
 	}
 }
 
-func TestHelmTakesTheArchiveOfTheChart(t *testing.T) {
+func TestHelmAcceptsTheChartArchive(t *testing.T) {
 	t.Parallel()
 	helm := findJudge(t, "helm")
 	folder := t.TempDir()

@@ -278,8 +278,8 @@ func TestInvalidSelectorDeletesNoObjects(t *testing.T) {
 	}
 }
 
-// TestWakeAfterAStopHasExpiredIsNoticed has a cluster whose expired stop is still in its status.
-func TestWakeAfterAStopHasExpiredIsNoticed(t *testing.T) {
+// TestResumeAfterAnExpiredStopIsDetected has a cluster whose expired stop is still in its status.
+func TestResumeAfterAnExpiredStopIsDetected(t *testing.T) {
 	testenv.ExpectWakeAfterExpiredStop(t, func(cd *hivev1.ClusterDeployment, now time.Time) bool { return readGate(cd, now).MayDial }, gateOrLabelsChanged())
 }
 
