@@ -28,6 +28,7 @@ var errNotLoggedIn = errors.New("expected a token, found none; log in")
 func (s *Server) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.serveBoard)
+	mux.HandleFunc("GET /timeline", s.serveTimeline)
 	mux.HandleFunc("GET /events", s.serveStream)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("POST /login", s.logIn)

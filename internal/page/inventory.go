@@ -34,6 +34,7 @@ type listedSwitch struct {
 	title   string
 	canFlip bool
 	savings kinds.Savings
+	history stopHistory
 }
 
 // listing is the part of an object that is kept in memory: only the fields that the page shows, about a hundredth of
@@ -55,10 +56,11 @@ func newListing(k *kinds.Kind, obj client.Object) *listing {
 		return l
 	}
 	for _, s := range k.DescribeRows(obj) {
+		history := newStopHistory(s)
 		s = s.WithoutHistory()
 		l.switches = append(l.switches, &listedSwitch{
 			Row: s, kind: k, key: k.Name() + "/" + s.Namespace + "/" + s.Name + "/" + s.Part,
-			title: s.ShownName(), canFlip: slices.Contains(k.PartNames(), s.Part) && !s.IsAsleepBySchedule(), savings: readSavings(k, obj),
+			title: s.ShownName(), canFlip: slices.Contains(k.PartNames(), s.Part) && !s.IsAsleepBySchedule(), savings: readSavings(k, obj), history: history,
 		})
 	}
 	return l

@@ -44,6 +44,7 @@ func renderBoard(v view) markup {
 <a class="skip" href="#table">Skip to the table</a>
 <header>
 <h1><span class="mark" aria-hidden="true"></span>Torpor</h1>
+<nav class="views" aria-label="Views"><a href="./" aria-current="page">Objects</a> <a href="timeline">Seven days</a></nav>
 <p id="connection" role="status" data-state="static">not live</p>
 <form method="post" action="logout"><span class="user">%v</span> <button type="submit">Log out</button></form>
 </header>
@@ -66,7 +67,7 @@ func renderBoard(v view) markup {
 <script src="assets/page.js" defer></script>
 </body>
 </html>
-`, renderHead("Torpor: stopped objects"), v.User, renderSummary(v), renderFilter(v), v.Query.encode(),
+`, renderHead("Torpor: stopped objects"), v.User, renderSummary(v), renderFilter(v, "./"), v.Query.encode(),
 		renderColumns(v), fillEach(v.Rows, renderRow), renderPager(v), switchDialog)
 }
 
@@ -88,19 +89,20 @@ const switchDialog markup = `<dialog id="flip" aria-labelledby="flip-title">
 </form>
 </dialog>`
 
-func renderFilter(v view) markup {
+// renderFilter renders the form that selects objects. The action is the address that shows them.
+func renderFilter(v view, action string) markup {
 	q, sorting := v.Query, markup("")
 	if q.Sort != "" {
 		sorting = fill(`<input type="hidden" name="sort" value="%v%v">`, chooseMarkup(q.IsDescending, "-", ""), q.Sort)
 	}
-	return fill(`<form id="filter" method="get" action="./" role="search" aria-label="Filter">
+	return fill(`<form id="filter" method="get" action="%v" role="search" aria-label="Filter">
 <label class="wide">Search <input type="search" name="q" value="%v" placeholder="name, person, reason" maxlength="200"></label>
 <label>Kind <select name="kind">%v</select></label>
 <label>Namespace <select name="namespace">%v</select></label>
 <label>State <select name="state">%v</select></label>
 %v
 <button type="submit">Show</button>
-</form>`, q.Text, renderChoices(v.Kinds, q.Kind), renderChoices(v.Namespaces, q.Namespace),
+</form>`, action, q.Text, renderChoices(v.Kinds, q.Kind), renderChoices(v.Namespaces, q.Namespace),
 		renderChoices(viewStates(), q.State), sorting)
 }
 

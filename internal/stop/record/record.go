@@ -19,6 +19,9 @@ const followUpLimit = 2 * time.Minute
 // MaxRecords is the number of stops that are kept for one switch.
 const MaxRecords = 10
 
+// MaxScheduled is the number of stops of one Slumber that an object keeps: a week of nights, and the present one.
+const MaxScheduled = 8
+
 // Records are the stops of one switch, newest first. Only the newest can still be requested.
 type Records []torporv1alpha1.StopRecord
 

@@ -213,7 +213,7 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 		asked.Version = before.Stops[0].RequestVersion // The stop has never ended.
 	}
 	records := stoprecord.NextRecords(before.Stops, asked, now)
-	next.Stops = records[:min(len(records), maxStops)]
+	next.Stops = records[:min(len(records), stoprecord.MaxScheduled)]
 	if next.ExpiresAt = nil; wish.Verb == Stop && !p.WindowEnd.IsZero() {
 		next.Stops[0].Until = new(metav1.NewTime(p.WindowEnd.Add(SpreadOffset(m.UID, SpreadOf(s)))))
 		next.ExpiresAt = new(metav1.NewTime(p.WindowEnd.Add(time.Duration(len(s.Spec.Waves)) * (waveTimeoutOf(s) + SpreadOf(s)))))
@@ -239,9 +239,6 @@ func describeSlumber(s *torporv1alpha1.Slumber) string {
 	}
 	return by
 }
-
-// maxStops is the number of stops of one Slumber that an object keeps.
-const maxStops = 3
 
 // IsWakePending reports whether the members of a Slumber should wake, or are waking.
 func IsWakePending(s *torporv1alpha1.Slumber, now time.Time) bool {

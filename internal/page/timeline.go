@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+)
+
+const (
+	timelineDays = 7
+	daySeconds   = 24 * 60 * 60
+	weekSeconds  = timelineDays * daySeconds
+)
+
+// timeSpan is a period in seconds since 1970.
+type timeSpan struct{ from, to int64 }
+
+// stopHistory holds the periods in which an object was to be stopped, as far as its record goes back.
+type stopHistory struct {
+	// stops are sorted and do not overlap.
+	stops []timeSpan
+	// stoppedSince is the begin of the present stop; 0 if there is none.
+	stoppedSince int64
+	// recordedFrom is the time before which stops may be missing; 0 if none are.
+	recordedFrom int64
+}
+
+// newStopHistory reads the manual stops and those by Slumbers from a row.
+func newStopHistory(r kinds.Row) stopHistory {
+	var h stopHistory
+	for _, stop := range slices.Concat(r.Stops, r.PastScheduled) {
+		since := stop.Since.Unix()
+		switch {
+		case stop.EndedAt != nil && stop.EndedAt.Unix() > since:
+			h.stops = append(h.stops, timeSpan{since, stop.EndedAt.Unix()})
+		case stop.EndedAt == nil && (h.stoppedSince == 0 || since < h.stoppedSince):
+			h.stoppedSince = since
+		}
+	}
+	h.stops = joinSpans(h.stops)
+	if len(r.Stops) >= stoprecord.MaxRecords {
+		h.recordedFrom = oldestStop(r.Stops)
+	}
+	if len(r.PastScheduled) >= stoprecord.MaxScheduled {
+		h.recordedFrom = max(h.recordedFrom, oldestStop(r.PastScheduled))
+	}
+	return h
+}
+
+func oldestStop(stops []torporv1alpha1.StopRecord) int64 {
+	return slices.MinFunc(stops, func(a, b torporv1alpha1.StopRecord) int { return a.Since.Compare(b.Since.Time) }).Since.Unix()
+}
+
+// joinSpans sorts spans, and joins those that overlap: a user and a Slumber may stop an object at the same time.
+func joinSpans(spans []timeSpan) (joined []timeSpan) {
+	slices.SortFunc(spans, func(a, b timeSpan) int { return cmp.Compare(a.from, b.from) })
+	for _, one := range spans {
+		if last := len(joined) - 1; last >= 0 && one.from <= joined[last].to {
+			joined[last].to = max(joined[last].to, one.to)
+			continue
+		}
+		joined = append(joined, one)
+	}
+	return joined
+}
+
+// findStops returns the stops within a period.
+func (h stopHistory) findStops(in timeSpan) []timeSpan {
+	all := slices.Clone(h.stops)
+	if h.stoppedSince != 0 {
+		all = append(all, timeSpan{h.stoppedSince, in.to})
+	}
+	for i := range all {
+		all[i] = timeSpan{max(all[i].from, in.from), min(all[i].to, in.to)}
+	}
+	return joinSpans(slices.DeleteFunc(all, func(s timeSpan) bool { return s.to <= s.from }))
+}
+
+func sumSeconds(spans []timeSpan) (sum int64) {
+	for _, s := range spans {
+		sum += s.to - s.from
+	}
+	return sum
+}
+
+// timelineView is the content of the timeline for one caller: today and the six days before, in UTC.
+type timelineView struct {
+	view
+	Days []string
+	Rows []timelineRow
+	// Sums has the hours of all matching objects by namespace.
+	Sums []namespaceSum
+}
+
+type timelineRow struct {
+	rowView
+	Bars []bar
+	// Hours are the hours in which the object was to be stopped.
+	Hours string
+	// Text describes the bars for screen readers.
+	Text string
+}
+
+// bar is a part of a row, in seconds from its left end.
+type bar struct {
+	Class       string
+	Left, Width int64
+}
+
+type namespaceSum struct {
+	Namespace string
+	Objects   int
+	Hours     string
+	seconds   int64
+}
+
+// maxSums limits the namespaces of the sums; those with the most hours come first.
+const maxSums = 50
+
+// composeTimeline selects the objects of one page, as the list does, and sums the hours of all that match.
+func composeTimeline(ctx context.Context, all *inventory, sees *visibility, q viewQuery, now time.Time) timelineView {
+	v := timelineView{view: composeView(ctx, all, sees, q, now)}
+	today := now.UTC().Truncate(daySeconds * time.Second)
+	week := timeSpan{today.AddDate(0, 0, 1-timelineDays).Unix(), now.Unix()}
+	for day := range timelineDays {
+		v.Days = append(v.Days, today.AddDate(0, 0, day+1-timelineDays).Format("Mon 2 Jan"))
+	}
+	histories := map[string]stopHistory{}
+	sums := map[string]*namespaceSum{}
+	for _, s := range all.listSwitches(sees.isVisible) {
+		histories[s.key] = s.history
+		if !q.isAbout(s) || !q.hasState(s) {
+			continue
+		}
+		sum := sums[s.Namespace]
+		if sum == nil {
+			sum = &namespaceSum{Namespace: s.Namespace}
+			sums[s.Namespace] = sum
+		}
+		sum.Objects++
+		sum.seconds += sumSeconds(s.history.findStops(week))
+	}
+	for _, r := range v.view.Rows {
+		v.Rows = append(v.Rows, newTimelineRow(r, histories[r.Key], week))
+	}
+	for _, sum := range slices.SortedFunc(maps.Values(sums), compareSums) {
+		if len(v.Sums) < maxSums && sum.seconds > 0 {
+			sum.Hours = formatHours(hoursOf(sum.seconds))
+			v.Sums = append(v.Sums, *sum)
+		}
+	}
+	return v
+}
+
+func compareSums(a, b *namespaceSum) int {
+	return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.Namespace, b.Namespace))
+}
+
+func hoursOf(seconds int64) float64 { return float64(seconds) / time.Hour.Seconds() }
+
+// newTimelineRow draws the stops of an object. The time before the record begins is drawn as unknown.
+func newTimelineRow(r rowView, h stopHistory, week timeSpan) timelineRow {
+	row := timelineRow{rowView: r}
+	stops := h.findStops(week)
+	row.Hours = formatHours(hoursOf(sumSeconds(stops)))
+	if h.recordedFrom > week.from {
+		row.Bars = append(row.Bars, bar{"unknown", 0, min(h.recordedFrom, week.to) - week.from})
+	}
+	row.Bars = append(row.Bars, bar{"ahead", week.to - week.from, weekSeconds - (week.to - week.from)})
+	var texts []string
+	for i, s := range stops {
+		class, end := "stopped", formatMinute(s.to)
+		if i == len(stops)-1 && h.stoppedSince != 0 {
+			class, end = r.Badge, "now"
+		}
+		row.Bars = append(row.Bars, bar{class, s.from - week.from, s.to - s.from})
+		texts = append(texts, formatMinute(s.from)+" to "+end)
+	}
+	row.Text = "No stop was requested"
+	if len(texts) > 0 {
+		row.Text = "Requested stops: " + strings.Join(texts, "; ")
+	}
+	if h.recordedFrom > week.from {
+		row.Text += fmt.Sprintf("; the record begins on %s", formatMinute(h.recordedFrom))
+	}
+	return row
+}
+
+func formatMinute(at int64) string { return time.Unix(at, 0).UTC().Format("Mon 15:04") }
+
+func (s *Server) serveTimeline(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	caller, err := s.identify(ctx, r)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	defer caller.Close()
+	q := parseViewQuery(r.URL.Query())
+	sees, err := reviewVisibility(ctx, caller, s.inventory, q)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	v := composeTimeline(ctx, s.inventory, sees, q, s.Clock.Now())
+	v.User = caller.Name
+	writeHTML(w, http.StatusOK, renderTimeline(v))
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	testenv "github.com/torpor-dev/torpor/test/env"
+)
+
+// newStop returns a stop between two hours of a test's time; without an end if to is 0.
+func newStop(from, to int64) torporv1alpha1.StopRecord {
+	stop := torporv1alpha1.StopRecord{Since: metav1.Unix(from*3600, 0)}
+	if to != 0 {
+		stop.EndedAt = new(metav1.Unix(to*3600, 0))
+	}
+	return stop
+}
+
+func listStops(n int64) (stops []torporv1alpha1.StopRecord) {
+	for i := n; i > 0; i-- {
+		stops = append(stops, newStop(24*i, 24*i+8))
+	}
+	return stops
+}
+
+func TestStopHistoryJoinsUsersAndSlumbers(t *testing.T) {
+	for name, row := range map[string]struct {
+		manual, scheduled []torporv1alpha1.StopRecord
+		within            timeSpan
+		want              []timeSpan
+		recordedFrom      int64
+	}{
+		"an object that was never stopped":              {within: timeSpan{0, 100}},
+		"stops of a user and of a Slumber that overlap": {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, scheduled: []torporv1alpha1.StopRecord{newStop(2, 5), newStop(20, 22)}, within: timeSpan{0, 100}, want: []timeSpan{{2, 9}, {20, 22}}},
+		"a stop that begins before the period":          {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}}},
+		"a stop that continues":                         {manual: []torporv1alpha1.StopRecord{newStop(90, 0), newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}, {90, 100}}},
+		"a user who stops what a Slumber has stopped":   {manual: []torporv1alpha1.StopRecord{newStop(95, 0)}, scheduled: []torporv1alpha1.StopRecord{newStop(90, 0)}, within: timeSpan{6, 100}, want: []timeSpan{{90, 100}}},
+		"a stop that ended before it began":             {manual: []torporv1alpha1.StopRecord{newStop(9, 4)}, within: timeSpan{0, 100}},
+		"a stop outside of the period":                  {manual: []torporv1alpha1.StopRecord{newStop(1, 2)}, within: timeSpan{6, 100}},
+		"a full record of manual stops":                 {manual: listStops(stoprecord.MaxRecords), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
+		"a full record of a Slumber":                    {scheduled: listStops(stoprecord.MaxScheduled), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newStopHistory(kinds.Row{Stops: row.manual, PastScheduled: row.scheduled})
+			var found []timeSpan
+			for _, s := range h.findStops(timeSpan{row.within.from * 3600, row.within.to * 3600}) {
+				found = append(found, timeSpan{s.from / 3600, s.to / 3600})
+			}
+			if !reflect.DeepEqual(found, row.want) || h.recordedFrom != row.recordedFrom*3600 {
+				t.Errorf("expected %v, recorded from %d; found %v and %d", row.want, row.recordedFrom, found, h.recordedFrom/3600)
+			}
+		})
+	}
+}
+
+func TestTimelineRowDrawsTheRecord(t *testing.T) {
+	monday := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC).Unix()
+	week := timeSpan{monday, monday + 100*3600}
+	h := stopHistory{stops: []timeSpan{{monday + 20*3600, monday + 30*3600}}, stoppedSince: monday + 90*3600, recordedFrom: monday + 10*3600}
+	found := newTimelineRow(rowView{Badge: "stuck"}, h, week)
+	bars := []bar{{"unknown", 0, 36000}, {"ahead", 360000, weekSeconds - 360000}, {"stopped", 72000, 36000}, {"stuck", 324000, 36000}}
+	if !reflect.DeepEqual(found.Bars, bars) || found.Hours != "20.0" {
+		t.Errorf("expected %v and 20.0 hours, found %v and %s", bars, found.Bars, found.Hours)
+	}
+	if want := "Requested stops: Mon 20:00 to Tue 06:00; Thu 18:00 to now; the record begins on Mon 10:00"; found.Text != want {
+		t.Errorf("expected %q, found %q", want, found.Text)
+	}
+}
+
+// The timeline shows the objects that its caller may list, with the stops of their records.
+func TestTimelineShowsTheStopsOfItsCaller(t *testing.T) {
+	e := shared.Get(t)
+	ours, others := e.CreateNamespace(t), e.CreateNamespace(t)
+	cluster := buildCluster(ours, "weekly")
+	e.ExpectCreated(t, cluster, buildCluster(others, "theirs"))
+	now := time.Now()
+	before := client.MergeFrom(cluster.DeepCopy())
+	cluster.Status.Stops = []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now.Add(-9 * time.Hour)), EndedAt: new(metav1.NewTime(now.Add(-4 * time.Hour)))}}
+	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), cluster, before))
+	_, token := e.createAccount(t, ours, "viewer", "list")
+	b := e.openBrowser(t)
+	if status, _ := b.get(t, "/timeline"); status != 401 {
+		t.Errorf("expected 401 without a token, found %d", status)
+	}
+	b.logIn(t, token)
+	b.expectShown(t, "/timeline", []string{">weekly<", `class="stopped" x=`, `<td class="number">5.0</td>`, fmt.Sprintf(`<th scope="row">%s</th><td class="number">1</td><td class="number">5.0</td>`, ours), "Seven days"}, []string{"theirs", others})
+	b.expectShown(t, "/timeline?q=nothing", []string{"Nothing to show"}, []string{">weekly<"})
+}
