@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +39,7 @@ type kubeClient struct {
 	client.WithWatch
 	discovery *discovery.DiscoveryClient
 	namespace string
+	config    *rest.Config
 	mapper    *meta.DefaultRESTMapper
 	// foreign holds the kinds of StopAdapters, if isAsked is set.
 	foreign []kinds.Kind
@@ -52,14 +56,19 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 		}
 		mapper.Add(k.GVK(), meta.RESTScopeNamespace)
 	}
-	// Previews of schedules read these kinds.
-	if err := torporv1alpha1.AddToScheme(known); err != nil {
-		return nil, fmt.Errorf("register the kinds of Torpor: %w", err)
+	// Previews of schedules read the kinds of Torpor, and the page is found by the others.
+	for _, add := range []func(*runtime.Scheme) error{torporv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme} {
+		if err := add(known); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
 	}
 	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
 	mapper.Add(torporv1alpha1.ClusterSlumberKind(), meta.RESTScopeRoot)
 	mapper.Add(torporv1alpha1.StopAdapterKind(), meta.RESTScopeRoot)
 	mapper.Add(namespaceKind(), meta.RESTScopeRoot)
+	for _, one := range []string{"Pod", "ServiceAccount"} {
+		mapper.Add(corev1.SchemeGroupVersion.WithKind(one), meta.RESTScopeNamespace)
+	}
 	if err := connection.AddLease(known, mapper); err != nil {
 		return nil, err
 	}
@@ -71,7 +80,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create discovery client: %w", err)
 	}
-	return &kubeClient{WithWatch: c, discovery: d, namespace: namespace, mapper: mapper}, nil
+	return &kubeClient{WithWatch: c, discovery: d, namespace: namespace, config: cfg, mapper: mapper}, nil
 }
 
 // target is an object that the user named, and the part of it that the verb changes.

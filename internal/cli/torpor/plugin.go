@@ -135,7 +135,7 @@ Exit codes:
 	root.AddCommand(
 		a.newStatusCommand(), a.newWhyCommand(), a.newPlanCommand(), a.newHistoryCommand(),
 		a.newStopCommand(), a.newStartCommand(), a.newExtendCommand(), a.newSkipCommand(), a.newHibernateCommand(), a.newResumeCommand(), a.newRestartCommand(),
-		a.newSlumberCommand(), a.newVersionCommand(),
+		a.newSlumberCommand(), a.newPageCommand(), a.newVersionCommand(),
 	)
 	return root
 }

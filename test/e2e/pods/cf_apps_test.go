@@ -463,6 +463,7 @@ func TestAppsOnRealPods(t *testing.T) {
 		{"apps that never work report why", (*appSuite).testBrokenApps},
 		{"health checks that fail are noticed", (*appSuite).testFailedHealthChecks},
 		{"a restart of instances that end at once does not pause", (*appSuite).testQuickRestart},
+		{"the page is opened with the user's credentials", (*appSuite).testPage},
 		{"a stopped app has no container, a deleted one nothing", (*appSuite).testStopAndDelete},
 	})
 }
