@@ -134,6 +134,9 @@ func (l *groupLoop) applyDesire(ctx context.Context) {
 	if l.activation != nil {
 		l.group.warnTerminating()
 	}
+	if l.limiter != nil {
+		l.limiter.noteDesire(l.desiredFact() != factUnwanted, time.Now())
+	}
 	for l.applyFact(ctx, l.desiredFact(), nil) {
 	}
 	if l.desiredFact() == factUnwanted {
@@ -265,7 +268,7 @@ func (l *groupLoop) recordDurations(t phaseChange) {
 	case Starting, Stuck:
 	}
 	if t.from == Running {
-		l.limiter.noteRun(t.at.Sub(l.activation.runningAt))
+		l.limiter.noteQuiet(t.at.Sub(l.activation.runningAt))
 	}
 }
 
@@ -436,18 +439,20 @@ func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
 	return func() { slow.Stop(); free() }, true
 }
 
-// forgetStartsAfter is how long a group must run until its former starts no longer count.
-const forgetStartsAfter = 10 * time.Minute
+// forgiveAfter is how long a group must be quiet until its former starts no longer count.
+const forgiveAfter = time.Minute
 
 // startLimiter allows a burst of starts at once. After the burst, a pause follows each start, as long as the next
-// step of the back-off, until a run has been long enough. golang.org/x/time/rate does not support growing pauses.
+// step of the back-off, until the group was quiet for long enough: it ran, or it was not wanted.
+// golang.org/x/time/rate does not support growing pauses.
 type startLimiter struct {
-	burst  int
-	first  wait.Backoff
-	pause  wait.Backoff // pause is the remainder of first
-	starts int
-	next   time.Time // next is when the next start may be
-	logged time.Time // logged is the end of the pause that was logged last
+	burst         int
+	first         wait.Backoff
+	pause         wait.Backoff // pause is the remainder of first
+	starts        int
+	next          time.Time // next is when the next start may be
+	logged        time.Time // logged is the end of the pause that was logged last
+	unwantedSince time.Time // unwantedSince is zero while the group is wanted
 }
 
 func newStartLimiter(burst int, pause wait.Backoff) *startLimiter {
@@ -460,8 +465,21 @@ func (p *startLimiter) noteStart(now time.Time) {
 	}
 }
 
-func (p *startLimiter) noteRun(span time.Duration) {
-	if span >= forgetStartsAfter {
+// noteQuiet forgets all starts if the span is long enough. A pause that is longer than forgiveAfter is still observed.
+func (p *startLimiter) noteQuiet(span time.Duration) {
+	if span >= max(forgiveAfter, p.pause.Duration) {
 		*p = *newStartLimiter(p.burst, p.first)
+	}
+}
+
+// noteDesire measures how long the group has not been wanted.
+func (p *startLimiter) noteDesire(isWanted bool, now time.Time) {
+	switch {
+	case !isWanted && p.unwantedSince.IsZero():
+		p.unwantedSince = now
+	case isWanted && !p.unwantedSince.IsZero():
+		span := now.Sub(p.unwantedSince)
+		p.unwantedSince = time.Time{}
+		p.noteQuiet(span)
 	}
 }

@@ -95,6 +95,52 @@ func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 	}
 }
 
+// TestAQuietMinuteIsForgiven restarts a group until the limit holds it back, waits, and counts the next starts that
+// are not held back.
+func TestAQuietMinuteIsForgiven(t *testing.T) {
+	restart := func(r *groupEnv) { r.report(False, ""); r.report(True, "a") }
+	for name, c := range map[string]struct {
+		wait func(r *groupEnv)
+		// want is the number of starts in a row after the wait: one if the pause is over, five if all is forgiven.
+		want int32
+	}{
+		"a minute without its condition": {func(r *groupEnv) { r.report(False, ""); r.advance(time.Minute); r.report(True, "a") }, 5},
+		"a minute in Running":            {func(r *groupEnv) { r.advance(10*time.Second + time.Minute); restart(r) }, 5},
+		"a minute without its condition except for a moment": {func(r *groupEnv) {
+			r.report(False, "")
+			r.advance(30 * time.Second)
+			restart(r)
+			r.report(False, "")
+			r.advance(40 * time.Second)
+			r.report(True, "a")
+		}, 1},
+		"less than a minute without its condition": {func(r *groupEnv) { r.report(False, ""); r.advance(59 * time.Second); r.report(True, "a") }, 1},
+		"less than a minute in Running":            {func(r *groupEnv) { r.advance(10*time.Second + 59*time.Second); restart(r) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var starts, ends atomic.Int32
+			runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
+				r.elect()
+				r.report(True, "a")
+				for starts.Load() < 5 {
+					restart(r)
+				}
+				restart(r)
+				r.expectPhase(Dormant)
+				c.wait(r)
+				r.expectPhase(Running)
+				before := starts.Load() - 1 // The wait ends with a start.
+				for range 10 {
+					restart(r)
+				}
+				if got := starts.Load() - before; got != c.want {
+					t.Errorf("%d starts in a row, want %d", got, c.want)
+				}
+			})
+		})
+	}
+}
+
 func TestStopIsNeverHeldBack(t *testing.T) {
 	var starts, ends atomic.Int32
 	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
@@ -248,15 +294,27 @@ func TestStartsGetEverLongerPauses(t *testing.T) {
 		"a long run clears the earlier starts": {func() *startLimiter {
 			p := newStartLimiter(2, grows)
 			startEagerly(p, now, 7)
-			p.noteRun(10 * m)
+			p.noteQuiet(10 * m)
 			return p
 		}(), []time.Duration{0, 0, 10 * s, 20 * s}},
-		"a short run does not clear the earlier starts": {func() *startLimiter {
+		"a quiet minute clears the earlier starts": {func() *startLimiter {
+			p := newStartLimiter(2, grows)
+			startEagerly(p, now, 7)
+			p.noteQuiet(m)
+			return p
+		}(), []time.Duration{0, 0, 10 * s, 20 * s}},
+		"less than a quiet minute does not clear the earlier starts": {func() *startLimiter {
 			p := newStartLimiter(2, grows)
 			startEagerly(p, now.Add(-time.Hour), 3)
-			p.noteRun(10*m - 1)
+			p.noteQuiet(m - 1)
 			return p
 		}(), []time.Duration{0, 40 * s, m}},
+		"a limit with a longer pause forgives after that pause, and not after a minute": {func() *startLimiter {
+			p := newStartLimiter(1, wait.Backoff{Duration: time.Hour})
+			startEagerly(p, now, 1)
+			p.noteQuiet(time.Hour - 1)
+			return p
+		}(), []time.Duration{time.Hour, time.Hour}},
 		"a pause that has passed has no effect": {func() *startLimiter {
 			p := newStartLimiter(1, grows)
 			startEagerly(p, now.Add(-time.Hour), 1)

@@ -220,8 +220,8 @@ func StartBackoff(b wait.Backoff) Option {
 // RestartLimit limits how often a condition that comes and goes restarts the group. The first starts, as many as
 // burst, are not delayed; then a pause follows each start. The default is 5 starts, and pauses from 10 s to 1 min.
 // Stops are never delayed. While a start is held back, the group is Dormant, and GroupStatus.HeldUntil is the end of
-// the pause. The state of the condition at that time decides. After 10 minutes in Running, all former starts are
-// forgotten.
+// the pause. The state of the condition at that time decides. After a quiet minute, in which the group was Running or
+// its condition did not hold, all former starts are forgotten. A limit with a longer pause forgets them after that.
 func RestartLimit(burst int, pause wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
