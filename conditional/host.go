@@ -43,9 +43,9 @@ func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 // addTo adds the host, with the page of all its groups and with checks that cover those of later scopes. A manager
 // accepts checks only until it starts.
 func (h *groupHost) addTo(mgr manager.Manager) error {
-	if managercache.FromCache(mgr.GetCache()) == nil {
+	if c := mgr.GetCache(); c != nil && managercache.FromCache(c) == nil && managercache.MayHaveOptions(c, mgr.GetClient()) {
 		mgr.GetLogger().WithName("conditional").Info("groups do not inherit the Cache and Client options of their manager (namespaces, selectors, ByObject, DisableFor): " +
-			"if there are any, make the manager with conditional.ManagerOptions")
+			"make the manager with conditional.ManagerOptions")
 	}
 	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
 		mgr.GetLogger().WithName("conditional").Info("the first group came after the manager's start: the checks that groups add, and their page, are not served", "reason", err.Error())

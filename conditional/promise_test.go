@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -319,17 +320,23 @@ func TestSettingsThatAreNotInheritedAreLoggedOnce(t *testing.T) {
 			lines++
 		}
 	}
-	for want, adjust := range []func(*ctrl.Options){
-		func(o *ctrl.Options) { *o = ManagerOptions(*o) },
-		func(*ctrl.Options) {},
+	options := func(o *ctrl.Options) { o.Cache.DefaultNamespaces = map[string]cache.Config{"one": {}} }
+	for name, row := range map[string]struct {
+		adjust func(*ctrl.Options)
+		want   int
+	}{
+		"no options":            {func(*ctrl.Options) {}, 0},
+		"options":               {options, 1},
+		"inherited options":     {func(o *ctrl.Options) { options(o); *o = ManagerOptions(*o) }, 0},
+		"options of the client": {func(o *ctrl.Options) { o.Client.Cache = &client.CacheOptions{Unstructured: true} }, 1},
 	} {
 		lines = 0
-		mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { o.Logger = funcr.New(count, funcr.Options{}) }, adjust)
+		mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { o.Logger = funcr.New(count, funcr.Options{}) }, row.adjust)
 		for i := range 5 {
 			defer mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), nil), Name(fmt.Sprint("group-", i))).release()
 		}
-		if lines != want {
-			t.Errorf("got %d lines, want %d", lines, want)
+		if lines != row.want {
+			t.Errorf("%s: got %d lines, want %d", name, lines, row.want)
 		}
 	}
 }

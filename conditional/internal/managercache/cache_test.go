@@ -10,14 +10,18 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -237,5 +241,51 @@ func TestCustomReaderIsRefused(t *testing.T) {
 	o := WrapOptions(manager.Options{}, "")
 	if _, err := o.NewClient(nil, client.Options{Cache: &client.CacheOptions{Reader: &emptyCache{}}}); err == nil || !strings.Contains(err.Error(), "Reader") {
 		t.Errorf("got %v, want an error that names the Reader", err)
+	}
+}
+
+// TestOptionsAreFound compares caches and clients with those of a manager without options.
+func TestOptionsAreFound(t *testing.T) {
+	no, selected := false, labels.SelectorFromSet(labels.Set{"mine": "yes"})
+	widget := &corev1.ConfigMap{}
+	for name, row := range map[string]struct {
+		cache  cache.Options
+		client client.Options
+		want   bool
+	}{
+		"none":                      {},
+		"namespaces":                {cache: cache.Options{DefaultNamespaces: map[string]cache.Config{"one": {}}}, want: true},
+		"a selector":                {cache: cache.Options{DefaultLabelSelector: selected}, want: true},
+		"a selector of fields":      {cache: cache.Options{DefaultFieldSelector: fields.Everything()}, want: true},
+		"a transform":               {cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, want: true},
+		"options of a kind":         {cache: cache.Options{ByObject: map[client.Object]cache.ByObject{widget: {Label: selected}}}, want: true},
+		"no bookmarks":              {cache: cache.Options{DefaultEnableWatchBookmarks: &no}, want: true},
+		"a period":                  {cache: cache.Options{SyncPeriod: new(time.Minute)}, want: true},
+		"reads of watched kinds":    {cache: cache.Options{ReaderFailOnMissingInformer: true}, want: true},
+		"a handler of watch errors": {cache: cache.Options{DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {}}, want: true},
+		"a kind that is not cached": {client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{widget}}}, want: true},
+		"unstructured reads":        {client: client.Options{Cache: &client.CacheOptions{Unstructured: true}}, want: true},
+		"an owner of fields":        {client: client.Options{FieldOwner: "me"}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mapper := meta.NewDefaultRESTMapper(nil)
+			mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+			row.cache.HTTPClient, row.cache.Mapper = &http.Client{}, mapper
+			c, err := cache.New(&rest.Config{Host: "127.0.0.1:1"}, row.cache)
+			testenv.Must(t, err)
+			row.client.HTTPClient, row.client.Mapper = &http.Client{}, mapper
+			if row.client.Cache == nil {
+				row.client.Cache = &client.CacheOptions{}
+			}
+			row.client.Cache.Reader = c // As a manager does.
+			cl, err := client.New(&rest.Config{Host: "127.0.0.1:1"}, row.client)
+			testenv.Must(t, err)
+			if got := MayHaveOptions(c, cl); got != row.want {
+				t.Errorf("expected %v, found %v", row.want, got)
+			}
+			if !MayHaveOptions(&emptyCache{}, cl) {
+				t.Error("a cache of another type was taken for one without options")
+			}
+		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
@@ -106,6 +108,45 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	var err error
 	c.client, err = NewRefreshableClient(cfg, opts, c.settings.NewClient)
 	return c.client, err
+}
+
+// MayHaveOptions reports whether groups miss options of a manager that was made without ManagerOptions: whether its
+// cache or its client differs from one with controller-runtime's defaults. These have no accessors for their options,
+// so that the fields are compared. It reports true for other types, whose options cannot be determined.
+func MayHaveOptions(c cache.Cache, cl client.Client) bool {
+	hc, mapper := http.DefaultClient, meta.NewDefaultRESTMapper(nil) // Without them, New would make requests.
+	plainCache, err := cache.New(&rest.Config{}, cache.Options{HTTPClient: hc, Mapper: mapper})
+	if err != nil {
+		return true
+	}
+	plainClient, err := client.New(&rest.Config{}, client.Options{HTTPClient: hc, Mapper: mapper, Cache: &client.CacheOptions{Reader: plainCache}})
+	if err != nil {
+		return true
+	}
+	return !haveEqualFields(c, plainCache, "readerFailOnMissingInformer", "resync", "namespace", "selector", "transform",
+		"unsafeDisableDeepCopy", "enableWatchBookmarks", "newInformer", "watchErrorHandler") ||
+		!haveEqualFields(cl, plainClient, "uncachedGVKs", "cacheUnstructured")
+}
+
+// haveEqualFields compares two values of one type of struct. A field that the type lacks counts as different.
+func haveEqualFields(a, b any, names ...string) bool {
+	x, y := reflect.Indirect(reflect.ValueOf(a)), reflect.Indirect(reflect.ValueOf(b))
+	return x.IsValid() && x.Kind() == reflect.Struct && x.Type() == y.Type() && !slices.ContainsFunc(names, func(name string) bool {
+		return !isEqualField(x.FieldByName(name), y.FieldByName(name))
+	})
+}
+
+// isEqualField compares two values of one type. It needs no right to read an unexported field as an interface.
+func isEqualField(x, y reflect.Value) bool {
+	switch {
+	case !x.IsValid():
+		return false
+	case x.Kind() == reflect.Func:
+		return x.Pointer() == y.Pointer()
+	case x.Kind() == reflect.Map:
+		return x.Len() == 0 && y.Len() == 0
+	}
+	return x.Comparable() && x.Equal(y)
 }
 
 // ScopeSettings returns the settings that a scope inherits; those of nil are controller-runtime's defaults.
