@@ -85,7 +85,8 @@ func TestEventsReportStartsStopsAndFailures(t *testing.T) {
 		hang.Store(true)
 		r.report(False, "")
 		r.advance(2 * time.Minute)
-		want("a long stop", "Warning ControllerStuck GROUP: something has not returned within 30s; nothing starts before it does",
+		want("a long stop", "Normal ControllerDraining GROUP: runnables have not returned yet",
+			"Warning ControllerStuck GROUP: something has not returned within 30s; nothing starts before it does",
 			"Normal ControllerStopped GROUP: everything has returned: ")
 	}, Events(rec, &corev1.ConfigMap{}))
 }

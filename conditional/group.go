@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -27,7 +28,8 @@ type Group struct {
 	condition Condition
 	setup     SetupFunc
 	options   groupOptions
-	optional  detect.Interest // optional holds the optional kinds, and how to look for any kind
+	optional  detect.Interest           // optional holds the optional kinds, and how to look for any kind
+	kinds     []schema.GroupVersionKind // kinds are those that the condition names, and the optional ones
 	host      *groupHost
 	server    *process.SharedState
 	release   func() // release frees the name and the server state
@@ -84,6 +86,8 @@ type GroupStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// HeldUntil is when the restart limit allows the start that is wanted now; zero if no start is held back.
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
+	// HeldBack lists why the group does not start, or does not start in time; it is empty if nothing holds it back.
+	HeldBack []Hold `json:"heldBack,omitempty"`
 	// Condition is the last report; its zero value means that there was no report yet.
 	Condition Status `json:"condition"`
 	// Error is the error of the last failure; it is empty again when the group runs.
@@ -97,19 +101,29 @@ func (g *Group) logger() logr.Logger {
 
 // Status returns the current status of the group.
 func (g *Group) Status() GroupStatus {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.status
+	s, _ := g.statusAndState()
+	return s
 }
 
-// show returns the status for the debug page, and the state for the metric: the phase, or the reason why the group is
-// dormant.
-func (g *Group) show() (page any, state string) {
+func (g *Group) statusAndState() (s GroupStatus, state string) {
+	refused := g.refusedWatches()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.status
-	s.Since, s.HeldUntil = s.Since.UTC(), s.HeldUntil.UTC()
+	s = g.status
+	s.HeldBack = g.listHoldsLocked(refused)
 	return s, g.stateLocked()
+}
+
+// show returns the group for the debug page and for metrics. Its state is the phase, or the reason why the group is
+// dormant.
+func (g *Group) show() process.GroupView {
+	s, state := g.statusAndState()
+	s.Since, s.HeldUntil = s.Since.UTC(), s.HeldUntil.UTC()
+	view := process.GroupView{Page: s, State: state}
+	for _, h := range s.HeldBack {
+		view.Holds = append(view.Holds, string(h.Reason))
+	}
+	return view
 }
 
 // Wait returns nil as soon as the group is in the phase, or the error of ctx. It may miss a phase that the group
@@ -307,9 +321,12 @@ func (g *Group) recordEvent(eventType, reason, action, note string) {
 	if g.options.events == nil {
 		return
 	}
-	note = fmt.Sprintf("group %s: %s", g.options.name, note)
-	note = note[:min(len(note), maxNote)] // The API server refuses a longer one, and the event would be lost.
-	g.options.events.recorder.Eventf(g.options.events.regarding, nil, eventType, reason, action, "%s", note)
+	g.options.events.recorder.Eventf(g.options.events.regarding, nil, eventType, reason, action, "%s", g.eventNote(note))
+}
+
+func (g *Group) eventNote(text string) string {
+	note := fmt.Sprintf("group %s: %s", g.options.name, text)
+	return note[:min(len(note), maxNote)] // The API server refuses a longer one, and the event would be lost.
 }
 
 type phaseChange struct {

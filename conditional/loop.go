@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
@@ -24,9 +25,10 @@ func (g *Group) begin(ctx context.Context) {
 		g.mu.Unlock()
 		return
 	}
-	g.loop = groupLoop{ctx: ctx, group: g}
+	g.loop.ctx, g.loop.group = ctx, g
 	g.isAwake = true
 	g.mu.Unlock()
+	g.loop.beginRecording()
 	g.loop.observe()
 	go g.act()
 }
@@ -71,6 +73,7 @@ func (g *Group) end() {
 		err = fmt.Errorf("group %s: a runnable has not returned within %s: let runnables end with their context", g.options.name, g.options.drainTimeout)
 	}
 	g.loop.stopObserving()
+	g.loop.stopRecording()
 	g.release()
 	g.mu.Lock()
 	g.isEnded = true
@@ -99,6 +102,12 @@ type groupLoop struct {
 	isStopping   bool
 	kinds        []*kindObserver // kinds are those of the condition, unless it needs a goroutine, and of the optional kinds
 	stopObserver func()          // stopObserver is nil unless the condition needs a goroutine
+
+	holdEvents     holdEvents              // holdEvents is nil before the first hold
+	lastCRD        *corev1.ObjectReference // lastCRD is nil before the first event about a CRD
+	recording      sync.WaitGroup          // recording waits for events about CRDs
+	recordingUntil context.Context         // recordingUntil ends with the group
+	stopRecording  func()
 }
 
 func (l *groupLoop) step() {
@@ -121,6 +130,7 @@ func (l *groupLoop) step() {
 			l.applyFact(l.ctx, l.timer.fact, nil)
 		}
 	}
+	l.recordHolds()
 }
 
 // isOver reports whether the group has ended. If its manager ends, the group ends even while a runnable never
@@ -219,6 +229,7 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 			l.limiter = newStartLimiter(l.group.options.restartBurst, l.group.options.restartPause)
 		}
 		l.limiter.noteStart(now)
+		l.noteCRD() // A drain may outlast the CRD.
 		l.activation = startActivation(ctx, l.group, now)
 	case actionCancel:
 		l.endActivation(f)
@@ -251,6 +262,7 @@ func (l *groupLoop) endActivation(f groupFact) {
 		l.activation.cancel()
 	}
 	l.setTimer(factOverdue, limit)
+	time.AfterFunc(longDrain, l.group.wake)
 }
 
 // recordDurations measures the phases of the activation that a transition ends.

@@ -70,6 +70,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	if err := o.validate(*waitsFor); err != nil {
 		return nil, err
 	}
+	g.kinds = waitsFor.kinds
 	return g, g.joinProcess(o)
 }
 
@@ -90,7 +91,7 @@ func (g *Group) joinProcess(o options) (err error) {
 	}
 	leave, err := server.Registry.AddGroup(&process.GroupEntry{
 		Name: o.name, Shared: o.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(),
-		Show: g.show, States: shownStates, Places: o.places,
+		Show: g.show, States: shownStates, Holds: holdReasons, Places: o.places,
 	})
 	if err != nil {
 		quit()
@@ -230,8 +231,10 @@ func RestartLimit(burst int, pause wait.Backoff) Option {
 	}
 }
 
-// Events records the phase changes of the group as events about an object, for example the Deployment of the
-// operator; see the constants for their reasons. mgr.GetEventRecorder returns a recorder.
+// Events records the phase changes of the group, and what holds it back, as events about an object, for example the
+// Deployment of the operator; see the constants for their reasons. mgr.GetEventRecorder returns a recorder. Without
+// this option, only what holds the group back is recorded, about its CRD, and only if the process may record events
+// in the namespace default.
 func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 	return func(o *options) {
 		o.addErrorUnless(rec != nil && regarding != nil, "expected a recorder and an object in Events, found nil: pass both")

@@ -84,6 +84,12 @@ func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
       "since": "2000-01-01T00:00:00Z",
       "reason": "Ended",
       "heldUntil": "2000-01-01T00:01:00Z",
+      "heldBack": [
+        {
+          "reason": "RestartLimit",
+          "message": "the restart limit holds the next start back until 2000-01-01T00:01:00Z"
+        }
+      ],
       "condition": {
         "state": "True",
         "reason": "Served",
@@ -193,6 +199,7 @@ func TestMetricsAfterEveryEnd(t *testing.T) {
 		want := map[string]float64{
 			"state Dormant": 0, "state Starting": 0, "state Running": 0, "state Draining": 0, "state Stuck": 0, "state Failed": 0,
 			"state Disabled": 0, "state Forbidden": 0,
+			"held_back RestartLimit": 0, "held_back Forbidden": 0, "held_back WatchForbidden": 0, "held_back Draining": 0,
 			"transitions_total Wanted Starting": 2, "transitions_total Up Running": 2, "transitions_total Unwanted Draining": 2,
 			"transitions_total Ended Dormant": 2, "transitions_total Overdue Stuck": 1, "drain_timeouts_total": 1,
 			"start_seconds count": 2, "start_seconds sum": 4, "stop_seconds count": 2, "stop_seconds sum": 80,

@@ -69,6 +69,7 @@ type Detector struct {
 
 	refusalsMu     sync.Mutex
 	loggedRefusals map[watchTarget]bool // loggedRefusals are the forbidden watches that were logged
+	onRefusal      map[*func()]struct{} // onRefusal holds the functions to call when a watch is forbidden, or allowed again
 }
 
 // New returns a detector that has not made a request yet. It uses hc for all its requests, and never closes it.
@@ -82,7 +83,7 @@ func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) 
 
 func newDetector(w apiServer, log logr.Logger) *Detector {
 	counts := outcomeCounts{outcomeUnreadable: {}, outcomeMissing: {}, outcomeInitializing: {}, outcomePresent: {}}
-	return &Detector{server: w, log: log, outcomes: counts, loggedRefusals: map[watchTarget]bool{}}
+	return &Detector{server: w, log: log, outcomes: counts, loggedRefusals: map[watchTarget]bool{}, onRefusal: map[*func()]struct{}{}}
 }
 
 // Subscribe returns a channel of the verdicts on the kinds, in their order. The channel has the known verdicts at
@@ -160,6 +161,31 @@ func (d *Detector) RefusedWatches() map[string]int {
 	return counts
 }
 
+// RefusedResources returns the resources whose watches the interest needs, and which are forbidden.
+func (d *Detector) RefusedResources(i Interest) (resources []string) {
+	d.readSession(func(l *detectionSession) {
+		for _, of := range i.watchTargets() {
+			if w := l.watches[of]; w != nil && w.isRefused && !slices.Contains(resources, of.resource) {
+				resources = append(resources, of.resource)
+			}
+		}
+	})
+	return resources
+}
+
+// OnRefusal has changed called when a watch is forbidden, or allowed again, until cancel is called. changed must not
+// call the detector.
+func (d *Detector) OnRefusal(changed func()) (cancel func()) {
+	d.refusalsMu.Lock()
+	defer d.refusalsMu.Unlock()
+	d.onRefusal[&changed] = struct{}{}
+	return func() {
+		d.refusalsMu.Lock()
+		defer d.refusalsMu.Unlock()
+		delete(d.onRefusal, &changed)
+	}
+}
+
 // logRefusal logs that a watch is forbidden, or, without an error, that it is allowed again.
 func (d *Detector) logRefusal(t watchTarget, err error) {
 	d.refusalsMu.Lock()
@@ -173,6 +199,11 @@ func (d *Detector) logRefusal(t watchTarget, err error) {
 	case err == nil && was:
 		delete(d.loggedRefusals, t)
 		d.log.Info("may list and watch "+t.resource+" now", "name", t.name)
+	default:
+		return
+	}
+	for changed := range d.onRefusal {
+		(*changed)()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -445,7 +446,16 @@ func TestAWatchThatIsRefusedLaterIsReplacedByPollsAndNothingRestarts(t *testing.
 func TestAWatchThatWasForbiddenOnceComesBack(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.set(func() { s.refuses[crdResource] = true })
+		var calls, none atomic.Int32
+		s.OnRefusal(func() { none.Add(1) })()
+		defer s.OnRefusal(func() { calls.Add(1) })()
 		j := s.follow(widgets())
+		if got := s.RefusedResources(widgets()); calls.Load() != 1 || !slices.Equal(got, []string{crdResource}) {
+			t.Errorf("%d calls and the refused resources %v, want 1 and %s", calls.Load(), got, crdResource)
+		}
+		if got := s.RefusedResources(Interest{Poll: time.Minute}); len(got) > 0 {
+			t.Errorf("an interest that polls misses %v, want nothing", got)
+		}
 		if got := s.RefusedWatches()[crdResource]; got != 1 {
 			t.Errorf("%d watches of CRDs are refused, want 1", got)
 		}
@@ -454,6 +464,9 @@ func TestAWatchThatWasForbiddenOnceComesBack(t *testing.T) {
 		<-time.After(pollMax)
 		if got := s.RefusedWatches()[crdResource]; got != 0 {
 			t.Errorf("%d watches of CRDs are refused a poll after the right was granted, want 0", got)
+		}
+		if got := s.RefusedResources(widgets()); calls.Load() != 2 || none.Load() != 0 || len(got) > 0 {
+			t.Errorf("%d calls, %d after a cancel, and the refused resources %v, want 2, 0 and none", calls.Load(), none.Load(), got)
 		}
 		s.install(widgetKind(), "1", 0)
 		<-time.After(5 * time.Millisecond)

@@ -26,7 +26,7 @@ import (
 // Registry holds the groups of all managers whose metrics have the same prefix. It is a collector, so that
 // controller-runtime's registry contains only one collector for all groups.
 type Registry struct {
-	groupState, groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
+	groupState, groupHold, groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
 
 	// PhaseChanges has the labels group, to and reason, the other metrics have the label group.
 	PhaseChanges, OverdueDrains   *prometheus.CounterVec
@@ -60,6 +60,8 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 	made := &Registry{
 		groupState: desc("_state",
 			"1 for the phase of a conditional group, 0 for other phases; Disabled and Forbidden are the reasons of Dormant.", "group", "state"),
+		groupHold: desc("_held_back",
+			"1 if this holds a conditional group back: RestartLimit, Forbidden, WatchForbidden or Draining.", "group", "reason"),
 		groupCount:     desc("_groups", "Number of conditional groups in this process."),
 		serverCount:    desc("_api_servers", "Number of API servers that conditional groups watch."),
 		informerCount:  desc("_active_informers", "Number of informers that run for conditional groups."),
@@ -94,11 +96,21 @@ type GroupEntry struct {
 	Shared bool
 	// Elected is the channel of the group's manager, which stays the same if the manager is wrapped.
 	Elected <-chan struct{}
-	// Show returns the entry for the status page, and the state for the metric, one of States.
-	Show   func() (page any, state string)
-	States func() []string
+	// Show returns what the status page and the metrics show.
+	Show func() GroupView
+	// States and Holds return all values of GroupView.State and GroupView.Holds.
+	States, Holds func() []string
 	// Places are the addresses of the fields to which the group writes its clients when it starts.
 	Places []uintptr
+}
+
+// GroupView is what the status page and the metrics show of a group.
+type GroupView struct {
+	// Page is the entry for the status page.
+	Page  any
+	State string
+	// Holds are the reasons why the group is held back.
+	Holds []string
 }
 
 // AddGroup adds a group until leave is called, which deletes its series.
@@ -178,8 +190,7 @@ func (all *Registry) StatusPage(elected <-chan struct{}) http.Handler {
 		shown := []any{}
 		for _, g := range groups {
 			if g.Elected == elected {
-				page, _ := g.Show()
-				shown = append(shown, page)
+				shown = append(shown, g.Show().Page)
 			}
 		}
 		page, err := json.MarshalIndent(map[string]any{"groups": shown}, "", "  ")
@@ -193,7 +204,7 @@ func (all *Registry) StatusPage(elected <-chan struct{}) http.Handler {
 }
 
 func (all *Registry) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{all.groupState, all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.degraded, all.probeCount} {
+	for _, desc := range []*prometheus.Desc{all.groupState, all.groupHold, all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.degraded, all.probeCount} {
 		to <- desc
 	}
 	for _, v := range all.countedVectors() {
@@ -238,16 +249,26 @@ func (all *Registry) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(all.probeCount, prometheus.CounterValue, float64(count), result)
 	}
 	// Groups that share a name share its series.
-	shown := map[[2]string]int{}
+	type series struct {
+		desc         *prometheus.Desc
+		group, value string
+	}
+	shown := map[series]int{}
 	for _, g := range all.groups {
+		view := g.Show()
 		for _, state := range g.States() {
-			shown[[2]string{g.Name, state}] += 0
+			shown[series{all.groupState, g.Name, state}] += 0
 		}
-		_, now := g.Show()
-		shown[[2]string{g.Name, now}] = 1
+		for _, reason := range g.Holds() {
+			shown[series{all.groupHold, g.Name, reason}] += 0
+		}
+		shown[series{all.groupState, g.Name, view.State}] = 1
+		for _, reason := range view.Holds {
+			shown[series{all.groupHold, g.Name, reason}] = 1
+		}
 	}
 	for of, value := range shown {
-		gauge(all.groupState, value, of[0], of[1])
+		gauge(of.desc, value, of.group, of.value)
 	}
 }
 

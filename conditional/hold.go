@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
+)
+
+// HoldReason is why a group is held back, on the status page and in the metric.
+type HoldReason string
+
+// The reasons why a group is held back. They are stable: no release renames one.
+const (
+	HeldByRestartLimit   HoldReason = "RestartLimit"   // HeldByRestartLimit means that the next start waits for the restart limit
+	HeldByRights         HoldReason = "Forbidden"      // HeldByRights means that a right of Allowed is missing
+	HeldByForbiddenWatch HoldReason = "WatchForbidden" // HeldByForbiddenWatch means that discovery is polled, so that starts and stops are late
+	HeldByDrain          HoldReason = "Draining"       // HeldByDrain means that runnables have not returned; the next start waits for them
+)
+
+// Hold is one reason why a group does not start, or does not start in time.
+type Hold struct {
+	Reason HoldReason `json:"reason"`
+	// Message is a sentence for users.
+	Message string `json:"message"`
+}
+
+// The reasons of the events about holds; see the other reasons of events.
+const (
+	ControllerHeldBack       = "ControllerHeldBack"       // Warning: the restart limit delays the next start
+	ControllerForbidden      = "ControllerForbidden"      // Warning: the group waits for a right
+	ControllerWatchForbidden = "ControllerWatchForbidden" // Warning: a watch is forbidden, and discovery is polled instead
+	ControllerDraining       = "ControllerDraining"       // ControllerDraining means that a stop takes longer than a few seconds
+)
+
+const (
+	// longDrain is the age from which a drain has an event: almost all stops take milliseconds.
+	longDrain = 5 * time.Second
+	// holdEventPause is the shortest time between two events of a group for one reason.
+	holdEventPause = time.Minute
+	// eventRightsAge is how old an answer may be about whether events may be recorded.
+	eventRightsAge = 10 * time.Minute
+	// recorderName is the reporting controller of events about CRDs.
+	recorderName = "conditional"
+)
+
+func holdReasons() []string {
+	return []string{string(HeldByRestartLimit), string(HeldByRights), string(HeldByForbiddenWatch), string(HeldByDrain)}
+}
+
+// listHoldsLocked returns what holds the group back. refused are the forbidden watches that the group needs.
+func (g *Group) listHoldsLocked(refused []string) (holds []Hold) {
+	add := func(reason HoldReason, format string, args ...any) {
+		holds = append(holds, Hold{reason, fmt.Sprintf(format, args...)})
+	}
+	if until := g.status.HeldUntil; !until.IsZero() {
+		add(HeldByRestartLimit, "the restart limit holds the next start back until %s", until.UTC().Format(time.RFC3339))
+	}
+	if g.stateLocked() == ForbiddenReason {
+		add(HeldByRights, "%s", g.orders.lastKnown.Message)
+	}
+	for _, resource := range refused {
+		add(HeldByForbiddenWatch, "not allowed to list and watch %s: polling discovery, starts and stops are up to a minute late", resource)
+	}
+	switch g.status.Phase {
+	case Draining:
+		add(HeldByDrain, "runnables have not returned yet")
+	case Stuck:
+		add(HeldByDrain, "runnables have not returned within the drain timeout of %s", g.options.drainTimeout)
+	case Dormant, Starting, Running, Failed:
+	}
+	return holds
+}
+
+// refusedWatches must not be called with the lock of the group: the detector wakes groups while it holds its own.
+func (g *Group) refusedWatches() []string {
+	if g.server == nil || len(g.kinds) == 0 {
+		return nil
+	}
+	return g.server.Detector.RefusedResources(g.optional)
+}
+
+// holdEvents limits the events about holds to one per reason and holdEventPause.
+type holdEvents map[HoldReason]recordedHold
+
+type recordedHold struct {
+	message string // message is empty after the end of the hold
+	at      time.Time
+}
+
+// findDue returns the holds that need an event now.
+func (e holdEvents) findDue(holds []Hold, now time.Time) (due []Hold) {
+	for _, h := range holds {
+		if last, found := e[h.Reason]; !found || last.message != h.Message && now.Sub(last.at) >= holdEventPause {
+			e[h.Reason] = recordedHold{h.Message, now}
+			due = append(due, h)
+		}
+	}
+	for reason, last := range e {
+		if !slices.ContainsFunc(holds, func(h Hold) bool { return h.Reason == reason }) {
+			e[reason] = recordedHold{at: last.at}
+		}
+	}
+	return due
+}
+
+// beginRecording has the loop handle holds that begin without another event.
+func (l *groupLoop) beginRecording() {
+	ctx, cancel := context.WithCancel(l.ctx)
+	ignore := func() {}
+	if len(l.group.kinds) > 0 {
+		ignore = l.group.server.Detector.OnRefusal(l.group.wake)
+	}
+	l.recordingUntil = ctx
+	l.stopRecording = func() {
+		ignore()
+		cancel()
+		l.recording.Wait()
+	}
+}
+
+// recordHolds records an event for each hold that began, on the leader.
+func (l *groupLoop) recordHolds() {
+	if l.isStopping || !l.group.host.isLeader() {
+		return
+	}
+	now, status := time.Now(), l.group.Status()
+	holds := slices.DeleteFunc(status.HeldBack, func(h Hold) bool {
+		return h.Reason == HeldByDrain && now.Sub(status.Since) < longDrain && status.Phase == Draining
+	})
+	if len(holds) == 0 && len(l.holdEvents) == 0 {
+		return
+	}
+	if l.group.options.events == nil {
+		if l.noteCRD(); l.lastCRD == nil {
+			return // The event waits until a CRD is known.
+		}
+	}
+	if l.holdEvents == nil {
+		l.holdEvents = holdEvents{}
+	}
+	for _, h := range l.holdEvents.findDue(holds, now) {
+		l.recordHold(h)
+	}
+}
+
+func (l *groupLoop) recordHold(h Hold) {
+	eventType, reason, action := corev1.EventTypeWarning, ControllerHeldBack, "Start"
+	switch h.Reason {
+	case HeldByRestartLimit:
+	case HeldByRights:
+		reason = ControllerForbidden
+	case HeldByForbiddenWatch:
+		reason, action = ControllerWatchForbidden, "Watch"
+	case HeldByDrain:
+		eventType, reason, action = corev1.EventTypeNormal, ControllerDraining, "Stop"
+	}
+	if l.group.options.events != nil {
+		l.group.recordEvent(eventType, reason, action, h.Message)
+		return
+	}
+	crd, note := l.lastCRD, l.group.eventNote(h.Message)
+	l.recording.Go(func() {
+		if l.group.mayRecordEvents(l.recordingUntil) {
+			l.group.mgr.GetEventRecorder(recorderName).Eventf(crd, nil, eventType, reason, action, "%s", note)
+		}
+	})
+}
+
+// noteCRD remembers the first CRD of the group's kinds: a drain outlasts its CRD.
+func (l *groupLoop) noteCRD() {
+	isWatched := len(l.group.refusedWatches()) == 0
+	for _, gvk := range l.group.kinds {
+		v, _ := l.group.server.Detector.KnownVerdict(gvk)
+		// Without the watch of CRDs, the UID is unknown; the client's scheme has the groups that need no CRD.
+		if v.Presence != detect.Served || v.UID == "" && (isWatched || scheme.Scheme.IsGroupRegistered(gvk.Group)) {
+			continue
+		}
+		l.lastCRD = &corev1.ObjectReference{
+			APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition",
+			Name: v.Plural + "." + gvk.Group, UID: types.UID(v.UID),
+		}
+		return
+	}
+}
+
+// mayRecordEvents reports whether the rules of the process grant events about objects without a namespace. They
+// belong to the namespace default. The right is optional, and its absence must not cause an error for each event.
+func (g *Group) mayRecordEvents(ctx context.Context) bool {
+	c, err := authorizationclient.NewForConfigAndClient(g.mgr.GetConfig(), g.mgr.GetHTTPClient())
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
+	defer cancel()
+	rules, err := g.server.Rules.Read(ctx, c, metav1.NamespaceDefault, eventRightsAge)
+	if err != nil {
+		return false
+	}
+	for _, verb := range []string{"create", "patch"} {
+		right := authorizationv1.ResourceAttributes{Verb: verb, Group: "events.k8s.io", Resource: "events"}
+		if !slices.ContainsFunc(rules.ResourceRules, func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) }) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// heldBy returns the reasons by which a group is held back, from its status and its metric.
+func heldBy(t *testing.T, g *Group) (inStatus, inMetric []string) {
+	t.Helper()
+	s := g.Status()
+	for _, h := range s.HeldBack {
+		inStatus = append(inStatus, string(h.Reason))
+	}
+	found := series(t, s.Name)
+	for _, reason := range holdReasons() {
+		switch value, isFound := found["held_back "+reason]; {
+		case !isFound:
+			t.Errorf("the metric of %s has no series for %s", s.Name, reason)
+		case value == 1:
+			inMetric = append(inMetric, reason)
+		}
+	}
+	return inStatus, inMetric
+}
+
+func expectHeldBy(t *testing.T, g *Group, when string, want ...string) {
+	t.Helper()
+	inStatus, inMetric := heldBy(t, g)
+	if diff := cmp.Diff(want, inStatus); diff != "" {
+		t.Errorf("%s: the status (-want +got):\n%s", when, diff)
+	}
+	if diff := cmp.Diff(want, inMetric); diff != "" {
+		t.Errorf("%s: the metric (-want +got):\n%s", when, diff)
+	}
+}
+
+// holdEventsOf returns the recorded events about holds.
+func holdEventsOf(rec *events.FakeRecorder) (found []string) {
+	for _, line := range recordedEvents(rec) {
+		for _, reason := range []string{ControllerHeldBack, ControllerForbidden, ControllerWatchForbidden, ControllerDraining} {
+			if strings.Contains(line, " "+reason+" ") {
+				found = append(found, line)
+			}
+		}
+	}
+	return found
+}
+
+// TestWhatHoldsAGroupBackIsShown holds a group back for one reason after the other.
+func TestWhatHoldsAGroupBackIsShown(t *testing.T) {
+	rec := events.NewFakeRecorder(100)
+	var hang atomic.Bool
+	setup := func(mgr manager.Manager) error {
+		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			if hang.Load() {
+				<-time.After(time.Minute)
+			}
+			return nil
+		}))
+	}
+	runGroup(t, setup, func(r *groupEnv) {
+		wantEvents := func(when string, lines ...string) {
+			t.Helper()
+			for i, line := range lines {
+				lines[i] = strings.Replace(line, "GROUP", "group "+r.group.Status().Name, 1)
+			}
+			if diff := cmp.Diff(lines, holdEventsOf(rec)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		missing := Status{State: False, Reason: ForbiddenReason, Message: "no right to list secrets"}
+		r.when.says <- missing
+		synctest.Wait()
+		expectHeldBy(t, r.group, "a right is missing", string(HeldByRights))
+		wantEvents("a standby records nothing")
+		r.elect()
+		wantEvents("a right is missing", "Warning ControllerForbidden GROUP: no right to list secrets")
+
+		r.report(True, "a")
+		expectHeldBy(t, r.group, "running")
+		r.report(False, "")
+		expectHeldBy(t, r.group, "unwanted")
+		r.report(True, "a")
+		expectHeldBy(t, r.group, "too many starts", string(HeldByRestartLimit))
+		wantEvents("too many starts", "Warning ControllerHeldBack GROUP: the restart limit holds the next start back until 2000-01-01T00:00:30Z")
+
+		r.advance(30 * time.Second)
+		expectHeldBy(t, r.group, "the pause is over")
+		hang.Store(true)
+		r.report(False, "")
+		expectHeldBy(t, r.group, "draining", string(HeldByDrain))
+		wantEvents("a stop that may be short")
+		r.advance(longDrain)
+		wantEvents("a long stop", "Normal ControllerDraining GROUP: runnables have not returned yet")
+		r.advance(30 * time.Second)
+		r.expectPhase(Stuck)
+		expectHeldBy(t, r.group, "stuck", string(HeldByDrain))
+		r.advance(time.Minute)
+		expectHeldBy(t, r.group, "stopped")
+		wantEvents("stopped")
+	}, RestartLimit(1, wait.Backoff{Duration: 30 * time.Second}), Events(rec, &corev1.ConfigMap{}))
+}
+
+// TestEventsAboutHoldsAreFew lets a condition flap for ten minutes, and a right come and go.
+func TestEventsAboutHoldsAreFew(t *testing.T) {
+	rec := events.NewFakeRecorder(10000)
+	var starts, ends atomic.Int32
+	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
+		r.elect()
+		for range 10 * 60 * 10 {
+			r.report(True, "a")
+			r.when.says <- Status{State: False, Reason: ForbiddenReason, Message: "no right to list secrets"}
+			r.advance(100 * time.Millisecond)
+		}
+		counts := map[string]int{}
+		for _, line := range holdEventsOf(rec) {
+			counts[strings.Fields(line)[1]]++
+		}
+		if diff := cmp.Diff(map[string]int{ControllerHeldBack: 10, ControllerForbidden: 10}, counts); diff != "" {
+			t.Errorf("events in ten minutes (-want +got):\n%s", diff)
+		}
+	}, Events(rec, &corev1.ConfigMap{}))
+}
