@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	forbiddenInterval = 10 * time.Second // forbiddenInterval is the pause between two reviews of a missing right
+	forbiddenInterval = 10 * time.Second // forbiddenInterval is the pause between two checks of a missing right
 	failedInterval    = 2 * time.Second  // failedInterval is the pause after a review without an answer
 	maxReviewTime     = 30 * time.Second // maxReviewTime limits the reviews of one round
 
@@ -54,9 +54,11 @@ func Disabled() Condition {
 }
 
 // Allowed holds while the API server grants all the rights. They are checked once per period by one
-// SelfSubjectRulesReview per namespace, which all groups of the manager share. A right that the rules do not grant is
-// checked by a SelfSubjectAccessReview, and so is each right at first if an authorizer does not list its rules. Every
-// authenticated user may create both reviews. A missing right is checked every 10 s. Combine Allowed and Served by
+// SelfSubjectRulesReview per namespace. All groups of the manager share it until it is one period old, so that a
+// revoked right is noticed within two periods. A right that the rules do not grant is checked by a
+// SelfSubjectAccessReview, and so is each right at first if an authorizer does not list its rules. Every authenticated
+// user may create both reviews. A missing right is looked for in the shared rules every 10 s, and checked by itself
+// once per period, or every 10 s if an authorizer does not list its rules. Combine Allowed and Served by
 // All: a controller without the right to list a kind that it watches would log errors without end.
 func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
 	return builtinCondition{
@@ -88,6 +90,8 @@ type rightsReviewer struct {
 
 	// doubtful are the rights that need an access review, beginning with the one that was missing last.
 	doubtful []authorizationv1.ResourceAttributes
+	// deniedAt is when an access review denied the first of them; zero if none did.
+	deniedAt time.Time
 	// wereGranted is true once all rights were granted.
 	wereGranted bool
 }
@@ -111,6 +115,10 @@ func (r *rightsReviewer) observe(ctx context.Context, report func(Status)) {
 func (r *rightsReviewer) review(ctx context.Context) (Status, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
 	defer cancel()
+	if r.isStillMissing(ctx) {
+		return missingRight(r.doubtful[0]), r.missingPause()
+	}
+	r.deniedAt = time.Time{}
 	if len(r.doubtful) == 0 {
 		if err := r.readRules(ctx); err != nil {
 			return Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()}, min(r.every, failedInterval)
@@ -122,14 +130,35 @@ func (r *rightsReviewer) review(ctx context.Context) (Status, time.Duration) {
 		r.doubtful = r.doubtful[at:] // Many rights in many namespaces may take several rounds.
 		return Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()}, min(r.every, failedInterval)
 	case isMissing:
-		status := Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(r.doubtful[at])}
 		// The next round begins with this right: while it is missing, one review is enough.
-		r.doubtful = slices.Concat(r.doubtful[at:], r.doubtful[:at])
-		return status, min(r.every, forbiddenInterval)
+		r.doubtful, r.deniedAt = slices.Concat(r.doubtful[at:], r.doubtful[:at]), time.Now()
+		return missingRight(r.doubtful[0]), r.missingPause()
 	default:
 		r.doubtful, r.wereGranted = nil, true
 		return Status{State: True, Reason: "Allowed"}, r.every
 	}
+}
+
+func (r *rightsReviewer) missingPause() time.Duration { return min(r.every, forbiddenInterval) }
+
+// isStillMissing reports whether the rules, which groups share, show that the right that was denied last is still
+// missing. Rules need not list each granted right, so that after one period an access review is necessary again.
+func (r *rightsReviewer) isStillMissing(ctx context.Context) bool {
+	if r.deniedAt.IsZero() || time.Since(r.deniedAt) >= r.every {
+		return false
+	}
+	right := r.doubtful[0]
+	rules, err := r.cache.Read(ctx, r.server, rulesNamespace(right), r.missingPause())
+	return err == nil && !rules.Incomplete && !isGranted(rules, right)
+}
+
+// rulesNamespace returns the namespace whose rules decide on a right.
+func rulesNamespace(right authorizationv1.ResourceAttributes) string {
+	return cmp.Or(right.Namespace, notANamespace)
+}
+
+func missingRight(right authorizationv1.ResourceAttributes) Status {
+	return Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(right)}
 }
 
 // readRules sets doubtful to the rights that the caller's rules do not grant. Authorizers other than RBAC need not
@@ -138,12 +167,12 @@ func (r *rightsReviewer) review(ctx context.Context) (Status, time.Duration) {
 func (r *rightsReviewer) readRules(ctx context.Context) error {
 	byNamespace := map[string]authorizationv1.SubjectRulesReviewStatus{}
 	for _, right := range r.rights {
-		namespace := cmp.Or(right.Namespace, notANamespace)
+		namespace := rulesNamespace(right)
 		if _, isKnown := byNamespace[namespace]; isKnown {
 			continue
 		}
-		// Rules may be shared until they are half a period old.
-		rules, err := r.cache.Read(ctx, r.server, namespace, r.every/2)
+		// With a shorter age, groups that began at different times would share fewer reviews.
+		rules, err := r.cache.Read(ctx, r.server, namespace, r.every)
 		switch {
 		case k8serrors.IsForbidden(err), k8serrors.IsNotFound(err), k8serrors.IsMethodNotSupported(err):
 			r.doubtful = r.rights
@@ -154,13 +183,16 @@ func (r *rightsReviewer) readRules(ctx context.Context) error {
 		byNamespace[namespace] = rules
 	}
 	for _, right := range r.rights {
-		rules := byNamespace[cmp.Or(right.Namespace, notANamespace)]
-		isGranted := slices.ContainsFunc(rules.ResourceRules, func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) })
-		if !isGranted || rules.Incomplete && !r.wereGranted {
+		rules := byNamespace[rulesNamespace(right)]
+		if !isGranted(rules, right) || rules.Incomplete && !r.wereGranted {
 			r.doubtful = append(r.doubtful, right)
 		}
 	}
 	return nil
+}
+
+func isGranted(rules authorizationv1.SubjectRulesReviewStatus, right authorizationv1.ResourceAttributes) bool {
+	return slices.ContainsFunc(rules.ResourceRules, func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) })
 }
 
 // grantsRight does not match wildcards for parts of a resource: such a right is checked by an access review.

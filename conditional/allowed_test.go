@@ -29,9 +29,17 @@ type reviewer struct {
 	rules authorizationv1.SubjectRulesReviewStatus
 	// err is returned by the next rules reviews, one by one.
 	errs []error
+	// isDenied reports whether an access review denies a right; nil denies none.
+	isDenied func(authorizationv1.ResourceAttributes) bool
 
 	mu                          sync.Mutex
 	rulesReviews, accessReviews int
+}
+
+func (r *reviewer) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rulesReviews + r.accessReviews
 }
 
 type (
@@ -80,7 +88,7 @@ func (r accessReviewer) Create(ctx context.Context, review *authorizationv1.Self
 	defer r.mu.Unlock()
 	r.accessReviews++
 	answer := review.DeepCopy()
-	answer.Status.Allowed = true
+	answer.Status.Allowed = r.isDenied == nil || !r.isDenied(*review.Spec.ResourceAttributes)
 	return answer, nil
 }
 
@@ -166,4 +174,102 @@ func TestGroupsShareReviews(t *testing.T) {
 			t.Errorf("expected %d rules reviews and no access review, found %d and %d", want, server.rulesReviews, server.accessReviews)
 		}
 	})
+}
+
+// TestReviewsOfManyNamespacesAreFew counts the reviews of fifteen groups with ten rights in each of thirty namespaces.
+func TestReviewsOfManyNamespacesAreFew(t *testing.T) {
+	const groups, namespaces, minutes, mostAtStart, mostPerMinute = 15, 30, 10, 100, 30
+	var namespacedRules authorizationv1.SubjectRulesReviewStatus
+	for g := range groups {
+		namespacedRules.ResourceRules = append(namespacedRules.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: []string{"verb-0", "verb-1", "verb-2", "verb-3", "verb-4", "verb-5", "verb-6", "verb-7", "verb-8"}, APIGroups: []string{""}, Resources: []string{fmt.Sprint("kind-", g)},
+		})
+	}
+	for name, row := range map[string]struct {
+		server  *reviewer
+		between time.Duration // between is the time between the starts of two groups
+		want    State
+	}{
+		"rights that are granted":                                   {&reviewer{rules: allRules}, 0, True},
+		"rights that are granted, of groups that begin one by one":  {&reviewer{rules: allRules}, 4 * time.Second, True},
+		"a right that is missing in all namespaces":                 {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 0, False},
+		"a missing right, of groups that begin one after the other": {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 4 * time.Second, False},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				cache := &process.RulesCache{}
+				var running sync.WaitGroup
+				for g := range groups {
+					var rights []authorizationv1.ResourceAttributes
+					for v := range 10 {
+						for n := range namespaces {
+							rights = append(rights, authorizationv1.ResourceAttributes{Verb: fmt.Sprint("verb-", v), Resource: fmt.Sprint("kind-", g), Namespace: fmt.Sprint("team-", n)})
+						}
+					}
+					running.Go(func() {
+						<-time.After(time.Duration(g) * row.between)
+						group := rightsReviewer{server: row.server, cache: cache, every: time.Minute, rights: rights}
+						group.observe(ctx, func(status Status) {
+							if status.State != row.want {
+								t.Errorf("expected %v, found %v", row.want, status)
+							}
+						})
+					})
+				}
+				most, before := mostAtStart, 0
+				for minute := range minutes {
+					<-time.After(time.Minute)
+					now := row.server.count()
+					if now-before > most {
+						t.Errorf("minute %d: expected at most %d reviews, found %d", minute, most, now-before)
+					}
+					t.Logf("minute %d: %d reviews", minute, now-before)
+					most, before = mostPerMinute, now
+				}
+				cancel()
+				running.Wait()
+			})
+		})
+	}
+}
+
+func isLastVerb(right authorizationv1.ResourceAttributes) bool { return right.Verb == "verb-9" }
+
+// TestAGrantedRightIsFoundSoon grants a missing right by rules, and then by an authorizer that does not list it.
+func TestAGrantedRightIsFoundSoon(t *testing.T) {
+	for name, row := range map[string]struct {
+		grant func(*reviewer)
+		limit time.Duration
+	}{
+		"by rules":                            {func(r *reviewer) { r.rules, r.isDenied = allRules, nil }, 2 * forbiddenInterval},
+		"by an authorizer that does not list": {func(r *reviewer) { r.isDenied = nil }, time.Minute + forbiddenInterval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &reviewer{isDenied: func(authorizationv1.ResourceAttributes) bool { return true }}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var grantedAt time.Time
+				go func() {
+					<-time.After(5*time.Minute + 3*time.Second)
+					server.mu.Lock()
+					defer server.mu.Unlock()
+					row.grant(server)
+					grantedAt = time.Now()
+				}()
+				group := rightsReviewer{server: server, cache: &process.RulesCache{}, every: time.Minute, rights: make([]authorizationv1.ResourceAttributes, 1)}
+				group.observe(ctx, func(status Status) {
+					if status.State == True {
+						cancel()
+					}
+				})
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				if late := time.Since(grantedAt); late > row.limit+time.Second {
+					t.Errorf("the right was found after %s, want at most %s", late, row.limit)
+				}
+			})
+		})
+	}
 }

@@ -210,7 +210,7 @@ func (g *Group) mayRecordEvents(ctx context.Context) bool {
 	}
 	for _, verb := range []string{"create", "patch"} {
 		right := authorizationv1.ResourceAttributes{Verb: verb, Group: "events.k8s.io", Resource: "events"}
-		if !slices.ContainsFunc(rules.ResourceRules, func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) }) {
+		if !isGranted(rules, right) {
 			return false
 		}
 	}

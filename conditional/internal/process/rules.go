@@ -27,7 +27,7 @@ type namespaceRules struct {
 	rules  authorizationv1.SubjectRulesReviewStatus
 }
 
-// Read returns the rules of a namespace that are not older than maxAge. The caller must not change them. Concurrent
+// Read returns the rules of a namespace that are younger than maxAge. The caller must not change them. Concurrent
 // callers share one request. An error is not kept.
 func (c *RulesCache) Read(ctx context.Context, server authorizationclient.SelfSubjectRulesReviewsGetter, namespace string, maxAge time.Duration) (authorizationv1.SubjectRulesReviewStatus, error) {
 	found := c.find(namespace)
@@ -37,7 +37,7 @@ func (c *RulesCache) Read(ctx context.Context, server authorizationclient.SelfSu
 	case <-ctx.Done():
 		return authorizationv1.SubjectRulesReviewStatus{}, fmt.Errorf("read the rules of namespace %s: %w", namespace, context.Cause(ctx))
 	}
-	if !found.readAt.IsZero() && time.Since(found.readAt) <= maxAge {
+	if !found.readAt.IsZero() && time.Since(found.readAt) < maxAge {
 		return found.rules, nil
 	}
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
