@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -28,8 +27,7 @@ type Group struct {
 	condition Condition
 	setup     SetupFunc
 	options   groupOptions
-	optional  detect.Interest           // optional holds the optional kinds, and how to look for any kind
-	kinds     []schema.GroupVersionKind // kinds are those that the condition names, and the optional ones
+	optional  detect.Interest // optional holds the optional kinds, and how to look for any kind
 	host      *groupHost
 	server    *process.SharedState
 	release   func() // release frees the name and the server state
@@ -53,6 +51,8 @@ type Group struct {
 	isEnded         bool                // isEnded is true if the group has been removed
 
 	stopOnTerminating bool
+	followsKinds      bool        // followsKinds is true if the condition or the options name kinds
+	kinds             *namedKinds // kinds are those of a condition that needs a goroutine, and the optional ones; nil otherwise
 }
 
 // groupOrders hold what was requested of a group: by its condition, and by the calls of Stop, Remove and Restart.
@@ -86,8 +86,6 @@ type GroupStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// HeldUntil is when the restart limit allows the start that is wanted now; zero if no start is held back.
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
-	// HeldBack lists why the group does not start, or does not start in time; it is empty if nothing holds it back.
-	HeldBack []Hold `json:"heldBack,omitempty"`
 	// Condition is the last report; its zero value means that there was no report yet.
 	Condition Status `json:"condition"`
 	// Error is the error of the last failure; it is empty again when the group runs.
@@ -101,26 +99,37 @@ func (g *Group) logger() logr.Logger {
 
 // Status returns the current status of the group.
 func (g *Group) Status() GroupStatus {
-	s, _ := g.statusAndState()
-	return s
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.status
 }
 
-func (g *Group) statusAndState() (s GroupStatus, state string) {
+// HeldBack lists why the group does not start, or does not start in time. It is empty if nothing holds the group back.
+func (g *Group) HeldBack() []Hold {
 	refused := g.refusedWatches()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s = g.status
-	s.HeldBack = g.listHoldsLocked(refused)
-	return s, g.stateLocked()
+	return g.listHoldsLocked(refused)
+}
+
+// pageEntry is the entry of a group on the status page.
+type pageEntry struct {
+	GroupStatus
+
+	HeldBack []Hold `json:"heldBack,omitempty"`
 }
 
 // show returns the group for the debug page and for metrics. Its state is the phase, or the reason why the group is
 // dormant.
 func (g *Group) show() process.GroupView {
-	s, state := g.statusAndState()
+	refused := g.refusedWatches()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.status
 	s.Since, s.HeldUntil = s.Since.UTC(), s.HeldUntil.UTC()
-	view := process.GroupView{Page: s, State: state}
-	for _, h := range s.HeldBack {
+	holds := g.listHoldsLocked(refused)
+	view := process.GroupView{Page: pageEntry{s, holds}, State: g.stateLocked()}
+	for _, h := range holds {
 		view.Holds = append(view.Holds, string(h.Reason))
 	}
 	return view

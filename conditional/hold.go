@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -85,7 +87,7 @@ func (g *Group) listHoldsLocked(refused []string) (holds []Hold) {
 
 // refusedWatches must not be called with the lock of the group: the detector wakes groups while it holds its own.
 func (g *Group) refusedWatches() []string {
-	if g.server == nil || len(g.kinds) == 0 {
+	if !g.followsKinds {
 		return nil
 	}
 	return g.server.Detector.RefusedResources(g.optional)
@@ -115,18 +117,27 @@ func (e holdEvents) findDue(holds []Hold, now time.Time) (due []Hold) {
 	return due
 }
 
-// beginRecording has the loop handle holds that begin without another event.
-func (l *groupLoop) beginRecording() {
-	ctx, cancel := context.WithCancel(l.ctx)
-	ignore := func() {}
-	if len(l.group.kinds) > 0 {
-		ignore = l.group.server.Detector.OnRefusal(l.group.wake)
+// holdRecorder records the events about the holds of one group. Only the group's loop uses it.
+type holdRecorder struct {
+	events  holdEvents
+	crd     *corev1.ObjectReference // crd is nil before a CRD was seen
+	ctx     context.Context         // ctx ends with the group
+	cancel  context.CancelFunc
+	running sync.WaitGroup // running waits for events about CRDs
+}
+
+func (l *groupLoop) holdRecorder() *holdRecorder {
+	if l.holds == nil {
+		l.holds = &holdRecorder{events: holdEvents{}}
+		l.holds.ctx, l.holds.cancel = context.WithCancel(l.ctx)
 	}
-	l.recordingUntil = ctx
-	l.stopRecording = func() {
-		ignore()
-		cancel()
-		l.recording.Wait()
+	return l.holds
+}
+
+func (r *holdRecorder) end() {
+	if r != nil {
+		r.cancel()
+		r.running.Wait()
 	}
 }
 
@@ -136,21 +147,16 @@ func (l *groupLoop) recordHolds() {
 		return
 	}
 	now, status := time.Now(), l.group.Status()
-	holds := slices.DeleteFunc(status.HeldBack, func(h Hold) bool {
+	holds := slices.DeleteFunc(l.group.HeldBack(), func(h Hold) bool {
 		return h.Reason == HeldByDrain && now.Sub(status.Since) < longDrain && status.Phase == Draining
 	})
-	if len(holds) == 0 && len(l.holdEvents) == 0 {
+	if len(holds) == 0 && (l.holds == nil || len(l.holds.events) == 0) {
 		return
 	}
-	if l.group.options.events == nil {
-		if l.noteCRD(); l.lastCRD == nil {
-			return // The event waits until a CRD is known.
-		}
+	if l.group.options.events == nil && l.noteCRD() == nil {
+		return // The event waits until a CRD is known.
 	}
-	if l.holdEvents == nil {
-		l.holdEvents = holdEvents{}
-	}
-	for _, h := range l.holdEvents.findDue(holds, now) {
+	for _, h := range l.holdRecorder().events.findDue(holds, now) {
 		l.recordHold(h)
 	}
 }
@@ -166,33 +172,49 @@ func (l *groupLoop) recordHold(h Hold) {
 	case HeldByDrain:
 		eventType, reason, action = corev1.EventTypeNormal, ControllerDraining, "Stop"
 	}
-	if l.group.options.events != nil {
-		l.group.recordEvent(eventType, reason, action, h.Message)
+	g := l.group
+	if g.options.events != nil {
+		g.recordEvent(eventType, reason, action, h.Message)
 		return
 	}
-	crd, note := l.lastCRD, l.group.eventNote(h.Message)
-	l.recording.Go(func() {
-		if l.group.mayRecordEvents(l.recordingUntil) {
-			l.group.mgr.GetEventRecorder(recorderName).Eventf(crd, nil, eventType, reason, action, "%s", note)
+	crd, ctx, note := l.holds.crd, l.holds.ctx, g.eventNote(h.Message)
+	l.holds.running.Go(func() {
+		if g.mayRecordEvents(ctx) {
+			g.mgr.GetEventRecorder(recorderName).Eventf(crd, nil, eventType, reason, action, "%s", note)
 		}
 	})
 }
 
-// noteCRD remembers the first CRD of the group's kinds: a drain outlasts its CRD.
-func (l *groupLoop) noteCRD() {
+// noteCRD returns the first CRD of the group's kinds. It remembers the CRD, because a drain outlasts it.
+func (l *groupLoop) noteCRD() *corev1.ObjectReference {
 	isWatched := len(l.group.refusedWatches()) == 0
-	for _, gvk := range l.group.kinds {
+	for _, gvk := range l.followedKinds() {
 		v, _ := l.group.server.Detector.KnownVerdict(gvk)
 		// Without the watch of CRDs, the UID is unknown; the client's scheme has the groups that need no CRD.
 		if v.Presence != detect.Served || v.UID == "" && (isWatched || scheme.Scheme.IsGroupRegistered(gvk.Group)) {
 			continue
 		}
-		l.lastCRD = &corev1.ObjectReference{
+		l.holdRecorder().crd = &corev1.ObjectReference{
 			APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition",
 			Name: v.Plural + "." + gvk.Group, UID: types.UID(v.UID),
 		}
-		return
+		break
 	}
+	if l.holds == nil {
+		return nil
+	}
+	return l.holds.crd
+}
+
+// followedKinds returns the kinds of the condition, followed by the optional ones.
+func (l *groupLoop) followedKinds() (kinds []schema.GroupVersionKind) {
+	if l.group.kinds != nil {
+		return l.group.kinds.kinds
+	}
+	for _, o := range slices.Backward(l.kinds) { // The observer of the condition is the last one.
+		kinds = append(kinds, o.kinds...)
+	}
+	return kinds
 }
 
 // mayRecordEvents reports whether the rules of the process grant events about objects without a namespace. They

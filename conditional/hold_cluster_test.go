@@ -92,7 +92,7 @@ func TestCRDsHaveEventsAboutHolds(t *testing.T) {
 		t.Error("expected only the user with rights to record events")
 	}
 	s.grantRight("watch", "polls", watch)
-	s.eventually("the watch is allowed", func(context.Context) (bool, error) { return len(late.Status().HeldBack) == 0, nil })
+	s.eventually("the watch is allowed", func(context.Context) (bool, error) { return len(late.HeldBack()) == 0, nil })
 	s.uninstallCRD(def)
 }
 

@@ -20,15 +20,15 @@ import (
 // heldBy returns the reasons by which a group is held back, from its status and its metric.
 func heldBy(t *testing.T, g *Group) (inStatus, inMetric []string) {
 	t.Helper()
-	s := g.Status()
-	for _, h := range s.HeldBack {
+	name := g.Status().Name
+	for _, h := range g.HeldBack() {
 		inStatus = append(inStatus, string(h.Reason))
 	}
-	found := series(t, s.Name)
+	found := series(t, name)
 	for _, reason := range holdReasons() {
 		switch value, isFound := found["held_back "+reason]; {
 		case !isFound:
-			t.Errorf("the metric of %s has no series for %s", s.Name, reason)
+			t.Errorf("the metric of %s has no series for %s", name, reason)
 		case value == 1:
 			inMetric = append(inMetric, reason)
 		}

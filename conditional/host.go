@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
@@ -26,6 +27,9 @@ type groupHost struct {
 	elected  <-chan struct{}
 	running  sync.WaitGroup // running waits for the groups
 
+	refusalsMu sync.Mutex
+	refusals   map[*detect.Detector]func() // refusals hold the functions that end followRefusals
+
 	mu     sync.Mutex
 	ctx    context.Context // ctx is the manager's; it is nil before the manager starts
 	isOver bool
@@ -36,7 +40,7 @@ type groupHost struct {
 // hostOf returns the host of a manager; the first group of the manager adds the host to it.
 func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 	elected := mgr.Elected()
-	made := &groupHost{registry: all, elected: elected, groups: map[*Group]struct{}{}}
+	made := &groupHost{registry: all, elected: elected, groups: map[*Group]struct{}{}, refusals: map[*detect.Detector]func(){}}
 	return process.HostOf(all, elected, made, func() error { return made.addTo(mgr) })
 }
 
@@ -81,7 +85,25 @@ func (h *groupHost) Start(ctx context.Context) error {
 	h.wakeAll()
 	h.running.Wait()
 	h.registry.DropHost(h.elected)
+	h.ignoreRefusals()
 	return errors.Join(h.errs...)
+}
+
+// followRefusals wakes the groups when a watch of the detector is forbidden, or allowed again.
+func (h *groupHost) followRefusals(d *detect.Detector) {
+	h.refusalsMu.Lock()
+	defer h.refusalsMu.Unlock()
+	if h.refusals[d] == nil {
+		h.refusals[d] = d.OnRefusal(h.wakeAll)
+	}
+}
+
+func (h *groupHost) ignoreRefusals() {
+	h.refusalsMu.Lock()
+	defer h.refusalsMu.Unlock()
+	for _, ignore := range h.refusals {
+		ignore()
+	}
 }
 
 func (h *groupHost) wakeAll() {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
@@ -25,10 +24,9 @@ func (g *Group) begin(ctx context.Context) {
 		g.mu.Unlock()
 		return
 	}
-	g.loop.ctx, g.loop.group = ctx, g
+	g.loop = groupLoop{ctx: ctx, group: g}
 	g.isAwake = true
 	g.mu.Unlock()
-	g.loop.beginRecording()
 	g.loop.observe()
 	go g.act()
 }
@@ -73,7 +71,7 @@ func (g *Group) end() {
 		err = fmt.Errorf("group %s: a runnable has not returned within %s: let runnables end with their context", g.options.name, g.options.drainTimeout)
 	}
 	g.loop.stopObserving()
-	g.loop.stopRecording()
+	g.loop.holds.end()
 	g.release()
 	g.mu.Lock()
 	g.isEnded = true
@@ -103,11 +101,7 @@ type groupLoop struct {
 	kinds        []*kindObserver // kinds are those of the condition, unless it needs a goroutine, and of the optional kinds
 	stopObserver func()          // stopObserver is nil unless the condition needs a goroutine
 
-	holdEvents     holdEvents              // holdEvents is nil before the first hold
-	lastCRD        *corev1.ObjectReference // lastCRD is nil before the first event about a CRD
-	recording      sync.WaitGroup          // recording waits for events about CRDs
-	recordingUntil context.Context         // recordingUntil ends with the group
-	stopRecording  func()
+	holds *holdRecorder // holds is nil before the first start and the first hold
 }
 
 func (l *groupLoop) step() {

@@ -70,7 +70,11 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	if err := o.validate(*waitsFor); err != nil {
 		return nil, err
 	}
-	g.kinds = waitsFor.kinds
+	if g.followsKinds = len(waitsFor.kinds) > 0; g.followsKinds {
+		if _, ok := when.(kindsCondition); !ok { // Otherwise the observer of the condition has its kinds.
+			g.kinds = waitsFor
+		}
+	}
 	return g, g.joinProcess(o)
 }
 
@@ -99,6 +103,7 @@ func (g *Group) joinProcess(o options) (err error) {
 	}
 	g.server, g.release = server, func() { quit(); leave() }
 	if g.host, err = hostOf(g.mgr, server.Registry); err == nil {
+		g.host.followRefusals(server.Detector)
 		err = g.host.join(g)
 	}
 	if err != nil {

@@ -84,17 +84,17 @@ func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
       "since": "2000-01-01T00:00:00Z",
       "reason": "Ended",
       "heldUntil": "2000-01-01T00:01:00Z",
+      "condition": {
+        "state": "True",
+        "reason": "Served",
+        "identity": "b"
+      },
       "heldBack": [
         {
           "reason": "RestartLimit",
           "message": "the restart limit holds the next start back until 2000-01-01T00:01:00Z"
         }
-      ],
-      "condition": {
-        "state": "True",
-        "reason": "Served",
-        "identity": "b"
-      }
+      ]
     }
   ]
 }
