@@ -192,10 +192,9 @@ func (t scheduledTransition) describe(format func(*metav1.Time) string) string {
 
 // endOfSleep returns the end of the current sleep, or of the next one; zero if there is none.
 func endOfSleep(s *torporv1alpha1.Slumber, now time.Time) time.Time {
-	for _, one := range listTransitions(s, 0, now) {
-		if one.To == torporv1alpha1.SlumberAwake {
-			return one.At.Time
-		}
+	schedule, err := slumber.ParseSchedule(s.Spec)
+	if err != nil {
+		return time.Time{} // The Slumber's own status reports the error.
 	}
-	return time.Time{}
+	return schedule.FindEndOfSleep(now)
 }

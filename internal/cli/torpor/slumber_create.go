@@ -5,9 +5,7 @@ package torpor
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -121,7 +119,7 @@ func (s *slumberCreate) run(cmd *cobra.Command, args []string) error {
 	}
 	next := schedule.NextTransitions(s.clock.Now())
 	for _, t := range next[:min(len(next), previewedTransitions)] {
-		fmt.Fprintf(s.Err, "next: %s at %s\n", t.To, schedule.Local(t.At.Time).Format(localTime))
+		fmt.Fprintf(s.Err, "next: %s at %s\n", t.To, schedule.Local(t.At.Time).Format(slumber.LocalTime))
 	}
 	return nil
 }
@@ -134,14 +132,14 @@ func (s *slumberCreate) buildSpec(ctx context.Context, kube *kubeClient) (torpor
 			return spec, exit.WrongUsage("--timezone: expected the name of a time zone such as Europe/Berlin, found none, and none in TZ")
 		}
 	}
-	days, err := parseSleepDays(s.days)
+	days, err := slumber.ParseDays(s.days)
 	if err != nil {
-		return spec, err
+		return spec, exit.WrongUsage("--days: %w", err)
 	}
 	for _, text := range s.asleep {
-		window, err := parseSleep(text, days)
+		window, err := slumber.ParseSleep(text, days)
 		if err != nil {
-			return spec, err
+			return spec, exit.WrongUsage("--asleep: %w", err)
 		}
 		spec.Windows = append(spec.Windows, window)
 	}
@@ -257,49 +255,4 @@ func (s *slumberCreate) print(obj client.Object) error {
 		delete(metadata, "creationTimestamp")
 	}
 	return s.writeData(s.output, content)
-}
-
-// parseSleep parses the times of a sleep, such as 19:00-7:00.
-func parseSleep(text, days string) (w torporv1alpha1.SlumberWindow, err error) {
-	from, to, _ := strings.Cut(text, "-")
-	sleep, isTime := parseClock(from)
-	wake, isAlsoTime := parseClock(to)
-	if !isTime || !isAlsoTime || sleep == wake {
-		return w, exit.WrongUsage("--asleep: expected two times of day such as 19:00-7:00, found %q", text)
-	}
-	return torporv1alpha1.SlumberWindow{Sleep: sleep + " * * " + days, Wake: wake + " * * " + days}, nil
-}
-
-// parseClock returns the minute and the hour of a time of day, as in cron.
-func parseClock(text string) (string, bool) {
-	at, err := time.Parse("15:04", strings.TrimSpace(text))
-	return fmt.Sprintf("%d %d", at.Minute(), at.Hour()), err == nil
-}
-
-// parseSleepDays returns days of the week as in cron: names of three letters, ranges, and lists.
-func parseSleepDays(text string) (string, error) {
-	if text == "*" {
-		return text, nil
-	}
-	var names []string
-	for day := range time.Saturday + 1 {
-		names = append(names, strings.ToUpper(day.String()))
-	}
-	var parts []string
-	for part := range strings.SplitSeq(strings.ToUpper(text), ",") {
-		var ends []string
-		for end := range strings.SplitSeq(part, "-") {
-			end = strings.TrimSpace(end)
-			i := slices.IndexFunc(names, func(name string) bool { return end == name || end == name[:3] })
-			if i < 0 {
-				return "", exit.WrongUsage("--days: expected days such as Mon-Fri or Sat,Sun, found %q", text)
-			}
-			ends = append(ends, names[i][:3])
-		}
-		if len(ends) > 2 {
-			return "", exit.WrongUsage("--days: expected days such as Mon-Fri or Sat,Sun, found %q", text)
-		}
-		parts = append(parts, strings.Join(ends, "-"))
-	}
-	return strings.Join(parts, ","), nil
 }

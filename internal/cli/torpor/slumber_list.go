@@ -137,7 +137,7 @@ func (s slumberExplanation) describeNext() string {
 	case len(s.Next) == 0:
 		return "-"
 	default:
-		return fmt.Sprintf("%s at %s", s.Next[0].To, s.Next[0].At.Format(localTime))
+		return fmt.Sprintf("%s at %s", s.Next[0].To, s.Next[0].At.Format(slumber.LocalTime))
 	}
 }
 

@@ -16,9 +16,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// localTime is the form of times in the time zone of a Slumber.
-const localTime = "Mon 2006-01-02 15:04 MST"
-
 // slumberExplanation is the output of why for a Slumber or ClusterSlumber.
 type slumberExplanation struct {
 	Name        string                             `json:"name"`
@@ -113,7 +110,7 @@ func (a *commands) writeSlumber(told slumberExplanation) error {
 		lines = append(lines, "  next\tnothing: it is suspended")
 	} else {
 		for _, t := range told.Next {
-			lines = append(lines, fmt.Sprintf("  next\t%s at %s", t.To, t.At.Format(localTime)))
+			lines = append(lines, fmt.Sprintf("  next\t%s at %s", t.To, t.At.Format(slumber.LocalTime)))
 		}
 	}
 	if err := a.writeAligned(append(lines, "")); err != nil || len(told.Status.Conditions) == 0 {

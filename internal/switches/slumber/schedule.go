@@ -124,17 +124,34 @@ func (s Schedule) NextTransitions(at time.Time) []torporv1alpha1.SlumberTransiti
 	return s.listTransitions(at, MaxTransitions)
 }
 
-// listTransitions goes from moment to moment with one cursor for each window.
-func (s Schedule) listTransitions(at time.Time, limit int) (list []torporv1alpha1.SlumberTransition) {
+// listTransitions returns the next transitions after a time.
+func (s Schedule) listTransitions(at time.Time, limit int) []torporv1alpha1.SlumberTransition {
+	list, _ := s.walk(at, transitionLimits{changes: limit, moments: maxMoments})
+	return list
+}
+
+// transitionLimits limit a list of transitions: their number, the moments that are examined for them, and the end of the
+// period, which is zero if there is none.
+type transitionLimits struct {
+	changes, moments int
+	end              time.Time
+}
+
+// walk goes from moment to moment with one cursor for each window. known is the time until which the list is complete; it
+// is the end of the limits unless another limit was reached.
+func (s Schedule) walk(at time.Time, limits transitionLimits) (list []torporv1alpha1.SlumberTransition, known time.Time) {
 	cursors := make([]windowCursor, len(s.windows))
 	for i, w := range s.windows {
 		cursors[i] = windowCursor{sleepWindow: w, isAsleep: w.isAsleep(at), sleep: w.sleep.next(at), wake: w.wake.next(at)}
 	}
 	isAsleep := s.isAsleep(at)
-	for range maxMoments {
+	for range limits.moments {
 		at = s.nextMoment(at, cursors)
-		if at.IsZero() || len(list) == limit {
-			break
+		if at.IsZero() || !limits.end.IsZero() && !at.Before(limits.end) {
+			return list, limits.end
+		}
+		if len(list) == limits.changes {
+			return list, at
 		}
 		isNow := s.isHoliday(at)
 		for i := range cursors {
@@ -143,10 +160,12 @@ func (s Schedule) listTransitions(at time.Time, limit int) (list []torporv1alpha
 		}
 		if isNow != isAsleep {
 			isAsleep = isNow
-			list = append(list, torporv1alpha1.SlumberTransition{At: metav1.NewTime(at), To: map[bool]torporv1alpha1.SlumberState{true: torporv1alpha1.SlumberAsleep, false: torporv1alpha1.SlumberAwake}[isAsleep]})
+			list = append(list, torporv1alpha1.SlumberTransition{
+				At: metav1.NewTime(at), To: map[bool]torporv1alpha1.SlumberState{true: torporv1alpha1.SlumberAsleep, false: torporv1alpha1.SlumberAwake}[isAsleep],
+			})
 		}
 	}
-	return list
+	return list, at
 }
 
 // windowCursor is the state of a window at some time: whether that time is in the window, and when the window begins
