@@ -34,6 +34,7 @@ func (s *Server) newHandler() http.Handler {
 	mux.HandleFunc("POST /login", s.logIn)
 	mux.HandleFunc("POST /logout", s.logOut)
 	mux.HandleFunc("POST /switch", s.flipSwitch)
+	s.handleSchedules(mux)
 	// Refuse requests that a browser sends for a page of another origin, with and without the cookie.
 	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

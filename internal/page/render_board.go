@@ -44,7 +44,7 @@ func renderBoard(v view) markup {
 <a class="skip" href="#table">Skip to the table</a>
 <header>
 <h1><span class="mark" aria-hidden="true"></span>Torpor</h1>
-<nav class="views" aria-label="Views"><a href="./" aria-current="page">Objects</a> <a href="timeline">Seven days</a></nav>
+%v
 <p id="connection" role="status" data-state="static">not live</p>
 <form method="post" action="logout"><span class="user">%v</span> <button type="submit">Log out</button></form>
 </header>
@@ -67,7 +67,7 @@ func renderBoard(v view) markup {
 <script src="assets/page.js" defer></script>
 </body>
 </html>
-`, renderHead("Torpor: stopped objects"), v.User, renderSummary(v), renderFilter(v, "./"), v.Query.encode(),
+`, renderHead("Torpor: stopped objects"), renderViews("./"), v.User, renderSummary(v), renderFilter(v, "./"), v.Query.encode(),
 		renderColumns(v), fillEach(v.Rows, renderRow), renderPager(v), switchDialog)
 }
 

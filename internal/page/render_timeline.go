@@ -8,7 +8,7 @@ func renderTimeline(v timelineView) markup {
 <a class="skip" href="#timeline">Skip to the timeline</a>
 <header>
 <h1><span class="mark" aria-hidden="true"></span>Torpor</h1>
-<nav class="views" aria-label="Views"><a href="./?%v">Objects</a> <a href="timeline?%v" aria-current="page">Seven days</a></nav>
+%v
 <form method="post" action="logout"><span class="user">%v</span> <button type="submit">Log out</button></form>
 </header>
 <main>
@@ -29,7 +29,7 @@ func renderTimeline(v timelineView) markup {
 </main>
 </body>
 </html>
-`, renderHead("Torpor: seven days"), v.Query.encode(), v.Query.encode(), v.User,
+`, renderHead("Torpor: seven days"), renderViews("timeline"), v.User,
 		fillEach(v.Warnings, func(text string) markup { return fill(`<p class="warning">%v</p>`, text) }),
 		renderFilter(v.view, "timeline"),
 		fillEach(v.Days, func(day string) markup { return fill(`<span>%v</span>`, day) }),
@@ -40,7 +40,7 @@ func renderTimelineRow(r timelineRow) markup {
 	return fill(`<tr>
 <th scope="row"><span class="name">%v</span><span class="quiet">%v</span><span class="quiet">in %v</span></th>
 <td><span class="badge %v"><span aria-hidden="true">%v</span> %v</span></td>
-<td class="week"><svg viewBox="0 0 %v 20" preserveAspectRatio="none" role="img" aria-label="%v"><title>%v</title>%v</svg></td>
+<td class="past"><svg viewBox="0 0 %v 20" preserveAspectRatio="none" role="img" aria-label="%v"><title>%v</title>%v</svg></td>
 <td class="number">%v</td>
 </tr>`, r.Title, renderKind(r.rowView), r.Namespace, r.Badge, r.Symbol, r.State, weekSeconds, r.Text, r.Text,
 		fillEach(r.Bars, func(b bar) markup {

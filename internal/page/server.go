@@ -70,6 +70,7 @@ type Server struct {
 	authenticator *authorization.Authenticator
 	inventory     *inventory
 	foreign       *foreignKinds
+	sources       []*scheduleSource
 	streams       *streamSlots
 	certificate   *certwatcher.CertWatcher
 }
@@ -113,7 +114,7 @@ func (s *Server) connect() error {
 		return err
 	}
 	if s.authenticator, err = authorization.NewAuthenticator(authorization.Options{
-		Config: s.Config, Scheme: known, Mapper: func() meta.RESTMapper { return s.inventory.newMapper() }, Clock: s.Clock, RequestsPerSecond: callerRate, FailuresPerSecond: failureRate, Metrics: authorization.NewCallerMetrics(),
+		Config: s.Config, Scheme: known, Mapper: func() meta.RESTMapper { return addSchedules(s.inventory.newMapper()) }, Clock: s.Clock, RequestsPerSecond: callerRate, FailuresPerSecond: failureRate, Metrics: authorization.NewCallerMetrics(),
 	}); err != nil {
 		return fmt.Errorf("create authenticator: %w", err)
 	}
@@ -123,9 +124,11 @@ func (s *Server) connect() error {
 	}
 	mapper := s.inventory.newMapper()
 	mapper.Add(torporv1alpha1.StopAdapterKind(), meta.RESTScopeRoot)
+	addSchedules(mapper)
 	if s.kube, err = client.NewWithWatch(s.Config, client.Options{HTTPClient: connections, Scheme: known, Mapper: mapper}); err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
+	s.sources = newScheduleSources(s.kube, s.watchedNamespaces())
 	s.foreign = &foreignKinds{config: s.Config, http: connections, scheme: known, namespaces: s.watchedNamespaces(), inventory: s.inventory, log: s.Log}
 	return nil
 }
@@ -166,6 +169,9 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 	}
 	watches.Go(func() { s.foreign.run(ctx, s.kube) })
+	for _, source := range s.sources {
+		watches.Go(func() { source.run(ctx) })
+	}
 	watches.Go(func() { s.inventory.followActing(ctx, s.kube, s.Clock) })
 	web := &http.Server{
 		Handler: s.newHandler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,

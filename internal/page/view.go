@@ -276,6 +276,11 @@ func formatHours(hours float64) string {
 // sumOf returns a checksum that distinguishes two versions of a row.
 func sumOf(r rowView) string {
 	text, _ := json.Marshal(r) // A row contains only types that can be encoded.
+	return checksum(text)
+}
+
+// checksum returns a short checksum of a text.
+func checksum(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:sumLength])
 }

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/switches/slumber"
+)
+
+const (
+	slumberKind        = "Slumber"
+	clusterSlumberKind = "ClusterSlumber"
+	// slumberControllers is the group of the controllers of Slumbers.
+	slumberControllers = "slumber"
+)
+
+// addSchedules adds the kinds that the tab of schedules reads and writes to a mapper, and returns it.
+func addSchedules(mapper *meta.DefaultRESTMapper) *meta.DefaultRESTMapper {
+	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
+	mapper.Add(torporv1alpha1.ClusterSlumberKind(), meta.RESTScopeRoot)
+	mapper.Add(namespaceKind(), meta.RESTScopeRoot)
+	return mapper
+}
+
+func namespaceKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Namespace") }
+
+// listedSchedule is a Slumber or ClusterSlumber, as last observed. It is immutable.
+type listedSchedule struct {
+	metav1.ObjectMeta
+	// slumber is the Slumber, or the view of the ClusterSlumber, which is nil for a Slumber.
+	slumber   *torporv1alpha1.Slumber
+	ofCluster *torporv1alpha1.ClusterSlumber
+	// schedule is valid if err is nil.
+	schedule slumber.Schedule
+	err      error
+}
+
+// GetObjectKind implements runtime.Object, as informers require.
+func (l *listedSchedule) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object. It returns the schedule itself, which is never changed.
+func (l *listedSchedule) DeepCopyObject() runtime.Object { return l }
+
+func (l *listedSchedule) kind() string {
+	if l.ofCluster != nil {
+		return clusterSlumberKind
+	}
+	return slumberKind
+}
+
+// zone returns the name of the time zone. An empty one is UTC.
+func (l *listedSchedule) zone() string { return cmp.Or(l.slumber.Spec.TimeZone, "UTC") }
+
+// listSchedule returns what is kept of a Slumber or ClusterSlumber; nil for other objects.
+func listSchedule(obj any) *listedSchedule {
+	l := &listedSchedule{}
+	switch o := obj.(type) {
+	case *torporv1alpha1.Slumber:
+		l.slumber = o
+	case *torporv1alpha1.ClusterSlumber:
+		l.slumber, l.ofCluster = slumber.ViewOf(o), o
+		l.ofCluster.ManagedFields = nil
+		l.Name = o.Name
+	default:
+		return nil
+	}
+	l.slumber.ManagedFields = nil
+	name := cmp.Or(l.Name, l.slumber.Name)
+	l.ObjectMeta = l.slumber.ObjectMeta
+	l.Name = name
+	l.schedule, l.err = slumber.ParseSchedule(l.slumber.Spec)
+	return l
+}
+
+// scheduleSource watches a kind of schedules in one namespace or in all.
+type scheduleSource struct {
+	kind     string
+	store    cache.Store
+	informer cache.Controller
+
+	mu sync.Mutex
+	// unseen is the reason why the schedules cannot be watched; empty if they can.
+	unseen string
+}
+
+// newScheduleSources returns the watches of Slumbers in the namespaces and of ClusterSlumbers, which do not run yet.
+func newScheduleSources(kube client.WithWatch, namespaces []string) []*scheduleSource {
+	newClusterSlumbers := func() client.ObjectList { return &torporv1alpha1.ClusterSlumberList{} }
+	newSlumbers := func() client.ObjectList { return &torporv1alpha1.SlumberList{} }
+	sources := []*scheduleSource{newScheduleSource(kube, clusterSlumberKind, "", &torporv1alpha1.ClusterSlumber{}, newClusterSlumbers)}
+	for _, namespace := range namespaces {
+		sources = append(sources, newScheduleSource(kube, slumberKind, namespace, &torporv1alpha1.Slumber{}, newSlumbers))
+	}
+	return sources
+}
+
+func newScheduleSource(kube client.WithWatch, kind, namespace string, one client.Object, newList func() client.ObjectList) *scheduleSource {
+	s := &scheduleSource{kind: kind}
+	options := func(o metav1.ListOptions) *client.ListOptions {
+		return &client.ListOptions{Namespace: namespace, Raw: &o}
+	}
+	s.store, s.informer = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				list := newList()
+				err := kube.List(ctx, list, options(o))
+				s.setUnseen(describeUnseenSchedules(kind, err))
+				return list, err
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				events, err := kube.Watch(ctx, newList(), options(o))
+				s.setUnseen(describeUnseenSchedules(kind, err))
+				return events, err
+			},
+		},
+		ObjectType: one,
+		Transform: func(obj any) (any, error) {
+			if l := listSchedule(obj); l != nil {
+				return l, nil
+			}
+			return obj, nil // A transform may get an object that it has already returned.
+		},
+		Handler: cache.ResourceEventHandlerFuncs{},
+	})
+	return s
+}
+
+// run watches until ctx ends. Errors are shown on the page; the informer would log them again and again.
+func (s *scheduleSource) run(ctx context.Context) {
+	s.informer.RunWithContext(klog.NewContext(ctx, logr.Discard()))
+}
+
+func (s *scheduleSource) setUnseen(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unseen = why
+}
+
+// describe returns the reason why the schedules are missing or outdated; empty if they are shown.
+func (s *scheduleSource) describe() (why string, isMissing bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unseen == "" && !s.informer.HasSynced() {
+		return "the " + s.kind + "s are being read; load the page again", true
+	}
+	return s.unseen, s.unseen != "" && s.unseen != outdatedSchedules
+}
+
+// outdatedSchedules is the reason of a failed list or watch, after which the schedules may be outdated.
+const outdatedSchedules = "the API server did not answer as expected; the schedules may be outdated"
+
+func describeUnseenSchedules(kind string, err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case isKindNotServed(err), meta.IsNoMatchError(err):
+		return "the API server does not serve " + kind + "s; install the feature slumber"
+	case k8serrors.IsForbidden(err):
+		return "torpor manager may not list " + kind + "s; install the feature slumber"
+	default:
+		return outdatedSchedules
+	}
+}
+
+// list returns the schedules that are watched.
+func (s *scheduleSource) list() (all []*listedSchedule) {
+	if _, isMissing := s.describe(); isMissing {
+		return nil
+	}
+	for _, obj := range s.store.List() {
+		if l, ok := obj.(*listedSchedule); ok {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// seenSchedules are the schedules that a caller may list, and the reasons why others are missing.
+type seenSchedules struct {
+	all        []*listedSchedule
+	namespaces []string
+	warnings   []string
+}
+
+// reviewSchedules returns the schedules that the caller may list.
+func (s *Server) reviewSchedules(ctx context.Context, caller *authorization.Caller) (seen seenSchedules, err error) {
+	reasons := map[string]bool{}
+	var slumbers []*listedSchedule
+	for _, source := range s.sources {
+		if why, _ := source.describe(); why != "" {
+			reasons[why] = true
+		}
+		if source.kind == slumberKind {
+			slumbers = append(slumbers, source.list()...)
+			continue
+		}
+		all := source.list()
+		if len(all) == 0 {
+			continue
+		}
+		mayList, err := caller.May(ctx, authorization.Permission{Verb: "list", Group: torporv1alpha1.GroupVersion().Group, Resource: "clusterslumbers"})
+		if err != nil {
+			return seen, fmt.Errorf("review the right to list ClusterSlumbers: %w", err)
+		}
+		if !mayList {
+			reasons["you may not list ClusterSlumbers: those that stop your objects are not shown"] = true
+			continue
+		}
+		seen.all = append(seen.all, all...)
+	}
+	var namespaces []string
+	for _, l := range slumbers {
+		namespaces = append(namespaces, l.Namespace)
+	}
+	slices.Sort(namespaces)
+	allowed, surplus, err := s.reviewSlumbers(ctx, caller, slices.Compact(namespaces))
+	if err != nil {
+		return seen, err
+	}
+	if surplus > 0 {
+		reasons[fmt.Sprintf("you may not list Slumbers in all namespaces, and there are too many to check each: %d were left out", surplus)] = true
+	}
+	for _, l := range slumbers {
+		if allowed[l.Namespace] {
+			seen.all = append(seen.all, l)
+		}
+	}
+	for namespace := range allowed {
+		seen.namespaces = append(seen.namespaces, namespace)
+	}
+	slices.Sort(seen.namespaces)
+	for why := range reasons {
+		seen.warnings = append(seen.warnings, why)
+	}
+	slices.Sort(seen.warnings)
+	return seen, nil
+}
+
+// reviewSlumbers returns the namespaces in which the caller may list Slumbers, and the number of those that are not
+// reviewed.
+func (s *Server) reviewSlumbers(ctx context.Context, caller *authorization.Caller, namespaces []string) (allowed map[string]bool, surplus int, err error) {
+	permission := authorization.Permission{Verb: "list", Group: torporv1alpha1.GroupVersion().Group, Resource: "slumbers"}
+	isEverywhere, err := caller.May(ctx, permission)
+	if err != nil {
+		return nil, 0, fmt.Errorf("review the right to list Slumbers: %w", err)
+	}
+	if surplus = len(namespaces) - maxReviewedNamespaces; isEverywhere || surplus < 0 {
+		surplus = 0
+	}
+	allowed, err = caller.AllowedNamespaces(ctx, namespaces[:len(namespaces)-surplus], permission)
+	if err != nil {
+		return nil, 0, fmt.Errorf("review the right to list Slumbers: %w", err)
+	}
+	return allowed, surplus, nil
+}
+
+// find returns a schedule that the caller may list; nil if there is none.
+func (seen seenSchedules) find(kind, namespace, name string) *listedSchedule {
+	for _, l := range seen.all {
+		if l.kind() == kind && l.Namespace == namespace && l.Name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// describeScheduleGap returns the reason why no controller acts on a schedule; empty if one does.
+func describeScheduleGap(acting lease.Acting, l *listedSchedule) string {
+	if gap := acting.DescribeGap(slumberControllers, l.Namespace); gap != nil {
+		return "No controller acts on these " + l.kind() + "s: " + gap.String()
+	}
+	return ""
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	"github.com/torpor-dev/torpor/internal/switches/slumber"
+)
+
+const (
+	// maxAwake limits the objects that one request keeps awake, and maxScanned those that it reads of a target.
+	maxAwake, maxScanned = 100, 1000
+	// maxShownMembers limits the objects that the page lists, and maxShownFailures those that could not be changed.
+	maxShownMembers, maxShownFailures = 20, 5
+)
+
+var errNoSchedule = flipError{http.StatusNotFound, "Expected a schedule that you may list, found none; load the page again."}
+
+// keepAwake is a request to keep the objects of a schedule running until a time. It writes the same annotation as kubectl
+// torpor skip.
+type keepAwake struct {
+	listed *listedSchedule
+	// namespace is the namespace of the objects.
+	namespace string
+	until     time.Time
+	members   []awakeMember
+}
+
+type awakeMember struct {
+	kind *kinds.Kind
+	obj  *metav1.PartialObjectMetadata
+}
+
+// name returns the kind and the name of a member.
+func (m awakeMember) name() string { return m.kind.GVK().Kind + " " + m.obj.Name }
+
+// prepareAwake reads a request, and the objects that it concerns, with the rights of the caller.
+func (s *Server) prepareAwake(ctx context.Context, caller *authorization.Caller, seen seenSchedules, values url.Values) (keepAwake, error) {
+	k := keepAwake{listed: seen.find(values.Get("kind"), values.Get("namespace"), values.Get("name"))}
+	if k.listed == nil {
+		return k, errNoSchedule
+	}
+	if k.namespace = k.listed.Namespace; k.listed.ofCluster != nil {
+		k.namespace = strings.TrimSpace(values.Get("in"))
+	}
+	if k.namespace == "" {
+		return k, flipError{http.StatusBadRequest, "Expected the namespace whose objects are kept awake, found none."}
+	}
+	var err error
+	if k.until, err = k.listed.parseAwakeUntil(strings.TrimSpace(values.Get("until")), s.Clock.Now()); err != nil {
+		return k, flipError{http.StatusBadRequest, "Until: " + err.Error()}
+	}
+	reach, err := s.readReach(ctx, caller, k)
+	if err != nil {
+		return k, err
+	}
+	k.members, err = s.findMembers(ctx, caller.Client, k, reach)
+	return k, err
+}
+
+// parseAwakeUntil parses the end of a skip. Days and times without a zone are those of the schedule. An empty text is the
+// end of the current or next sleep.
+func (l *listedSchedule) parseAwakeUntil(text string, now time.Time) (time.Time, error) {
+	if l.err != nil {
+		return stoprecord.ParseNewUntil(text, now.UTC())
+	}
+	if text != "" {
+		return stoprecord.ParseNewUntil(text, l.schedule.Local(now))
+	}
+	until := l.schedule.FindEndOfSleep(now)
+	if until.IsZero() {
+		return until, errors.New("expected a schedule whose sleep ends, found none; enter the end")
+	}
+	return until, nil
+}
+
+// local returns a time in the zone of the schedule, or in UTC if that is invalid.
+func (l *listedSchedule) local(at time.Time) time.Time {
+	if l.err != nil {
+		return at.UTC()
+	}
+	return l.schedule.Local(at)
+}
+
+// readReach returns the reach of a ClusterSlumber in one namespace; nil for a Slumber.
+func (s *Server) readReach(ctx context.Context, caller *authorization.Caller, k keepAwake) (*slumber.Reach, error) {
+	if k.listed.ofCluster == nil {
+		return nil, nil
+	}
+	namespace := metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(namespaceKind())
+	if err := caller.Client.Get(ctx, client.ObjectKey{Name: k.namespace}, &namespace); err != nil {
+		return nil, fmt.Errorf("read the namespace: %w", err)
+	}
+	var others []torporv1alpha1.Slumber
+	for _, source := range s.sources {
+		for _, l := range source.list() {
+			if l.ofCluster == nil && l.Namespace == k.namespace {
+				others = append(others, *l.slumber)
+			}
+		}
+	}
+	reach, err := slumber.NewReach(k.listed.ofCluster, []metav1.PartialObjectMetadata{namespace}, others)
+	if err != nil {
+		return nil, flipError{http.StatusConflict, err.Error()}
+	}
+	if !reach.Includes(k.namespace) {
+		return nil, flipError{http.StatusConflict, fmt.Sprintf("The ClusterSlumber %s does not select the namespace %s.", k.listed.Name, k.namespace)}
+	}
+	return reach, nil
+}
+
+// findMembers returns the objects that the schedule selects in the namespace, sorted by name.
+func (s *Server) findMembers(ctx context.Context, kube client.Client, k keepAwake, reach *slumber.Reach) (found []awakeMember, err error) {
+	known := map[types.UID]bool{}
+	for _, wave := range k.listed.slumber.Spec.Waves {
+		for _, target := range wave.Targets {
+			all, err := s.listTarget(ctx, kube, k.namespace, target)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range all {
+				if wave, err := reach.FindWave(k.listed.slumber, m.kind.GVK().GroupKind(), m.obj); err == nil && wave >= 0 && !known[m.obj.UID] {
+					known[m.obj.UID] = true
+					found = append(found, m)
+				}
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b awakeMember) int { return strings.Compare(a.name(), b.name()) })
+	switch {
+	case len(found) == 0:
+		return nil, flipError{http.StatusConflict, "Expected objects that the schedule stops and that you may list, found none."}
+	case len(found) > maxAwake:
+		return nil, flipError{http.StatusConflict, fmt.Sprintf("Expected at most %d objects, found %d; use kubectl torpor skip.", maxAwake, len(found))}
+	default:
+		return found, nil
+	}
+}
+
+// listTarget lists the objects that a target selects. A kind that cannot be stopped here has none.
+func (s *Server) listTarget(ctx context.Context, kube client.Client, namespace string, target torporv1alpha1.SlumberTarget) (all []awakeMember, err error) {
+	for _, k := range s.inventory.listKinds() {
+		if k.GVK().GroupKind() != slumber.KindOf(target) {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&target.Selector)
+		if err != nil {
+			return nil, flipError{http.StatusConflict, err.Error()}
+		}
+		list := k.NewMetadataList()
+		err = kube.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxScanned))
+		switch {
+		case isKindNotServed(err):
+			return nil, nil
+		case k8serrors.IsForbidden(err):
+			return nil, flipError{http.StatusForbidden, fmt.Sprintf("You may not list objects of the kind %s in the namespace %s.", k.GVK().Kind, namespace)}
+		case err != nil:
+			return nil, fmt.Errorf("list the objects: %w", err)
+		case list.Continue != "":
+			return nil, flipError{http.StatusConflict, fmt.Sprintf("Expected at most %d objects of the kind %s, found more; use kubectl torpor skip.", maxScanned, k.GVK().Kind)}
+		}
+		for i := range list.Items {
+			one := &list.Items[i]
+			one.SetGroupVersionKind(k.GVK())
+			all = append(all, awakeMember{k, one})
+		}
+	}
+	return all, nil
+}
+
+// listNames names the objects, up to the limit of the page.
+func (k keepAwake) listNames() (names []string) {
+	for _, m := range k.members[:min(len(k.members), maxShownMembers)] {
+		names = append(names, m.name())
+	}
+	if more := len(k.members) - maxShownMembers; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return names
+}
+
+// untilText returns the end of the skip in the zone of the schedule.
+func (k keepAwake) untilText() string { return k.listed.local(k.until).Format(slumber.LocalTime) }
+
+// write writes the skip into each object, with the rights of the client. It returns the number of objects that are
+// changed, and why others are not.
+func (k keepAwake) write(ctx context.Context, kube client.Client) (changed int, failures []string) {
+	for _, m := range k.members {
+		after := m.obj.DeepCopy()
+		kinds.SetAnnotation(after, torporv1alpha1.SkipUntilAnnotation, k.until.UTC().Format(time.RFC3339))
+		if err := kube.Patch(ctx, after, client.MergeFrom(m.obj), client.FieldOwner(fieldManager)); err != nil {
+			_, why := explainRefusal(err)
+			failures = append(failures, m.name()+": "+why)
+			continue
+		}
+		changed++
+	}
+	return changed, failures
+}
+
+// describeFailures joins the reasons why objects are not changed, up to the limit of the page.
+func describeFailures(failures []string) string {
+	shown := slices.Clone(failures[:min(len(failures), maxShownFailures)])
+	if more := len(failures) - maxShownFailures; more > 0 {
+		shown = append(shown, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(shown, "; ")
+}
