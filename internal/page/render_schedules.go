@@ -99,7 +99,8 @@ func renderSchedule(v scheduleView) markup {
 <h3>%v <span class="quiet">%v %v</span></h3>
 <p>%v %v</p>
 %v%v
-<p>%v%v of %v objects are stopped.%v</p>
+<p>%v%v of %v objects are stopped.</p>
+%v
 %v
 <details><summary>Next changes and objects<span class="hidden"> of %v</span></summary>
 %v%v
@@ -110,9 +111,9 @@ func renderSchedule(v scheduleView) markup {
 `, v.title(), v.Sum, v.title(), v.Name, v.Kind, place, state, renderSince(v.Since),
 		fillUnlessEmpty(`<p class="error">Nothing is stopped or started: %v</p>`, v.Invalid),
 		fillUnlessEmpty(`<p class="warning">%v</p>`, v.Stalled),
-		next, v.Asleep, v.Members, fillUnlessEmpty(` <span class="quiet">%v</span>`, v.Reason),
+		next, v.Asleep, v.Members, fillUnlessEmpty(`<p class="quiet">%v</p>`, v.Reason),
 		renderWeek(v.Week, v.title(), v.Zone),
-		v.title(), renderChanges(v.Next, v.IsSuspended), renderWaves(v.Waves),
+		v.title(), renderChanges(v.Next, v.IsSuspended, v.Invalid != ""), renderWaves(v.Waves),
 		strings.Join(slices.Concat([]string{"Windows in the form of cron"}, v.Windows), "; "), v.Zone,
 		renderAwakeForm(v))
 }
@@ -141,6 +142,9 @@ func renderWeek(week []dayView, title, zone string) markup {
 </table>`, title, zone, zone, fillEach(week, renderDay))
 }
 
+// noBreakDash is a dash between two word joiners, so that a line does not end within a phase.
+const noBreakDash = "\u2060–\u2060"
+
 func renderDay(d dayView) markup {
 	bars := fillEach(d.Bars, func(b barView) markup { return fill(`<rect x="%v" width="%v" height="12"/>`, b.From, b.Width) })
 	now := markup("")
@@ -148,11 +152,13 @@ func renderDay(d dayView) markup {
 		now = fill(`<rect class="now" x="%v" width="8" height="12"/>`, d.Now)
 	}
 	return fill(`<tr><th scope="row">%v</th><td class="bars"><svg viewBox="0 0 %v 12" preserveAspectRatio="none" aria-hidden="true" focusable="false">%v%v</svg></td><td>%v</td></tr>
-`, d.Name, d.Length, bars, now, d.Text)
+`, d.Name, d.Length, bars, now, strings.ReplaceAll(d.Text, "–", noBreakDash))
 }
 
-func renderChanges(next []changeView, isSuspended bool) markup {
+func renderChanges(next []changeView, isSuspended, isInvalid bool) markup {
 	switch {
+	case isInvalid:
+		return `<p>No changes: the schedule is invalid.</p>`
 	case isSuspended:
 		return `<p>No changes: the schedule is suspended.</p>`
 	case len(next) == 0:
@@ -268,5 +274,5 @@ func renderPreview(f scheduleForm) markup {
 <p class="buttons"><button class="primary" type="submit">Create</button></p>
 </form>
 </section>
-`, renderWeek(f.Week, fmt.Sprintf("Slumber %s/%s", f.Namespace, f.Name), f.Zone), renderChanges(f.Next, false), f.YAML, hidden)
+`, renderWeek(f.Week, fmt.Sprintf("Slumber %s/%s", f.Namespace, f.Name), f.Zone), renderChanges(f.Next, false, false), f.YAML, hidden)
 }

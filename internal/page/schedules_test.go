@@ -326,7 +326,7 @@ func TestSchedulesThatNeedAUserComeFirst(t *testing.T) {
 	text := string(renderSchedules(v))
 	for _, words := range []string{
 		"Nothing is stopped or started: spec.timeZone: expected the name of a time zone such as Europe/Berlin, found &#34;Europe/Atlantis&#34;",
-		"Wave first waits &lt;too&gt; long", "suspended: stops nothing", "No changes: the schedule is suspended.",
+		"Wave first waits &lt;too&gt; long", "No changes: the schedule is invalid.", "suspended: stops nothing", "No changes: the schedule is suspended.",
 	} {
 		if !strings.Contains(text, words) {
 			t.Errorf("expected %q, found %s", words, text)

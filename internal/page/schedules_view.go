@@ -184,7 +184,7 @@ func (l *listedSchedule) stalledReason() string {
 
 func (l *listedSchedule) stalledMessage() string {
 	if c := meta.FindStatusCondition(l.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c != nil && c.Status == metav1.ConditionTrue {
-		return c.Message
+		return strings.TrimPrefix(c.Message, "Nothing is stopped or started: ")
 	}
 	return ""
 }
@@ -219,7 +219,7 @@ func newScheduleView(l *listedSchedule, now time.Time) scheduleView {
 	for _, w := range status.Waves {
 		v.Waves = append(v.Waves, waveView{w.Name, describeWave(w)})
 	}
-	if l.err == nil {
+	if v.Invalid == "" {
 		v.Week = listDays(l.schedule, now)
 		if !spec.Suspend {
 			v.Next = listChanges(l.schedule, now)
