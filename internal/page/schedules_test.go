@@ -135,7 +135,7 @@ func TestSlumberIsPreviewedAndCreated(t *testing.T) {
 		"no day":                        {"day", "", http.StatusBadRequest, "days: expected one or more, found none"},
 		"no kind":                       {"kind", "Pod", http.StatusBadRequest, "kinds: expected one or more, found none"},
 		"no name":                       {"name", " ", http.StatusBadRequest, "name and namespace: expected both"},
-		"a namespace of somebody else":  {"namespace", "default", http.StatusForbidden, "You lack the right: slumbers.torpor.dev is forbidden"},
+		"a namespace without rights":    {"namespace", "default", http.StatusForbidden, "You lack the right: slumbers.torpor.dev is forbidden"},
 		"a reason that does not escape": {"reason", `"><script>`, http.StatusConflict, `value="&#34;&gt;&lt;script&gt;"`},
 	} {
 		changed := url.Values{}
