@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -107,14 +108,18 @@ type scheduleSource struct {
 func newScheduleSources(kube client.WithWatch, namespaces []string) []*scheduleSource {
 	newClusterSlumbers := func() client.ObjectList { return &torporv1alpha1.ClusterSlumberList{} }
 	newSlumbers := func() client.ObjectList { return &torporv1alpha1.SlumberList{} }
-	sources := []*scheduleSource{newScheduleSource(kube, clusterSlumberKind, "", &torporv1alpha1.ClusterSlumber{}, newClusterSlumbers)}
+	sources := []*scheduleSource{
+		newScheduleSource(kube, clusterSlumberKind, "", &torporv1alpha1.ClusterSlumber{}, newClusterSlumbers),
+	}
 	for _, namespace := range namespaces {
 		sources = append(sources, newScheduleSource(kube, slumberKind, namespace, &torporv1alpha1.Slumber{}, newSlumbers))
 	}
 	return sources
 }
 
-func newScheduleSource(kube client.WithWatch, kind, namespace string, one client.Object, newList func() client.ObjectList) *scheduleSource {
+func newScheduleSource(
+	kube client.WithWatch, kind, namespace string, one client.Object, newList func() client.ObjectList,
+) *scheduleSource {
 	s := &scheduleSource{kind: kind}
 	options := func(o metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Namespace: namespace, Raw: &o}
@@ -205,29 +210,48 @@ type seenSchedules struct {
 // reviewSchedules returns the schedules that the caller may list.
 func (s *Server) reviewSchedules(ctx context.Context, caller *authorization.Caller) (seen seenSchedules, err error) {
 	reasons := map[string]bool{}
-	var slumbers []*listedSchedule
+	var slumbers, ofCluster []*listedSchedule
 	for _, source := range s.sources {
 		if why, _ := source.describe(); why != "" {
 			reasons[why] = true
 		}
 		if source.kind == slumberKind {
 			slumbers = append(slumbers, source.list()...)
-			continue
+		} else {
+			ofCluster = append(ofCluster, source.list()...)
 		}
-		all := source.list()
-		if len(all) == 0 {
-			continue
-		}
-		mayList, err := caller.May(ctx, authorization.Permission{Verb: "list", Group: torporv1alpha1.GroupVersion().Group, Resource: "clusterslumbers"})
+	}
+	if len(ofCluster) > 0 {
+		mayList, err := caller.May(ctx, listPermission("clusterslumbers"))
 		if err != nil {
 			return seen, fmt.Errorf("review the right to list ClusterSlumbers: %w", err)
 		}
-		if !mayList {
+		if mayList {
+			seen.all = ofCluster
+		} else {
 			reasons["you may not list ClusterSlumbers: those that stop your objects are not shown"] = true
-			continue
 		}
-		seen.all = append(seen.all, all...)
 	}
+	surplus, err := s.addSlumbers(ctx, caller, &seen, slumbers)
+	if err != nil {
+		return seen, err
+	}
+	if surplus > 0 {
+		reasons[fmt.Sprintf(
+			"you may not list Slumbers in all namespaces, and there are too many to check each: %d were left out", surplus)] = true
+	}
+	seen.warnings = slices.Sorted(maps.Keys(reasons))
+	return seen, nil
+}
+
+func listPermission(resource string) authorization.Permission {
+	return authorization.Permission{Verb: "list", Group: torporv1alpha1.GroupVersion().Group, Resource: resource}
+}
+
+// addSlumbers adds the Slumbers that the caller may list, and returns the number of namespaces that are not reviewed.
+func (s *Server) addSlumbers(
+	ctx context.Context, caller *authorization.Caller, seen *seenSchedules, slumbers []*listedSchedule,
+) (surplus int, err error) {
 	var namespaces []string
 	for _, l := range slumbers {
 		namespaces = append(namespaces, l.Namespace)
@@ -235,31 +259,23 @@ func (s *Server) reviewSchedules(ctx context.Context, caller *authorization.Call
 	slices.Sort(namespaces)
 	allowed, surplus, err := s.reviewSlumbers(ctx, caller, slices.Compact(namespaces))
 	if err != nil {
-		return seen, err
-	}
-	if surplus > 0 {
-		reasons[fmt.Sprintf("you may not list Slumbers in all namespaces, and there are too many to check each: %d were left out", surplus)] = true
+		return 0, err
 	}
 	for _, l := range slumbers {
 		if allowed[l.Namespace] {
 			seen.all = append(seen.all, l)
 		}
 	}
-	for namespace := range allowed {
-		seen.namespaces = append(seen.namespaces, namespace)
-	}
-	slices.Sort(seen.namespaces)
-	for why := range reasons {
-		seen.warnings = append(seen.warnings, why)
-	}
-	slices.Sort(seen.warnings)
-	return seen, nil
+	seen.namespaces = slices.Sorted(maps.Keys(allowed))
+	return surplus, nil
 }
 
 // reviewSlumbers returns the namespaces in which the caller may list Slumbers, and the number of those that are not
 // reviewed.
-func (s *Server) reviewSlumbers(ctx context.Context, caller *authorization.Caller, namespaces []string) (allowed map[string]bool, surplus int, err error) {
-	permission := authorization.Permission{Verb: "list", Group: torporv1alpha1.GroupVersion().Group, Resource: "slumbers"}
+func (s *Server) reviewSlumbers(
+	ctx context.Context, caller *authorization.Caller, namespaces []string,
+) (allowed map[string]bool, surplus int, err error) {
+	permission := listPermission("slumbers")
 	isEverywhere, err := caller.May(ctx, permission)
 	if err != nil {
 		return nil, 0, fmt.Errorf("review the right to list Slumbers: %w", err)

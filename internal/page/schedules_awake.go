@@ -31,10 +31,16 @@ const (
 	maxShownMembers, maxShownFailures = 20, 5
 )
 
-var errNoSchedule = flipError{http.StatusNotFound, "Expected a schedule that you may list, found none; load the page again."}
+var errNoSchedule = flipError{http.StatusNotFound,
+	"Expected a schedule that you may list, found none; load the page again."}
 
-// keepAwake is a request to keep the objects of a schedule running until a time. It writes the same annotation as kubectl
-// torpor skip.
+// refuseAwake returns the reason why the objects cannot be kept awake together.
+func refuseAwake(format string, values ...any) error {
+	return flipError{http.StatusConflict, fmt.Sprintf(format, values...)}
+}
+
+// keepAwake is a request to keep the objects of a schedule running until a time. It writes the same annotation as
+// kubectl torpor skip.
 type keepAwake struct {
 	listed *listedSchedule
 	// namespace is the namespace of the objects.
@@ -52,7 +58,9 @@ type awakeMember struct {
 func (m awakeMember) name() string { return m.kind.GVK().Kind + " " + m.obj.Name }
 
 // prepareAwake reads a request, and the objects that it concerns, with the rights of the caller.
-func (s *Server) prepareAwake(ctx context.Context, caller *authorization.Caller, seen seenSchedules, values url.Values) (keepAwake, error) {
+func (s *Server) prepareAwake(
+	ctx context.Context, caller *authorization.Caller, seen seenSchedules, values url.Values,
+) (keepAwake, error) {
 	k := keepAwake{listed: seen.find(values.Get("kind"), values.Get("namespace"), values.Get("name"))}
 	if k.listed == nil {
 		return k, errNoSchedule
@@ -75,8 +83,8 @@ func (s *Server) prepareAwake(ctx context.Context, caller *authorization.Caller,
 	return k, err
 }
 
-// parseAwakeUntil parses the end of a skip. Days and times without a zone are those of the schedule. An empty text is the
-// end of the current or next sleep.
+// parseAwakeUntil parses the end of a skip. Days and times without a zone are those of the schedule. An empty text is
+// the end of the current or next sleep.
 func (l *listedSchedule) parseAwakeUntil(text string, now time.Time) (time.Time, error) {
 	if l.err != nil {
 		return stoprecord.ParseNewUntil(text, now.UTC())
@@ -122,13 +130,15 @@ func (s *Server) readReach(ctx context.Context, caller *authorization.Caller, k 
 		return nil, flipError{http.StatusConflict, err.Error()}
 	}
 	if !reach.Includes(k.namespace) {
-		return nil, flipError{http.StatusConflict, fmt.Sprintf("The ClusterSlumber %s does not select the namespace %s.", k.listed.Name, k.namespace)}
+		return nil, refuseAwake("The ClusterSlumber %s does not select the namespace %s.", k.listed.Name, k.namespace)
 	}
 	return reach, nil
 }
 
 // findMembers returns the objects that the schedule selects in the namespace, sorted by name.
-func (s *Server) findMembers(ctx context.Context, kube client.Client, k keepAwake, reach *slumber.Reach) (found []awakeMember, err error) {
+func (s *Server) findMembers(
+	ctx context.Context, kube client.Client, k keepAwake, reach *slumber.Reach,
+) (found []awakeMember, err error) {
 	known := map[types.UID]bool{}
 	for _, wave := range k.listed.slumber.Spec.Waves {
 		for _, target := range wave.Targets {
@@ -136,27 +146,29 @@ func (s *Server) findMembers(ctx context.Context, kube client.Client, k keepAwak
 			if err != nil {
 				return nil, err
 			}
-			for _, m := range all {
-				if wave, err := reach.FindWave(k.listed.slumber, m.kind.GVK().GroupKind(), m.obj); err == nil && wave >= 0 && !known[m.obj.UID] {
-					known[m.obj.UID] = true
-					found = append(found, m)
-				}
-			}
+			found = append(found, slices.DeleteFunc(all, func(m awakeMember) bool {
+				at, err := reach.FindWave(k.listed.slumber, m.kind.GVK().GroupKind(), m.obj)
+				isKnown := known[m.obj.UID]
+				known[m.obj.UID] = true
+				return err != nil || at < 0 || isKnown
+			})...)
 		}
 	}
 	slices.SortFunc(found, func(a, b awakeMember) int { return strings.Compare(a.name(), b.name()) })
 	switch {
 	case len(found) == 0:
-		return nil, flipError{http.StatusConflict, "Expected objects that the schedule stops and that you may list, found none."}
+		return nil, refuseAwake("Expected objects that the schedule stops and that you may list, found none.")
 	case len(found) > maxAwake:
-		return nil, flipError{http.StatusConflict, fmt.Sprintf("Expected at most %d objects, found %d; use kubectl torpor skip.", maxAwake, len(found))}
+		return nil, refuseAwake("Expected at most %d objects, found %d; use kubectl torpor skip.", maxAwake, len(found))
 	default:
 		return found, nil
 	}
 }
 
 // listTarget lists the objects that a target selects. A kind that cannot be stopped here has none.
-func (s *Server) listTarget(ctx context.Context, kube client.Client, namespace string, target torporv1alpha1.SlumberTarget) (all []awakeMember, err error) {
+func (s *Server) listTarget(
+	ctx context.Context, kube client.Client, namespace string, target torporv1alpha1.SlumberTarget,
+) (all []awakeMember, err error) {
 	for _, k := range s.inventory.listKinds() {
 		if k.GVK().GroupKind() != slumber.KindOf(target) {
 			continue
@@ -166,16 +178,18 @@ func (s *Server) listTarget(ctx context.Context, kube client.Client, namespace s
 			return nil, flipError{http.StatusConflict, err.Error()}
 		}
 		list := k.NewMetadataList()
-		err = kube.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxScanned))
+		labels := client.MatchingLabelsSelector{Selector: selector}
+		err = kube.List(ctx, list, client.InNamespace(namespace), labels, client.Limit(maxScanned))
 		switch {
 		case isKindNotServed(err):
 			return nil, nil
 		case k8serrors.IsForbidden(err):
-			return nil, flipError{http.StatusForbidden, fmt.Sprintf("You may not list objects of the kind %s in the namespace %s.", k.GVK().Kind, namespace)}
+			why := fmt.Sprintf("You may not list objects of the kind %s in the namespace %s.", k.GVK().Kind, namespace)
+			return nil, flipError{http.StatusForbidden, why}
 		case err != nil:
 			return nil, fmt.Errorf("list the objects: %w", err)
 		case list.Continue != "":
-			return nil, flipError{http.StatusConflict, fmt.Sprintf("Expected at most %d objects of the kind %s, found more; use kubectl torpor skip.", maxScanned, k.GVK().Kind)}
+			return nil, refuseAwake("Expected at most %d objects of the kind %s, found more; use kubectl torpor skip.", maxScanned, k.GVK().Kind)
 		}
 		for i := range list.Items {
 			one := &list.Items[i]

@@ -118,7 +118,9 @@ func (f scheduleForm) build() (*torporv1alpha1.Slumber, error) {
 	}
 	s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.Name}}
 	s.SetGroupVersionKind(torporv1alpha1.SlumberKind())
-	s.Spec = torporv1alpha1.SlumberSpec{TimeZone: f.Zone, Windows: []torporv1alpha1.SlumberWindow{window}, Reason: f.Reason}
+	s.Spec = torporv1alpha1.SlumberSpec{
+		TimeZone: f.Zone, Windows: []torporv1alpha1.SlumberWindow{window}, Reason: f.Reason,
+	}
 	for i, all := range [][]string{firstKinds(), secondKinds(), thirdKinds()} {
 		wave := torporv1alpha1.SlumberWave{Name: []string{"first", "second", "third"}[i]}
 		for _, kind := range all {
@@ -134,24 +136,24 @@ func (f scheduleForm) build() (*torporv1alpha1.Slumber, error) {
 	return s, err
 }
 
-// preview fills in the YAML, the week and the next changes of a Slumber.
-func (f *scheduleForm) preview(s *torporv1alpha1.Slumber, now time.Time) error {
+// withPreview returns the form with the YAML, the week and the next changes of a Slumber.
+func (f scheduleForm) withPreview(s *torporv1alpha1.Slumber, now time.Time) (scheduleForm, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
 	if err != nil {
-		return fmt.Errorf("encode the Slumber: %w", err)
+		return f, fmt.Errorf("encode the Slumber: %w", err)
 	}
 	delete(content, "status")
 	content["metadata"] = map[string]any{"namespace": s.Namespace, "name": s.Name}
 	text, err := yaml.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("encode the Slumber: %w", err)
+		return f, fmt.Errorf("encode the Slumber: %w", err)
 	}
 	schedule, err := slumber.ParseSchedule(s.Spec)
 	if err != nil {
-		return err
+		return f, fmt.Errorf("preview the Slumber: %w", err)
 	}
 	f.YAML, f.Next, f.Week = string(text), listChanges(schedule, now), listDays(schedule, now)
-	return nil
+	return f, nil
 }
 
 // create sends a Slumber with the rights of the client. A dry run stores nothing.

@@ -103,7 +103,8 @@ func (s *Server) keepAwake(ctx context.Context, r scheduleRequest) {
 	}
 	s.answerWith(r, status, func(v *schedulesView) {
 		if changed > 0 {
-			v.Done = fmt.Sprintf("%d of %d objects in %s are kept awake until %s.", changed, len(k.members), k.namespace, k.untilText())
+			v.Done = fmt.Sprintf(
+				"%d of %d objects in %s are kept awake until %s.", changed, len(k.members), k.namespace, k.untilText())
 		}
 		if len(failures) > 0 {
 			v.Problem = "Not kept awake: " + describeFailures(failures)
@@ -123,11 +124,12 @@ func (s *Server) previewSchedule(ctx context.Context, r scheduleRequest) {
 		s.answerForm(r, form, err)
 		return
 	}
-	if err := form.preview(built, s.Clock.Now()); err != nil {
+	previewed, err := form.withPreview(built, s.Clock.Now())
+	if err != nil {
 		s.answerForm(r, form, err)
 		return
 	}
-	s.answerWith(r, http.StatusOK, func(v *schedulesView) { v.Form = form })
+	s.answerWith(r, http.StatusOK, func(v *schedulesView) { v.Form = previewed })
 }
 
 // answerForm shows the form as it was sent, and the reason why it is refused.
@@ -147,7 +149,8 @@ func (s *Server) createSchedule(ctx context.Context, r scheduleRequest) {
 		s.answerForm(r, form, err)
 		return
 	}
-	s.Log.Info("a Slumber was created on the page", "user", r.caller.Name, "namespace", built.Namespace, "name", built.Name)
+	s.Log.Info("a Slumber was created on the page",
+		"user", r.caller.Name, "namespace", built.Namespace, "name", built.Name)
 	s.answerWith(r, http.StatusCreated, func(v *schedulesView) {
 		v.Done = fmt.Sprintf("The Slumber %s was created in %s. It is listed within seconds.", built.Name, built.Namespace)
 	})

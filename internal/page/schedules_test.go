@@ -4,6 +4,7 @@ package page
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -138,10 +139,7 @@ func TestSlumberIsPreviewedAndCreated(t *testing.T) {
 		"a namespace without rights":    {"namespace", "default", http.StatusForbidden, "You lack the right: slumbers.torpor.dev is forbidden"},
 		"a reason that does not escape": {"reason", `"><script>`, http.StatusConflict, `value="&#34;&gt;&lt;script&gt;"`},
 	} {
-		changed := url.Values{}
-		for k, v := range form {
-			changed[k] = v
-		}
+		changed := maps.Clone(form)
 		changed[row.field] = []string{row.value}
 		status, text := b.post(t, "/schedule-preview", changed, nil)
 		if status != row.status || !strings.Contains(text, row.words) {

@@ -135,7 +135,8 @@ func composeSchedules(seen seenSchedules, acting lease.Acting, q scheduleQuery, 
 		}
 	}
 	slices.SortFunc(matching, func(a, b *listedSchedule) int {
-		return cmp.Or(cmp.Compare(a.attention(), b.attention()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(a.attention(), b.attention()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	v.Matching, v.Pages = len(matching), max(1, (len(matching)+schedulesPerPage-1)/schedulesPerPage)
 	v.Query.Page = min(q.Page, v.Pages)
@@ -183,7 +184,8 @@ func (l *listedSchedule) stalledReason() string {
 }
 
 func (l *listedSchedule) stalledMessage() string {
-	if c := meta.FindStatusCondition(l.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c != nil && c.Status == metav1.ConditionTrue {
+	c := meta.FindStatusCondition(l.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition)
+	if c != nil && c.Status == metav1.ConditionTrue {
 		return strings.TrimPrefix(c.Message, "Nothing is stopped or started: ")
 	}
 	return ""
@@ -192,8 +194,8 @@ func (l *listedSchedule) stalledMessage() string {
 func newScheduleView(l *listedSchedule, now time.Time) scheduleView {
 	spec, status := l.slumber.Spec, l.slumber.Status
 	v := scheduleView{
-		Kind: l.kind(), Namespace: l.Namespace, Name: l.Name, Zone: l.zone(), Reason: spec.Reason, Since: newTimeView(status.Since),
-		State: string(status.State), Invalid: l.invalidReason(), Stalled: l.stalledReason(), IsSuspended: spec.Suspend,
+		Kind: l.kind(), Namespace: l.Namespace, Name: l.Name, Zone: l.zone(), Reason: spec.Reason,
+		Since: newTimeView(status.Since), State: string(status.State), Invalid: l.invalidReason(), Stalled: l.stalledReason(), IsSuspended: spec.Suspend,
 		Members: status.Members, Asleep: status.Asleep,
 	}
 	v.Badge, v.Symbol = "running", "▶"
@@ -300,7 +302,8 @@ func (v dayView) describe(d slumber.WeekDay, sleeps []string) string {
 		parts = append(parts, "too many changes to show")
 	}
 	if !d.HasAllHours() {
-		parts = append(parts, fmt.Sprintf("the clocks change: the day has %s hours", strconv.FormatFloat(d.End.Sub(d.Start).Hours(), 'f', -1, 64)))
+		hours := strconv.FormatFloat(d.End.Sub(d.Start).Hours(), 'f', -1, 64)
+		parts = append(parts, fmt.Sprintf("the clocks change: the day has %s hours", hours))
 	}
 	return strings.Join(parts, "; ")
 }

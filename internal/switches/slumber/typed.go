@@ -11,8 +11,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ParseSleep returns the window between two times of day that a user types, such as 19:00-7:00. The days are in the form
-// of cron.
+// ParseSleep returns the window between two times of day that a user types, such as 19:00-7:00. The days are in the
+// form of cron.
 func ParseSleep(text, days string) (w torporv1alpha1.SlumberWindow, err error) {
 	from, to, _ := strings.Cut(text, "-")
 	sleep, isTime := parseTimeOfDay(from)
@@ -29,7 +29,8 @@ func parseTimeOfDay(text string) (string, bool) {
 	return fmt.Sprintf("%d %d", at.Minute(), at.Hour()), err == nil
 }
 
-// ParseDays returns days of the week that a user types, in the form of cron: names of three letters, ranges, and lists.
+// ParseDays returns days of the week that a user types, in the form of cron: names of three letters, ranges, and
+// lists.
 func ParseDays(text string) (string, error) {
 	if text == "*" {
 		return text, nil
