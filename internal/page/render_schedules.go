@@ -56,7 +56,7 @@ func renderScheduleFilter(v schedulesView) markup {
 }
 
 func renderSchedulePager(v schedulesView) markup {
-	shown, previous, next := markup(""), markup(""), markup("")
+	var shown, previous, next markup
 	switch page := v.Query.Page; {
 	case v.Matching > 0:
 		shown = fill(`%v–%v of %v`, (page-1)*schedulesPerPage+1, min(page*schedulesPerPage, v.Matching), v.Matching)

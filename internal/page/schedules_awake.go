@@ -31,8 +31,10 @@ const (
 	maxShownMembers, maxShownFailures = 20, 5
 )
 
-var errNoSchedule = flipError{http.StatusNotFound,
-	"Expected a schedule that you may list, found none; load the page again."}
+var errNoSchedule = flipError{
+	http.StatusNotFound,
+	"Expected a schedule that you may list, found none; load the page again.",
+}
 
 // refuseAwake returns the reason why the objects cannot be kept awake together.
 func refuseAwake(format string, values ...any) error {
