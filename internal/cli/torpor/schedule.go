@@ -189,12 +189,3 @@ func (t scheduledTransition) describe(format func(*metav1.Time) string) string {
 	}
 	return fmt.Sprintf("is started at %s by %s", format(&t.At), stoprecord.NameSlumber(t.Slumber))
 }
-
-// endOfSleep returns the end of the current sleep, or of the next one; zero if there is none.
-func endOfSleep(s *torporv1alpha1.Slumber, now time.Time) time.Time {
-	schedule, err := slumber.ParseSchedule(s.Spec)
-	if err != nil {
-		return time.Time{} // The Slumber's own status reports the error.
-	}
-	return schedule.FindEndOfSleep(now)
-}

@@ -209,12 +209,7 @@ func (s *skipCommand) findSkipEnd(t target, obj client.Object) (until time.Time,
 	if s.until != "" {
 		return moco.ParseUntil(s.until, now)
 	}
-	for _, selecting := range s.schedules.FindFor(t.kind.GVK().GroupKind(), obj) {
-		if end := endOfSleep(selecting, now); end.After(until) {
-			until = end
-		}
-	}
-	if until.IsZero() {
+	if until = s.schedules.EndOfSleep(t.kind.GVK().GroupKind(), obj, now); until.IsZero() {
 		return until, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
 			"%s: expected a Slumber or ClusterSlumber that you may read, and that stops it, found none; set the end with --until", t.displayName())}
 	}

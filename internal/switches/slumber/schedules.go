@@ -3,6 +3,8 @@
 package slumber
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -51,4 +53,24 @@ func (s Schedules) FindFor(kind schema.GroupKind, o metav1.Object) (found []*tor
 		}
 	}
 	return found
+}
+
+// EndOfSleep returns the latest end of the current or the next sleep among the schedules that stop an object; zero if
+// there is none.
+func (s Schedules) EndOfSleep(kind schema.GroupKind, o metav1.Object, now time.Time) (end time.Time) {
+	for _, one := range s.FindFor(kind, o) {
+		if found := endOfSleep(one, now); found.After(end) {
+			end = found
+		}
+	}
+	return end
+}
+
+// endOfSleep returns the end of the current sleep, or of the next one; zero if there is none.
+func endOfSleep(s *torporv1alpha1.Slumber, now time.Time) time.Time {
+	schedule, err := ParseSchedule(s.Spec)
+	if err != nil {
+		return time.Time{} // The Slumber's own status reports the error.
+	}
+	return schedule.FindEndOfSleep(now)
 }
