@@ -5,6 +5,7 @@ package page
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -164,4 +166,23 @@ func (b *browser) openStream(t testing.TB, query string) (status int, next func(
 		t.Fatalf("expected an event, found the end of the stream: %v", lines.Err())
 		return event
 	}
+}
+
+// allowEvents lets a service account list the events of a namespace.
+func (e *pageEnv) allowEvents(t testing.TB, namespace, name string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name + "-events"}
+	e.ExpectCreated(t,
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"events"}}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
+		})
+}
+
+func (e *pageEnv) createDeployment(t testing.TB, namespace, name string, annotations map[string]string) {
+	t.Helper()
+	e.ExpectCreated(t, testenv.DecodeObject(t, fmt.Sprintf(`{"metadata": {"namespace": %q, "name": %q}, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": %[2]q}},
+		"template": {"metadata": {"labels": {"app": %[2]q}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}}`, namespace, name),
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -24,9 +25,10 @@ import (
 const fieldManager = "torpor-page"
 
 var (
-	errUnknownVerb = errors.New("expected the verb stop or start, found another")
+	errUnknownVerb = errors.New("expected the verb stop, start, extend or skip, found another")
 	errNoObject    = errors.New("expected the object, found none")
 	errNameless    = errors.New("expected a name and a namespace, found none")
+	errEndless     = errors.New("expected the new end of the stop, found none")
 )
 
 // flipError is a reason not to change a switch, with the status of the answer.
@@ -41,43 +43,55 @@ func (e flipError) Error() string { return e.text }
 type flip struct {
 	kind                  kinds.Kind
 	namespace, name, part string
-	// isStop requests a stop; otherwise the request is a start.
-	isStop bool
-	// reason and until are the reason and the end of a stop; both may be empty.
+	verb                  string
+	// reason and until are the reason and the end of a stop, or the end of a skip; both may be empty.
 	reason, until string
 }
 
-func (s *Server) parseFlip(r *http.Request) (flip, error) {
-	verb := r.PostFormValue("verb")
-	if verb != "stop" && verb != "start" {
-		return flip{}, errUnknownVerb
-	}
-	k, err := s.inventory.findKind(r.PostFormValue("kind"))
+// parseFlip reads the action from the form, and the object from target, which is the form or one of its objects.
+func (s *Server) parseFlip(r *http.Request, target url.Values) (flip, error) {
+	k, err := s.inventory.findKind(target.Get("kind"))
 	if err != nil {
 		return flip{}, err
 	}
-	return flip{
-		kind: *k, namespace: r.PostFormValue("namespace"), name: r.PostFormValue("name"), part: r.PostFormValue("part"), isStop: verb == "stop",
-		reason: strings.TrimSpace(r.PostFormValue("reason")), until: strings.TrimSpace(r.PostFormValue("until")),
-	}, nil
-}
-
-// validate returns an error for an invalid request before any call of the API server.
-func (f flip) validate(now time.Time) error {
-	switch parts := f.kind.PartNames(); {
-	case !slices.Contains(parts, f.part):
-		return fmt.Errorf("expected one of the switches %s of a %s, found %q", strings.Join(parts, ", "), f.kind.GVK().Kind, f.part)
-	case f.name == "" || f.namespace == "":
-		return errNameless
-	case f.until == "":
-		return nil
+	f := flip{
+		kind: *k, namespace: target.Get("namespace"), name: target.Get("name"), part: target.Get("part"),
+		verb: r.PostFormValue("verb"), reason: strings.TrimSpace(r.PostFormValue("reason")),
+		until: strings.TrimSpace(r.PostFormValue("until")),
 	}
-	_, err := stoprecord.ParseNewUntil(f.until, now.UTC())
-	return err
+	zone, err := findZone(r.PostFormValue("zone"))
+	if err != nil {
+		return flip{}, err
+	}
+	return f.validate(s.Clock.Now().In(zone))
 }
 
-// write writes the same change as the commands stop and start, with the rights of the client, and retries after a
-// conflict. changed is false if there was nothing to do.
+// validate returns an error for an invalid request before any call of the API server. It replaces a word for an end,
+// such as tomorrow, with its time in the zone of now.
+func (f flip) validate(now time.Time) (flip, error) {
+	parts := f.kind.PartNames()
+	switch {
+	case titleOf(f.verb) == "":
+		return f, errUnknownVerb
+	case f.verb != skipVerb && !slices.Contains(parts, f.part):
+		return f, fmt.Errorf("expected one of the switches %s of a %s, found %q",
+			strings.Join(parts, ", "), f.kind.GVK().Kind, f.part)
+	case f.name == "" || f.namespace == "":
+		return f, errNameless
+	case f.until == "" && f.verb == extendVerb:
+		return f, errEndless
+	case f.until == "":
+		return f, nil
+	}
+	until, err := stoprecord.ParseNewUntil(f.until, now)
+	if err == nil && !stoprecord.IsAnnotationTime(f.until) {
+		f.until = until.UTC().Format(time.RFC3339)
+	}
+	return f, err
+}
+
+// write writes the same change as the commands stop, start, extend and skip, with the rights of the client, and
+// retries after a conflict. changed is false if there was nothing to do.
 func (f flip) write(ctx context.Context, kube client.Client, now clock.PassiveClock) (changed bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		before := f.kind.New()
@@ -88,11 +102,14 @@ func (f flip) write(ctx context.Context, kube client.Client, now clock.PassiveCl
 			return fmt.Errorf("read the object: %w", err)
 		}
 		after, _ := before.DeepCopyObject().(client.Object)
-		if err := f.apply(after, now.Now()); err != nil {
+		if err := f.apply(ctx, kube, after, now.Now().UTC()); err != nil {
 			return err
 		}
 		patch := client.MergeFrom(before)
-		if data, err := patch.Data(after); err != nil || string(data) == "{}" {
+		if f.verb == extendVerb { // Detect a stop that has ended since the read: it must not begin again.
+			patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		}
+		if data, err := client.MergeFrom(before).Data(after); err != nil || string(data) == "{}" {
 			return err
 		}
 		changed = true
@@ -105,13 +122,17 @@ func (f flip) write(ctx context.Context, kube client.Client, now clock.PassiveCl
 }
 
 // apply changes an object as requested.
-func (f flip) apply(obj client.Object, now time.Time) error {
-	change, row := kinds.Change{IsStart: !f.isStop}, f.kind.FindRow(obj, f.part)
+func (f flip) apply(ctx context.Context, kube client.Client, obj client.Object, now time.Time) error {
+	change := kinds.Change{IsStart: f.verb == startVerb, IsExtension: f.verb == extendVerb}
+	row := f.kind.FindRow(obj, f.part)
 	switch {
-	case f.isStop:
+	case f.verb == skipVerb:
+		return f.skip(ctx, kube, obj, now)
+	case f.verb == stopVerb:
 		change.Reason = &f.reason
-		if f.until != "" {
-			change.Until = &f.until
+	case f.verb == extendVerb:
+		if err := f.refuseExtension(row, now); err != nil {
+			return err
 		}
 	case row.Slumber != "":
 		return flipError{
@@ -119,5 +140,8 @@ func (f flip) apply(obj client.Object, now time.Time) error {
 			fmt.Sprintf("expected a manual stop, found that %s stops the object; %s starts it", stoprecord.NameSlumber(row.Slumber), row.SkipCommand()),
 		}
 	}
-	return change.Apply(obj, f.kind.FindPart(f.part), row, now.UTC())
+	if f.until != "" {
+		change.Until = &f.until
+	}
+	return change.Apply(obj, f.kind.FindPart(f.part), row, now)
 }

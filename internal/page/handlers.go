@@ -30,11 +30,14 @@ func (s *Server) newHandler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.serveBoard)
 	mux.HandleFunc("GET /timeline", s.serveTimeline)
 	mux.HandleFunc("GET /events", s.serveStream)
+	mux.HandleFunc("GET /details", s.serveDetails)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("POST /login", s.logIn)
 	mux.HandleFunc("POST /logout", s.logOut)
 	mux.HandleFunc("POST /switch", s.flipSwitch)
 	s.handleSchedules(mux)
+	mux.HandleFunc("POST /switches", s.flipSwitches)
+	mux.HandleFunc("GET /until", s.serveUntil)
 	// Refuse requests that a browser sends for a page of another origin, with and without the cookie.
 	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -177,10 +180,11 @@ func (s *Server) flipSwitch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer caller.Close()
-	flip, err := s.parseFlip(r)
-	if err == nil {
-		err = flip.validate(s.Clock.Now())
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "expected a form of at most 32 kB, found another", http.StatusBadRequest)
+		return
 	}
+	flip, err := s.parseFlip(r, r.PostForm)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -191,6 +195,11 @@ func (s *Server) flipSwitch(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, text, status)
 		return
 	}
-	s.Log.Info("a switch was flipped on the page", "user", caller.Name, "kind", flip.kind.GVK().Kind, "namespace", flip.namespace, "name", flip.name, "part", flip.part, "stop", flip.isStop, "changed", changed)
+	s.logFlip(caller.Name, flip, changed)
 	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) logFlip(user string, f flip, changed bool) {
+	s.Log.Info("a switch was flipped on the page", "user", user, "kind", f.kind.GVK().Kind, "namespace", f.namespace,
+		"name", f.name, "part", f.part, "verb", f.verb, "changed", changed)
 }

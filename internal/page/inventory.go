@@ -32,7 +32,6 @@ type listedSwitch struct {
 	key  string
 	// title is the display name of the object, or its name.
 	title   string
-	canFlip bool
 	savings kinds.Savings
 	history stopHistory
 }
@@ -55,15 +54,19 @@ func newListing(k *kinds.Kind, obj client.Object) *listing {
 	if !k.HasRows(obj) { // Do not evaluate a StopAdapter's expressions for objects that were never stopped.
 		return l
 	}
-	for _, s := range k.DescribeRows(obj) {
-		history := newStopHistory(s)
-		s = s.WithoutHistory()
-		l.switches = append(l.switches, &listedSwitch{
-			Row: s, kind: k, key: k.Name() + "/" + s.Namespace + "/" + s.Name + "/" + s.Part,
-			title: s.ShownName(), canFlip: slices.Contains(k.PartNames(), s.Part) && !s.IsAsleepBySchedule(), savings: readSavings(k, obj), history: history,
-		})
+	for _, row := range k.DescribeRows(obj) {
+		l.switches = append(l.switches, newListedSwitch(k, obj, row))
 	}
 	return l
+}
+
+func newListedSwitch(k *kinds.Kind, obj client.Object, row kinds.Row) *listedSwitch {
+	history := newStopHistory(row)
+	row = row.WithoutHistory()
+	return &listedSwitch{
+		Row: row, kind: k, key: k.Name() + "/" + row.Namespace + "/" + row.Name + "/" + row.Part,
+		title: row.ShownName(), savings: readSavings(k, obj), history: history,
+	}
 }
 
 // maxForeignRows limits the objects per kind of a StopAdapter, because the users of a namespace can create any number.

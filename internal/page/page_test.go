@@ -115,7 +115,7 @@ func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
 	_, token := e.createAccount(t, namespace, "operator", "get", "list", "patch")
 	b := e.openBrowser(t)
 	b.logIn(t, token)
-	b.expectShown(t, "/?kind=Deployment", []string{">sleepy<", ">asked<", "nobody works at night", "slumber/nights", ">dozy<", "development stops at night", "ClusterSlumber nights"}, []string{">busy<"})
+	b.expectShown(t, "/?kind=Deployment", []string{">sleepy<", ">asked<", "nobody works at night", "slumber/nights", ">dozy<", "development stops at night", "ClusterSlumber nights", `data-verb="skip"`}, []string{">busy<"})
 	start := url.Values{"verb": {"start"}, "kind": {"Deployment"}, "namespace": {namespace}, "name": {"asked"}, "part": {"replicas"}}
 	for name, by := range map[string]string{"sleepy": "Slumber nights", "dozy": "ClusterSlumber nights"} {
 		scheduled := maps.Clone(start)
@@ -164,7 +164,7 @@ func TestButtonsActAsTheirCaller(t *testing.T) {
 		"a malformed end is refused":           {operator, with("until", "someday"), nil, http.StatusBadRequest, `found "someday"`},
 		"an unknown switch is refused":         {operator, with("part", "wheels"), nil, http.StatusBadRequest, `found "wheels"`},
 		"a kind without switches is refused":   {operator, with("kind", "Secret"), nil, http.StatusBadRequest, `found "Secret"`},
-		"an unknown verb is refused":           {operator, with("verb", "delete"), nil, http.StatusBadRequest, "stop or start"},
+		"an unknown verb is refused":           {operator, with("verb", "delete"), nil, http.StatusBadRequest, "stop, start, extend or skip"},
 		"a missing object is reported":         {operator, with("name", "none"), nil, http.StatusServiceUnavailable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,12 +393,12 @@ func findKind(t *testing.T, name string) *kinds.Kind {
 func TestRowsNameAppsAsUsersDo(t *testing.T) {
 	t.Parallel()
 	for displayName, want := range map[string]string{
-		"shop":                  `<span class="name">shop</span><span class="quiet">5a3c</span><span class="quiet">CFApp</span>`,
-		"5a3c":                  `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
-		"":                      `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
-		"a b":                   `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
-		"sh\u202eop\x1b[2J":     `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
-		strings.Repeat("x", 65): `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
+		"shop":                  `>shop</a><span class="quiet">5a3c</span><span class="quiet">in ns</span><span class="quiet">CFApp</span>`,
+		"5a3c":                  `>5a3c</a><span class="quiet">in ns</span><span class="quiet">CFApp</span>`,
+		"":                      `>5a3c</a><span class="quiet">in ns</span><span class="quiet">CFApp</span>`,
+		"a b":                   `>5a3c</a><span class="quiet">in ns</span><span class="quiet">CFApp</span>`,
+		"sh\u202eop\x1b[2J":     `>5a3c</a><span class="quiet">in ns</span><span class="quiet">CFApp</span>`,
+		strings.Repeat("x", 65): `>5a3c</a><span class="quiet">in ns</span><span class="quiet">CFApp</span>`,
 	} {
 		app := buildApp("ns", "5a3c")
 		app.Spec.DisplayName = displayName

@@ -2,7 +2,7 @@
 
 package page
 
-const dash markup = `<span class="quiet">–</span>`
+const dash markup = `<span class="quiet none">–</span>`
 
 func renderHead(title string) markup {
 	return fill(`<!doctype html>
@@ -59,35 +59,55 @@ func renderBoard(v view) markup {
 </table>
 </div>
 <div id="pager">%v</div>
+<div id="empty">%v</div>
 <p id="news" class="quiet" role="log" aria-live="polite" aria-label="Changes"></p>
 </main>
 <noscript><p class="warning">Without scripts this page shows the state when it was loaded, and has no buttons: `+
 		`use kubectl torpor stop and start.</p></noscript>
+%v%v%v
 %v
+<script src="assets/toast.js" defer></script>
+<script src="assets/drawer.js" defer></script>
+<script src="assets/actions.js" defer></script>
 <script src="assets/page.js" defer></script>
 </body>
 </html>
 `, renderHead("Torpor: stopped objects"), renderViews("./"), v.User, renderSummary(v), renderFilter(v, "./"), v.Query.encode(),
-		renderColumns(v), fillEach(v.Rows, renderRow), renderPager(v), switchDialog)
+		renderColumns(v), fillEach(v.Rows, renderRow), renderPager(v), renderEmpty(v), selection, drawer, switchDialog, toast)
 }
 
-// switchDialog asks for the reason and the end of a stop. page.js fills in the rest.
+// switchDialog asks for the reason and the end of an action, for one object or several. actions.js fills in the rest.
 const switchDialog markup = `<dialog id="flip" aria-labelledby="flip-title">
 <form method="post" action="switch">
 <h2 id="flip-title"></h2>
 <p id="flip-what"></p>
-<div id="flip-stop">
-<label>Why <input name="reason" maxlength="500" placeholder="shown to other users" autocomplete="off"></label>
-<label>Until <input name="until" maxlength="64" placeholder="8h, 3d, tomorrow, monday 9:00" autocomplete="off" ` +
-	`aria-describedby="flip-until"></label>
-<p id="flip-until" class="hint">The object then starts by itself. Times without a zone are UTC. If empty, it stays stopped until a user starts it.</p>
+<ul id="flip-objects" aria-label="Objects" tabindex="0"></ul>
+<div id="flip-why">
+<label>Why <input name="reason" maxlength="500" placeholder="shown to other users" autocomplete="off" list="reasons"></label>
+<datalist id="reasons"></datalist>
 </div>
-<input type="hidden" name="kind"><input type="hidden" name="namespace"><input type="hidden" name="name">` +
-	`<input type="hidden" name="part"><input type="hidden" name="verb">
+<div id="flip-end">
+<label>Until <input name="until" maxlength="64" placeholder="8h, 3d, tomorrow, monday 9:00" autocomplete="off" ` +
+	`aria-describedby="flip-until flip-echo"></label>
+<p class="chips" role="group" aria-label="Common ends"><button type="button" data-end="tonight">tonight</button> ` +
+	`<button type="button" data-end="tomorrow">tomorrow</button> <button type="button" data-end="monday">monday</button></p>
+<p id="flip-echo" role="status"></p>
+<p id="flip-until" class="hint"></p>
+</div>
 <p class="error" role="alert" hidden></p>
 <p class="buttons"><button type="button" value="cancel">Cancel</button> <button class="primary" type="submit"></button></p>
 </form>
 </dialog>`
+
+// selection acts on the selected rows. actions.js shows it once a row is selected.
+const selection markup = `<div id="selection" role="toolbar" aria-label="Selected objects" hidden><span role="status"></span> ` +
+	`<button type="button" data-select="stop">Stop…</button> <button type="button" data-select="start">Start…</button> ` +
+	`<button type="button" data-select="all">Select all shown</button> <button type="button" data-select="none">Clear</button></div>
+`
+
+// toast shows what a click has requested, and offers Undo.
+const toast markup = `<div id="toast" role="status" hidden><span></span> <button type="button" class="undo">Undo</button> ` +
+	`<button type="button" class="close" aria-label="Close the note">×</button></div>`
 
 // renderFilter renders the form that selects objects. The action is the address that shows them.
 func renderFilter(v view, action string) markup {
@@ -116,7 +136,7 @@ func renderChoices(values []string, selected string) markup {
 func renderSummary(v view) markup {
 	s, overdue, unknown := v.Summary, markup(""), markup("")
 	if s.Overdue > 0 {
-		overdue = fill(`<li class="bad"><span><b>%v</b> overdue</span></li>`, s.Overdue)
+		overdue = fill(`<li class="bad">%v</li>`, renderTile(v.Query, "overdue", s.Overdue, "overdue"))
 	}
 	if s.Unknown > 0 {
 		unknown = fill(`, %v %v not counted`, s.Unknown, chooseMarkup(s.Unknown == 1, "cluster", "clusters"))
@@ -127,18 +147,18 @@ func renderSummary(v view) markup {
 <li>%v</li>
 <li class="%v">%v</li>
 %v
-<li><span><b>%v</b> machine-hours saved%v</span></li>
+<li>%v</li>
 </ul>
 %v`,
 		renderTile(v.Query, "", s.Total, "can be stopped"), renderTile(v.Query, "stopped", s.Stopped, "stopped"),
 		renderTile(v.Query, "changing", s.Changing, "changing"),
 		chooseMarkup(s.Stuck > 0, "bad", ""), renderTile(v.Query, "stuck", s.Stuck, "stuck"),
-		overdue, s.SavedHours, unknown,
+		overdue, renderTile(v.Query, "saving", s.SavedHours, fill(`machine-hours saved%v`, unknown)),
 		fillEach(v.Warnings, func(text string) markup { return fill(`<p class="warning">%v</p>`, text) }))
 }
 
 // renderTile links to the objects of a state. An empty state stands for all objects.
-func renderTile(q viewQuery, state string, count int, label markup) markup {
+func renderTile(q viewQuery, state string, count any, label markup) markup {
 	return fill(`<a href="?%v"%v><b>%v</b> %v</a>`,
 		q.InState(state).encode(), chooseMarkup(q.State == state, ` aria-current="true"`, ""), count, label)
 }
@@ -151,6 +171,18 @@ func renderColumns(v view) markup {
 		}
 		return fill(`<th scope="col"%v>%v</th>`, fillUnlessEmpty(` aria-sort="%v"`, c.AriaSort), title)
 	}))
+}
+
+// renderEmpty shows the first commands to a caller who sees no object.
+func renderEmpty(v view) markup {
+	if v.Summary.Total > 0 {
+		return ""
+	}
+	return `<section class="empty" aria-labelledby="empty-title"><h2 id="empty-title">Nothing can be stopped here yet</h2>
+<p>Deployments, StatefulSets and CronJobs appear once they have been stopped. Begin with one of these commands:</p>
+<ol><li>Stop one until tomorrow: <code>kubectl torpor stop deployment/NAME -n NAMESPACE --until tomorrow</code></li>
+<li>Stop a namespace every night: <code>kubectl torpor slumber create nights -n NAMESPACE --asleep 19:00-7:00 --timezone Europe/Berlin</code></li>
+<li>List what you may see: <code>kubectl torpor status --all-namespaces</code></li></ol></section>`
 }
 
 func renderPager(v view) markup {

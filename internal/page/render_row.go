@@ -6,20 +6,20 @@ import "strings"
 
 func renderRow(r rowView) markup {
 	return fill(`<tr data-key="%v" data-sum="%v" data-state="%v" data-badge="%v">
-<th scope="row"><span class="name">%v</span>%v<span class="quiet">%v</span><span class="quiet">in %v</span></th>
+<th scope="row">%v<a class="name" href="details?%v">%v</a>%v<span class="quiet">in %v</span><span class="quiet">%v</span></th>
 <td><span class="badge %v"><span aria-hidden="true">%v</span> %v</span></td>
 <td>%v</td>
-<td class="by">%v</td>
+<td class="by"%v>%v</td>
 <td class="text">%v</td>
 <td>%v</td>
 <td class="text">%v%v</td>
 <td class="number">%v%v</td>
-<td>%v</td>
+<td class="act">%v</td>
 </tr>`, r.Key, r.Sum, r.State, r.Badge,
-		r.Title, renderObjectName(r), renderKind(r), r.Namespace,
+		renderPick(r), r.address(), r.Title, renderObjectName(r), r.Namespace, renderKind(r),
 		r.Badge, r.Symbol, r.State,
 		renderTime(r.Since),
-		renderTextOrDash(r.By),
+		fillUnlessEmpty(` title="%v"`, r.By), renderRequester(r.By),
 		renderTextOrDash(r.Reason),
 		renderEnd(r),
 		renderNext(r), fillUnlessEmpty(quietText, r.Detail),
@@ -62,6 +62,14 @@ func renderTextOrDash(text string) markup {
 	return fill(`%v`, text)
 }
 
+// renderRequester renders the name of a user. A line may break after its colons.
+func renderRequester(name string) markup {
+	if name == "" {
+		return dash
+	}
+	return markup(strings.ReplaceAll(string(fill(`%v`, name)), ":", ":<wbr>")) // No escaped character contains a colon.
+}
+
 // renderEnd renders when the stop ends, whether that time has passed, and who set it.
 func renderEnd(r rowView) markup {
 	overdue := markup(` <span class="badge stuck"><span aria-hidden="true">!</span> overdue</span>`)
@@ -88,9 +96,35 @@ func renderButton(r rowView) markup {
 	if r.Verb == "" {
 		return ""
 	}
-	verb := chooseMarkup(r.Verb == "stop", "Stop", "Start")
-	return fill(`<button type="button" data-verb="%v" data-kind="%v" data-namespace="%v" data-name="%v" data-title="%v" data-part="%v" `+
+	return renderAction(r, r.Verb)
+}
+
+// renderAction renders the button of an action, which opens the dialog.
+func renderAction(r rowView, action string) markup {
+	verb := titleOf(action)
+	return fill(`<button type="button" data-verb="%v" data-kind="%v" data-namespace="%v" data-name="%v" data-title="%v" data-part="%v"%v `+
 		`aria-label="%v %v%v %v in %v: %v">%v…</button>`,
-		r.Verb, r.KindName, r.Namespace, r.Name, r.Title, r.Part,
+		action, r.KindName, r.Namespace, r.Name, r.Title, r.Part, renderStopData(r),
 		verb, strings.ToLower(r.Kind), fillUnlessEmpty(` of %v`, r.APIGroup), r.Title, r.Namespace, r.Part, verb)
+}
+
+// renderStopData renders the reason and the end of the stop in effect, with which Undo requests it again after a start.
+func renderStopData(r rowView) markup {
+	if !r.Stopped {
+		return ""
+	}
+	until := ""
+	if r.Until != nil {
+		until = r.Until.Machine
+	}
+	return fillUnlessEmpty(` data-reason="%v"`, r.Reason) + fillUnlessEmpty(` data-until="%v"`, until)
+}
+
+// renderPick renders the box that selects a row for an action on several objects.
+func renderPick(r rowView) markup {
+	if r.Verb != stopVerb && r.Verb != startVerb {
+		return ""
+	}
+	return fill(`<input type="checkbox" class="pick" aria-label="Select %v%v %v in %v: %v">`,
+		strings.ToLower(r.Kind), fillUnlessEmpty(` of %v`, r.APIGroup), r.Title, r.Namespace, r.Part)
 }

@@ -226,7 +226,7 @@ func (st *stream) compare(v view) *streamEvent {
 	isChanged = isChanged || !slices.Equal(order, st.order)
 	st.sums, st.order = sums, order
 	for name, rendered := range map[string]markup{
-		"summary": renderSummary(v), "columns": renderColumns(v), "pager": renderPager(v),
+		"summary": renderSummary(v), "columns": renderColumns(v), "pager": renderPager(v), "empty": renderEmpty(v),
 	} {
 		if text := string(rendered); st.parts[name] != text {
 			st.parts[name], event.Parts[name], isChanged = text, text, true

@@ -140,7 +140,7 @@ func composeTimeline(ctx context.Context, all *inventory, sees *visibility, q vi
 	sums := map[string]*namespaceSum{}
 	for _, s := range all.listSwitches(sees.isVisible) {
 		histories[s.key] = s.history
-		if !q.isAbout(s) || !q.hasState(s) {
+		if !q.isAbout(s) || !q.hasState(s, now) {
 			continue
 		}
 		sum := sums[s.Namespace]

@@ -107,7 +107,7 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 		if hours, isKnown := s.savings.MachineHours(now); s.savings.IsOngoing() && isKnown {
 			saved += hours
 		}
-		if q.isAbout(s) && q.hasState(s) {
+		if q.isAbout(s) && q.hasState(s, now) {
 			matching = append(matching, s)
 		}
 	}
@@ -120,11 +120,12 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 	begin := (v.Query.Page - 1) * rowsPerPage
 	for _, s := range matching[begin:min(begin+rowsPerPage, len(matching))] {
 		r := newRowView(s, now)
-		if s.canFlip && sees.mayPatch(ctx, s) {
-			r.Verb = map[bool]string{true: "start", false: "stop"}[s.Stopped]
+		if verbs := listVerbs(s); len(verbs) > 0 && sees.mayPatch(ctx, s) {
+			r.Verb = verbs[0]
 			if strings.HasPrefix(r.Next, "kubectl ") { // The button replaces the command.
 				r.Next = ""
 			}
+			r.Next = strings.TrimSuffix(r.Next, ", or now by "+s.SkipCommand())
 		}
 		r.Sum = sumOf(r)
 		v.Rows = append(v.Rows, r)

@@ -28,7 +28,7 @@ type viewQuery struct {
 	Text string
 	// Kind, by its name, and Namespace select one each; empty means all.
 	Kind, Namespace string
-	// State is stopped, changing, stuck or running; empty means all.
+	// State is one of viewStates; empty means all.
 	State string
 	// Sort is a column; empty orders by attention.
 	Sort         string
@@ -39,7 +39,9 @@ type viewQuery struct {
 
 func sortableColumns() []string { return []string{"name", "state", "since", "by", "until", "saved"} }
 
-func viewStates() []string { return []string{"stopped", "changing", "stuck", "running"} }
+func viewStates() []string {
+	return []string{"stopped", "changing", "stuck", "running", "overdue", "saving"}
+}
 
 // parseViewQuery ignores values that it does not know, so that every address shows a page.
 func parseViewQuery(values url.Values) viewQuery {
@@ -126,7 +128,7 @@ func (q viewQuery) isAbout(s *listedSwitch) bool {
 	return true
 }
 
-func (q viewQuery) hasState(s *listedSwitch) bool {
+func (q viewQuery) hasState(s *listedSwitch, now time.Time) bool {
 	switch q.State {
 	case "stopped":
 		return s.Stopped
@@ -136,6 +138,11 @@ func (q viewQuery) hasState(s *listedSwitch) bool {
 		return s.IsStuck()
 	case "running":
 		return !s.IsStuck() && !s.IsChanging() && !s.Stopped
+	case "overdue":
+		return s.IsOverdue(now)
+	case "saving":
+		_, isKnown := s.savings.MachineHours(now)
+		return isKnown && s.savings.IsOngoing()
 	default:
 		return true
 	}

@@ -238,7 +238,7 @@ func cfLaws() []importLaw {
 func programLaws() []importLaw {
 	return []importLaw{
 		frontLaw("internal/cli/...").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/..."),
-		frontLaw("internal/page").alsoReaching(stoppableKinds()...).alsoReaching("internal/cf/api/authorization", "internal/cf/api/apierrors"),
+		frontLaw("internal/page").alsoReaching(stoppableKinds()...).alsoReaching("internal/cf/api/authorization", "internal/cf/api/apierrors", "internal/switches/slumber"),
 		{
 			packages: "internal/coexist/claim", reason: "who may act is decided before any feature runs",
 			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},

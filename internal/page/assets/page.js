@@ -2,7 +2,7 @@
 // The page works without this script and then shows the state at load time. The script updates it and enables the buttons.
 
 const element = (id) => document.getElementById(id);
-const rows = element("rows"), news = element("news"), table = element("table"), filter = element("filter"), dialog = element("flip");
+const rows = element("rows"), news = element("news"), table = element("table"), filter = element("filter");
 let query = table.dataset.query, stream = null, retry = null, isFirst = false;
 
 // --- Times ---
@@ -46,6 +46,7 @@ function describeChange(before, after) {
 }
 
 function showRows(wanted) {
+  wanted = holdPlaces(wanted);
   const known = new Map([...rows.children].map((row) => [row.dataset.key, row]));
   const told = [];
   let place = rows.firstElementChild;
@@ -59,7 +60,7 @@ function showRows(wanted) {
         const focused = row.contains(document.activeElement);
         if (place === row) place = next;
         row.replaceWith(next);
-        if (focused) next.querySelector("button")?.focus();
+        if (focused) next.querySelector(".act button")?.focus();
         if (row.dataset.state !== next.dataset.state) {
           next.classList.add("fresh");
           told.push(describeChange(row, next));
@@ -85,6 +86,8 @@ function showEvent(message) {
     if (focused >= 0) part.querySelectorAll("a")[focused]?.focus();
   }
   showRows(event.rows);
+  refreshDrawer(event.rows);
+  showSelection();
   isFirst = false;
   setConnection("live", "live");
 }
@@ -105,8 +108,9 @@ function connect() {
 // --- Filter ---
 
 function show(next) {
+  held.clear();
   query = next.replace(/^\?/, "");
-  history.replaceState(null, "", query ? `?${query}` : location.pathname);
+  history.replaceState(null, "", (query ? `?${query}` : location.pathname) + location.hash);
   connect();
 }
 
@@ -139,48 +143,7 @@ document.addEventListener("click", (event) => {
     show(wanted);
   }
   const button = event.target.closest("button[data-verb]");
-  if (button) askToFlip(button);
-});
-
-// --- Stop and start ---
-
-const form = dialog.querySelector("form"), problem = dialog.querySelector(".error"), submit = dialog.querySelector("button[type=submit]");
-let opener = null, asked = "";
-
-function askToFlip(button) {
-  const { verb, kind, namespace, name, title, part } = button.dataset;
-  const isStop = verb === "stop";
-  opener = button.closest("tr").dataset.key;
-  asked = title;
-  form.reset();
-  for (const [field, value] of Object.entries({ verb, kind, namespace, name, part })) form.elements.namedItem(field).value = value;
-  element("flip-title").textContent = `${isStop ? "Stop" : "Start"} ${title}?`;
-  element("flip-what").textContent = `${kind} in ${namespace}: ${part}. Your user name is recorded.`;
-  element("flip-stop").hidden = !isStop;
-  submit.textContent = isStop ? "Stop" : "Start";
-  problem.hidden = true;
-  dialog.showModal();
-  (isStop ? form.elements.namedItem("reason") : submit).focus();
-}
-
-dialog.querySelector("button[value=cancel]").addEventListener("click", () => dialog.close());
-dialog.addEventListener("close", () => rows.querySelector(`tr[data-key="${CSS.escape(opener)}"] button`)?.focus());
-
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  submit.disabled = true;
-  problem.hidden = true;
-  try {
-    const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), signal: AbortSignal.timeout(60000) });
-    if (!answer.ok) throw new Error(await answer.text());
-    news.textContent = `${asked}: asked to ${form.elements.namedItem("verb").value}`;
-    dialog.close();
-  } catch (error) {
-    problem.textContent = error.message;
-    problem.hidden = false;
-  } finally {
-    submit.disabled = false;
-  }
+  if (button) ask(button.dataset.verb, [{ ...button.dataset }], button.closest("[data-key]").dataset.key);
 });
 
 showAges(document);

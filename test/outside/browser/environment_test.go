@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -186,8 +187,9 @@ func (b *tab) expectNoComplaints(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, complaint := range b.complaints {
-		// These are the answers to the login form and to an invalid form.
-		if !strings.Contains(complaint, "401 (Unauthorized)") && !strings.Contains(complaint, "400 (Bad Request)") {
+		// These are the answers to the login form, to an invalid form and to a refused extension.
+		isAnswer := func(status string) bool { return strings.Contains(complaint, status) }
+		if !slices.ContainsFunc([]string{"401 (Unauthorized)", "400 (Bad Request)", "409 (Conflict)"}, isAnswer) {
 			t.Errorf("expected no complaint of the browser, found %s", complaint)
 		}
 	}

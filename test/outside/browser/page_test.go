@@ -137,6 +137,13 @@ func TestPageInChromium(t *testing.T) {
 		"a change shows and is announced without a reload": testChangeShows,
 		"a stop asks for a reason and returns the focus":   testStopIsAsked,
 		"columns sort and searches keep the address":       testSortsAndSearches,
+		"a note offers Undo, and the row stays":            testUndo,
+		"the drawer shows one object":                      testDrawer,
+		"a stop is extended, and Slumbers are skipped":     testExtendAndSkip,
+		"several objects are stopped by one question":      testBulkStop,
+		"a card on a phone stops an app":                   testPhoneStop,
+		"the page is light":                                testWeight,
+		"rows fit the window":                              testRowsFitTheWindow,
 	} {
 		t.Run(name, func(t *testing.T) { step(t, e, b) })
 	}
@@ -160,8 +167,11 @@ func testEverythingHasAName(t *testing.T, _ *pageEnv, b *tab) {
 	} {
 		testenv.ExpectEqual(t, what, 0, evaluate[int](t, b, expression))
 	}
-	b.do(t, "press Tab", run(`document.activeElement.blur()`), chromedp.KeyEvent(kb.Tab))
+	b.do(t, "load the page, so that Tab begins at its top", chromedp.Reload())
+	b.waitFor(t, "the page is live", `document.getElementById("connection").dataset.state === "live"`)
+	b.do(t, "press Tab", chromedp.KeyEvent(kb.Tab))
 	testenv.ExpectEqual(t, "first stop of Tab", "Skip to the table", evaluate[string](t, b, `document.activeElement.innerText`))
+	b.do(t, "leave it", run(`document.activeElement.blur()`))
 }
 
 func testTextIsReadable(t *testing.T, _ *pageEnv, b *tab) {
@@ -196,7 +206,7 @@ func testForeignKindIsShown(t *testing.T, e *pageEnv, b *tab) {
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), role))
 	e.AggregateRole(t, "torpor-switch-operator")
 	b.waitFor(t, "the right shows as a button", row+`.querySelector("button") !== null`)
-	b.do(t, "press Start", run(row+`.querySelector("button").click()`), chromedp.WaitVisible("#flip"), chromedp.Click(`#flip button[type=submit]`))
+	b.do(t, "press Start", run(row+`.querySelector(".act button").click()`), chromedp.WaitVisible("#flip"), chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the row follows", row+`.querySelector("button").dataset.verb === "stop"`)
 }
 
@@ -218,11 +228,12 @@ func testStopIsAsked(t *testing.T, e *pageEnv, b *tab) {
 	b.do(t, "press Stop", run(button+`.click()`), chromedp.WaitVisible("#flip"))
 	testenv.ExpectEqual(t, "focused field", "reason", evaluate[string](t, b, `document.activeElement.name`))
 	b.expectReadable(t, "the dialog")
-	b.do(t, "enter a reason, and a wrong end", chromedp.SendKeys(`#flip input[name=reason]`, "move to the new region"), chromedp.SendKeys(`#flip input[name=until]`, "tomorrow"))
+	b.do(t, "enter a reason, and a wrong end", chromedp.SendKeys(`#flip input[name=reason]`, "move to the new region"), chromedp.SendKeys(`#flip input[name=until]`, "someday"))
+	b.do(t, "send it", chromedp.Click(`#flip button[type=submit]`))
+	b.waitFor(t, "the error is shown", `document.querySelector("#flip .error").innerText.includes("someday") && !document.querySelector("#flip .error").hidden`)
+	b.do(t, "correct the end", chromedp.SetValue(`#flip input[name=until]`, "8h"))
 	b.photograph(t, "stop")
 	b.do(t, "send it", chromedp.Click(`#flip button[type=submit]`))
-	b.waitFor(t, "the error is shown", `document.querySelector("#flip .error").innerText.includes("tomorrow") && !document.querySelector("#flip .error").hidden`)
-	b.do(t, "correct the end", chromedp.SetValue(`#flip input[name=until]`, "8h"), chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the dialog closes and the button has the focus", `!document.getElementById("flip").open && document.activeElement === `+button)
 	b.waitFor(t, "the row has a stop", button+`.dataset.verb === "start"`)
 	cd := &hivev1.ClusterDeployment{}

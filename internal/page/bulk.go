@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// maxBulk limits the objects of one request.
+const maxBulk = 50
+
+// bulkResult is the result of a request for several objects.
+type bulkResult struct {
+	// Done counts the objects that have the request, and Refused names the others with the reason.
+	Done    int           `json:"done"`
+	Refused []bulkRefusal `json:"refused"`
+}
+
+// bulkRefusal is one object that was not changed. Object is its text in the request.
+type bulkRefusal struct {
+	Object string `json:"object"`
+	Error  string `json:"error"`
+}
+
+// flipSwitches stops or starts several objects with the caller's own token. It validates all objects before it changes
+// the first, and a refusal of one object does not keep it from changing the others.
+func (s *Server) flipSwitches(w http.ResponseWriter, r *http.Request) {
+	// Finish the request even if the browser disconnects.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
+	defer cancel()
+	caller, err := s.identify(ctx, r)
+	if err != nil {
+		http.Error(w, "Log in again.", http.StatusUnauthorized)
+		return
+	}
+	defer caller.Close()
+	flips, err := s.parseFlips(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	result := bulkResult{Refused: []bulkRefusal{}}
+	for i, f := range flips {
+		changed, err := f.write(ctx, caller.Client, s.Clock)
+		if err != nil {
+			_, text := describeError(err)
+			result.Refused = append(result.Refused, bulkRefusal{r.PostForm["object"][i], text})
+			continue
+		}
+		s.logFlip(caller.Name, f, changed)
+		result.Done++
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(result) // The client may have disconnected.
+}
+
+// parseFlips reads the action and the objects of a form. Each object is the query of its details.
+func (s *Server) parseFlips(r *http.Request) ([]flip, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, fmt.Errorf("expected a form of at most %d kB, found another", maxBodyBytes>>10)
+	}
+	objects := r.PostForm["object"]
+	if verb := r.PostForm.Get("verb"); verb != stopVerb && verb != startVerb {
+		return nil, fmt.Errorf("expected the verb stop or start for several objects, found %.40q", verb)
+	}
+	if len(objects) == 0 || len(objects) > maxBulk {
+		return nil, fmt.Errorf("expected 1 to %d objects, found %d", maxBulk, len(objects))
+	}
+	var flips []flip
+	for _, text := range objects {
+		target, err := url.ParseQuery(text)
+		if err != nil {
+			return nil, fmt.Errorf("expected the query of an object, found %.40q", text)
+		}
+		f, err := s.parseFlip(r, target)
+		if err != nil {
+			return nil, err
+		}
+		flips = append(flips, f)
+	}
+	return flips, nil
+}
