@@ -45,6 +45,15 @@ type details struct {
 	EventsNote string
 }
 
+// detailsRequest names a switch of an object, its reader, and the time zone of the reader.
+type detailsRequest struct {
+	caller *authorization.Caller
+	kind   *kinds.Kind
+	name   client.ObjectKey
+	part   string
+	zone   *time.Location
+}
+
 // stopView is an ended or present stop of the record.
 type stopView struct {
 	Since, Until, EndedAt          *timeView
@@ -86,7 +95,7 @@ func (s *Server) serveDetails(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := client.ObjectKey{Namespace: values.Get("namespace"), Name: values.Get("name")}
-	found, err := s.readDetails(ctx, caller, k, name, values.Get("part"), zone)
+	found, err := s.readDetails(ctx, detailsRequest{caller, k, name, values.Get("part"), zone})
 	switch {
 	case err != nil:
 		status, text := describeError(err)
@@ -110,10 +119,8 @@ func findZone(name string) (*time.Location, error) {
 }
 
 // readDetails reads one switch of an object, and what a plan needs, with the caller's own token.
-func (s *Server) readDetails(
-	ctx context.Context, caller *authorization.Caller, k *kinds.Kind, name client.ObjectKey, part string,
-	zone *time.Location,
-) (details, error) {
+func (s *Server) readDetails(ctx context.Context, q detailsRequest) (details, error) {
+	caller, k, name, part := q.caller, q.kind, q.name, q.part
 	if name.Name == "" || name.Namespace == "" {
 		return details{}, flipError{http.StatusBadRequest, errNameless.Error()}
 	}
@@ -150,7 +157,7 @@ func (s *Server) readDetails(
 	d.Conditions = slices.Clone(d.Conditions[:min(len(d.Conditions), maxShownConditions)])
 	d.Events, d.EventsNote = readEvents(ctx, caller, obj)
 	var err error
-	d.Plan, err = s.plan(ctx, caller, listed, row, obj, zone)
+	d.Plan, err = s.plan(ctx, q, listed, row, obj)
 	return d, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -36,8 +34,7 @@ type planView struct {
 
 // plan plans the start of a stopped object, or the stop of another one.
 func (s *Server) plan(
-	ctx context.Context, caller *authorization.Caller, listed *listedSwitch, row kinds.Row, obj client.Object,
-	zone *time.Location,
+	ctx context.Context, q detailsRequest, listed *listedSwitch, row kinds.Row, obj client.Object,
 ) (planView, error) {
 	planner, isPlanned := listed.kind.Definition.(kinds.Planner)
 	part := listed.kind.FindPart(row.Part)
@@ -46,7 +43,7 @@ func (s *Server) plan(
 	}
 	subject := kinds.PlanSubject{Object: obj, Part: row.Part, StartCommand: row.StartCommand()}
 	for _, needed := range planner.ListRelated(obj) {
-		err := readRelated(ctx, caller.Client, row.Namespace, needed, &subject)
+		err := readRelated(ctx, q.caller.Client, row.Namespace, needed, &subject)
 		if k8serrors.IsForbidden(err) {
 			return planView{Note: "You may not read the objects that a plan needs."}, nil
 		}
@@ -56,7 +53,7 @@ func (s *Server) plan(
 	}
 	now := s.Clock.Now()
 	made := planner.Plan(subject, stopcheck.PlanRequest{
-		IsStart: row.Stopped, Now: now, Record: row.Stops, SkipCommand: row.SkipCommand(), Zone: zone,
+		IsStart: row.Stopped, Now: now, Record: row.Stops, SkipCommand: row.SkipCommand(), Zone: q.zone,
 		UntilAnnotation: part.Annotations.UntilAnnotation(obj.GetAnnotations()),
 	})
 	return planView{
