@@ -153,7 +153,7 @@ func renderSummary(v view) markup {
 		renderTile(v.Query, "", s.Total, "can be stopped"), renderTile(v.Query, "stopped", s.Stopped, "stopped"),
 		renderTile(v.Query, "changing", s.Changing, "changing"),
 		chooseMarkup(s.Stuck > 0, "bad", ""), renderTile(v.Query, "stuck", s.Stuck, "stuck"),
-		overdue, renderTile(v.Query, "saving", s.SavedHours, fill(`machine-hours saved%v`, unknown)),
+		overdue, renderTile(v.Query, "saving", s.SavedHours, fill(`machine-hours saved this week%v`, unknown)),
 		fillEach(v.Warnings, func(text string) markup { return fill(`<p class="warning">%v</p>`, text) }))
 }
 

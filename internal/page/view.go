@@ -55,7 +55,7 @@ func (v view) NextPage() viewQuery { return v.Query.onPage(v.Query.Page + 1) }
 // summaryView counts all switches that the caller may see, whatever the filter is.
 type summaryView struct {
 	Total, Stopped, Changing, Stuck, Overdue int
-	// SavedHours sums the current hibernations. Unknown is the number of hibernating clusters whose savings are
+	// SavedHours sums the machine-hours since Monday, 00:00 UTC. Unknown is the number of hibernating clusters whose savings are
 	// unknown.
 	SavedHours string
 	Unknown    int
@@ -104,9 +104,7 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 		gaps.add(s)
 		namespaces[s.Namespace] = true
 		v.Summary.count(s, now)
-		if hours, isKnown := s.savings.MachineHours(now); s.savings.IsOngoing() && isKnown {
-			saved += hours
-		}
+		saved += s.savings.WeekMachineHours(now)
 		if q.isAbout(s) && q.hasState(s, now) {
 			matching = append(matching, s)
 		}

@@ -46,7 +46,7 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/urgency", "internal/stop/metrics", "internal/stop/record"),
+		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/urgency", "internal/stop/metrics", "internal/stop/record", "internal/stop/savings"),
 	}
 }
 
@@ -102,9 +102,10 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/reconcile/statusannotation"),
 		pureLaw("internal/admin/crds"),
 		pureLaw("internal/stop/record"),
+		pureLaw("internal/stop/savings"),
 		pureLaw("internal/switches/requester").alsoReaching("internal/stop/record"),
 		controllerLaw("internal/switches/requester/webhook").alsoReaching(stoppableKinds()...),
-		pureLaw("internal/stop/metrics").alsoReaching("internal/stop/record"),
+		pureLaw("internal/stop/metrics").alsoReaching("internal/stop/record", "internal/stop/savings"),
 		pureLaw("internal/stop/check").alsoReaching("internal/stop/record"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
 		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},
@@ -129,7 +130,7 @@ func sharedLaws() []importLaw {
 
 func hibernationLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/cluster/hibernation").alsoReaching("internal/stop/record"),
+		pureLaw("internal/cluster/hibernation").alsoReaching("internal/stop/record", "internal/stop/savings"),
 		pureLaw("internal/cluster/hibernation/csr").allowingImport("net"),
 		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
 		{
@@ -159,13 +160,13 @@ func targetLaws() []importLaw {
 func stoppableKinds() []string {
 	return []string{
 		"internal/switches/kinds", "internal/cf/revision", "internal/cluster/hibernation", "internal/coexist/lease", "internal/mysql/switches", "internal/coexist/otherwriter",
-		"internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stop/check", "internal/stop/record", "internal/switches/requester",
+		"internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stop/check", "internal/stop/record", "internal/stop/savings", "internal/switches/requester",
 	}
 }
 
 func slumberLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/switches/fieldswitch").alsoReaching("internal/stop/record"),
+		pureLaw("internal/switches/fieldswitch").alsoReaching("internal/stop/record", "internal/stop/savings"),
 		pureLaw("internal/switches/stopadapter").alsoReaching(stoppableKinds()...),
 		controllerLaw("internal/switches/stopadapter/controller").alsoReaching(stoppableKinds()...).alsoReaching("conditional/...", "internal/switches/stopadapter", "internal/switches/fieldswitch/controller"),
 		controllerLaw("internal/switches/fieldswitch/controller").alsoReaching(stoppableKinds()...),
@@ -213,7 +214,7 @@ func cfLaws() []importLaw {
 		pureLaw(revision),
 		pureLaw(podstatus).alsoReaching(revision),
 		pureLaw(process).alsoReaching(revision, podstatus, "internal/stop/record"),
-		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus, "internal/stop/record"),
+		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stop/record", "internal/stop/savings"),
 		pureLaw("internal/cf/lrp").alsoReaching(revision, podstatus),
 		pureLaw("internal/cf/deployment").alsoReaching(revision),
 		pureLaw("internal/cf/orgspace"),

@@ -193,6 +193,9 @@ type ClusterDeploymentStatus struct {
 	// +listMapKey=slumber
 	// +kubebuilder:validation:MaxItems=20
 	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
+	// Savings is what the hibernations of the cluster have saved.
+	// +optional
+	Savings *torporv1alpha1.Savings `json:"savings,omitempty"`
 }
 
 // ClusterVersionStatus is the part of OpenShift's ClusterVersion that Torpor reads.

@@ -192,6 +192,9 @@ type CFAppStatus struct {
 	// +listMapKey=slumber
 	// +kubebuilder:validation:MaxItems=20
 	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
+	// Savings is what the stops of the app have saved.
+	// +optional
+	Savings *torporv1alpha1.Savings `json:"savings,omitempty"`
 	// VCAPServicesSecretName names the Secret with VCAP_SERVICES.
 	// +optional
 	VCAPServicesSecretName string `json:"vcapServicesSecretName,omitempty"`

@@ -135,6 +135,11 @@ func (in *CFAppStatus) DeepCopyInto(out *CFAppStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Savings != nil {
+		in, out := &in.Savings, &out.Savings
+		*out = new(torporv1alpha1.Savings)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.ServiceBindings != nil {
 		in, out := &in.ServiceBindings, &out.ServiceBindings
 		*out = make([]ServiceBinding, len(*in))

@@ -14,6 +14,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
 // These are the defaults of a process that is created because the app has no process of that type.
@@ -36,6 +37,8 @@ type Observed struct {
 	Stops stoprecord.Records
 	// Scheduled is the stop of a Slumber that is in effect; nil if absent.
 	Scheduled *torporv1alpha1.ScheduledStop
+	// Moment is the time of the observation for the savings.
+	Moment savings.Moment
 }
 
 // shouldRun reports whether the app is to be started: its spec requests that, and no Slumber stops it.

@@ -13,6 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
 // Report is what UpdateStatus returns in addition to the status.
@@ -44,6 +45,7 @@ func UpdateStatus(o Observed) Report {
 		r.Unseen = max(0, r.Began.Revision-before.ObservedRevision-1)
 	}
 	r.Ready, r.Draining = summarizeProcesses(o, unreadable)
+	status.Savings = savings.Next(status.Savings, savedRate(o, r.Ready), o.Moment)
 	r.Ready.Message += stopNote(o.Stops) + scheduledNote(o)
 	status.Stops = o.Stops
 	status.ActualState = korifiv1alpha1.StoppedState

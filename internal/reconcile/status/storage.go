@@ -43,6 +43,9 @@ type Storage[T client.Object] struct {
 	Remember func(obj T) map[string]any
 	// RemembersAlways keeps the annotation under every schema, because the schema may be replaced at any time.
 	RemembersAlways bool
+	// RemembersIfDropped are fields that the annotation contains only where the schema drops them, regardless of
+	// RemembersAlways. They change together with fields that are Recoverable, and must not cause a write of their own.
+	RemembersIfDropped []string
 	// Recoverable are paths of the status that later passes can find out again. Where the schema keeps them, the
 	// annotation need not contain them.
 	Recoverable []string
@@ -252,7 +255,8 @@ func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLate
 	remembered := s.Remember(obj)
 	for field := range remembered {
 		_, isKept := had[field]
-		if !s.RemembersAlways && !s.schema.mayDrop(field, isKept) {
+		isAlways := s.RemembersAlways && !slices.Contains(s.RemembersIfDropped, field)
+		if !isAlways && !s.schema.mayDrop(field, isKept) {
 			delete(remembered, field)
 		}
 	}

@@ -5,6 +5,7 @@ package fieldswitch
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
 // action is the action in events.
@@ -29,8 +31,13 @@ type ObservedSwitch struct {
 	Operations []torporv1alpha1.StopOperation
 	// Refusal is the reason why the object must not be stopped even if a stop is requested; empty if it may be.
 	Refusal string
-	// Manager is the field manager that last wrote one of the fields that a stop sets.
-	Manager string
+	// Manager is the field manager that last wrote one of the fields that a stop sets, and WrittenAt is when it did; zero
+	// if that is not recorded.
+	Manager   string
+	WrittenAt time.Time
+	// Rate is what a stop of the object saves, and Moment is the time of the observation for its savings.
+	Rate   savings.Rate
+	Moment savings.Moment
 }
 
 // SwitchPlan is the result of a decision.
@@ -49,6 +56,8 @@ type decisionStep struct {
 	is   SwitchState
 	plan SwitchPlan
 	next SwitchState
+	// saved are the savings after the changes that were decided so far.
+	saved *torporv1alpha1.Savings
 	// annotations are to be written; empty ones are to be removed.
 	annotations map[string]string
 }
@@ -59,7 +68,10 @@ func Decide(o ObservedSwitch) SwitchPlan {
 		return SwitchPlan{Rule: "no switch"}
 	}
 	is := ReadSwitch(o.Object)
-	s := &decisionStep{ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "nothing to do", Next: o.Object}}
+	s := &decisionStep{
+		ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "nothing to do", Next: o.Object},
+		saved: savings.ReadAnnotation(o.Object.GetAnnotations()),
+	}
 	if !o.Object.GetDeletionTimestamp().IsZero() {
 		s.plan.Rule = "deleted"
 		return s.plan
@@ -108,6 +120,7 @@ func (s *decisionStep) takeBack() {
 // an invisible fight. Unchanged fields are restored.
 func (s *decisionStep) yield() {
 	s.plan.Rule = "started by another writer"
+	s.endSavingsAtWrite()
 	by := "unknown"
 	if s.Manager != "" {
 		by = "unknown (field manager " + s.Manager + ")"
@@ -135,6 +148,7 @@ func (s *decisionStep) beginsStop() bool {
 // revertOldStop restores the unchanged fields of an old stop, so that a new stop saves the object in its present
 // state, including the changes of other writers.
 func (s *decisionStep) revertOldStop() {
+	s.endSavingsAtWrite()
 	restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.is.Saved, s.annotations[torporv1alpha1.RestoreAnnotation] = nil, ""
 }
@@ -183,6 +197,7 @@ func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {
 		return
 	}
 	s.plan.Rule = "stop"
+	s.saved = savings.Next(s.saved, s.Rate, s.Moment)
 	s.annotations[torporv1alpha1.RestoreAnnotation] = string(data)
 	s.annotations[torporv1alpha1.ResumedAnnotation], s.annotations[torporv1alpha1.StopRefusedAnnotation] = "", ""
 	note := s.next.Records.Describe()
@@ -206,8 +221,34 @@ func (s *decisionStep) restore() {
 	s.plan.Events = append(s.plan.Events, decision.Event{Warning: len(kept) > 0, Reason: EventRestored, Action: "Start", Note: note})
 }
 
+// endSavingsAtWrite ends the savings at the time at which another writer changed a field of the stop. No manager may
+// have run since then.
+func (s *decisionStep) endSavingsAtWrite() {
+	until := s.Moment
+	if s.saved != nil && s.saved.Since != nil && !s.WrittenAt.IsZero() {
+		until.Counted = min(until.Counted, max(0, s.WrittenAt.Sub(s.saved.Since.Time)))
+	}
+	s.saved = savings.Next(s.saved, savings.Rate{}, until)
+}
+
+// writeSavings writes the savings in the same patch as the stop or the start. An object that is not kept stopped saves
+// nothing, for whatever reason it is not.
+func (s *decisionStep) writeSavings() {
+	kept, isChanged := s.annotations[torporv1alpha1.RestoreAnnotation]
+	if isKept := isChanged && kept != "" || !isChanged && len(s.is.Saved) > 0; !isKept {
+		s.saved = savings.Next(s.saved, savings.Rate{}, s.Moment)
+	}
+	if s.saved == nil || reflect.DeepEqual(s.saved, savings.ReadAnnotation(s.Object.GetAnnotations())) {
+		return
+	}
+	if text, err := savings.FormatAnnotation(s.saved); err == nil {
+		s.annotations[torporv1alpha1.SavingsAnnotation] = text
+	}
+}
+
 // finish writes the annotations and sets the time of the next pass.
 func (s *decisionStep) finish() {
+	s.writeSavings()
 	if !slices.EqualFunc(s.is.Records, s.next.Records, isSameRecord) {
 		s.annotations[torporv1alpha1.StopsAnnotation] = encodeRecords(s.next.Records)
 	}
@@ -261,9 +302,9 @@ func (s *decisionStep) requeueAt(moment time.Time) {
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// FindManager returns the field manager that last wrote one of the fields, as recorded by the API server; empty if
-// none is recorded.
-func FindManager(obj metav1.Object, paths []string) string {
+// FindLastWrite returns the field manager that last wrote one of the fields, and when, as recorded by the API server;
+// empty and zero if that is not recorded.
+func FindLastWrite(obj metav1.Object, paths []string) (manager string, at time.Time) {
 	var found metav1.ManagedFieldsEntry
 	for _, entry := range obj.GetManagedFields() {
 		if entry.FieldsV1 == nil || entry.Time == nil || entry.Subresource == "status" {
@@ -283,7 +324,10 @@ func FindManager(obj metav1.Object, paths []string) string {
 			}
 		}
 	}
-	return found.Manager
+	if found.Time == nil {
+		return "", time.Time{}
+	}
+	return found.Manager, found.Time.Time
 }
 
 // ListPaths returns the fields that a stop sets.

@@ -160,7 +160,7 @@ func (clusterDeployments) ReadSavings(obj Object) Savings {
 	if !isCluster {
 		return Savings{}
 	}
-	s := Savings{HasMachines: true}
+	s := Savings{HasMachines: true, Recorded: cd.Status.Savings}
 	// A repair starts machines that were switched off outside Torpor, which is not a hibernation.
 	if record := cd.Status.Hibernation; record != nil && !record.Repair {
 		s.Machines, s.From, s.To = len(record.Nodes), record.AsleepAt.DeepCopy(), record.ResumeStartedAt.DeepCopy()

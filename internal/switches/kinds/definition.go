@@ -16,6 +16,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
@@ -100,6 +101,8 @@ type FieldSwitch struct {
 	// ReadSchedule reads the schedule by which objects start Pods, and the deadline of a start in seconds; nil for a kind
 	// without schedules.
 	ReadSchedule func(*unstructured.Unstructured) (schedule string, deadline *int64)
+	// ReadRate reads what a stop of the object saves; nil for a kind of which that is not known.
+	ReadRate func(*unstructured.Unstructured) savings.Rate
 }
 
 // State is the state of an object. An object that is neither asleep nor awake is in transition, or has failed.

@@ -34,6 +34,7 @@ func replicasSwitch(readyField string) *FieldSwitch {
 	return &FieldSwitch{
 		IsScaled: true, Part: "replicas", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")},
 		ReadActivity: func(u *unstructured.Unstructured) ObservedActivity { return readReplicas(u, readyField) },
+		ReadRate:     readPodRequests,
 	}
 }
 

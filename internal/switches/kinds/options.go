@@ -8,8 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
 // Planner is a kind of which stops and starts can be planned.
@@ -83,6 +85,13 @@ type Savings struct {
 	Machines int
 	// From is when all machines were observed stopped, and To is when they were started again; nil if unknown or not yet.
 	From, To *metav1.Time
+	// Recorded is what all stops of the object have saved.
+	Recorded *torporv1alpha1.Savings
+}
+
+// WeekMachineHours returns the machine-hours since Monday, 00:00 UTC. They do not fall when the object starts.
+func (s Savings) WeekMachineHours(now time.Time) float64 {
+	return savings.WeekMachineSeconds(s.Recorded, now) / time.Hour.Seconds()
 }
 
 // MachineHours returns the number of machines times the hours of the hibernation, until now if it continues. isKnown is

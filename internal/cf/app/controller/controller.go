@@ -75,6 +75,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		}
 	}
 	c.Metrics.cache.Use(mgr.GetClient())
+	c.Metrics.saved.UseClock(c.Clock)
 	ends := urgency.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name+"-apps").
@@ -119,6 +120,9 @@ func rememberStatus(app *korifiv1alpha1.CFApp) map[string]any {
 	remembered := map[string]any{"observedRevision": app.Status.ObservedRevision, "restarts": app.Status.Restarts}
 	if len(app.Status.Stops) > 0 {
 		remembered["stops"] = app.Status.Stops
+	}
+	if app.Status.Savings != nil {
+		remembered["savings"] = app.Status.Savings
 	}
 	return remembered
 }

@@ -20,6 +20,7 @@ type Metrics struct {
 	revision, instances *prometheus.Desc
 	restarts            *prometheus.CounterVec
 	stops               *stopmetrics.Gauges
+	saved               *stopmetrics.Counters
 }
 
 // NewMetrics makes the metrics of apps.
@@ -27,6 +28,7 @@ func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{
 		stops:     stopmetrics.NewGauges(korifiv1alpha1.CFAppKind().Kind),
+		saved:     stopmetrics.NewPodCounters(korifiv1alpha1.CFAppKind().Kind),
 		revision:  prometheus.NewDesc("torpor_app_revision", "Revision of an app that the controller acted on last.", labels, nil),
 		instances: prometheus.NewDesc("torpor_app_instances", "Number of instances of an app, by state: desired, ready, draining, or ready_older for older revisions that serve during a deployment.", append(labels, "state"), nil),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -41,6 +43,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.instances
 	m.restarts.Describe(ch)
 	m.stops.Describe(ch)
+	m.saved.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -58,11 +61,13 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		m.collectApp(ch, app)
 	}
+	m.saved.EndScrape()
 }
 
 func (m *Metrics) collectApp(ch chan<- prometheus.Metric, app *korifiv1alpha1.CFApp) {
 	ch <- prometheus.MustNewConstMetric(m.revision, prometheus.GaugeValue, float64(app.Status.ObservedRevision), app.Name, app.Namespace)
 	m.stops.CollectStop(ch, app, "app", app.Status.Stops)
+	m.saved.CollectSavings(ch, app, app.Status.Savings)
 	counts := app.Status.Instances
 	if counts == nil {
 		counts = &korifiv1alpha1.InstanceCounts{}

@@ -45,6 +45,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*ob
 		Builds:   slices.DeleteFunc(builds.Items, func(b korifiv1alpha1.CFBuild) bool { return !b.DeletionTimestamp.IsZero() }),
 		Packages: slices.DeleteFunc(packages.Items, func(p korifiv1alpha1.CFPackage) bool { return !p.DeletionTimestamp.IsZero() }),
 	}}
+	seen.Moment = c.Metrics.saved.Observe(obj.UID, obj.Status.Savings, c.Clock.Now())
 	seen.Stops = app.NextStops(obj, c.Clock.Now())
 	seen.Scheduled = stoprecord.FindScheduled(obj.Status.ScheduledStops, obj.Annotations, c.Clock.Now())
 	if ref := obj.Spec.CurrentDropletRef; ref != nil && obj.DeletionTimestamp.IsZero() {

@@ -87,6 +87,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.firstLooks = &firstLooks{resumes: map[types.UID]*firstLook{}}
 	c.surveys = newSurveySchedule()
 	c.Metrics.cache.Use(mgr.GetClient())
+	c.Metrics.saved.UseClock(c.Clock)
 	c.Metrics.sources.Store(&metricSources{c.accounts, c.pool})
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts), mgr.Add(c.pool)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
@@ -115,7 +116,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 				Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
 				// Upstream's schema drops the record, and may replace this repository's schema while clusters
 				// hibernate. A resume that is forgotten is begun again.
-				Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt", "hibernationCheck"},
+				Remember: rememberRecord, RemembersAlways: true, RemembersIfDropped: []string{"savings"},
+				Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt", "hibernationCheck"},
 			},
 		}})
 	if err != nil {
@@ -176,6 +178,9 @@ func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
 	}
 	if len(cd.Status.Stops) > 0 {
 		remembered["stops"] = cd.Status.Stops
+	}
+	if cd.Status.Savings != nil {
+		remembered["savings"] = cd.Status.Savings
 	}
 	if cd.Status.HibernationCheck != nil {
 		remembered["hibernationCheck"] = cd.Status.HibernationCheck

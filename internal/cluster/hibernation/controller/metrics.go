@@ -31,6 +31,7 @@ type Metrics struct {
 	durations   *prometheus.HistogramVec
 	trouble     *prometheus.Desc
 	stops       *stopmetrics.Gauges
+	saved       *stopmetrics.Counters
 	wakeBy      *prometheus.Desc
 	operations  *prometheus.Desc
 	probes      *prometheus.Desc
@@ -47,6 +48,7 @@ type metricSources struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		stops: stopmetrics.NewGauges(hivev1.ClusterDeploymentKind().Kind),
+		saved: stopmetrics.NewMachineCounters(hivev1.ClusterDeploymentKind().Kind),
 		state: prometheus.NewDesc("torpor_cluster_power_state",
 			"1 for the power state of a ClusterDeployment.", []string{"namespace", "name", "power_state"}, nil),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -79,6 +81,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 	m.stops.Describe(ch)
+	m.saved.Describe(ch)
 	for _, c := range m.counted() {
 		c.Describe(ch)
 	}
@@ -100,6 +103,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(m.state, prometheus.GaugeValue, 1, cd.Namespace, cd.Name, cd.Status.PowerState)
 		}
 		m.stops.CollectStop(ch, cd, "machines", cd.Status.Stops)
+		m.saved.CollectSavings(ch, cd, cd.Status.Savings)
 		if check := cd.Status.HibernationCheck; check != nil && check.WakeBy != nil {
 			ch <- prometheus.MustNewConstMetric(m.wakeBy, prometheus.GaugeValue, float64(check.WakeBy.Unix()), cd.Namespace, cd.Name)
 		}
@@ -109,6 +113,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+	m.saved.EndScrape()
 }
 
 // counted are the metrics that keep their own counts.

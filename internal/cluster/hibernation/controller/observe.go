@@ -23,6 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
 // maxFrequentLook is the maximum duration of a poll of a cluster that is polled often.
@@ -41,7 +42,9 @@ func (c Controller) readKubeconfig(ctx context.Context, namespace, secret string
 type clusterObservation struct {
 	hibernation.Observed
 	objectFacts
-	name     types.NamespacedName
+	name types.NamespacedName
+	// moment is the time of the observation for the savings.
+	moment   savings.Moment
 	actuator actuator.Actuator
 	target   actuator.Target
 	requests []certificatesv1.CertificateSigningRequest
@@ -68,6 +71,7 @@ type clusterObservation struct {
 func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
 	facts := readFacts(cd)
 	seen := &clusterObservation{Observed: c.observeObject(cd, facts), objectFacts: facts, name: client.ObjectKeyFromObject(cd)}
+	seen.moment = c.Metrics.saved.Observe(cd.UID, cd.Status.Savings, seen.Now)
 	if seen.declaredVersion == "" && c.pool.IsPlain(seen.name) {
 		seen.Incompatible, seen.HasNoVersion = "", true // The minimum version applies to OpenShift only.
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
 // report writes the plan to the status. Later passes observe the results of actions.
@@ -54,6 +55,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterStalledCondition, plan.Stalled)
 	setPowerState(cd, owned, power.PowerState, c.Clock)
 	transitions := finishedTransitions(cd.Status.Hibernation, plan.Record)
+	cd.Status.Savings = savings.Next(cd.Status.Savings, hibernation.SavedRate(plan.Record), seen.moment)
 	cd.Status.Hibernation = plan.Record
 	if seen.version != "" && (cd.Status.ClusterVersionStatus == nil || cd.Status.ClusterVersionStatus.Desired.Version != seen.version) {
 		cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: seen.version}}

@@ -156,7 +156,7 @@ func (c Controller) newMetadata() *metav1.PartialObjectMetadata {
 
 // announce announces the kind for as long as the controller runs.
 func (c Controller) announce(ctx context.Context, cached client.Reader) error {
-	c.Metrics.add(c.Kind, cached)
+	c.Metrics.add(c.Kind, cached, c.Clock)
 	if c.Observer != nil {
 		c.Observer.AddKind(ctx, c.Kind, c.client)
 	}
@@ -217,7 +217,11 @@ func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMet
 	}
 	seen := fieldswitch.ObservedSwitch{
 		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch().Operations, Refusal: fieldswitch.RefuseOwned(obj),
-		Manager: fieldswitch.FindManager(obj, fieldswitch.ListPaths(c.Kind.Switch().Operations)),
+	}
+	seen.Manager, seen.WrittenAt = fieldswitch.FindLastWrite(obj, fieldswitch.ListPaths(c.Kind.Switch().Operations))
+	seen.Moment = c.Metrics.observeSavings(c.Kind, obj, seen.Now)
+	if read := c.Kind.Switch().ReadRate; read != nil {
+		seen.Rate = read(obj)
 	}
 	if !c.Kind.Switch().IsScaled || seen.Refusal != "" {
 		return seen, nil

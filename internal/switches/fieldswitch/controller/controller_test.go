@@ -80,7 +80,9 @@ type story struct {
 	namespace string
 	observer  *observed
 	metrics   *Metrics
-	stop      func()
+	// clock is that of the controllers.
+	clock clock.PassiveClock
+	stop  func()
 	// lists counts the lists that the controllers' client has requested from the API server.
 	lists atomic.Int64
 	// read has the names of the objects that were read whole.
@@ -90,7 +92,7 @@ type story struct {
 func newStory(t *testing.T) *story {
 	t.Helper()
 	env := shared.Get(t)
-	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}, metrics: NewMetrics()}
+	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}, metrics: NewMetrics(), clock: clock.RealClock{}}
 	s.start(t)
 	return s
 }
@@ -101,7 +103,7 @@ func (s *story) start(t *testing.T) {
 	limited.Config = s.ImpersonateUser(s.grantRights(t))
 	s.stop = testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
 		for _, kind := range kinds.ListWorkloads() {
-			if err := (Controller{Clock: clock.RealClock{}, Kind: kind, Observer: s.observer, Metrics: s.metrics}).SetupWithManager(mgr); err != nil {
+			if err := (Controller{Clock: s.clock, Kind: kind, Observer: s.observer, Metrics: s.metrics}).SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up: %w", err)
 			}
 		}
@@ -352,9 +354,13 @@ func (s *story) listMetrics(t *testing.T) (lines []string) {
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
 			mine := fmt.Sprintf("namespace=%q", s.namespace)
+			value := m.GetGauge().GetValue()
+			if counter := m.GetCounter(); counter != nil {
+				value = counter.GetValue()
+			}
 			if slices.Contains(labels, mine) {
 				labels = slices.DeleteFunc(labels, func(l string) bool { return l == mine })
-				lines = append(lines, fmt.Sprintf("%s{%s} %d", family.GetName(), strings.Join(labels, ","), int64(m.GetGauge().GetValue())))
+				lines = append(lines, fmt.Sprintf("%s{%s} %d", family.GetName(), strings.Join(labels, ","), int64(value)))
 			}
 		}
 	}

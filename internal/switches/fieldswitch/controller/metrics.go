@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
@@ -23,6 +26,8 @@ const scrapeTimeout = 5 * time.Second
 type Metrics struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]measuredKind
+	// saved are the counters of all kinds since the process began: a kind that comes back must not count again.
+	saved map[schema.GroupKind]*stopmetrics.Counters
 }
 
 // measuredKind is a kind, the reader of its objects, and its gauges.
@@ -30,10 +35,14 @@ type measuredKind struct {
 	kinds.Kind
 	reader client.Reader
 	gauges *stopmetrics.Gauges
+	// saved is nil for a kind whose savings are not known.
+	saved *stopmetrics.Counters
 }
 
 // NewMetrics returns the metrics of this feature.
-func NewMetrics() *Metrics { return &Metrics{kinds: map[schema.GroupKind]measuredKind{}} }
+func NewMetrics() *Metrics {
+	return &Metrics{kinds: map[schema.GroupKind]measuredKind{}, saved: map[schema.GroupKind]*stopmetrics.Counters{}}
+}
 
 // Describe implements prometheus.Collector. It describes nothing, because kinds come and go.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
@@ -49,9 +58,16 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		for i := range list.Items {
-			if obj := &list.Items[i]; fieldswitch.IsAsked(obj) {
+			obj := &list.Items[i]
+			if fieldswitch.IsAsked(obj) {
 				kind.gauges.CollectStop(ch, obj, kind.Switch().Part, fieldswitch.ReadSwitch(obj).Records)
 			}
+			if kind.saved != nil {
+				kind.saved.CollectSavings(ch, obj, savings.ReadAnnotation(obj.Annotations))
+			}
+		}
+		if kind.saved != nil {
+			kind.saved.EndScrape()
 		}
 	}
 }
@@ -66,13 +82,38 @@ func (m *Metrics) list() (all []measuredKind) {
 }
 
 // add exposes the objects of a kind.
-func (m *Metrics) add(kind kinds.Kind, reader client.Reader) {
+func (m *Metrics) add(kind kinds.Kind, reader client.Reader, of clock.PassiveClock) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kinds[kind.GVK().GroupKind()] = measuredKind{kind, reader, stopmetrics.NewGauges(kind.MetricLabel())}
+	m.kinds[kind.GVK().GroupKind()] = measuredKind{kind, reader, stopmetrics.NewGauges(kind.MetricLabel()), m.countersOf(kind, of)}
+}
+
+// countersOf returns the counters of a kind; nil if its savings are not known. The caller holds the lock.
+func (m *Metrics) countersOf(kind kinds.Kind, of clock.PassiveClock) *stopmetrics.Counters {
+	if kind.Switch().ReadRate == nil {
+		return nil
+	}
+	counters := m.saved[kind.GVK().GroupKind()]
+	if counters == nil {
+		counters = stopmetrics.NewPodCounters(kind.MetricLabel())
+		m.saved[kind.GVK().GroupKind()] = counters
+	}
+	counters.UseClock(of)
+	return counters
+}
+
+// observeSavings returns the present moment of an object for its savings.
+func (m *Metrics) observeSavings(kind kinds.Kind, obj metav1.Object, now time.Time) savings.Moment {
+	var counters *stopmetrics.Counters
+	if m != nil {
+		m.mu.Lock()
+		counters = m.saved[kind.GVK().GroupKind()]
+		m.mu.Unlock()
+	}
+	return counters.Observe(obj.GetUID(), savings.ReadAnnotation(obj.GetAnnotations()), now)
 }
 
 func (m *Metrics) remove(kind kinds.Kind) {

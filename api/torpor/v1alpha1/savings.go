@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SavingsAnnotation holds the Savings of an object whose kind has no status field for Torpor, as JSON. It is written together with the
+// fields that a stop or a start changes.
+const SavingsAnnotation = "torpor.dev/savings"
+
+// Savings is what the stops of an object have saved. The sums include ended stops only; a stop in effect adds the time since Since.
+type Savings struct {
+	// Since is the time since which the object saves. Unset while it does not.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// Machines is the number of machines that are off since then.
+	// +optional
+	Machines int64 `json:"machines,omitempty"`
+	// CPUMillis is the CPU request of the Pods that do not run since then, in thousandths of a core.
+	// +optional
+	CPUMillis int64 `json:"cpuMillis,omitempty"`
+	// MemoryKiB is the memory request of the Pods that do not run since then, in KiB.
+	// +optional
+	MemoryKiB int64 `json:"memoryKiB,omitempty"`
+	// MachineSeconds is the sum of machines times seconds.
+	// +optional
+	MachineSeconds int64 `json:"machineSeconds,omitempty"`
+	// CPUMilliSeconds is the sum of thousandths of a core times seconds.
+	// +optional
+	CPUMilliSeconds int64 `json:"cpuMilliSeconds,omitempty"`
+	// MemoryKiBSeconds is the sum of KiB times seconds.
+	// +optional
+	MemoryKiBSeconds int64 `json:"memoryKiBSeconds,omitempty"`
+	// Week is the first day of the week of the last ended stop: Monday, in UTC.
+	// +optional
+	Week *metav1.Time `json:"week,omitempty"`
+	// WeekMachineSeconds is the part of MachineSeconds that was saved in that week.
+	// +optional
+	WeekMachineSeconds int64 `json:"weekMachineSeconds,omitempty"`
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package savings counts what stopped objects save: machines, and the requests of Pods, times the seconds for which
+// they do not run. The object holds the state, so that a count survives the manager. The package has no side effects.
+package savings
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	// maxAnnotation is the number of bytes of an annotation that is read.
+	maxAnnotation = 4 << 10
+	// maxStop is the longest time that one stop can count. Users can write any time into an annotation.
+	maxStop = 10 * 365 * 24 * time.Hour
+	// bytesPerKiB converts sums to the units of the metrics.
+	bytesPerKiB = 1024
+	// millisPerCore is the number of thousandths of a core in a core.
+	millisPerCore = 1000
+	week          = 7 * 24 * time.Hour
+)
+
+// Rate is what an object saves per second.
+type Rate struct{ Machines, CPUMillis, MemoryKiB int64 }
+
+// IsZero reports whether the object saves nothing: it runs, or nothing is known of its Pods and machines.
+func (r Rate) IsZero() bool { return r == Rate{} }
+
+// RateOf returns the rate that the savings of an object record.
+func RateOf(s *torporv1alpha1.Savings) Rate {
+	if s == nil || s.Since == nil {
+		return Rate{}
+	}
+	return Rate{Machines: s.Machines, CPUMillis: s.CPUMillis, MemoryKiB: s.MemoryKiB}
+}
+
+// Moment is the time of an observation, and the duration that the stop in effect has then. A Meter measures both.
+type Moment struct {
+	At      time.Time
+	Counted time.Duration
+}
+
+// Next returns the savings of an object that saves at a rate from a moment on. The caller writes the result together
+// with the stop or the start itself.
+//
+// Invariant: the result depends only on the stored savings, never on an earlier result that was not stored. A pass that
+// runs again after a lost write therefore counts nothing twice (TestCountersEqualTheIntegral).
+func Next(stored *torporv1alpha1.Savings, rate Rate, now Moment) *torporv1alpha1.Savings {
+	before := RateOf(stored)
+	if before == rate {
+		return stored
+	}
+	next := &torporv1alpha1.Savings{}
+	if stored != nil {
+		next = stored.DeepCopy()
+	}
+	if !before.IsZero() {
+		next.MachineSeconds = add(next.MachineSeconds, before.Machines, now.Counted)
+		next.CPUMilliSeconds = add(next.CPUMilliSeconds, before.CPUMillis, now.Counted)
+		next.MemoryKiBSeconds = add(next.MemoryKiBSeconds, before.MemoryKiB, now.Counted)
+		countWeek(next, before.Machines, now)
+	}
+	next.Since, next.Machines, next.CPUMillis, next.MemoryKiB = nil, 0, 0, 0
+	if !rate.IsZero() {
+		next.Since = new(metav1.NewTime(now.At.Truncate(time.Second)))
+		next.Machines, next.CPUMillis, next.MemoryKiB = rate.Machines, rate.CPUMillis, rate.MemoryKiB
+	}
+	return next
+}
+
+// countWeek adds the part of an ended stop that lies in the week of its end. A clock that is set back over a Monday does
+// not begin the earlier week again.
+func countWeek(s *torporv1alpha1.Savings, machines int64, now Moment) {
+	if machines == 0 {
+		return
+	}
+	monday := WeekOf(now.At)
+	if s.Week == nil || s.Week.Time.Before(monday) {
+		s.Week, s.WeekMachineSeconds = new(metav1.NewTime(monday)), 0
+	}
+	s.WeekMachineSeconds = add(s.WeekMachineSeconds, machines, min(now.Counted, max(0, now.At.Sub(s.Week.Time))))
+}
+
+// WeekOf returns the begin of the week of a time: Monday, 00:00 UTC.
+func WeekOf(at time.Time) time.Time {
+	at = at.UTC()
+	day := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
+	return day.AddDate(0, 0, -(int(day.Weekday())+int(week/(24*time.Hour))-1)%int(week/(24*time.Hour)))
+}
+
+// WeekMachineSeconds returns the machine-seconds of an object since Monday, 00:00 UTC.
+func WeekMachineSeconds(s *torporv1alpha1.Savings, now time.Time) float64 {
+	if s == nil {
+		return 0
+	}
+	total, monday := 0.0, WeekOf(now)
+	if s.Week != nil && !s.Week.Time.Before(monday) {
+		total = float64(s.WeekMachineSeconds)
+	}
+	if s.Since != nil {
+		total += float64(s.Machines) * min(Elapsed(s, now), max(0, now.Sub(monday))).Seconds()
+	}
+	return total
+}
+
+// Elapsed returns the duration of the stop in effect by the wall clock; zero if there is none, or if the clock is
+// behind.
+func Elapsed(s *torporv1alpha1.Savings, now time.Time) time.Duration {
+	if s == nil || s.Since == nil {
+		return 0
+	}
+	return min(max(0, now.Sub(s.Since.Time)), maxStop)
+}
+
+// add returns a sum plus a rate times a duration. It saturates, so that no value of an annotation makes a sum fall.
+func add(sum, rate int64, counted time.Duration) int64 {
+	more := math.Round(float64(max(0, rate)) * max(0, counted).Seconds())
+	if more >= float64(math.MaxInt64-max(0, sum)) {
+		return math.MaxInt64
+	}
+	return max(0, sum) + int64(more)
+}
+
+// Totals are the values of the counters of an object.
+type Totals struct{ MachineSeconds, CPUSeconds, MemoryByteSeconds float64 }
+
+// total returns the counters of an object whose stop in effect has this duration.
+func total(s *torporv1alpha1.Savings, counted time.Duration) Totals {
+	if s == nil {
+		return Totals{}
+	}
+	of := func(sum, rate int64) float64 { return float64(max(0, sum)) + float64(max(0, rate))*counted.Seconds() }
+	rate := RateOf(s)
+	return Totals{
+		MachineSeconds:    of(s.MachineSeconds, rate.Machines),
+		CPUSeconds:        of(s.CPUMilliSeconds, rate.CPUMillis) / millisPerCore,
+		MemoryByteSeconds: of(s.MemoryKiBSeconds, rate.MemoryKiB) * bytesPerKiB,
+	}
+}
+
+func (t Totals) max(o Totals) Totals {
+	return Totals{max(t.MachineSeconds, o.MachineSeconds), max(t.CPUSeconds, o.CPUSeconds), max(t.MemoryByteSeconds, o.MemoryByteSeconds)}
+}
+
+// ReadAnnotation returns the savings in the annotation of an object; nil if there are none, or if they cannot be read.
+func ReadAnnotation(annotations map[string]string) *torporv1alpha1.Savings {
+	text := annotations[torporv1alpha1.SavingsAnnotation]
+	if text == "" || len(text) > maxAnnotation {
+		return nil
+	}
+	var s torporv1alpha1.Savings
+	if json.Unmarshal([]byte(text), &s) != nil {
+		return nil
+	}
+	return &s
+}
+
+// FormatAnnotation returns the value of the annotation.
+func FormatAnnotation(s *torporv1alpha1.Savings) (string, error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return "", fmt.Errorf("encode the savings: %w", err)
+	}
+	return string(data), nil
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package savings
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// tuesday is the second day of a week.
+func tuesday() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
+
+func TestNext(t *testing.T) {
+	t.Parallel()
+	at := func(of time.Time) *metav1.Time { return new(metav1.NewTime(of)) }
+	two := Rate{Machines: 2}
+	off := torporv1alpha1.Savings{Since: at(tuesday()), Machines: 2}
+	monday := at(time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC))
+	for name, row := range map[string]struct {
+		stored  *torporv1alpha1.Savings
+		rate    Rate
+		at      time.Time
+		counted time.Duration
+		want    *torporv1alpha1.Savings
+	}{
+		"an object that was never stopped has no savings": {nil, Rate{}, tuesday(), 0, nil},
+		"a stop begins in whole seconds":                  {nil, two, tuesday().Add(time.Millisecond), 0, &off},
+		"a stop that goes on is not written":              {&off, two, tuesday().Add(time.Hour), time.Hour, &off},
+		"a stop that ends is added": {
+			&off, Rate{}, tuesday().Add(time.Hour), time.Hour, &torporv1alpha1.Savings{MachineSeconds: 7200, Week: monday, WeekMachineSeconds: 7200},
+		},
+		"a stop that began last week counts for this week since Monday": {
+			&off, Rate{}, tuesday().AddDate(0, 0, 6), 6 * 24 * time.Hour,
+			&torporv1alpha1.Savings{MachineSeconds: 2 * 6 * 86400, Week: at(monday.AddDate(0, 0, 7)), WeekMachineSeconds: 2 * 43200},
+		},
+		"another rate ends one stop and begins the next": {
+			&off, Rate{Machines: 3}, tuesday().Add(time.Hour), time.Hour,
+			&torporv1alpha1.Savings{Since: at(tuesday().Add(time.Hour)), Machines: 3, MachineSeconds: 7200, Week: monday, WeekMachineSeconds: 7200},
+		},
+		"a sum that is forged saturates": {
+			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: math.MaxInt64, CPUMilliSeconds: math.MaxInt64 - 1}, Rate{}, tuesday().Add(time.Hour), time.Hour,
+			&torporv1alpha1.Savings{CPUMilliSeconds: math.MaxInt64},
+		},
+		"values below zero count as zero": {
+			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: -5, CPUMilliSeconds: -7}, Rate{}, tuesday().Add(time.Hour), time.Hour,
+			&torporv1alpha1.Savings{},
+		},
+	} {
+		if diff := cmp.Diff(row.want, Next(row.stored, row.rate, Moment{At: row.at, Counted: row.counted})); diff != "" {
+			t.Errorf("%s (-want +found):\n%s", name, diff)
+		}
+	}
+}
+
+// TestWeeks has times in two weeks, with a cluster that wakes on Tuesday at noon.
+func TestWeeks(t *testing.T) {
+	t.Parallel()
+	sunday := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	off := Next(nil, Rate{Machines: 1}, Moment{At: sunday})
+	awake := Next(off, Rate{}, Moment{At: tuesday(), Counted: tuesday().Sub(sunday)})
+	for name, row := range map[string]struct {
+		s    *torporv1alpha1.Savings
+		at   time.Time
+		want time.Duration
+	}{
+		"no savings":                            {nil, tuesday(), 0},
+		"asleep since Sunday noon, on Sunday":   {off, sunday.Add(time.Hour), time.Hour},
+		"asleep since Sunday noon, on Tuesday":  {off, tuesday(), 36 * time.Hour},
+		"awake since Tuesday, an hour later":    {awake, tuesday().Add(time.Hour), 36 * time.Hour},
+		"awake since Tuesday, on the Sunday":    {awake, sunday.AddDate(0, 0, 7), 36 * time.Hour},
+		"awake since Tuesday, in the next week": {awake, sunday.AddDate(0, 0, 8), 0},
+		"a clock that is behind":                {off, sunday.Add(-time.Hour), 0},
+	} {
+		if found := WeekMachineSeconds(row.s, row.at); found != row.want.Seconds() {
+			t.Errorf("%s: expected %s, found %.0f s", name, row.want, found)
+		}
+	}
+}
+
+// TestMeterAndClockSteps has a process that sees a stop, and then steps of the wall clock.
+func TestMeterAndClockSteps(t *testing.T) {
+	t.Parallel()
+	now := Instant{Wall: tuesday()}
+	m := NewMeter(func() Instant { return now })
+	off := Next(nil, Rate{CPUMillis: 1000}, m.Observe("a", nil))
+	advance := func(real, wall time.Duration) { now = Instant{Wall: now.Wall.Add(wall), Uptime: now.Uptime + real} }
+	for _, row := range []struct {
+		name       string
+		real, wall time.Duration
+		want       time.Duration
+	}{
+		{"an hour passes", time.Hour, time.Hour, time.Hour},
+		{"the clock is set back by a day", time.Minute, -24 * time.Hour, time.Hour + time.Minute},
+		{"and right again", time.Minute, 24*time.Hour + 2*time.Minute, time.Hour + 2*time.Minute},
+		{"the clock is set ahead by a year", time.Minute, 365 * 24 * time.Hour, time.Hour + 3*time.Minute},
+		{"and stays so", 3 * time.Hour, 3 * time.Hour, 4*time.Hour + 3*time.Minute},
+	} {
+		advance(row.real, row.wall)
+		if found := m.Read("a", off).CPUSeconds; found != row.want.Seconds() {
+			t.Errorf("%s: expected %.0f, found %.0f", row.name, row.want.Seconds(), found)
+		}
+	}
+	if at := m.Observe("a", off).At; !at.Equal(now.Wall) {
+		t.Errorf("expected a step that lasts to be accepted, found %s instead of %s", at, now.Wall)
+	}
+	if s := Next(off, Rate{}, m.Observe("a", off)); s.CPUMilliSeconds != 1000*int64((4*time.Hour+3*time.Minute).Seconds()) {
+		t.Errorf("expected the end of the stop to record what was shown, found %d", s.CPUMilliSeconds)
+	}
+}
+
+// TestMeterForgetsDeletedObjects scrapes without an object.
+func TestMeterForgetsDeletedObjects(t *testing.T) {
+	t.Parallel()
+	m := NewMeter(func() Instant { return Instant{Wall: tuesday()} })
+	m.Read("gone", &torporv1alpha1.Savings{CPUMilliSeconds: 1})
+	for range 3 {
+		m.Read("left", &torporv1alpha1.Savings{CPUMilliSeconds: 1})
+		m.EndScrape()
+	}
+	if len(m.marks) != 1 || m.marks["left"] == nil {
+		t.Errorf("expected the object that is left, found %v", m.marks)
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	s := &torporv1alpha1.Savings{Since: new(metav1.NewTime(tuesday())), CPUMillis: 5, CPUMilliSeconds: 7}
+	text, err := FormatAnnotation(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(text string) *torporv1alpha1.Savings {
+		return ReadAnnotation(map[string]string{torporv1alpha1.SavingsAnnotation: text})
+	}
+	if found := read(text); found == nil || !found.Since.Equal(s.Since) || found.CPUMilliSeconds != 7 {
+		t.Errorf("expected %+v, found %+v", s, found)
+	}
+	if read("") != nil || read("[") != nil || read(string(make([]byte, maxAnnotation+1))) != nil {
+		t.Error("expected no savings in annotations that cannot be read")
+	}
+}
