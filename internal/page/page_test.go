@@ -321,6 +321,19 @@ func TestMachineHours(t *testing.T) {
 	}
 }
 
+// TestTheTileOfTheWeekDoesNotFall has a cluster that hibernates, and the same cluster after its resume.
+func TestTheTileOfTheWeekDoesNotFall(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	cd := &hivev1.ClusterDeployment{}
+	cd.Status.Savings = &torporv1alpha1.Savings{Since: new(metav1.NewTime(now.Add(-2 * time.Hour))), Machines: 6}
+	asleep := readSavings(clusterDeployments(t), cd).WeekMachineHours(now)
+	cd.Status.Savings = &torporv1alpha1.Savings{MachineSeconds: 43200, WeekMachineSeconds: 43200, Week: new(metav1.NewTime(now.Truncate(24 * time.Hour)))}
+	if awake := readSavings(clusterDeployments(t), cd).WeekMachineHours(now); asleep != 12 || awake != 12 {
+		t.Errorf("expected 12 machine-hours before and after the resume, found %v and %v", asleep, awake)
+	}
+}
+
 func TestViewQueries(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics exports gauges of stops in effect, and counters of what stops save. They are the same for every kind that can be
-// stopped: one query of a dashboard or an alert covers all kinds.
+// Package metrics exports gauges of stops in effect, and counters of what stops save. They are the same for every kind
+// that can be stopped: one query of a dashboard or an alert covers all kinds.
 package metrics
 
 import (
