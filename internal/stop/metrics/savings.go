@@ -25,21 +25,24 @@ type Counters struct {
 
 // NewMachineCounters returns the counters of a kind that has machines.
 func NewMachineCounters(kind string) *Counters {
-	return &Counters{
-		machines: newSavedDesc(kind, "torpor_saved_machine_seconds_total", "Number of machines that stops have switched off, times the seconds for which they were off."),
-	}
+	labels, of := savedLabels(kind)
+	return &Counters{machines: prometheus.NewDesc("torpor_saved_machine_seconds_total",
+		"Number of machines that stops have switched off, times the seconds for which they were off.", labels, of)}
 }
 
 // NewPodCounters returns the counters of a kind that has Pods.
 func NewPodCounters(kind string) *Counters {
+	labels, of := savedLabels(kind)
 	return &Counters{
-		cpu:    newSavedDesc(kind, "torpor_saved_cpu_seconds_total", "CPU requests, in cores, of the Pods that stops have removed, times the seconds for which they did not run."),
-		memory: newSavedDesc(kind, "torpor_saved_memory_byte_seconds_total", "Memory requests, in bytes, of the Pods that stops have removed, times the seconds for which they did not run."),
+		cpu: prometheus.NewDesc("torpor_saved_cpu_seconds_total",
+			"CPU requests, in cores, of the Pods that stops have removed, times the seconds for which they did not run.", labels, of),
+		memory: prometheus.NewDesc("torpor_saved_memory_byte_seconds_total",
+			"Memory requests, in bytes, of the Pods that stops have removed, times the seconds for which they did not run.", labels, of),
 	}
 }
 
-func newSavedDesc(kind, name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, []string{"namespace", "name"}, prometheus.Labels{"kind": kind})
+func savedLabels(kind string) ([]string, prometheus.Labels) {
+	return []string{"namespace", "name"}, prometheus.Labels{"kind": kind}
 }
 
 // Describe implements prometheus.Collector.
