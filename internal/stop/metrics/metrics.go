@@ -5,10 +5,17 @@
 package metrics
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
 // Gauges are the gauges of one kind. They have no label with a user: only users who can read the object may
@@ -40,5 +47,81 @@ func (g *Gauges) CollectStop(ch chan<- prometheus.Metric, obj metav1.Object, par
 		if at != nil {
 			ch <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, float64(at.Unix()), obj.GetNamespace(), obj.GetName(), part)
 		}
+	}
+}
+
+// Counters are the counters of what the stops of one kind save, one series for each object that was ever stopped. A sum
+// over objects would fall whenever an object is deleted, and Prometheus takes a fall for a counter that begins again at
+// zero. The series of an object ends with the object.
+type Counters struct {
+	meter                 atomic.Pointer[savings.Meter]
+	machines, cpu, memory *prometheus.Desc
+}
+
+// NewMachineCounters returns the counters of a kind that has machines.
+func NewMachineCounters(kind string) *Counters {
+	labels, of := savedLabels(kind)
+	return &Counters{machines: prometheus.NewDesc("torpor_saved_machine_seconds_total",
+		"Number of machines that stops have switched off, times the seconds for which they were off.", labels, of)}
+}
+
+// NewPodCounters returns the counters of a kind that has Pods.
+func NewPodCounters(kind string) *Counters {
+	labels, of := savedLabels(kind)
+	return &Counters{
+		cpu: prometheus.NewDesc("torpor_saved_cpu_seconds_total",
+			"CPU requests, in cores, of the Pods that stops have removed, times the seconds for which they did not run.", labels, of),
+		memory: prometheus.NewDesc("torpor_saved_memory_byte_seconds_total",
+			"Memory requests, in bytes, of the Pods that stops have removed, times the seconds for which they did not run.", labels, of),
+	}
+}
+
+func savedLabels(kind string) ([]string, prometheus.Labels) {
+	return []string{"namespace", "name"}, prometheus.Labels{"kind": kind}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Counters) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.machines, c.cpu, c.memory} {
+		if d != nil {
+			ch <- d
+		}
+	}
+}
+
+// UseClock sets the clock, unless a controller of this process has set it before.
+func (c *Counters) UseClock(of clock.PassiveClock) {
+	c.meter.CompareAndSwap(nil, savings.NewMeter(savings.ReadInstants(of)))
+}
+
+// Observe returns the present moment of an object with these savings. It is called in each pass, so that the object is
+// known before its stop ends. Now is the time of a pass without counters.
+func (c *Counters) Observe(uid types.UID, s *torporv1alpha1.Savings, now time.Time) savings.Moment {
+	if c != nil {
+		if meter := c.meter.Load(); meter != nil {
+			return meter.Observe(uid, s)
+		}
+	}
+	return savings.Moment{At: now, Counted: savings.Elapsed(s, now)}
+}
+
+// CollectSavings exports the counters of an object, if it was ever stopped. EndScrape follows the last object.
+func (c *Counters) CollectSavings(ch chan<- prometheus.Metric, obj metav1.Object, s *torporv1alpha1.Savings) {
+	meter := c.meter.Load()
+	if s == nil || meter == nil {
+		return
+	}
+	totals := meter.Read(obj.GetUID(), s)
+	for of, value := range map[*prometheus.Desc]float64{c.machines: totals.MachineSeconds, c.cpu: totals.CPUSeconds, c.memory: totals.MemoryByteSeconds} {
+		if of != nil {
+			ch <- prometheus.MustNewConstMetric(of, prometheus.CounterValue, value, obj.GetNamespace(), obj.GetName())
+		}
+	}
+}
+
+// EndScrape ends a scrape of all objects.
+func (c *Counters) EndScrape() {
+	if meter := c.meter.Load(); meter != nil {
+		meter.EndScrape()
 	}
 }
