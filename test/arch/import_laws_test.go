@@ -226,7 +226,7 @@ func cfLaws() []importLaw {
 		controllerLaw(cache),
 		controllerLaw(environment).alsoReaching(process, revision, podstatus),
 		controllerLaw("internal/cf/process/controller").alsoReaching(process, revision, podstatus, cache, environment, "internal/cf/route", "internal/cf/lrp"),
-		controllerLaw("internal/cf/app/controller").alsoReaching("internal/cf/app", process, revision, podstatus),
+		controllerLaw("internal/cf/app/controller").alsoReaching("internal/cf/app", process, revision, podstatus, "internal/cf/lrp"),
 		controllerLaw("internal/cf/lrp/controller").alsoReaching("internal/cf/lrp", revision, podstatus, cache),
 		controllerLaw("internal/cf/deployment/controller").alsoReaching("internal/cf/deployment", revision),
 		controllerLaw("internal/cf/orgspace/controller").alsoReaching("internal/cf/orgspace"),
