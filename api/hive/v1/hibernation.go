@@ -164,8 +164,8 @@ const (
 	// RequireAnnotation, if it is HibernationPossible, refuses a hibernation while that condition is False. Nothing is stopped then. A
 	// hibernation that has begun is not refused.
 	RequireAnnotation = "torpor.dev/require"
-	// MachineGroupsAnnotation defines what happens to the cloud's groups of machines, such as EC2 Auto Scaling groups, that would replace
-	// stopped machines. Without it, a cluster with running members of such a group is not stopped.
+	// MachineGroupsAnnotation defines what happens to groups of machines that would replace stopped machines, such as EC2 Auto Scaling
+	// groups and Clusters of Cluster API. Without it, a cluster with running members of such a group is not stopped.
 	MachineGroupsAnnotation = "torpor.dev/machine-groups"
 	// CordonedAnnotation marks the nodes of a cluster that were cordoned for a drain. They are uncordoned at the resume.
 	CordonedAnnotation = "torpor.dev/cordoned"
@@ -198,7 +198,8 @@ const RequireHibernationPossible = ClusterHibernationPossibleCondition
 
 // These are the values of MachineGroupsAnnotation.
 const (
-	// MachineGroupsSuspend suspends the processes of the groups while their members are stopped. No machine is terminated.
+	// MachineGroupsSuspend suspends the processes of the groups, and pauses the controllers, while machines are stopped. No machine is
+	// terminated.
 	MachineGroupsSuspend = "suspend"
 	// MachineGroupsScaleToZero sets the size of the groups to zero, which terminates their members with their disks. The resume sets the
 	// former size.
@@ -262,8 +263,8 @@ type HibernationRecord struct {
 	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`
-	// MachineGroups are the cloud's groups of machines that the hibernation changes, each as it was before. An entry is removed once the
-	// group is so again.
+	// MachineGroups are the groups of machines that the hibernation changes, each as it was before: groups of the cloud, Clusters of
+	// Cluster API on the hub, and MachineHealthChecks of OpenShift. An entry is removed once the group is so again.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -273,8 +274,9 @@ type HibernationRecord struct {
 
 // MachineGroupRecord records a group of machines as it was before a hibernation.
 type MachineGroupRecord struct {
-	// Name is the cloud's name of the group.
-	// +kubebuilder:validation:MaxLength=256
+	// Name is the cloud's name of the group, or the kind and the name of the object that is paused, such as
+	// Cluster.cluster.x-k8s.io/example.
+	// +kubebuilder:validation:MaxLength=320
 	Name string `json:"name"`
 	// Mode is how the group is kept from replacing machines: suspend or scale-to-zero.
 	// +kubebuilder:validation:Enum=suspend;scale-to-zero
@@ -291,6 +293,9 @@ type MachineGroupRecord struct {
 	// DesiredSize is the group's desired number of machines before the hibernation. It is set with scale-to-zero only.
 	// +optional
 	DesiredSize int32 `json:"desiredSize,omitempty"`
+	// HeldAt is the time at which a MachineHealthCheck of the cluster was observed to be paused. No machine is stopped before that.
+	// +optional
+	HeldAt *metav1.Time `json:"heldAt,omitempty"`
 	// RestoredAt is the time at which the group had its former size again. Its machines are then being launched, and later changes of the
 	// size are kept.
 	// +optional

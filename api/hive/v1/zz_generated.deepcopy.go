@@ -570,6 +570,10 @@ func (in *MachineGroupRecord) DeepCopyInto(out *MachineGroupRecord) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.HeldAt != nil {
+		in, out := &in.HeldAt, &out.HeldAt
+		*out = (*in).DeepCopy()
+	}
 	if in.RestoredAt != nil {
 		in, out := &in.RestoredAt, &out.RestoredAt
 		*out = (*in).DeepCopy()

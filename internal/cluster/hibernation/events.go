@@ -23,6 +23,9 @@ const CertificateRequestsLeft = "CertificateRequestsLeft"
 // SpotMachinesReplaced names Machines that were deleted, so that new ones are made.
 const SpotMachinesReplaced = "SpotMachinesReplaced"
 
+// MachineGroupsLeft names machine groups that stay paused, because another user has paused them during a hibernation.
+const MachineGroupsLeft = "MachineGroupsLeft"
+
 // TransitionEvents returns an event for each condition whose reason or status differs between before and the
 // plan. A repeated report emits no event.
 func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
@@ -70,6 +73,11 @@ func ApprovalEvent(note string) decision.Event {
 // ReplacementEvent returns the event of Machines that were deleted.
 func ReplacementEvent(names []string) decision.Event {
 	return decision.Event{Reason: SpotMachinesReplaced, Action: powerAction, Note: "Deleted the OpenShift Machines of terminated spot machines, so that new ones are created: " + joinNames(names)}
+}
+
+// LeftGroupsEvent returns the event of groups that stay paused.
+func LeftGroupsEvent(names []string) decision.Event {
+	return decision.Event{Warning: true, Reason: MachineGroupsLeft, Action: powerAction, Note: "Machine groups stay paused, because another user paused them during the hibernation: " + joinNames(names)}
 }
 
 // RefusalEvent returns the event of certificate requests that were not approved.

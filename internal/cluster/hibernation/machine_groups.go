@@ -38,6 +38,9 @@ func (o Observed) groupReason() string {
 	if o.Options.InvalidMachineGroups != "" && !o.hasNotResumed() {
 		return o.Options.InvalidMachineGroups
 	}
+	if unread := o.groupsUnread(); unread != "" {
+		return unread
+	}
 	first, names := "", []string(nil)
 	for _, name := range o.activeGroups() {
 		why := o.whyNotHeld(name)
@@ -46,8 +49,11 @@ func (o Observed) groupReason() string {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
+	switch {
+	case len(names) == 0:
 		return ""
+	case !IsGroupOfCloud(names[0]):
+		return first
 	}
 	return fmt.Sprintf("Expected machines that stay off once they are stopped, found machines of the cloud's group %s, %s", joinNames(names), first+o.optionNote(first))
 }
@@ -76,6 +82,8 @@ func (o Observed) whyNotHeld(name string) string {
 	switch {
 	case o.recordedGroup(name) != nil:
 		return ""
+	case !IsGroupOfCloud(name):
+		return o.whyNotPaused(name)
 	case o.Options.MachineGroups == "" || !o.CanChangeGroups:
 		return groupNotHeld
 	case !isKnown:
@@ -91,7 +99,7 @@ func (o Observed) whyNotHeld(name string) string {
 
 // activeGroups are the sorted names of the groups with machines that are not stopped.
 func (o Observed) activeGroups() []string {
-	var names []string
+	names := o.activeObjects()
 	for _, m := range o.Machines {
 		if m.Group != "" && m.State != actuator.Stopped {
 			names = append(names, m.Group)
@@ -120,8 +128,11 @@ func (o Observed) recordedGroup(name string) *hivev1.MachineGroupRecord {
 	return &o.Record.MachineGroups[at]
 }
 
-// members are the machines of a group.
+// members are the machines of a group. An object that is a group may replace every machine of the cluster.
 func (o Observed) members(name string) []actuator.Machine {
+	if !IsGroupOfCloud(name) {
+		return o.Machines
+	}
 	return slices.DeleteFunc(slices.Clone(o.Machines), func(m actuator.Machine) bool { return m.Group != name })
 }
 
@@ -163,16 +174,18 @@ func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 	var records []hivev1.MachineGroupRecord
 	if o.Record != nil {
 		for _, r := range o.Record.MachineGroups {
-			r.RestoredAt = nil // The group is held again, and then set back to the same size.
+			r.RestoredAt, r.HeldAt = nil, nil // The group is held again, and then set back to the same state.
 			records = append(records, r)
 		}
 	}
 	for _, name := range o.unrecordedGroups() {
 		group, _ := o.findGroup(name)
 		r := hivev1.MachineGroupRecord{Name: name, Mode: o.Options.MachineGroups}
-		if isScaledToZero(r) {
+		switch {
+		case !IsGroupOfCloud(name): // A pause of another user is not recorded, and left as it is.
+		case isScaledToZero(r):
 			r.MinSize, r.DesiredSize = group.Min, group.Desired
-		} else {
+		default:
 			r.Suspended = slices.Clone(group.Suspended)
 		}
 		records = append(records, r)
@@ -225,14 +238,25 @@ func (o Observed) groupsToHold() []actuator.GroupChange {
 
 // hasGroupsToHold reports whether groups must be held before machines may be stopped.
 func (o Observed) hasGroupsToHold() bool {
-	return o.shouldHibernate() && o.isHibernationOpen() && len(o.groupsToHold()) > 0
+	return o.shouldHibernate() && o.isHibernationOpen() && len(o.groupsToHold()) > 0 || o.awaitsPause()
 }
 
 func holdGroups(o Observed) Plan {
 	p := awaitStopped(o)
-	p.Do = HoldGroups{Changes: o.groupsToHold()}
+	if changes := o.groupsToHold(); len(changes) > 0 {
+		p.Do = HoldGroups{Changes: changes}
+		p.RequeueAfter = o.untilSeen(changes, p.RequeueAfter)
+	}
 	p.Record = withAsleepAt(p.Record, nil)
-	return o.restRefused(p)
+	return o.restRefused(o.awaitPause(p))
+}
+
+// untilSeen returns when to run the next pass. A change of an object of the hub is observed at once.
+func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Duration) time.Duration {
+	if slices.ContainsFunc(changes, func(c actuator.GroupChange) bool { return isOfHub(c.Name) && !o.isRefused(c.Name) }) {
+		return immediately
+	}
+	return otherwise
 }
 
 // heldGroups are the groups of the record that are not restored to their state before the hibernation. A group that no
@@ -254,6 +278,8 @@ func (o Observed) heldGroups() []string {
 func (o Observed) isReleased(r hivev1.MachineGroupRecord) bool {
 	group, isKnown := o.findGroup(r.Name)
 	switch {
+	case !isKnown && (isOfHub(r.Name) && !o.HasReadClusterAPI || isOfTarget(r.Name) && !o.HasReadHealthChecks):
+		return false
 	case !isKnown:
 		return o.API == Reachable && len(o.Machines) > 0 && len(o.missingNodes()) == 0
 	case isScaledToZero(r):
@@ -325,8 +351,7 @@ func awaitGroups(o Observed) Plan {
 // settleGroups returns the record without the groups that are as before the hibernation, and with the time since
 // which groups have their former size. Groups that were not read in this pass are kept.
 func (o Observed) settleGroups(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
-	isRead := o.CanChangeGroups && len(o.Groups)+len(o.Machines) > 0
-	if r == nil || len(r.MachineGroups) == 0 || o.shouldHibernate() || r.ResumeStartedAt == nil || !isRead {
+	if r == nil || len(r.MachineGroups) == 0 || o.shouldHibernate() || r.ResumeStartedAt == nil || len(o.Groups)+len(o.Machines) == 0 {
 		return r
 	}
 	settled := r.DeepCopy()
@@ -336,7 +361,7 @@ func (o Observed) settleGroups(r *hivev1.HibernationRecord) *hivev1.HibernationR
 		if isScaledToZero(group) && group.RestoredAt == nil && isKnown && hasFormerSize(group, seen) {
 			group.RestoredAt = new(metav1.NewTime(o.Now.Truncate(time.Second)))
 		}
-		if !o.isReleased(group) {
+		if isUnread := IsGroupOfCloud(group.Name) && !o.CanChangeGroups; isUnread || !o.isReleased(group) {
 			settled.MachineGroups = append(settled.MachineGroups, group)
 		}
 	}

@@ -63,8 +63,12 @@ type Observed struct {
 	Machines []actuator.Machine
 	// Groups are the groups of the machines, and those of the record. They are read only where NeedsGroups is true.
 	// CanChangeGroups is true if the platform's groups can be changed.
-	Groups          []actuator.Group
-	CanChangeGroups bool
+	// HasReadClusterAPI and HasReadHealthChecks are true if the objects were read that are groups, too. GroupsError is
+	// the reason why one kind of them could not be read.
+	Groups                                 []actuator.Group
+	CanChangeGroups                        bool
+	HasReadClusterAPI, HasReadHealthChecks bool
+	GroupsError                            string
 	// Refusal is the cloud's refusal of the last order that is still wanted; nil if it was not refused.
 	Refusal *OrderRefusal
 	// AwaitsAllMachines is true if the cluster must not count as running while a machine does not start.
@@ -193,7 +197,7 @@ func NeedsCluster(o Observed) bool {
 	case o.Paused, o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
 		return !o.isHibernationOpen() && !IsAsleep(o)
 	case o.shouldHibernate():
-		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running) || o.awaitsSpotRecord() || o.needsDrainLook()
+		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running) || o.awaitsSpotRecord() || o.needsDrainLook() || o.needsPauseLook()
 	default:
 		return o.NoActuator != "" || o.anyMachineIs(actuator.Running)
 	}

@@ -55,6 +55,7 @@ func (o Observed) withAction(p Plan) Plan {
 	switch {
 	case mayRelease:
 		p.Do = ReleaseGroups{Changes: released}
+		p.RequeueAfter = o.untilSeen(released, p.RequeueAfter)
 	case o.mayStartOverdueWorkers():
 		p.Do = StartMachines{IDs: stopped}
 	case len(o.Approvable) > 0:

@@ -21,19 +21,25 @@ const (
 	// autoscalerAge is the age of a report from which the Cluster Autoscaler counts as removed. It reports every ten
 	// seconds, or less often in a cluster without nodes that it may scale.
 	autoscalerAge = time.Hour
-	// pausedAnnotation pauses a MachineHealthCheck, whatever its value is.
-	pausedAnnotation = "cluster.x-k8s.io/paused"
 )
+
+// PausedAnnotation pauses a MachineHealthCheck, whatever its value is.
+const PausedAnnotation = "cluster.x-k8s.io/paused"
+
+// HealthChecksPath is the path of the MachineHealthChecks of OpenShift.
+const HealthChecksPath = openShiftMachines + "machinehealthchecks"
+
+const openShiftMachines = "/apis/machine.openshift.io/v1beta1/"
 
 // machineLists returns the lists that show upgrades, and controllers that replace or add machines.
 func machineLists() []SurveyList {
-	const openShift, machines = "/apis/config.openshift.io/v1/", "/apis/machine.openshift.io/v1beta1/"
+	const openShift = "/apis/config.openshift.io/v1/"
 	checks, scalers := []string{torporv1alpha1.HealthCheckReplacesMachinesFinding}, []string{torporv1alpha1.AutoscalerAddsMachinesFinding}
 	upgrades := []string{torporv1alpha1.ClusterUpgradingFinding}
 	return []SurveyList{
 		{Name: "ClusterVersions", Path: openShift + "clusterversions", isOfOpenShift: true, codes: upgrades, add: addClusterVersion},
 		{Name: "MachineConfigPools", Path: "/apis/machineconfiguration.openshift.io/v1/machineconfigpools", isOfOpenShift: true, codes: upgrades, add: addMachineConfigPool},
-		{Name: "MachineHealthChecks of OpenShift", Path: machines + "machinehealthchecks", isOfOpenShift: true, codes: checks, add: addHealthCheck},
+		{Name: "MachineHealthChecks of OpenShift", Path: HealthChecksPath, isOfOpenShift: true, codes: checks, add: addHealthCheck},
 		{Name: "MachineHealthChecks of Cluster API", Path: "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks", codes: checks, add: addHealthCheck},
 		{Name: "ClusterAutoscalers", Path: "/apis/autoscaling.openshift.io/v1/clusterautoscalers", isOfOpenShift: true, codes: scalers, add: addClusterAutoscaler},
 		{Name: "MachineAutoscalers", Path: "/apis/autoscaling.openshift.io/v1beta1/machineautoscalers", isOfOpenShift: true, codes: scalers, add: addMachineAutoscaler},
@@ -102,7 +108,7 @@ func addHealthCheck(s *Survey, item []byte) error {
 	if err := decode(item, &c); err != nil {
 		return err
 	}
-	_, isPaused := c.Metadata.Annotations[pausedAnnotation]
+	_, isPaused := c.Metadata.Annotations[PausedAnnotation]
 	if !isPaused && !isZero(c.Spec.MaxUnhealthy) && c.Metadata.DeletionTimestamp == nil {
 		s.note(torporv1alpha1.HealthCheckReplacesMachinesFinding, c.Metadata.String(), 0)
 	}

@@ -6,12 +6,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
@@ -23,6 +25,7 @@ import (
 // act starts the one action of a plan and does not wait for it. A later pass observes its result.
 func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
 	c.pool.Drain(seen.name, targetcluster.Drain{}) // The drain that an earlier pass wanted may be outdated.
+	c.pool.ChangeHealthChecks(seen.name, nil, 0)
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
 		c.accounts.OrderStop(seen.name, cloudpoller.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
@@ -33,10 +36,10 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 		c.accounts.Order(seen.name, cloudpoller.StartVerb, do.IDs, plan.RetryAfter)
 	case hibernation.HoldGroups:
 		log.FromContext(ctx).Info("Holding groups of machines", "groups", do.Changes)
-		c.accounts.OrderGroups(seen.name, cloudpoller.HoldVerb, do.Changes, plan.RetryAfter)
+		return c.holdGroups(ctx, seen, do.Changes, plan.RetryAfter)
 	case hibernation.ReleaseGroups:
 		log.FromContext(ctx).Info("Setting groups of machines back", "groups", do.Changes)
-		c.accounts.OrderGroups(seen.name, cloudpoller.ReleaseVerb, do.Changes, plan.RetryAfter)
+		return c.changeGroups(ctx, seen, cloudpoller.ReleaseVerb, do.Changes, plan.RetryAfter)
 	case hibernation.ApproveRequests:
 		// Machines that are being started continue.
 		c.withdrawStops(seen.name)
@@ -80,6 +83,46 @@ func (c Controller) drainWorkers(ctx context.Context, seen *clusterObservation, 
 		c.pool.Drain(seen.name, targetcluster.Drain{Cordon: do.Cordon, Evict: do.Evict})
 	}
 	return nil
+}
+
+// holdGroups reads the spec again before controllers are paused, as before a stop.
+func (c Controller) holdGroups(ctx context.Context, seen *clusterObservation, changes []actuator.GroupChange, rest time.Duration) error {
+	mayStop, err := c.mayStop(ctx, seen.name)
+	if err != nil {
+		return fmt.Errorf("read the ClusterDeployment before its groups of machines are held: %w", err)
+	}
+	if !mayStop {
+		return nil
+	}
+	return c.changeGroups(ctx, seen, cloudpoller.HoldVerb, changes, rest)
+}
+
+// changeGroups changes each group where it is: in the cloud, on the hub, or in the cluster.
+func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, verb cloudpoller.Verb, changes []actuator.GroupChange, rest time.Duration) error {
+	var ofCloud []actuator.GroupChange
+	var ofTarget []targetcluster.HealthCheckChange
+	var err error
+	for _, change := range changes {
+		isPause := len(change.Suspend) > 0
+		if name, isCheck := hibernation.HealthCheckNameOf(change.Name); isCheck {
+			for _, check := range seen.healthChecks {
+				if check.Name == name {
+					ofTarget = append(ofTarget, targetcluster.HealthCheckChange{HealthCheck: check, IsPause: isPause})
+				}
+			}
+		} else if name, isCluster := hibernation.ClusterAPINameOf(change.Name); isCluster {
+			if seen.cluster != nil && seen.cluster.GetName() == name {
+				err = c.clusterAPI.change(ctx, seen, change)
+			}
+		} else {
+			ofCloud = append(ofCloud, change)
+		}
+	}
+	if len(ofCloud) > 0 {
+		c.accounts.OrderGroups(seen.name, verb, ofCloud, rest)
+	}
+	c.pool.ChangeHealthChecks(seen.name, ofTarget, rest)
+	return err
 }
 
 // mayStop reads from the hub's API server whether a cluster's machines may still be stopped.

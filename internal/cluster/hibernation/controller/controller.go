@@ -65,6 +65,7 @@ type Controller struct {
 	approvalLog *approvalLog
 	firstLooks  *firstLooks
 	surveys     *surveySchedule
+	clusterAPI  *clusterAPI
 	// machineAccounts holds the owners of machines with the same infraID.
 	machineAccounts *machineAccounts
 }
@@ -86,6 +87,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.machineAccounts = newMachineAccounts()
 	c.firstLooks = &firstLooks{resumes: map[types.UID]*firstLook{}}
 	c.surveys = newSurveySchedule()
+	c.clusterAPI = newClusterAPI(c.client, c.live, c.Clock)
 	c.Metrics.cache.Use(mgr.GetClient())
 	c.Metrics.saved.UseClock(c.Clock)
 	c.Metrics.sources.Store(&metricSources{c.accounts, c.pool})
@@ -149,6 +151,7 @@ func (c Controller) forget(cluster types.NamespacedName) {
 	c.forgetMachines(cluster)
 	c.pool.Rest(cluster)
 	c.surveys.forget(cluster)
+	c.clusterAPI.forget(cluster)
 }
 
 // forgetMachines drops the state and the orders of a cluster's machines.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -223,11 +224,13 @@ func releasesGroupsOfCancelledHibernation(t *testing.T, e *env) {
 // killSwitch ends a manager at its first act, as kill -9 would: nothing leaves it afterwards.
 type killSwitch struct {
 	mu sync.Mutex
-	// isAfter is true if the act is carried out before the manager ends.
+	// lost has the names of the acts of which the last one was lost. The next one is carried out before its manager ends.
+	lost   map[string]bool
+	killed chan struct{}
+	isDead bool
+	act    string
+	// isAfter is true if the act was carried out.
 	isAfter bool
-	killed  chan struct{}
-	isDead  bool
-	act     string
 }
 
 var errKilled = errors.New("the manager was killed")
@@ -239,7 +242,8 @@ func (k *killSwitch) perform(name string, do func() error) error {
 	if k.isDead {
 		return errKilled
 	}
-	k.isDead, k.act = true, name
+	k.isDead, k.act, k.isAfter = true, name, k.lost[name]
+	k.lost[name] = !k.lost[name]
 	defer close(k.killed)
 	if !k.isAfter {
 		return errKilled
@@ -277,6 +281,14 @@ func (c mortalCloud) orderAll(name string, clusters [][]string, do func() []erro
 type mortalClient struct {
 	client.Client
 	kill *killSwitch
+}
+
+// Patch implements client.Client. Only pauses of Clusters are acts.
+func (c mortalClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if _, isCluster := obj.(*unstructured.Unstructured); !isCluster {
+		return c.Client.Patch(ctx, obj, patch, opts...)
+	}
+	return c.kill.perform("change the pause of the Cluster", func() error { return c.Client.Patch(ctx, obj, patch, opts...) })
 }
 
 // Status implements client.Client.
@@ -322,9 +334,9 @@ func TestManagersThatDieAtEachActKeepGroups(t *testing.T) {
 			e.cloud.SetLatency(t, machineLatency, machineLatency)
 			s := e.newGroupedCluster(t, mode)
 			s.setPowerState(t, hivev1.PowerStateHibernating)
-			e.killUntilSettled(t, s, hivev1.PowerStateHibernating)
+			e.killUntilSettled(t, s.testCluster, hivev1.PowerStateHibernating, 1, nil)
 			s.setPowerState(t, hivev1.PowerStateRunning)
-			e.killUntilSettled(t, s, hivev1.PowerStateRunning)
+			e.killUntilSettled(t, s.testCluster, hivev1.PowerStateRunning, 0, nil)
 			s.expectGroup(t, s.before)
 			most := map[string]int{hivev1.MachineGroupsSuspend: 0, hivev1.MachineGroupsScaleToZero: 2}[mode]
 			testenv.ExpectEqual(t, "terminated machines", most, len(s.terminated(t)))
@@ -333,11 +345,17 @@ func TestManagersThatDieAtEachActKeepGroups(t *testing.T) {
 	}
 }
 
-// killUntilSettled starts managers until the cluster reports the power state. Each act is lost once before it is made.
-func (e *env) killUntilSettled(t *testing.T, s *groupedCluster, state hivev1.PowerState) {
+// killUntilSettled starts managers until the cluster reports the power state, with a number of recorded groups. Each act
+// is lost once before it is made. The API server of the cluster, if not nil, ends the managers, too.
+func (e *env) killUntilSettled(t *testing.T, s *testCluster, state hivev1.PowerState, groups int, target *mortalTarget) (acts map[string]int) {
 	t.Helper()
-	for n, isAfter := 0, false; ; n, isAfter = n+1, !isAfter {
-		kill := &killSwitch{isAfter: isAfter, killed: make(chan struct{})}
+	acts = map[string]int{}
+	lost := map[string]bool{}
+	for n := 0; ; n++ {
+		kill := &killSwitch{lost: lost, killed: make(chan struct{})}
+		if target != nil {
+			target.kill.Store(kill)
+		}
 		stop := e.startMortalManager(t, kill)
 		isSettled := false
 		testenv.Eventually(t, "an act of a manager, or a settled cluster", func() error {
@@ -346,13 +364,14 @@ func (e *env) killUntilSettled(t *testing.T, s *groupedCluster, state hivev1.Pow
 				return nil
 			default:
 			}
-			isSettled = s.hasCondition(settledCondition(state)) == nil && len(s.get(t).Status.Hibernation.MachineGroups) == map[hivev1.PowerState]int{hivev1.PowerStateHibernating: 1}[state]
+			isSettled = s.hasCondition(settledCondition(state)) == nil && len(s.get(t).Status.Hibernation.MachineGroups) == groups
 			return testenv.ErrorIf(!isSettled, "the cluster is not %s", state)
 		})
 		stop()
-		t.Logf("manager %d: %s (carried out: %t), settled: %t", n, kill.act, isAfter, isSettled)
+		t.Logf("manager %d: %s (carried out: %t), settled: %t", n, kill.act, kill.isAfter, isSettled)
 		if isSettled {
-			return
+			return acts
 		}
+		acts[kill.act]++
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,6 +64,10 @@ type clusterObservation struct {
 	replaced []string
 	// firstLook is nil unless the cluster is resuming.
 	firstLook *firstLook
+	// cluster is the Cluster of Cluster API on the hub; nil if there is none. healthChecks are the MachineHealthChecks of
+	// the cluster.
+	cluster      *unstructured.Unstructured
+	healthChecks []targetcluster.HealthCheck
 	// check holds the problems that a hibernation may meet; nil if no survey was made.
 	check *hivev1.HibernationCheck
 }
@@ -83,6 +89,9 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	}
 	if hibernation.NeedsCloud(seen.Observed) && c.findTarget(ctx, cd, seen) {
 		if err := c.observeCloud(ctx, cd, seen); err != nil {
+			return nil, err
+		}
+		if err := c.clusterAPI.observe(ctx, seen); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +186,9 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	wanted := cloudpoller.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target, WantsGroups: hibernation.NeedsGroups(seen.Observed)}
 	if seen.Record != nil {
 		for _, group := range seen.Record.MachineGroups {
-			wanted.Groups = append(wanted.Groups, group.Name)
+			if hibernation.IsGroupOfCloud(group.Name) {
+				wanted.Groups = append(wanted.Groups, group.Name)
+			}
 		}
 	}
 	look, isKnown := c.accounts.Look(ctx, wanted)
@@ -242,7 +253,8 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	seen.WereOperatorsMissing = wereOperatorsMissing(cd)
 	isBeforeStop := hibernation.NeedsOperatorRecord(seen.Observed) && !seen.HasNoVersion
 	q.WantsOperators = isBeforeStop || seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
-	q.WantsSurvey = c.wantsSurvey(cd, seen)
+	q.WantsHealthChecks = hibernation.NeedsHealthChecks(seen.Observed)
+	q.WantsSurvey, q.PausesHealthChecks = c.wantsSurvey(cd, seen), seen.Options.MachineGroups == hivev1.MachineGroupsSuspend
 	look, isKnown := c.pool.RequestLook(q)
 	if !isKnown {
 		return reconcile.ErrPending
@@ -268,6 +280,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		seen.firstLook.compare(seen.Observed)
 	}
 	seen.noteDrain(look)
+	seen.noteHealthChecks(look)
 	seen.Replaceable, seen.HasReadMachines = look.Replaceable, look.HasReadMachines
 	if _, ok := seen.actuator.(actuator.Terminator); !ok && seen.DesiredPowerState == hivev1.PowerStateHibernating {
 		seen.Replaceable = nil
@@ -367,6 +380,34 @@ func (s *clusterObservation) noteDrain(look targetcluster.Look) {
 		s.CordonError = targetcluster.DescribeError(err)
 		s.IsCordonResting = s.Now.Sub(look.Drained.At) < replacementRest
 		s.Pods.Error = cmp.Or(s.Pods.Error, "nodes or pods cannot be changed: "+s.CordonError)
+	}
+}
+
+// noteHealthChecks adds the MachineHealthChecks to the groups.
+func (s *clusterObservation) noteHealthChecks(look targetcluster.Look) {
+	if !look.WantsHealthChecks {
+		return
+	}
+	if look.HealthChecksErr != nil {
+		s.GroupsError = "MachineHealthChecks cannot be read: " + targetcluster.DescribeError(look.HealthChecksErr)
+		return
+	}
+	s.healthChecks, s.HasReadHealthChecks = look.HealthChecks, true
+	s.Groups = slices.Clip(s.Groups)
+	var names []string
+	for _, check := range look.HealthChecks {
+		group := hibernation.NewHealthCheckGroup(check.Name, check.Pause)
+		s.Groups, names = append(s.Groups, group), append(names, group.Name)
+	}
+	if last := look.Paused; last.Err != nil && s.Refusal == nil && last.IsPause == (s.DesiredPowerState == hivev1.PowerStateHibernating) {
+		class := actuator.Other
+		if targetcluster.IsRefusedForGood(last.Err) {
+			class = actuator.PermissionDenied
+		}
+		s.Refusal = &hibernation.OrderRefusal{
+			ObservationError: hibernation.ObservationError{Class: class, Message: "MachineHealthChecks cannot be changed: " + targetcluster.DescribeError(last.Err)},
+			MachineIDs:       names,
+		}
 	}
 }
 

@@ -31,6 +31,9 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	before := hibernation.ReadReportedConditions(cd.Status.Conditions, cd.Status.PowerState, plan)
 	events := append(hibernation.StopEvents(cd.Status.Stops, seen.Stops), hibernation.TransitionEvents(before, plan)...)
 	events = append(events, hibernation.OptionEvents(cd.Status.Conditions, seen.Options, plan)...)
+	if left := hibernation.LeftGroups(seen.Observed, plan); len(left) > 0 {
+		events = append(events, hibernation.LeftGroupsEvent(left))
+	}
 	changes := stoprecord.Changes("machines", cd.Status.Stops, seen.Stops)
 	cd.Status.Stops = seen.Stops
 	var decided []csr.Verdict

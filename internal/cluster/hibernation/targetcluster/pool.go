@@ -110,8 +110,11 @@ type Question struct {
 	WantsOperators bool
 	// WantsPods requests the pods of workers, too.
 	WantsPods bool
-	// WantsSurvey requests a survey, too, if the rate limit permits one now.
-	WantsSurvey bool
+	// WantsHealthChecks requests the MachineHealthChecks of an OpenShift cluster, too.
+	WantsHealthChecks bool
+	// WantsSurvey requests a survey, too, if the rate limit permits one now. It leaves out MachineHealthChecks that a
+	// hibernation pauses, if PausesHealthChecks is true.
+	WantsSurvey, PausesHealthChecks bool
 }
 
 // Look is the result of a poll.
@@ -148,6 +151,11 @@ type Look struct {
 	// Operators are ClusterOperators. OperatorsErr is the reason why they could not be read.
 	Operators    []hibernation.ObservedOperator
 	OperatorsErr error
+	// HealthChecks are the MachineHealthChecks of an OpenShift cluster. HealthChecksErr is the reason why they could not
+	// be read. Paused is the last attempt to change them.
+	HealthChecks    []HealthCheck
+	HealthChecksErr error
+	Paused          PauseAttempt
 	// Survey holds the problems that a stop may meet; nil if no survey was made.
 	Survey *stopcheck.Survey
 }
@@ -193,6 +201,10 @@ type pooledCluster struct {
 	toDrain     Drain
 	drained     DrainResult
 	lastEvicted string
+	// toPause is done before the first poll from pauseDue on, and paused is the last attempt.
+	toPause  []HealthCheckChange
+	pauseDue time.Time
+	paused   PauseAttempt
 	connection
 }
 
@@ -221,7 +233,8 @@ func (p *Pool) RequestLook(q Question) (Look, bool) {
 		seen := *c.look
 		seen.Approvals, c.made, c.look = c.made, nil, nil
 		seen.Replaced, seen.Replacement, c.replaced = c.replaced, c.replacement, nil
-		seen.Drained = c.drained
+		seen.Drained, seen.Paused = c.drained, c.paused
+		c.toPause = nil // This pass decides again, with a newer observation.
 		c.WantsSurvey = false
 		return seen, true
 	}
@@ -275,7 +288,7 @@ func (q *Question) isOfSameServer(other Question) bool {
 
 func (l *Look) answers(q Question) bool {
 	return l.isOfSameServer(q) && l.Depth >= q.Depth &&
-		(l.WantsSurvey || !q.WantsSurvey) && (l.WantsPods || !q.WantsPods) && (l.WantsOperators || !q.WantsOperators)
+		(l.WantsSurvey || !q.WantsSurvey) && (l.WantsPods || !q.WantsPods) && (l.WantsHealthChecks || !q.WantsHealthChecks) && (l.WantsOperators || !q.WantsOperators)
 }
 
 // IsPlain reports whether a cluster that has answered is not an OpenShift cluster.
@@ -376,6 +389,8 @@ type lookJob struct {
 	toDrain     Drain
 	drained     DrainResult
 	lastEvicted string
+	toPause     []HealthCheckChange
+	paused      PauseAttempt
 }
 
 func (p *Pool) take(_ types.NamespacedName, c *pooledCluster, due time.Time) background.Call {
@@ -384,7 +399,7 @@ func (p *Pool) take(_ types.NamespacedName, c *pooledCluster, due time.Time) bac
 	if len(p.hurried) > 0 && !c.isAwaited && !c.isSlow && c.interval >= calmInterval && now.Sub(due) < min(c.interval, maxDelay) {
 		return background.Call{Again: now.Add(delayStep)}
 	}
-	job := &lookJob{connection: c.connection, question: c.Question, approvals: c.approvals, toReplace: c.toReplace, toDrain: c.toDrain, lastEvicted: c.lastEvicted}
+	job := &lookJob{connection: c.connection, question: c.Question, approvals: c.approvals, toReplace: c.toReplace, toDrain: c.toDrain, lastEvicted: c.lastEvicted, toPause: c.takePauses(now)}
 	c.toDrain = Drain{}
 	c.approvals, c.toReplace, c.connection, c.WantsSurvey = nil, nil, connection{}, false
 	return background.Call{Timeout: LookTimeout, Drop: job.end, Do: func(ctx context.Context) func() {
@@ -409,6 +424,7 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 	if look.Err == nil {
 		job.replace(ctx, client, look.At)
 		job.drain(ctx, client, look.At)
+		job.changeHealthChecks(ctx, client, look.At)
 	}
 	if look.Err == nil && look.Depth > readNothing {
 		look.Err = client.read(ctx, look)
@@ -420,6 +436,7 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 	if look.Err != nil {
 		// A partial result is no basis for a decision: a node that is missing in the list would look deleted.
 		look.Nodes, look.Requests, look.Machines, look.HasReadMachines, look.Pods = nil, nil, Machines{}, false, hibernation.WorkerPods{}
+		look.HealthChecks = nil
 	}
 	return look
 }
@@ -522,6 +539,9 @@ func (c *pooledCluster) noteDone(job *lookJob) {
 		job.drained.noteEarlier(c.drained)
 		c.drained = job.drained
 	}
+	if !job.paused.At.IsZero() {
+		c.paused = job.paused
+	}
 	if !job.replacement.At.IsZero() {
 		c.replacement = job.replacement
 	}
@@ -546,6 +566,9 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	if look.WantsPods {
 		// A user who fills a cluster with pods must not make it look unreachable.
 		look.Pods, look.PodsErr = c.ListWorkerPods(ctx, look.Nodes)
+	}
+	if look.WantsHealthChecks {
+		look.HealthChecks, look.HealthChecksErr = c.ListHealthChecks(ctx)
 	}
 	if look.WantsOperators && look.Depth < ReadRequests {
 		look.Operators, look.OperatorsErr = c.ListOperatorProblems(ctx)

@@ -29,7 +29,7 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	s := stopcheck.NewSurvey(clock)
 	s.AddServingCertificate(c.date.expiry)
 	for _, list := range stopcheck.Lists() {
-		if s.Skips(list) {
+		if s.Skips(list) || look.PausesHealthChecks && list.Path == stopcheck.HealthChecksPath {
 			continue
 		}
 		err := c.listSelected(ctx, listQuery{path: list.Path, selector: list.Selector}, func(item []byte) error {

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;patch
+
+const (
+	// pauseManager is the field manager of pauses. It shows that no other user has set one.
+	pauseManager = "torpor-machine-groups"
+	// kindRetry is how long a hub without Cluster API is not asked for it again.
+	kindRetry = time.Minute
+)
+
+// clusterAPI reads and pauses the Clusters of Cluster API on the hub. A paused Cluster stops the controllers of its
+// MachineDeployments, MachineSets, Machines and MachineHealthChecks, and those of its infrastructure.
+type clusterAPI struct {
+	client client.Client
+	live   client.Reader
+	clock  clock.PassiveClock
+
+	mu sync.Mutex
+	// missingAt is when the hub was found not to serve the kind.
+	missingAt time.Time
+	// refusals are the last refused changes of each ClusterDeployment.
+	refusals map[types.NamespacedName]pauseRefusal
+}
+
+// pauseRefusal is a change of a Cluster that the hub has refused.
+type pauseRefusal struct {
+	group  string
+	isHold bool
+	err    error
+}
+
+func newClusterAPI(c client.Client, live client.Reader, clock clock.PassiveClock) *clusterAPI {
+	return &clusterAPI{client: c, live: live, clock: clock, refusals: map[types.NamespacedName]pauseRefusal{}}
+}
+
+// version returns the served version of the kind; empty if the hub does not serve it.
+func (a *clusterAPI) version() (string, error) {
+	a.mu.Lock()
+	missingAt := a.missingAt
+	a.mu.Unlock()
+	now := a.clock.Now()
+	if !missingAt.IsZero() && now.Sub(missingAt) < kindRetry {
+		return "", nil
+	}
+	mapping, err := a.client.RESTMapper().RESTMapping(schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"})
+	switch {
+	case meta.IsNoMatchError(err):
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.missingAt = now
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("find the version of Cluster API: %w", err)
+	}
+	return mapping.GroupVersionKind.Version, nil
+}
+
+// find returns the Cluster of a ClusterDeployment; nil if there is none. It has the same namespace, and the name by
+// which its machines are marked or that of the ClusterDeployment.
+func (a *clusterAPI) find(ctx context.Context, cd types.NamespacedName, infraID string) (*unstructured.Unstructured, error) {
+	version, err := a.version()
+	if version == "" {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	for _, name := range []string{infraID, cd.Name} {
+		if name == "" {
+			continue
+		}
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: version, Kind: "Cluster"})
+		err := a.live.Get(ctx, types.NamespacedName{Namespace: cd.Namespace, Name: name}, u)
+		switch {
+		case err == nil && u.GetDeletionTimestamp() == nil:
+			return u, nil
+		case k8serrors.IsNotFound(err), err == nil:
+		default:
+			return nil, fmt.Errorf("read Cluster %s of Cluster API: %w", name, err)
+		}
+	}
+	return nil, nil //nolint:nilnil // A cluster without Cluster API is no error.
+}
+
+// observe adds the Cluster to the groups.
+func (a *clusterAPI) observe(ctx context.Context, seen *clusterObservation) error {
+	u, err := a.find(ctx, seen.name, seen.platform.Machines)
+	if k8serrors.IsForbidden(err) {
+		seen.GroupsError = "the hub refuses to show the Clusters of Cluster API; grant get and patch of clusters.cluster.x-k8s.io"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	seen.HasReadClusterAPI = true
+	if u == nil {
+		return nil
+	}
+	seen.cluster = u
+	group := hibernation.NewClusterAPIGroup(u.GetName(), pauseOf(u, seen.Record))
+	seen.Groups = append(seen.Groups[:len(seen.Groups):len(seen.Groups)], group)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	isHold := seen.DesiredPowerState == hivev1.PowerStateHibernating
+	if r, isRefused := a.refusals[seen.name]; isRefused && r.group == group.Name && r.isHold == isHold && seen.Refusal == nil {
+		seen.Refusal = &hibernation.OrderRefusal{
+			ObservationError: hibernation.ObservationError{Class: classOfRefusal(r.err), Message: fmt.Sprintf("spec.paused of %s cannot be changed on the hub: %s", group.Name, k8serrors.ReasonForError(r.err))},
+			MachineIDs:       []string{group.Name},
+		}
+	}
+	return nil
+}
+
+func classOfRefusal(err error) actuator.ErrorClass {
+	if k8serrors.IsForbidden(err) || k8serrors.IsInvalid(err) {
+		return actuator.PermissionDenied
+	}
+	return actuator.Other
+}
+
+// pauseOf returns who has paused a Cluster. The owners of the field decide; without owners, the record does.
+func pauseOf(u *unstructured.Unstructured, record *hivev1.HibernationRecord) hibernation.PauseState {
+	if isPaused, _, err := unstructured.NestedBool(u.Object, "spec", "paused"); err != nil || !isPaused {
+		return hibernation.NotPaused
+	}
+	isOurs, isOfOther := false, false
+	for _, entry := range u.GetManagedFields() {
+		if ownsPause(entry) {
+			isOurs, isOfOther = isOurs || entry.Manager == pauseManager, isOfOther || entry.Manager != pauseManager
+		}
+	}
+	switch {
+	case isOfOther:
+		return hibernation.PausedByOther
+	case isOurs || hibernation.HasRecordedGroup(record, hibernation.NewClusterAPIGroup(u.GetName(), hibernation.NotPaused).Name):
+		return hibernation.PausedByUs
+	default:
+		return hibernation.PausedByOther
+	}
+}
+
+func ownsPause(entry metav1.ManagedFieldsEntry) bool {
+	var fields struct {
+		Spec struct {
+			Paused *struct{} `json:"f:paused"`
+		} `json:"f:spec"`
+	}
+	return entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.Raw, &fields) == nil && fields.Spec.Paused != nil
+}
+
+// change pauses a Cluster or ends its pause. It sends the observed resource version, so that the hub refuses with a
+// conflict if the Cluster has changed in between.
+func (a *clusterAPI) change(ctx context.Context, seen *clusterObservation, change actuator.GroupChange) error {
+	isHold := len(change.Suspend) > 0
+	var paused any // Absent and false mean the same.
+	if isHold {
+		paused = true
+	}
+	u := seen.cluster
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion()},
+		"spec":     map[string]any{"paused": paused},
+	})
+	if err != nil {
+		return fmt.Errorf("write the pause of Cluster %s: %w", u.GetName(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	log.FromContext(ctx).Info("Changing the pause of a Cluster of Cluster API", "cluster", u.GetName(), "paused", isHold)
+	err = a.client.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(pauseManager))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.refusals, seen.name)
+	if err == nil || k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
+		return nil // The next pass observes the Cluster again.
+	}
+	a.refusals[seen.name] = pauseRefusal{change.Name, isHold, err}
+	return fmt.Errorf("change the pause of Cluster %s: %w", u.GetName(), err)
+}
+
+func (a *clusterAPI) forget(cd types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.refusals, cd)
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	testenv "github.com/torpor-dev/torpor/test/env"
+)
+
+// mortalTarget is the API server of a cluster. It kills the manager at changes of MachineHealthChecks.
+type mortalTarget struct {
+	kubeconfig []byte
+	kill       atomic.Pointer[killSwitch]
+}
+
+func newMortalTarget(t *testing.T, e *env) *mortalTarget {
+	t.Helper()
+	host, err := url.Parse(e.Config.Host)
+	testenv.ExpectNoError(t, err)
+	forward := httputil.NewSingleHostReverseProxy(host)
+	forward.Transport, err = rest.TransportFor(e.Config)
+	testenv.ExpectNoError(t, err)
+	m := &mortalTarget{}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kill := m.kill.Load()
+		if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/machinehealthchecks/") || kill == nil {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		err := kill.perform("change the pause of the health check", func() error {
+			forward.ServeHTTP(w, r)
+			return nil
+		})
+		if err != nil {
+			panic(http.ErrAbortHandler) // The manager never reads an answer.
+		}
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig, err := clientcmd.LoadFromFile(e.KubeconfigPath(t))
+	testenv.ExpectNoError(t, err)
+	for _, cluster := range kubeconfig.Clusters {
+		cluster.Server = server.URL
+		cluster.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	}
+	m.kubeconfig, err = clientcmd.Write(*kubeconfig)
+	testenv.ExpectNoError(t, err)
+	return m
+}
+
+// TestManagersThatDieAtEachActKeepPauses gives each manager one act, and kills it before or after the act. The cluster
+// hibernates and resumes nevertheless, no machine is replaced, and each controller is as before.
+func TestManagersThatDieAtEachActKeepPauses(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.installMachineControllers(t)
+	e.cloud.SetLatency(t, machineLatency, machineLatency)
+	target := newMortalTarget(t, e)
+	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
+	s.putSecret(t, adminSecret, map[string][]byte{kubeconfigKey: target.kubeconfig})
+	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	const groups = 2
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	expectPauses(t, e.killUntilSettled(t, s.testCluster, hivev1.PowerStateHibernating, groups, target))
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	expectPauses(t, e.killUntilSettled(t, s.testCluster, hivev1.PowerStateRunning, 0, target))
+	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
+	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+	s.expectSameMachines(t)
+}
+
+// expectPauses expects that managers were killed before and after each change of a pause.
+func expectPauses(t *testing.T, acts map[string]int) {
+	t.Helper()
+	for _, act := range []string{"change the pause of the Cluster", "change the pause of the health check"} {
+		if acts[act] < 2 {
+			t.Errorf("expected managers to be killed before and after %q, found %v", act, acts)
+		}
+	}
+}

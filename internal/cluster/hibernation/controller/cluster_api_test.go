@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	testenv "github.com/torpor-dev/torpor/test/env"
+)
+
+// controllerInterval is how often the doubles look at machines. Real health checks wait for minutes.
+const controllerInterval = 50 * time.Millisecond
+
+// managedCluster is a cluster whose machines are replaced by a double of Cluster API on the hub, and by a double of a
+// MachineHealthCheck in the cluster. They replace each machine that does not run, at once, unless they are paused.
+type managedCluster struct {
+	*testCluster
+	cluster, healthCheck *unstructured.Unstructured
+	machines             []*unstructured.Unstructured
+}
+
+func (e *env) installMachineControllers(t *testing.T) {
+	t.Helper()
+	e.InstallCRDs(t, filepath.Join("testdata", "machine_controllers.yaml"))
+}
+
+func newObject(group, version, kind string, key client.ObjectKey) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+	u.SetNamespace(key.Namespace)
+	u.SetName(key.Name)
+	return u
+}
+
+// newManagedCluster creates the Cluster before the ClusterDeployment. edit changes the objects before the controllers
+// begin.
+func (e *env) newManagedCluster(t *testing.T, mode string, edit func(s *managedCluster)) *managedCluster {
+	t.Helper()
+	s := &managedCluster{}
+	s.testCluster = e.newCluster(t, func(r *clusterSetup) {
+		infraID := r.cd.Spec.ClusterMetadata.InfraID
+		if mode != "" {
+			r.cd.Annotations = map[string]string{hivev1.MachineGroupsAnnotation: mode}
+		}
+		s.cluster = newObject("cluster.x-k8s.io", "v1beta2", "Cluster", client.ObjectKey{Namespace: r.cd.Namespace, Name: infraID})
+		s.healthCheck = newObject("machine.openshift.io", "v1beta1", "MachineHealthCheck", client.ObjectKey{Namespace: "openshift-machine-api", Name: "workers-of-" + infraID})
+		if edit != nil {
+			edit(s)
+		}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-machine-api"}}
+		testenv.ExpectNoError(t, client.IgnoreAlreadyExists(e.Client.Create(t.Context(), namespace)))
+		for _, u := range []*unstructured.Unstructured{s.cluster, s.healthCheck} {
+			testenv.ExpectNoError(t, e.Client.Create(t.Context(), u))
+		}
+	})
+	testenv.Eventually(t, "the machines run", func() error { return s.cloud.ExpectState(t, s.infraID, "running") })
+	for _, id := range s.ids {
+		machine := newObject("cluster.x-k8s.io", "v1beta2", "Machine", client.ObjectKey{Namespace: s.key.Namespace, Name: id})
+		testenv.ExpectNoError(t, e.Client.Create(t.Context(), machine))
+		s.machines = append(s.machines, machine)
+	}
+	s.replaceMachines(t, "Cluster API", s.cluster, func(u *unstructured.Unstructured) bool {
+		isPaused, _, err := unstructured.NestedBool(u.Object, "spec", "paused")
+		return err == nil && isPaused
+	})
+	s.replaceMachines(t, "the health check", s.healthCheck, func(u *unstructured.Unstructured) bool {
+		_, isPaused := u.GetAnnotations()[stopcheck.PausedAnnotation]
+		return isPaused
+	})
+	return s
+}
+
+// replaceMachines runs a double. It deletes the Machine of each machine that does not run, with the machine, and makes
+// new ones. The health check, which runs in the cluster, acts only while a machine runs.
+func (s *managedCluster) replaceMachines(t *testing.T, name string, of *unstructured.Unstructured, isPaused func(*unstructured.Unstructured) bool) {
+	t.Helper()
+	hub := s.env.Client
+	testenv.RunInBackground(t, name, func(ctx context.Context) error {
+		tick := time.NewTicker(controllerInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
+			var off []string
+			running := 0
+			for _, i := range s.cloud.ListInstances(t, s.infraID) {
+				switch i.State {
+				case "running":
+					running++
+				case "terminated", "shutting-down":
+				default:
+					off = append(off, i.ID)
+				}
+			}
+			if of == s.healthCheck && running == 0 || len(off) == 0 {
+				continue
+			}
+			var now unstructured.Unstructured
+			now.SetGroupVersionKind(of.GroupVersionKind())
+			// An error is no pause, and ends with the test.
+			if err := hub.Get(ctx, client.ObjectKeyFromObject(of), &now); err != nil || isPaused(&now) {
+				continue
+			}
+			for _, id := range off {
+				machine := newObject("cluster.x-k8s.io", "v1beta2", "Machine", client.ObjectKey{Namespace: s.key.Namespace, Name: id})
+				if client.IgnoreNotFound(hub.Delete(ctx, machine)) == nil {
+					t.Logf("%s replaces %s", name, id)
+					s.cloud.ReplaceInstance(t, s.infraID, id)
+				}
+			}
+		}
+	})
+}
+
+// expectSameMachines expects that no machine was terminated, and no Machine replaced.
+func (s *managedCluster) expectSameMachines(t *testing.T) {
+	t.Helper()
+	for _, i := range s.cloud.ListInstances(t, s.infraID) {
+		if i.State == "terminated" || i.State == "shutting-down" {
+			t.Errorf("the machine %s was terminated", i.ID)
+		}
+	}
+	for _, m := range s.machines {
+		testenv.ExpectNoError(t, s.env.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m.DeepCopy()))
+	}
+}
+
+// stateOf returns the parts of an object that users see.
+func (s *managedCluster) stateOf(t *testing.T, u *unstructured.Unstructured) string {
+	t.Helper()
+	now := u.DeepCopy()
+	testenv.ExpectNoError(t, s.env.Client.Get(t.Context(), client.ObjectKeyFromObject(u), now))
+	return fmt.Sprintf("%v %v %v", now.Object["spec"], now.GetAnnotations(), now.GetLabels())
+}
+
+// patchObject changes an object as a user.
+func (s *managedCluster) patchObject(t *testing.T, u *unstructured.Unstructured, patch string) {
+	t.Helper()
+	testenv.ExpectNoError(t, s.env.Client.Patch(t.Context(), u.DeepCopy(), rawMerge(patch), client.FieldOwner("kubectl-edit")))
+}
+
+func (s *managedCluster) groupNames() (cluster, healthCheck string) {
+	return "Cluster.cluster.x-k8s.io/" + s.cluster.GetName(), "MachineHealthCheck.machine.openshift.io/" + s.healthCheck.GetName()
+}
+
+func (s *managedCluster) hibernate(t *testing.T) {
+	t.Helper()
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+}
+
+func (s *managedCluster) resume(t *testing.T) {
+	t.Helper()
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	if cd := s.get(t); len(cd.Status.Hibernation.MachineGroups) > 0 || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterDegradedCondition) {
+		t.Errorf("expected a whole cluster and no recorded group, found %+v and %+v", cd.Status.Hibernation, cd.Status.Conditions)
+	}
+}
+
+// TestMachineControllersArePaused hibernates clusters whose controllers replace each machine that does not run.
+func TestMachineControllersArePaused(t *testing.T) {
+	t.Parallel()
+	for name, scenario := range map[string]func(*testing.T, *env){
+		"controllers that are paused and set back":         pausesControllers,
+		"controllers that a user has paused before":        keepsPausesOfUsers,
+		"controllers that a user pauses meanwhile":         leavesPausesOfUsers,
+		"a Cluster without the annotation":                 refusesActiveCluster,
+		"a Cluster with the annotation scale-to-zero":      refusesToScaleCluster,
+		"a Cluster that is paused, without the annotation": stopsPausedCluster,
+		"a hibernation that is cancelled before the end":   releasesCancelledPauses,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t) // The MachineHealthChecks of an API server belong to every cluster that it serves.
+			e.installMachineControllers(t)
+			e.cloud.SetLatency(t, machineLatency, machineLatency)
+			e.startManager(t, clouds())
+			scenario(t, e)
+		})
+	}
+}
+
+func pausesControllers(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
+	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	for range 2 {
+		s.hibernate(t)
+		pausedCluster, pausedCheck := s.groupNames()
+		s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "True", hivev1.HibernatingHibernationReason, []string{"suspended machine groups: " + pausedCluster, pausedCheck}})
+		if found := s.stateOf(t, s.cluster); !strings.Contains(found, "paused:true") {
+			t.Errorf("expected a paused Cluster, found %s", found)
+		}
+		s.resume(t)
+		testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
+		testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+	}
+	s.expectSameMachines(t)
+}
+
+func keepsPausesOfUsers(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, func(s *managedCluster) {
+		s.cluster.Object["spec"] = map[string]any{"paused": true}
+		s.healthCheck.SetAnnotations(map[string]string{stopcheck.PausedAnnotation: "maintenance"})
+	})
+	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	s.hibernate(t)
+	testenv.ExpectEqual(t, "recorded groups", 0, len(s.get(t).Status.Hibernation.MachineGroups))
+	s.resume(t)
+	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
+	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+	s.expectSameMachines(t)
+}
+
+// leavesPausesOfUsers sets pauses of a user during the hibernation: one in the place of Torpor's, one with another value.
+func leavesPausesOfUsers(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
+	s.hibernate(t)
+	s.patchObject(t, s.cluster, `{"spec":{"paused":false}}`)
+	s.patchObject(t, s.cluster, `{"spec":{"paused":true}}`)
+	s.patchObject(t, s.healthCheck, fmt.Sprintf(`{"metadata":{"annotations":{%q:"maintenance"}}}`, stopcheck.PausedAnnotation))
+	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	s.resume(t)
+	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
+	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+	leftCluster, leftCheck := s.groupNames()
+	e.WaitForEvent(t, s.key.Namespace, "MachineGroupsLeft", leftCluster)
+	e.WaitForEvent(t, s.key.Namespace, "MachineGroupsLeft", leftCheck)
+}
+
+func refusesActiveCluster(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newManagedCluster(t, "", nil)
+	s.expectRefusal(t)
+	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, hivev1.MachineGroupsAnnotation, hivev1.MachineGroupsSuspend))
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.resume(t)
+	s.expectSameMachines(t)
+}
+
+func refusesToScaleCluster(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newManagedCluster(t, hivev1.MachineGroupsScaleToZero, nil)
+	s.expectRefusal(t)
+	s.expectSameMachines(t)
+}
+
+// expectRefusal expects that no machine is stopped, and that the Cluster is named with the way out.
+func (s *managedCluster) expectRefusal(t *testing.T) {
+	t.Helper()
+	before := s.stateOf(t, s.cluster)
+	name, _ := s.groupNames()
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{name, "spec.paused", "torpor.dev/machine-groups to suspend"}})
+	testenv.ExpectNoError(t, (&groupedCluster{testCluster: s.testCluster}).hasMessage(hivev1.ClusterHibernationPossibleCondition, name))
+	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
+	testenv.ExpectEqual(t, "the Cluster", before, s.stateOf(t, s.cluster))
+}
+
+// stopsPausedCluster stops and starts a cluster whose controllers a user has paused.
+func stopsPausedCluster(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newManagedCluster(t, "", func(s *managedCluster) {
+		s.cluster.Object["spec"] = map[string]any{"paused": true}
+		s.healthCheck.SetAnnotations(map[string]string{stopcheck.PausedAnnotation: ""})
+	})
+	s.hibernate(t)
+	s.resume(t)
+	s.expectSameMachines(t)
+}
+
+func releasesCancelledPauses(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
+	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	testenv.Eventually(t, "the Cluster is paused", func() error {
+		return testenv.ErrorIf(s.stateOf(t, s.cluster) == cluster, "it is not")
+	})
+	s.resume(t)
+	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
+	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+	s.expectSameMachines(t)
+}

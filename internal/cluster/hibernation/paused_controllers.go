@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// Controllers that replace machines are groups, too: the Cluster of Cluster API on the hub, and the MachineHealthChecks
+// of OpenShift in the cluster. Their only process is suspended by the pause that their projects document
+// (docs/adr/0055-controllers-of-machines-are-paused-as-groups.md, checked by
+// TestHistoriesOfPausedControllersReplaceNothing).
+
+// These are the beginnings of the names that such groups have in the record. The name of the object follows.
+const (
+	clusterAPIPrefix  = "Cluster.cluster.x-k8s.io/"
+	healthCheckPrefix = "MachineHealthCheck.machine.openshift.io/"
+)
+
+// reconcileProcess is the process of a group that is an object.
+const reconcileProcess = "Reconcile"
+
+// PauseState is the pause of an object whose controller replaces machines.
+type PauseState string
+
+// These are the states. An object that another user has paused is left as it is.
+const (
+	NotPaused     PauseState = "not paused"
+	PausedByUs    PauseState = "paused by Torpor"
+	PausedByOther PauseState = "paused by another user"
+)
+
+// NewClusterAPIGroup returns the group of a Cluster of Cluster API on the hub.
+func NewClusterAPIGroup(name string, state PauseState) actuator.Group {
+	return newPausedGroup(clusterAPIPrefix+name, state)
+}
+
+// NewHealthCheckGroup returns the group of a MachineHealthCheck of OpenShift.
+func NewHealthCheckGroup(name string, state PauseState) actuator.Group {
+	return newPausedGroup(healthCheckPrefix+name, state)
+}
+
+func newPausedGroup(name string, state PauseState) actuator.Group {
+	switch state {
+	case PausedByUs:
+		return actuator.Group{Name: name, Processes: []string{reconcileProcess}, Suspended: []string{reconcileProcess}}
+	case PausedByOther:
+		return actuator.Group{Name: name} // Nothing of it acts, and nothing of it is to be resumed.
+	case NotPaused:
+		return actuator.Group{Name: name, Processes: []string{reconcileProcess}}
+	default:
+		return actuator.Group{Name: name, Processes: []string{reconcileProcess}}
+	}
+}
+
+// ClusterAPINameOf and HealthCheckNameOf return the name of the object that a group is. The second result is false for
+// other groups.
+func ClusterAPINameOf(group string) (string, bool) { return strings.CutPrefix(group, clusterAPIPrefix) }
+
+// HealthCheckNameOf returns the name of the MachineHealthCheck that a group is.
+func HealthCheckNameOf(group string) (string, bool) {
+	return strings.CutPrefix(group, healthCheckPrefix)
+}
+
+// IsGroupOfCloud reports whether a group is not an object of the hub or of the cluster.
+func IsGroupOfCloud(group string) bool { return !isOfHub(group) && !isOfTarget(group) }
+
+func isOfHub(group string) bool    { return strings.HasPrefix(group, clusterAPIPrefix) }
+func isOfTarget(group string) bool { return strings.HasPrefix(group, healthCheckPrefix) }
+
+// clusterAPINotHeld is the reason why the machines of a Cluster must not be stopped.
+const clusterAPINotHeld = "Expected machines that stay off once they are stopped, found %s in the namespace of the ClusterDeployment, " +
+	"whose controllers replace machines that are not healthy; set spec.paused of that object, or set the annotation " +
+	hivev1.MachineGroupsAnnotation + " to " + hivev1.MachineGroupsSuspend
+
+// whyNotPaused returns why an object cannot be paused; empty if it can be.
+func (o Observed) whyNotPaused(group string) string {
+	if o.Options.MachineGroups == hivev1.MachineGroupsSuspend {
+		return ""
+	}
+	return fmt.Sprintf(clusterAPINotHeld, group)
+}
+
+// activeObjects are the objects that may act on machines which are not stopped. Without the option, MachineHealthChecks
+// of the cluster are findings only, because they do not act while their cluster is off.
+func (o Observed) activeObjects() []string {
+	var names []string
+	if len(o.Machines) == 0 || o.allMachinesAre(actuator.Stopped) {
+		return nil
+	}
+	isPausing := o.Options.MachineGroups == hivev1.MachineGroupsSuspend
+	for _, g := range o.Groups {
+		isActive := isPausing && len(g.Processes) > 0 || isOfHub(g.Name) && !g.IsSuspended()
+		if !IsGroupOfCloud(g.Name) && isActive {
+			names = append(names, g.Name)
+		}
+	}
+	return names
+}
+
+// groupsUnread returns why a hibernation that has not begun must not begin: objects that are to be paused cannot be
+// read.
+func (o Observed) groupsUnread() string {
+	if o.GroupsError == "" || o.isHibernationOpen() || o.Options.MachineGroups != hivev1.MachineGroupsSuspend {
+		return ""
+	}
+	return "Expected to pause the controllers that replace machines, found that they cannot be read: " + o.GroupsError
+}
+
+// NeedsHealthChecks reports whether the MachineHealthChecks of the cluster must be read: to record them, until they are
+// paused, and until they are as before.
+func NeedsHealthChecks(o Observed) bool {
+	switch {
+	case !NeedsNodes(o):
+		return false
+	case !o.shouldHibernate():
+		return o.Record != nil && slices.ContainsFunc(o.Record.MachineGroups, func(r hivev1.MachineGroupRecord) bool { return isOfTarget(r.Name) })
+	case !o.isHibernationOpen():
+		return o.Options.MachineGroups == hivev1.MachineGroupsSuspend
+	default:
+		return o.needsPauseLook()
+	}
+}
+
+// unheldHealthChecks are the recorded MachineHealthChecks that were not observed to be paused.
+func (o Observed) unheldHealthChecks() []string {
+	if o.Record == nil {
+		return nil
+	}
+	var names []string
+	for _, r := range o.Record.MachineGroups {
+		if isOfTarget(r.Name) && r.HeldAt == nil {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// needsPauseLook reports whether a cluster is read once more before its first machine is stopped.
+func (o Observed) needsPauseLook() bool {
+	return o.shouldHibernate() && o.isHibernationOpen() && len(o.unheldHealthChecks()) > 0 && o.anyMachineIs(actuator.Running)
+}
+
+// awaitsPause reports whether machines are left on until the MachineHealthChecks are paused. The stop does not wait for
+// a cluster that no longer answers.
+func (o Observed) awaitsPause() bool {
+	return o.needsPauseLook() && (o.API == Reachable || o.Now.Sub(o.stopBeganAt()) < nodeRecordWindow)
+}
+
+// awaitPause adds to a plan the MachineHealthChecks that are paused now, and names the others.
+// Invariant: the first machine is stopped only in a pass that has read the saved time of each pause, so the cluster
+// need not answer afterwards (TestManagersThatDieAtEachActKeepPauses).
+func (o Observed) awaitPause(p Plan) Plan {
+	p.Record = p.Record.DeepCopy()
+	for i := range p.Record.MachineGroups {
+		r := &p.Record.MachineGroups[i]
+		if group, isKnown := o.findGroup(r.Name); isOfTarget(r.Name) && r.HeldAt == nil && o.HasReadHealthChecks && (!isKnown || group.IsSuspended()) {
+			r.HeldAt = new(metav1.NewTime(o.Now.Truncate(time.Second)))
+			p.RequeueAfter = immediately
+		}
+	}
+	o.Record = p.Record
+	if names := o.unheldHealthChecks(); len(names) > 0 && o.Refusal == nil {
+		message := "Waiting for machine groups to be paused before the machines are stopped: " + joinNames(names)
+		for _, problem := range []string{o.APIMessage, o.GroupsError} {
+			if problem != "" {
+				message += "; " + problem
+			}
+		}
+		p.Ready, p.ProbeInterval = decision.False(hivev1.StoppingMachinesReason, message), minCloudInterval
+	}
+	return p
+}
+
+// LeftGroups returns the objects that a plan no longer holds although they are paused: another user has paused them
+// during the hibernation.
+func LeftGroups(o Observed, p Plan) []string {
+	if o.Record == nil || p.Record == nil || o.shouldHibernate() {
+		return nil
+	}
+	var names []string
+	for _, r := range o.Record.MachineGroups {
+		group, isKnown := o.findGroup(r.Name)
+		isOver := !slices.ContainsFunc(p.Record.MachineGroups, func(left hivev1.MachineGroupRecord) bool { return left.Name == r.Name })
+		if isOver && isKnown && !IsGroupOfCloud(r.Name) && len(group.Processes) == 0 {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// HasRecordedGroup reports whether a record has a group.
+func HasRecordedGroup(r *hivev1.HibernationRecord, name string) bool {
+	return Observed{Record: r}.recordedGroup(name) != nil
+}
