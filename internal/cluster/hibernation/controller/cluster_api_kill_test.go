@@ -19,10 +19,11 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// mortalTarget is the API server of a cluster. It kills the manager at changes of MachineHealthChecks.
+// mortalTarget is the API server of a cluster. It kills the manager at changes of MachineHealthChecks, or refuses them.
 type mortalTarget struct {
 	kubeconfig []byte
 	kill       atomic.Pointer[killSwitch]
+	refuses    atomic.Bool
 }
 
 func newMortalTarget(t *testing.T, e *env) *mortalTarget {
@@ -35,7 +36,12 @@ func newMortalTarget(t *testing.T, e *env) *mortalTarget {
 	m := &mortalTarget{}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kill := m.kill.Load()
-		if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/machinehealthchecks/") || kill == nil {
+		isChange := r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/machinehealthchecks/")
+		switch {
+		case isChange && m.refuses.Load():
+			w.WriteHeader(http.StatusForbidden)
+			return
+		case !isChange || kill == nil:
 			forward.ServeHTTP(w, r)
 			return
 		}

@@ -5,8 +5,10 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -301,4 +303,49 @@ func releasesCancelledPauses(t *testing.T, e *env) {
 	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
 	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
 	s.expectSameMachines(t)
+}
+
+// refusedPatches refuses changes of Clusters on the hub, as a missing right does.
+type refusedPatches struct {
+	http.RoundTripper
+	refuses *atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r refusedPatches) RoundTrip(request *http.Request) (*http.Response, error) {
+	if r.refuses.Load() && request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/apis/cluster.x-k8s.io/") {
+		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: request}, nil
+	}
+	return r.RoundTripper.RoundTrip(request)
+}
+
+// TestPausesThatAreRefusedStopNothing refuses the pause on the hub, and then the one in the cluster.
+func TestPausesThatAreRefusedStopNothing(t *testing.T) {
+	t.Parallel()
+	for name, isOfHub := range map[string]bool{"the hub": true, "the cluster": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			e.installMachineControllers(t)
+			e.cloud.SetLatency(t, machineLatency, machineLatency)
+			target, hub := newMortalTarget(t, e), &atomic.Bool{}
+			s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
+			s.putSecret(t, adminSecret, map[string][]byte{kubeconfigKey: target.kubeconfig})
+			cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+			e.Environment = e.WithTransport(func(next http.RoundTripper) http.RoundTripper { return refusedPatches{next, hub} })
+			e.startManager(t, clouds())
+			hub.Store(isOfHub)
+			target.refuses.Store(!isOfHub)
+			s.setPowerState(t, hivev1.PowerStateHibernating)
+			text := map[bool]string{true: "spec.paused of Cluster.cluster.x-k8s.io/", false: "MachineHealthChecks cannot be changed"}[isOfHub]
+			s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{text}})
+			testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
+			hub.Store(false)
+			target.refuses.Store(false)
+			s.resume(t)
+			testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
+			testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+			s.expectSameMachines(t)
+		})
+	}
 }
