@@ -35,6 +35,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "record spot machines", When: Observed.hasUnrecordedSpotMachines, Then: recordSpotMachines},
 		{Name: "start machines again", When: Observed.awaitsSpotRecordInPart, Then: startMachinesAgain},
 		{Name: "record machine groups", When: Observed.hasUnrecordedGroups, Then: recordGroups},
+		{Name: "record paused groups", When: Observed.hasUnrecordedPauses, Then: recordPauses},
 		{Name: "hold machine groups", When: Observed.hasGroupsToHold, Then: holdGroups},
 		{Name: "stop machines", When: Observed.hasMachinesToStop, Then: stopMachines},
 		{Name: "terminate spot machines", When: Observed.hasMachinesToTerminate, Then: terminateMachines},

@@ -110,7 +110,7 @@ func shortestInterval(rule string) time.Duration {
 	switch rule {
 	case "deleted", "not installed", "invalid spec":
 		return 0
-	case "record nodes", "record resume start", "record spot machines", "record machine groups", "record drain end": // Rules that save the record: the next pass decides differently.
+	case "record nodes", "record resume start", "record spot machines", "record machine groups", "record paused groups", "record drain end": // Rules that save the record: the next pass decides differently.
 		return immediately
 	case "machines are starting", "resuming, API server not reachable", "resuming, nodes not back", "resuming, nodes cordoned", "running in part", "running":
 		return minProbeInterval
@@ -152,6 +152,9 @@ func harmfulEffects(o Observed, p Plan) []string {
 		}
 		if o.hasActiveGroup(do.IDs) {
 			wrong = append(wrong, "stops a member of a group that would replace it")
+		}
+		if o.hasActiveController() {
+			wrong = append(wrong, "stops a machine that a controller would replace")
 		}
 		if isKept := o.keepsControlPlaneOn(); isKept == slices.Contains(do.IDs, "i-0") && o.Machines[0].State == actuator.Running {
 			wrong = append(wrong, "stops the control plane too early or too late")
@@ -317,7 +320,7 @@ func copyOf(o Observed) Observed {
 // observations are all values of Observed over few machines, nodes and times.
 func observations() iter.Seq[Observed] {
 	return func(yield func(Observed) bool) {
-		for _, o := range groupedObservations() {
+		for _, o := range append(groupedObservations(), pausedObservations()...) {
 			if !yield(o) {
 				return
 			}

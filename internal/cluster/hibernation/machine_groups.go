@@ -251,10 +251,10 @@ func holdGroups(o Observed) Plan {
 	return o.restRefused(o.awaitPause(p))
 }
 
-// untilSeen returns when to run the next pass. A change of an object of the hub is observed at once.
+// untilSeen returns when to run the next pass. A change of an object of the hub is observed soon.
 func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Duration) time.Duration {
 	if slices.ContainsFunc(changes, func(c actuator.GroupChange) bool { return isOfHub(c.Name) && !o.isRefused(c.Name) }) {
-		return immediately
+		return minCloudInterval
 	}
 	return otherwise
 }

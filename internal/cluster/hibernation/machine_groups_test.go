@@ -182,7 +182,9 @@ func (o Observed) changesOthers(changes []actuator.GroupChange) bool {
 // before.
 func (o Observed) resumesTooEarly(changes []actuator.GroupChange) bool {
 	return slices.ContainsFunc(changes, func(c actuator.GroupChange) bool {
-		isOff := func(m actuator.Machine) bool { return m.Group == c.Name && m.State != actuator.Running }
+		isOff := func(m actuator.Machine) bool {
+			return (m.Group == c.Name || !IsGroupOfCloud(c.Name)) && m.State != actuator.Running
+		}
 		wasSuspended := func(process string) bool { return slices.Contains(o.recordedGroup(c.Name).Suspended, process) }
 		return len(c.Resume) > 0 && (slices.ContainsFunc(o.Machines, isOff) || slices.ContainsFunc(c.Resume, wasSuspended))
 	})

@@ -62,11 +62,8 @@ func newPausedGroup(name string, state PauseState) actuator.Group {
 	}
 }
 
-// ClusterAPINameOf and HealthCheckNameOf return the name of the object that a group is. The second result is false for
-// other groups.
-func ClusterAPINameOf(group string) (string, bool) { return strings.CutPrefix(group, clusterAPIPrefix) }
-
-// HealthCheckNameOf returns the name of the MachineHealthCheck that a group is.
+// HealthCheckNameOf returns the name of the MachineHealthCheck that a group is. The second result is false for other
+// groups.
 func HealthCheckNameOf(group string) (string, bool) {
 	return strings.CutPrefix(group, healthCheckPrefix)
 }
@@ -156,28 +153,52 @@ func (o Observed) awaitsPause() bool {
 	return o.needsPauseLook() && (o.API == Reachable || o.Now.Sub(o.stopBeganAt()) < nodeRecordWindow)
 }
 
-// awaitPause adds to a plan the MachineHealthChecks that are paused now, and names the others.
+// pausedHealthChecks are the MachineHealthChecks whose pause is observed and not recorded yet. A deleted one counts as
+// paused.
+func (o Observed) pausedHealthChecks() []string {
+	if !o.HasReadHealthChecks {
+		return nil
+	}
+	return slices.DeleteFunc(o.unheldHealthChecks(), func(name string) bool {
+		group, isKnown := o.findGroup(name)
+		return isKnown && !group.IsSuspended()
+	})
+}
+
+// hasUnrecordedPauses reports whether the time of a pause must be saved before machines are stopped.
+func (o Observed) hasUnrecordedPauses() bool {
+	return o.needsPauseLook() && len(o.pausedHealthChecks()) > 0
+}
+
+// recordPauses only writes status, as recordNodes does.
 // Invariant: the first machine is stopped only in a pass that has read the saved time of each pause, so the cluster
 // need not answer afterwards (TestManagersThatDieAtEachActKeepPauses).
-func (o Observed) awaitPause(p Plan) Plan {
+func recordPauses(o Observed) Plan {
+	p := stoppingPlan(o)
 	p.Record = p.Record.DeepCopy()
+	paused := o.pausedHealthChecks()
 	for i := range p.Record.MachineGroups {
-		r := &p.Record.MachineGroups[i]
-		if group, isKnown := o.findGroup(r.Name); isOfTarget(r.Name) && r.HeldAt == nil && o.HasReadHealthChecks && (!isKnown || group.IsSuspended()) {
+		if r := &p.Record.MachineGroups[i]; slices.Contains(paused, r.Name) {
 			r.HeldAt = new(metav1.NewTime(o.Now.Truncate(time.Second)))
-			p.RequeueAfter = immediately
 		}
 	}
-	o.Record = p.Record
-	if names := o.unheldHealthChecks(); len(names) > 0 && o.Refusal == nil {
-		message := "Waiting for machine groups to be paused before the machines are stopped: " + joinNames(names)
-		for _, problem := range []string{o.APIMessage, o.GroupsError} {
-			if problem != "" {
-				message += "; " + problem
-			}
-		}
-		p.Ready, p.ProbeInterval = decision.False(hivev1.StoppingMachinesReason, message), minCloudInterval
+	p.RequeueAfter = immediately
+	return p
+}
+
+// awaitPause names the MachineHealthChecks that are not paused yet.
+func (o Observed) awaitPause(p Plan) Plan {
+	names := o.unheldHealthChecks()
+	if len(names) == 0 || o.Refusal != nil {
+		return p
 	}
+	message := "Waiting for machine groups to be paused before the machines are stopped: " + joinNames(names)
+	for _, problem := range []string{o.APIMessage, o.GroupsError} {
+		if problem != "" {
+			message += "; " + problem
+		}
+	}
+	p.Ready, p.ProbeInterval = decision.False(hivev1.StoppingMachinesReason, message), minCloudInterval
 	return p
 }
 

@@ -93,9 +93,9 @@ func TestPausesAreRecordedBeforeTheyAreSet(t *testing.T) {
 		edit           func(*Observed)
 		want           string
 	}{
-		"paused MachineHealthChecks: their time is recorded": {PausedByUs, PausedByUs, nil, "hold machine groups"},
+		"paused MachineHealthChecks: their time is recorded": {PausedByUs, PausedByUs, nil, "record paused groups"},
 		"a check that acts: no machine is stopped":           {PausedByUs, NotPaused, nil, "hold machine groups"},
-		"a Cluster that acts: no machine is stopped":         {NotPaused, PausedByUs, nil, "hold machine groups"},
+		"a Cluster that acts: no machine is stopped":         {NotPaused, PausedByUs, nil, "record paused groups"},
 		"checks that were not read: no machine is stopped":   {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadHealthChecks = o.Groups[:1], false }, "hold machine groups"},
 		"a cluster that does not answer yet: no machine is stopped": {PausedByUs, PausedByUs, func(o *Observed) {
 			o.API, o.Groups, o.HasReadHealthChecks = Unreachable, o.Groups[:1], false
@@ -133,9 +133,9 @@ func TestPausesAreEndedOnceTheNodesAreBack(t *testing.T) {
 		edit           func(*Observed)
 		released, left int
 	}{
-		"both paused by Torpor: both are released":                {PausedByUs, PausedByUs, nil, 2, 2},
+		"pauses of Torpor: both are released":                     {PausedByUs, PausedByUs, nil, 2, 2},
 		"a Cluster that a user has paused: it is left":            {PausedByOther, PausedByUs, nil, 1, 1},
-		"both as before: nothing is released":                     {NotPaused, NotPaused, nil, 0, 0},
+		"objects as before: nothing is released":                  {NotPaused, NotPaused, nil, 0, 0},
 		"a machine that does not run: nothing is released":        {PausedByUs, PausedByUs, func(o *Observed) { o.Machines[0].State = actuator.Starting }, 0, 2},
 		"nodes that are not back: nothing is released":            {PausedByUs, PausedByUs, func(o *Observed) { o.Nodes[0].Ready = false }, 0, 2},
 		"objects that were not read: their entries stay":          {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadClusterAPI, o.HasReadHealthChecks = nil, false, false }, 0, 2},
@@ -169,6 +169,62 @@ func TestPausesAreEndedOnceTheNodesAreBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pausedObservations vary the pauses of a Cluster and a MachineHealthCheck, their record and the machines.
+func pausedObservations() []Observed {
+	back := []ObservedNode{{RecordedNode: hivev1.RecordedNode{Name: "n0", UID: "uid-n0", Ready: true}, LastSeen: modelTime().Add(-time.Second)}}
+	records := slices.DeleteFunc(hibernationRecords(), func(r *hivev1.HibernationRecord) bool {
+		return r != nil && (r.Drain != nil || len(r.SpotMachines) > 0 || len(r.BrokenOperators) > 0)
+	})
+	held := new(metav1.NewTime(modelTime()))
+	entries := [][]hivev1.MachineGroupRecord{
+		nil,
+		{{Name: pausedCluster, Mode: hivev1.MachineGroupsSuspend}, {Name: pausedCheck, Mode: hivev1.MachineGroupsSuspend}},
+		{{Name: pausedCluster, Mode: hivev1.MachineGroupsSuspend}, {Name: pausedCheck, Mode: hivev1.MachineGroupsSuspend, HeldAt: held}},
+	}
+	pauses := [][2]PauseState{{NotPaused, NotPaused}, {PausedByUs, NotPaused}, {NotPaused, PausedByUs}, {PausedByUs, PausedByUs}, {PausedByOther, NotPaused}, {PausedByOther, PausedByOther}}
+	var list []Observed
+	for _, record := range records {
+		for _, entry := range entries {
+			for _, pause := range pauses {
+				for _, states := range [][2]actuator.MachineState{{actuator.Running, actuator.Running}, {actuator.Running, actuator.Stopped}, {actuator.Stopping, actuator.Running}, {actuator.Stopped, actuator.Stopped}, {actuator.Running, actuator.Starting}} {
+					for _, want := range []hivev1.PowerState{hivev1.PowerStateRunning, hivev1.PowerStateHibernating} {
+						for _, mode := range []string{"", hivev1.MachineGroupsSuspend} {
+							for _, cluster := range []Observed{{APIMessage: "No answer"}, {API: Unreachable, APIMessage: "No answer"}, {API: Reachable, Nodes: back}} {
+								o := cluster
+								o.Installed, o.Now, o.DesiredPowerState, o.Options.MachineGroups = true, modelTime(), want, mode
+								o.Machines = []actuator.Machine{{ID: "i-0", State: states[0]}, {ID: "i-1", State: states[1]}}
+								setPauses(&o, pause[0], pause[1])
+								o.HasReadClusterAPI, o.HasReadHealthChecks = true, o.API == Reachable
+								if o.API != Reachable {
+									o.Groups = o.Groups[:1]
+								}
+								if o.Record = record.DeepCopy(); record != nil && record.ResumedAt == nil {
+									o.Record.MachineGroups = entry
+								}
+								list = append(list, o)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return list
+}
+
+// hasActiveController reports whether a Cluster acts, or a MachineHealthCheck of the record was not yet recorded as
+// paused although the cluster answers.
+func (o Observed) hasActiveController() bool {
+	isActive := func(g actuator.Group) bool {
+		return strings.HasPrefix(g.Name, "Cluster.cluster.x-k8s.io/") && len(g.Suspended) < len(g.Processes)
+	}
+	isUnheld := func(r hivev1.MachineGroupRecord) bool {
+		_, isCheck := HealthCheckNameOf(r.Name)
+		return isCheck && r.HeldAt == nil && o.API == Reachable
+	}
+	return slices.ContainsFunc(o.Groups, isActive) || slices.ContainsFunc(o.Record.MachineGroups, isUnheld)
 }
 
 // pauseWorld is a cluster of two machines, with controllers on the hub and in the cluster that replace each machine

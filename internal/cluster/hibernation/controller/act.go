@@ -103,19 +103,13 @@ func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, 
 	var ofTarget []targetcluster.HealthCheckChange
 	var err error
 	for _, change := range changes {
-		isPause := len(change.Suspend) > 0
-		if name, isCheck := hibernation.HealthCheckNameOf(change.Name); isCheck {
-			for _, check := range seen.healthChecks {
-				if check.Name == name {
-					ofTarget = append(ofTarget, targetcluster.HealthCheckChange{HealthCheck: check, IsPause: isPause})
-				}
-			}
-		} else if name, isCluster := hibernation.ClusterAPINameOf(change.Name); isCluster {
-			if seen.cluster != nil && seen.cluster.GetName() == name {
-				err = c.clusterAPI.change(ctx, seen, change)
-			}
-		} else {
+		switch name, isHealthCheck := hibernation.HealthCheckNameOf(change.Name); {
+		case isHealthCheck:
+			ofTarget = append(ofTarget, seen.healthCheckChanges(name, len(change.Suspend) > 0)...)
+		case hibernation.IsGroupOfCloud(change.Name):
 			ofCloud = append(ofCloud, change)
+		default:
+			err = c.clusterAPI.change(ctx, seen, change)
 		}
 	}
 	if len(ofCloud) > 0 {
@@ -123,6 +117,15 @@ func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, 
 	}
 	c.pool.ChangeHealthChecks(seen.name, ofTarget, rest)
 	return err
+}
+
+// healthCheckChanges returns the change of an observed MachineHealthCheck; empty if it no longer exists.
+func (s *clusterObservation) healthCheckChanges(name string, isPause bool) []targetcluster.HealthCheckChange {
+	at := slices.IndexFunc(s.healthChecks, func(check targetcluster.HealthCheck) bool { return check.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return []targetcluster.HealthCheckChange{{HealthCheck: s.healthChecks[at], IsPause: isPause}}
 }
 
 // mayStop reads from the hub's API server whether a cluster's machines may still be stopped.

@@ -81,36 +81,37 @@ func (a *clusterAPI) version() (string, error) {
 	return mapping.GroupVersionKind.Version, nil
 }
 
-// find returns the Cluster of a ClusterDeployment; nil if there is none. It has the same namespace, and the name by
+// find adds the Cluster of a ClusterDeployment to an observation, if there is one. It has the same namespace, and the name by
 // which its machines are marked or that of the ClusterDeployment.
-func (a *clusterAPI) find(ctx context.Context, cd types.NamespacedName, infraID string) (*unstructured.Unstructured, error) {
+func (a *clusterAPI) find(ctx context.Context, seen *clusterObservation) error {
 	version, err := a.version()
 	if version == "" {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	for _, name := range []string{infraID, cd.Name} {
+	for _, name := range []string{seen.platform.Machines, seen.name.Name} {
 		if name == "" {
 			continue
 		}
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: version, Kind: "Cluster"})
-		err := a.live.Get(ctx, types.NamespacedName{Namespace: cd.Namespace, Name: name}, u)
+		err := a.live.Get(ctx, types.NamespacedName{Namespace: seen.name.Namespace, Name: name}, u)
 		switch {
 		case err == nil && u.GetDeletionTimestamp() == nil:
-			return u, nil
+			seen.cluster = u
+			return nil
 		case k8serrors.IsNotFound(err), err == nil:
 		default:
-			return nil, fmt.Errorf("read Cluster %s of Cluster API: %w", name, err)
+			return fmt.Errorf("read Cluster %s of Cluster API: %w", name, err)
 		}
 	}
-	return nil, nil //nolint:nilnil // A cluster without Cluster API is no error.
+	return nil
 }
 
 // observe adds the Cluster to the groups.
 func (a *clusterAPI) observe(ctx context.Context, seen *clusterObservation) error {
-	u, err := a.find(ctx, seen.name, seen.platform.Machines)
+	err := a.find(ctx, seen)
 	if k8serrors.IsForbidden(err) {
 		seen.GroupsError = "the hub refuses to show the Clusters of Cluster API; grant get and patch of clusters.cluster.x-k8s.io"
 		return nil
@@ -119,10 +120,10 @@ func (a *clusterAPI) observe(ctx context.Context, seen *clusterObservation) erro
 		return err
 	}
 	seen.HasReadClusterAPI = true
+	u := seen.cluster
 	if u == nil {
 		return nil
 	}
-	seen.cluster = u
 	group := hibernation.NewClusterAPIGroup(u.GetName(), pauseOf(u, seen.Record))
 	seen.Groups = append(seen.Groups[:len(seen.Groups):len(seen.Groups)], group)
 	a.mu.Lock()
@@ -177,12 +178,15 @@ func ownsPause(entry metav1.ManagedFieldsEntry) bool {
 // change pauses a Cluster or ends its pause. It sends the observed resource version, so that the hub refuses with a
 // conflict if the Cluster has changed in between.
 func (a *clusterAPI) change(ctx context.Context, seen *clusterObservation, change actuator.GroupChange) error {
+	u := seen.cluster
+	if u == nil || hibernation.NewClusterAPIGroup(u.GetName(), hibernation.NotPaused).Name != change.Name {
+		return nil // The Cluster no longer exists.
+	}
 	isHold := len(change.Suspend) > 0
 	var paused any // Absent and false mean the same.
 	if isHold {
 		paused = true
 	}
-	u := seen.cluster
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion()},
 		"spec":     map[string]any{"paused": paused},
