@@ -8,8 +8,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// statusDebounce is how long an operation must be in progress before it is worth a write.
-const statusDebounce = 100 * time.Millisecond
+// statusDebounce is how long an operation must be in progress before it is worth a write. A restart of an app on a busy
+// hub that takes no longer writes its result only.
+const statusDebounce = 250 * time.Millisecond
 
 // debounce returns how long a report is held back; zero saves it now. The state is kept in memory only: after a
 // restart of the process the interval begins again.

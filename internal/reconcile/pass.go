@@ -78,8 +78,11 @@ type FollowUp struct {
 	AfterSave func()
 	// IsTransient is true for a report of an operation in progress. It is saved only if an operation is still in
 	// progress after statusDebounce, and then once in each such interval. Shorter operations are never written. A
-	// report with events is saved at once.
+	// report with events is saved at once, unless EventsRecur.
 	IsTransient bool
+	// EventsRecur is true if all events follow from a difference to the stored status, so that a later pass emits those
+	// of a report that is held back.
+	EventsRecur bool
 	// RemembersLater allows a later pass, which is sure to come, to write the annotation of remembered fields, as
 	// long as the status keeps them. It avoids that write while a stop or start is urgent.
 	RemembersLater bool
@@ -246,7 +249,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		return ctrl.Result{RequeueAfter: retryUnless(failure)}, failure
 	}
 	if failure == nil {
-		if wait := p.debounce(req, out.IsTransient && len(out.Events) == 0); wait > 0 {
+		if wait := p.debounce(req, out.IsTransient && (len(out.Events) == 0 || out.EventsRecur)); wait > 0 {
 			return ctrl.Result{RequeueAfter: minNonZero(wait, out.RequeueAfter)}, nil
 		}
 	}

@@ -349,6 +349,7 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 		after        time.Duration // since the pass before
 		transient    bool
 		hasEvent     bool
+		recurs       bool
 		requeueAfter time.Duration
 	}
 	type writes struct{ Patches, Events, Saves int }
@@ -364,7 +365,15 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 		"a long operation is written once in each debounce": {[]pass{
 			{transient: true}, {after: statusDebounce, transient: true}, {after: short, transient: true}, {after: short, transient: true}, {after: statusDebounce, transient: true},
 		}, writes{Patches: 2, Saves: 2}},
-		"a report with an event is written at once":             {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
+		"a report with an event is written at once": {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
+		"an event that recurs is emitted once, with the end of a short operation": {
+			[]pass{{transient: true, hasEvent: true, recurs: true}, {after: short, transient: true, hasEvent: true, recurs: true}, {after: short, hasEvent: true, recurs: true}},
+			writes{Patches: 1, Events: 1, Saves: 1},
+		},
+		"an event that recurs is emitted after the debounce of a long operation": {
+			[]pass{{transient: true, hasEvent: true, recurs: true}, {after: statusDebounce, transient: true, hasEvent: true, recurs: true}},
+			writes{Patches: 1, Events: 1, Saves: 1},
+		},
 		"a report with a shorter interval is repeated after it": {[]pass{{transient: true, requeueAfter: short}}, writes{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,7 +382,7 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 				p := newPodPass(&s, &events)
 				p.Report = func(pod *corev1.Pod, _, _ int, _ *RefusedError) FollowUp {
 					pod.Status.Message = fmt.Sprint("at ", time.Now())
-					out := FollowUp{RequeueAfter: now.requeueAfter, IsTransient: now.transient, AfterSave: func() { saves++ }}
+					out := FollowUp{RequeueAfter: now.requeueAfter, IsTransient: now.transient, EventsRecur: now.recurs, AfterSave: func() { saves++ }}
 					if now.hasEvent {
 						out.Events = []decision.Event{{Reason: "Moved"}}
 					}

@@ -397,7 +397,13 @@ func (c *requestCounter) countRequest(r *http.Request) {
 	if c.counts == nil {
 		c.counts = map[string]int{}
 	}
-	c.counts[r.Method+" "+what]++
+	c.counts[r.Method+" "+what+" by "+requesterOf(r)]++
+}
+
+// requesterOf returns the program and, for a write, the field manager, which is the name of the controller.
+func requesterOf(r *http.Request) string {
+	program, _, _ := strings.Cut(r.UserAgent(), "/")
+	return strings.TrimSpace(program + " " + r.URL.Query().Get("fieldManager"))
 }
 
 // takeCounts returns the requests since the last call.

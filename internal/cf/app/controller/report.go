@@ -30,6 +30,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 		Rule: r.Ready.Reason, IsTransient: r.IsTransient, RequeueAfter: c.untilStopEnds(seen), Events: stoprecord.Events(before, seen.Stops, torporv1alpha1.UntilAnnotation, stopAction),
 		Changes: stoprecord.Changes("app", before, seen.Stops), Request: stoprecord.RequestOf(seen.Stops, seen.Scheduled),
 	}
+	// The status records a revision that began, and admission has stored it before.
+	out.EventsRecur = len(out.Events) == 0 && len(seen.created) == 0
 	if r.Began != nil {
 		out.Request = decision.Request{Requester: r.Began.By}
 		out.Events = append(out.Events, decision.Event{Reason: revisionBegan, Action: string(r.Began.Cause), Note: app.RestartNote(r.Began, r.Unseen)})
