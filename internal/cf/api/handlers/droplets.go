@@ -274,7 +274,7 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 	isCode := r.Builder != nil && body.Type == string(korifiv1alpha1.BitsPackage)
 	switch {
 	case !isCode && body.Type != string(korifiv1alpha1.DockerPackage):
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because Torpor builds no code and no builder is configured; found " + cmp.Or(body.Type, "none") + "; push with --docker-image")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because no builder of source code is configured; found " + cmp.Or(body.Type, "none") + "; " + waysWithoutBuilder)
 	case isCode && body.Data.Image != "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected no data.image, because the type of the package is bits; found one; leave it out")
 	case !isCode && body.Data.Image == "":

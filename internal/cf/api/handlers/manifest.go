@@ -161,6 +161,9 @@ func (r *Request) stateOf(ctx context.Context, app *korifiv1alpha1.CFApp) (prese
 	return presenter.AppState{App: app, Processes: processes, Variables: variables}, err
 }
 
+// waysWithoutBuilder are the next steps of a refused push of source code.
+const waysWithoutBuilder = "push an image with --docker-image, or ask the platform team to connect a builder such as kpack"
+
 // checkApp rejects an app that could be created but never run. A push of code would otherwise leave such an app behind.
 func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
@@ -168,8 +171,7 @@ func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	case err != nil:
 		return err
 	case app == nil && wanted.Docker == nil && r.Builder == nil:
-		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected docker.image, because Torpor builds no code and no builder is configured, found none; push with --docker-image. " +
-			"A builder such as kpack creates droplets for CFBuilds of apps that were created with kubectl: see docs/cf.md")
+		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected an image, because no builder of source code is configured; found none; " + waysWithoutBuilder)
 	case app != nil && wanted.Docker != nil:
 		return requireImages(app)
 	default:

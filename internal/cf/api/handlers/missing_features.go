@@ -38,7 +38,7 @@ func (m MissingFeature) Patterns() []string {
 // MissingFeatures returns the parts of CF v3 that clients may request.
 func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
-		{"buildpacks, stacks, staging", "Torpor builds no code: push an image, or configure a builder with --builder-url", []string{"/v3/buildpacks/", "/v3/stacks/"}},
+		{"buildpacks, stacks, staging", "a builder outside Torpor has them: push an image, or connect a builder with --builder-url", []string{"/v3/buildpacks/", "/v3/stacks/"}},
 		{"droplets as files", "a droplet is an image: pull it from its registry, or push it there", []string{
 			"POST /v3/droplets", "/v3/droplets/{guid}/download", "/v3/droplets/{guid}/upload",
 		}},
