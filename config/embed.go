@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-//go:embed features rbac/*.yaml manager record webhook
+//go:embed features kpack rbac/*.yaml manager record webhook
 var files embed.FS
 
 // ReadRole returns the role of a group of controllers as YAML, with the rights that the group needs.
@@ -18,6 +18,9 @@ func ReadRole(controllers string) ([]byte, error) {
 		if data, err := files.ReadFile("features/" + feature + "/role_" + controllers + ".yaml"); err == nil {
 			return data, nil
 		}
+	}
+	if data, err := files.ReadFile(controllers + "/role_" + controllers + ".yaml"); err == nil {
+		return data, nil
 	}
 	return nil, fmt.Errorf("expected a role of %s, found none; run make generate", controllers)
 }

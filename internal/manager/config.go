@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
+	"github.com/torpor-dev/torpor/internal/cf/kpack"
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	"github.com/torpor-dev/torpor/internal/cf/route"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
@@ -74,6 +75,7 @@ type appConfig struct {
 	publisher     route.Publisher
 	registries    imageregistry.Policy
 	isolateSpaces bool
+	kpack         kpack.Settings
 }
 
 // Parse returns the configuration of the features, or the errors of all flags.
@@ -130,9 +132,10 @@ func (o Options) parseApps() (appConfig, error) {
 		// Images that were loaded into nodes have a name and no digest, and may not exist in a registry.
 		c.pods.PullPolicy, c.registries = corev1.PullIfNotPresent, imageregistry.Policy{}
 	}
-	var badRoute error
+	var badRoute, badKpack error
 	c.publisher, badRoute = route.ParsePublisher(o.RouteGateway, o.RouteIngressClass)
-	return c, errors.Join(err, badRoute)
+	c.kpack, badKpack = kpack.ParseSettings(o.Kpack.Repository, o.Kpack.Builder, o.Kpack.ServiceAccount, o.Kpack.PullSecret)
+	return c, errors.Join(err, badRoute, badKpack)
 }
 
 // parseFlag parses the values of a flag, and names the flag in the error.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
+	"github.com/torpor-dev/torpor/internal/cf/kpack"
 )
 
 // TestParse expects the error of a flag to name it, and the errors of all flags to be returned together.
@@ -25,6 +26,10 @@ func TestParse(t *testing.T) {
 		"--azure-workload-identities:": {AzureWorkloadIdentities: wrong},
 		"--container-engine-sockets: ": {ContainerEngineSockets: wrong},
 		"--image-registries: ":         {ImageRegistries: []string{"none", "*"}},
+		"--kpack-repository: ":         {Kpack: KpackOptions{Repository: "https://registry.example.com/droplets", Builder: kpack.DefaultBuilder, ServiceAccount: kpack.DefaultServiceAccount}},
+		"--kpack-builder: ":            {Kpack: KpackOptions{Repository: "registry.example.com", Builder: "Store/default", ServiceAccount: kpack.DefaultServiceAccount}},
+		"--kpack-service-account: ":    {Kpack: KpackOptions{Repository: "registry.example.com", Builder: kpack.DefaultBuilder}},
+		"--kpack-pull-secret: ":        {Kpack: KpackOptions{Repository: "registry.example.com", Builder: kpack.DefaultBuilder, ServiceAccount: kpack.DefaultServiceAccount, PullSecret: "No Name"}},
 		"--route-gateway: ":            {RouteGateway: "one", RouteIngressClass: "two"},
 	} {
 		t.Run(flag, func(t *testing.T) {

@@ -40,6 +40,8 @@ import (
 	appcontroller "github.com/torpor-dev/torpor/internal/cf/app/controller"
 	buildcontroller "github.com/torpor-dev/torpor/internal/cf/build/controller"
 	deploymentcontroller "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
+	"github.com/torpor-dev/torpor/internal/cf/kpack"
+	kpackcontroller "github.com/torpor-dev/torpor/internal/cf/kpack/controller"
 	lrpcontroller "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
 	orgspacecontroller "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
@@ -187,7 +189,7 @@ func listFeatures(c Config, s sharedParts) []feature {
 		},
 		{
 			"spaces", needs(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			nil, setupAll(orgspacecontroller.Controller{Guard: s.guards["spaces"], Clock: now, IsolateSpaces: c.apps.isolateSpaces}.SetupWithManager, buildcontroller.Controller{Guard: s.guards["spaces"], Clock: now, Registries: c.apps.registries}.SetupWithManager),
+			nil, setupAll(orgspacecontroller.Controller{Guard: s.guards["spaces"], Clock: now, IsolateSpaces: c.apps.isolateSpaces}.SetupWithManager, buildcontroller.Controller{Guard: s.guards["spaces"], Clock: now, Registries: c.apps.registries, UsesKpack: c.apps.kpack.IsEnabled()}.SetupWithManager),
 		},
 		{"deployments", needs(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deploymentcontroller.Controller{Guard: s.guards["restart"], Clock: now}.SetupWithManager},
 		{"routes", routeKinds(c.apps.publisher), nil, routecontroller.Controller{Guard: s.guards["routes"], Publisher: c.apps.publisher, WatchNamespaces: c.namespaces, Clock: now}.SetupWithManager},
@@ -197,6 +199,16 @@ func listFeatures(c Config, s sharedParts) []feature {
 		},
 		{"lrp", needs(eiriniv1.LRPKind()), nil, lrpcontroller.Controller{Guard: s.guards["lrp"], Pods: c.apps.pods, PodCache: s.podCache, Clock: now}.SetupWithManager},
 	}
+}
+
+// kpackFeatureName is the name of the group that --kpack-repository enables.
+const kpackFeatureName = "kpack"
+
+// kpackFeature returns the group that has kpack build source code. It has a flag instead of a name in --controllers,
+// because it needs rights for the API of another project.
+func kpackFeature(c Config, s sharedParts) feature {
+	controller := kpackcontroller.Controller{Guard: s.guards["spaces"], Clock: clock.RealClock{}, Settings: c.apps.kpack}
+	return feature{kpackFeatureName, needs(korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(), kpack.ImageKind()), nil, controller.SetupWithManager}
 }
 
 // workloadKinds returns the workload kinds of Kubernetes that can be stopped.
@@ -309,7 +321,12 @@ func addFeatures(mgr manager.Manager, o Options, c Config) error {
 	if s.podCache, err = podcache.New(mgr, c.namespaces); err != nil {
 		return err
 	}
-	for _, f := range listFeatures(c, s) {
+	features := listFeatures(c, s)
+	if c.apps.kpack.IsEnabled() {
+		features = append(features, kpackFeature(c, s))
+		c.enabled = append(slices.Clone(c.enabled), kpackFeatureName)
+	}
+	for _, f := range features {
 		rights, err := listRights(f.name, c.namespaces)
 		if err != nil {
 			return err

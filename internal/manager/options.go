@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/torpor-dev/torpor/internal/cf/kpack"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
@@ -18,6 +19,12 @@ const DefaultInstanceStopDelay = 3 * time.Second
 
 // DefaultExporterImage contains a mysqld_exporter that supports the flags in use.
 const DefaultExporterImage = "quay.io/prometheus/mysqld-exporter:v0.16.0"
+
+// These are the defaults of KpackOptions.
+const (
+	DefaultKpackBuilder        = kpack.DefaultBuilder
+	DefaultKpackServiceAccount = kpack.DefaultServiceAccount
+)
 
 // Options are the flags of the command line, as typed.
 type Options struct {
@@ -74,6 +81,8 @@ type Options struct {
 	FailoverWaits clustering.FailoverWaits
 	// IsolateSpaces creates a NetworkPolicy for each space that allows traffic only from the same space.
 	IsolateSpaces bool
+	// Kpack configures builds of source code by kpack.
+	Kpack KpackOptions
 	// ImageRegistries lists the registries that are queried about images, in the form of imageregistry.ParsePolicy;
 	// empty means none.
 	ImageRegistries []string
@@ -102,6 +111,16 @@ type WebhookOptions struct {
 	CertFolder string
 	// LeavesBundles leaves the caBundle of the webhook configurations to another controller.
 	LeavesBundles bool
+}
+
+// KpackOptions configure builds of source code by kpack, in the form of kpack.ParseSettings.
+type KpackOptions struct {
+	// Repository is the prefix of the repositories of built images; empty disables builds by kpack.
+	Repository string
+	// Builder is KIND/NAME of the builder.
+	Builder string
+	// ServiceAccount and PullSecret are names in the namespace of each space.
+	ServiceAccount, PullSecret string
 }
 
 // PageOptions configure the web page of stoppable objects.

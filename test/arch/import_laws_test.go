@@ -220,6 +220,8 @@ func cfLaws() []importLaw {
 		pureLaw("internal/cf/orgspace"),
 		pureLaw("internal/cf/build"),
 		pureLaw("internal/cf/route").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stop/record"),
+		pureLaw("internal/cf/kpack"),
+		controllerLaw("internal/cf/kpack/controller").alsoReaching("internal/cf/kpack"),
 		pureLaw("internal/cf/task").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stop/record"),
 		controllerLaw("internal/cf/task/controller").alsoReaching("internal/cf/task", environment, process, revision, podstatus, "internal/cf/lrp"),
 		controllerLaw("internal/cf/admission/...").alsoReaching("internal/cf/admission/...", revision, "internal/stop/record"),

@@ -111,7 +111,11 @@ func TestChart(t *testing.T) {
 		"hibernation": hibernation, "mysql": mysql, "cf": cf, "slumber": {"slumber"}, "workloads": {"workloads", "adapters"}, "hibernation,mysql,cf,slumber,workloads": slices.Concat(hibernation, mysql, cf, []string{"slumber", "workloads", "adapters"}),
 	} {
 		t.Run(features, func(t *testing.T) {
-			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}", "--set", "networkPolicyEgress=true", "--set", "page.enabled=true", "--set", "page.tlsSecret=torpor-page-tls").Output()
+			repository := ""
+			if features == "cf" {
+				repository = "registry.example.com/droplets"
+			}
+			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}", "--set", "networkPolicyEgress=true", "--set", "page.enabled=true", "--set", "page.tlsSecret=torpor-page-tls", "--set", "kpack.repository="+repository).Output()
 			if err != nil {
 				t.Fatal(err, string(out))
 			}
@@ -148,6 +152,9 @@ func TestChart(t *testing.T) {
 					t.Errorf("%s %s: %v", u.GetKind(), u.GetName(), err)
 				}
 			}
+			if repository != "" {
+				controllers = append(slices.Clone(controllers), "kpack")
+			}
 			for _, name := range controllers {
 				data, err := config.ReadRole(name)
 				if err != nil {
@@ -164,7 +171,11 @@ func TestChart(t *testing.T) {
 				if name == "slumber" {
 					delete(roles, "torpor-clusterslumber-editor") // It is for users.
 				}
-				if !strings.Contains(string(out), "--controllers="+name+"\n") {
+				flag := "--controllers=" + name
+				if name == "kpack" {
+					flag = "--kpack-repository=" + repository
+				}
+				if !strings.Contains(string(out), flag+"\n") {
 					t.Errorf("expected %s to be enabled, found it is not", name)
 				}
 			}
@@ -176,7 +187,7 @@ func TestChart(t *testing.T) {
 			}
 		})
 	}
-	for values, want := range map[string]string{"features={hibernate}": "features", "features=null": "features", "replica=3": "replica", "extraArgs={--rollout-at-once=4}": "extraArgs", "extraArgs={--namespace=x}": "extraArgs"} {
+	for values, want := range map[string]string{"features={hibernate}": "features", "features=null": "features", "replica=3": "replica", "extraArgs={--rollout-at-once=4}": "extraArgs", "extraArgs={--namespace=x}": "extraArgs", "features={mysql},kpack.repository=r": "kpack.repository: expected the feature cf"} {
 		out, err := exec.CommandContext(t.Context(), helm, "template", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--set", values).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: expected an error about %s, found %v: %s", values, want, err, out)
@@ -208,7 +219,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 	var set, want []string
 	set = strings.Split(string(pattern[1]), "|")
-	text := "page: {enabled: true, tlsSecret: torpor-page-tls}\ndisabledControllers: [backup]\nwatchNamespaces: [a]\nserviceAccountAnnotations: {cloud.example/role: torpor}\n" +
+	text := "page: {enabled: true, tlsSecret: torpor-page-tls}\nkpack: {repository: registry.example.com/droplets, builder: Builder/own, pullSecret: login}\ndisabledControllers: [backup]\nwatchNamespaces: [a]\nserviceAccountAnnotations: {cloud.example/role: torpor}\n" +
 		"env: [{name: HTTPS_PROXY, value: \"http://proxy.example:3128\"}]\nvolumes: [{name: certs, secret: {secretName: certs}}]\nvolumeMounts: [{name: certs, mountPath: /certs}]\nextraArgs:\n"
 	for _, name := range set {
 		text += "- --" + name

@@ -22,6 +22,8 @@ type Observed struct {
 	Package *korifiv1alpha1.CFPackage
 	// Answer is the registry's answer about the package's image, if IsAboutImage.
 	Answer ImageAnswer
+	// UsesKpack reports that kpack builds source code.
+	UsesKpack bool
 }
 
 // ImageAnswer is what the registry of an image has answered, or why there is no answer.
@@ -99,6 +101,9 @@ func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.Bu
 	case o.Package == nil:
 		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.PackageMissingReason,
 			"expected the CFPackage "+o.Build.Spec.PackageRef.Name+", found none; waiting for it")
+	case o.UsesKpack:
+		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason,
+			"the package holds code; kpack builds it while this cluster serves images.kpack.io: see the Image "+o.Build.Name)
 	default:
 		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason, "the package holds code; another builder has to set status.droplet")
 	}

@@ -41,6 +41,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Registries defines which registries are asked about images.
 	Registries imageregistry.Policy
+	// UsesKpack reports that kpack builds source code.
+	UsesKpack bool
 
 	client client.Client
 	images *imageregistry.Service
@@ -124,11 +126,11 @@ func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuil
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: obj.Spec.PackageRef.Name}, &pkg)
 	switch {
 	case k8serrors.IsNotFound(err):
-		return build.Observed{Build: obj}, nil
+		return build.Observed{Build: obj, UsesKpack: c.UsesKpack}, nil
 	case err != nil:
 		return build.Observed{}, fmt.Errorf("read the package: %w", err)
 	}
-	seen := build.Observed{Build: obj, Package: &pkg}
+	seen := build.Observed{Build: obj, Package: &pkg, UsesKpack: c.UsesKpack}
 	if seen.IsAboutImage() {
 		answer, isKnown := c.images.RequestAnswer(imageregistry.Question{Build: client.ObjectKeyFromObject(obj), UID: obj.UID, Registry: pkg.Spec.Source.Registry})
 		if !isKnown {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/torpor-dev/torpor/internal/manager"
+)
+
+func addAppFlags(f *pflag.FlagSet, o *manager.Options) {
+	f.BoolVar(&o.IsolateSpaces, "isolate-spaces", false, "create a NetworkPolicy for each CF space that allows traffic to its Pods only from the same space; allow routers by policies of your own")
+	f.StringVar(&o.RouteGateway, "route-gateway", "", "NAMESPACE/NAME of the Gateway that serves the routes of apps, as HTTPRoutes; empty creates Ingresses")
+	f.StringVar(&o.RouteIngressClass, "route-ingress-class", "", "class of the Ingresses for the routes of apps; empty means the cluster's default")
+	f.BoolVar(&o.TrustNodeImages, "trust-node-images", false, "use imagePullPolicy IfNotPresent for apps, which skips the registry's authorization for images that a node has cached")
+	f.DurationVar(&o.InstanceStopDelay, "instance-stop-delay", manager.DefaultInstanceStopDelay, "how long an instance of an app with a port keeps serving after it has left its Services, if others serve in its place, so that gateways lose no request; 0 means no delay")
+	addKpackFlags(f, &o.Kpack)
+}
+
+func addKpackFlags(f *pflag.FlagSet, o *manager.KpackOptions) {
+	f.StringVar(&o.Repository, "kpack-repository", "", "have kpack build pushed source code, into REPOSITORY/SPACE:BUILD; empty leaves it to another builder; see docs/cf.md")
+	f.StringVar(&o.Builder, "kpack-builder", manager.DefaultKpackBuilder, "builder of kpack, as ClusterBuilder/NAME, or Builder/NAME for one in each space")
+	f.StringVar(&o.ServiceAccount, "kpack-service-account", manager.DefaultKpackServiceAccount, "ServiceAccount in each space whose Secrets kpack reads source code and writes images with")
+	f.StringVar(&o.PullSecret, "kpack-pull-secret", "", "Secret in each space that instances pull built images with; empty means that they need none")
+}

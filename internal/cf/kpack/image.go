@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kpack
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+// maxMessageBytes limits the part of a message of kpack that the status of a CFBuild repeats.
+const maxMessageBytes = 1024
+
+// groupVersion is the version of kpack's API that Images are written in.
+func groupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "kpack.io", Version: "v1alpha2"}
+}
+
+// ImageKind returns the kind that kpack builds images from.
+func ImageKind() schema.GroupVersionKind { return groupVersion().WithKind("Image") }
+
+// BuildKind returns the kind of one run of an Image.
+func BuildKind() schema.GroupVersionKind { return groupVersion().WithKind("Build") }
+
+// NewImage returns an empty Image. kpack's module is not imported for the few fields that are used.
+func NewImage() *unstructured.Unstructured {
+	image := &unstructured.Unstructured{}
+	image.SetGroupVersionKind(ImageKind())
+	return image
+}
+
+// Progress is the part of an Image that the decision uses.
+type Progress struct {
+	// IsOwned reports that the Image belongs to the CFBuild; another object may have its name.
+	IsOwned bool
+	// IsDeleted reports that the Image is being deleted.
+	IsDeleted bool
+	// IsCurrent reports that the status is about the newest spec.
+	IsCurrent bool
+	Status    ImageStatus
+}
+
+// ImageStatus has the fields of kpack's status that are used.
+type ImageStatus struct {
+	ObservedGeneration int64       `json:"observedGeneration,omitempty"`
+	Conditions         []Condition `json:"conditions,omitempty"`
+	// LatestBuildRef names the newest Build.
+	LatestBuildRef string `json:"latestBuildRef,omitempty"`
+	// LatestImage is the newest built image, with its digest.
+	LatestImage string `json:"latestImage,omitempty"`
+	LatestStack string `json:"latestStack,omitempty"`
+}
+
+// Condition has the fields of kpack's conditions that are used.
+type Condition struct {
+	Type    string                 `json:"type"`
+	Status  metav1.ConditionStatus `json:"status"`
+	Message string                 `json:"message,omitempty"`
+}
+
+// Ready returns the condition that reports whether the newest Build has succeeded; the zero value if there is none.
+func (s ImageStatus) Ready() Condition { return s.find("Ready") }
+
+func (s ImageStatus) find(kind string) Condition {
+	for _, c := range s.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return Condition{}
+}
+
+// ReadProgress reads an Image with the name of a CFBuild.
+func ReadProgress(build *korifiv1alpha1.CFBuild, image *unstructured.Unstructured) (*Progress, error) {
+	status, err := readStatus(image)
+	if err != nil {
+		return nil, err
+	}
+	return &Progress{
+		IsOwned: metav1.IsControlledBy(image, build), IsDeleted: !image.GetDeletionTimestamp().IsZero(),
+		IsCurrent: status.ObservedGeneration == image.GetGeneration(), Status: status,
+	}, nil
+}
+
+// ReadFailure returns the message with which a Build of kpack has failed; empty if it has none.
+func ReadFailure(build *unstructured.Unstructured) (string, error) {
+	status, err := readStatus(build)
+	return status.find("Succeeded").Message, err
+}
+
+// readStatus reads the status of an Image, or the conditions of a Build.
+func readStatus(from *unstructured.Unstructured) (ImageStatus, error) {
+	var status ImageStatus
+	fields, _, err := unstructured.NestedMap(from.Object, "status")
+	if err == nil && fields != nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status)
+	}
+	if err != nil {
+		return status, fmt.Errorf("read the status of the %s %s: expected that of %s, found another; "+
+			"check the version of kpack: %w",
+			from.GetKind(), from.GetName(), groupVersion(), err)
+	}
+	return status, nil
+}
+
+// BuildImage returns the Image of a CFBuild. Each CFBuild has its own, so that a droplet follows from its package,
+// and never from a later one.
+func BuildImage(build *korifiv1alpha1.CFBuild, pkg *korifiv1alpha1.CFPackage, s Settings) *unstructured.Unstructured {
+	from := pkg.Spec.Source.Registry
+	registry := map[string]any{"image": from.Image}
+	if len(from.ImagePullSecrets) > 0 {
+		var secrets []any
+		for _, secret := range from.ImagePullSecrets {
+			secrets = append(secrets, map[string]any{"name": secret.Name})
+		}
+		registry["imagePullSecrets"] = secrets
+	}
+	spec := map[string]any{
+		// One repository for each space: a developer chooses the names of builds and apps, but not of the space.
+		"tag":                s.Repository + "/" + build.Namespace + ":" + build.Name,
+		"builder":            map[string]any{"kind": s.BuilderKind, "name": s.Builder},
+		"serviceAccountName": s.ServiceAccount,
+		"source":             map[string]any{"registry": registry},
+	}
+	if memory := build.Spec.StagingMemoryMB; memory > 0 {
+		size := fmt.Sprintf("%dMi", memory)
+		spec["build"] = map[string]any{"resources": map[string]any{
+			"limits": map[string]any{"memory": size}, "requests": map[string]any{"memory": size},
+		}}
+	}
+	image := NewImage()
+	image.Object["spec"] = spec
+	image.SetNamespace(build.Namespace)
+	image.SetName(build.Name)
+	image.SetLabels(map[string]string{korifiv1alpha1.AppGUIDLabel: build.Spec.AppRef.Name})
+	owner := *metav1.NewControllerRef(build, korifiv1alpha1.CFBuildKind())
+	// It would need a right to the finalizers of CFBuilds, and the order of deletion does not matter.
+	owner.BlockOwnerDeletion = nil
+	image.SetOwnerReferences([]metav1.OwnerReference{owner})
+	return image
+}
+
+// limitMessage shortens a message of kpack to one that fits into a condition.
+func limitMessage(text string) string {
+	text = strings.TrimSpace(text)
+	return strings.ToValidUTF8(text[:min(len(text), maxMessageBytes)], "")
+}
