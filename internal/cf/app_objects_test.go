@@ -14,11 +14,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/kpack"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
@@ -176,6 +178,24 @@ func (e *env) waitForBuild(t *testing.T, b *korifiv1alpha1.CFBuild, state korifi
 			return fmt.Errorf("found %+v", b.Status)
 		}
 		return nil
+	})
+}
+
+// TestManagerStartsKpackWhenItsAPIIsServed has a build wait for kpack's API, which is installed later.
+func TestManagerStartsKpackWhenItsAPIIsServed(t *testing.T) {
+	e := shared.Get(t)
+	build := e.createBuild(t, "waits-for-kpack", "")
+	e.waitForBuild(t, build, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.BuiltByOthersReason)
+	said := meta.FindStatusCondition(build.Status.Conditions, korifiv1alpha1.SucceededCondition)
+	if said == nil || !strings.Contains(said.Message, "images.kpack.io") {
+		t.Errorf("expected a message that names images.kpack.io, found %+v", said)
+	}
+	pkg := &korifiv1alpha1.CFPackage{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: build.Spec.PackageRef.Name}}
+	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), pkg, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"source":{"registry":{"image":"registry.example.com/code:1"}}}}`))))
+	e.InstallCRDs(t, "kpack/controller/testdata/kpack.yaml")
+	built := kpack.NewImage()
+	testenv.Eventually(t, "there is an Image of the build", func() error {
+		return e.Client.Get(t.Context(), client.ObjectKeyFromObject(build), built)
 	})
 }
 

@@ -58,9 +58,13 @@ func newEnv(t testing.TB) *env {
 	e.log = &testenv.LogBuffer{}
 	e.log.ShowOnFailure(t, "the manager")
 	user := e.ApplyManagerRoles(t, e.namespace)
+	e.ApplyFeatureRoles(t, e.namespace, "../kpack")
 	options := manager.Options{
 		MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: e.address}, IsolateSpaces: true, ImageRegistries: []string{"http://127.0.0.1"}, Namespace: e.namespace, Log: e.log.StructuredLogger(),
 		InstanceStopDelay: stopDelay,
+		Kpack: manager.KpackOptions{
+			Repository: "registry.example.com/droplets", Builder: manager.DefaultKpackBuilder, ServiceAccount: manager.DefaultKpackServiceAccount,
+		},
 	}
 	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error { return manager.Run(ctx, e.ImpersonateUser(user), options) })
 	e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)
@@ -145,6 +149,7 @@ func (e *env) createBuildOf(t *testing.T, app, name, image string) *korifiv1alph
 		},
 	}
 	if image == "" {
+		build.Spec.Lifecycle.Type = korifiv1alpha1.BuildpackLifecycle
 		pkg.Spec.Type = korifiv1alpha1.BitsPackage
 	}
 	e.ExpectCreated(t, pkg, build)
