@@ -24,8 +24,9 @@ const (
 		" character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4" +
 		" /*!80030 , show_gipk_in_create_table_and_information_schema = on */"
 	// writingSession prepares a session that loads a dump or binary logs. The source has accepted their statements, so
-	// that settings that refuse some are off.
-	writingSession = readingSession + ", sql_safe_updates = off, innodb_strict_mode = off" +
+	// that settings that refuse some are off. One of them is old_alter_table: an ALTER TABLE that copies the table checks
+	// foreign keys of all rows, and the source may have rows without a parent.
+	writingSession = readingSession + ", sql_safe_updates = off, innodb_strict_mode = off, old_alter_table = off" +
 		" /*!80013 , sql_require_primary_key = off */ /*!80029 , xa_detach_on_prepare = on */" +
 		" /*!80030 , sql_generate_invisible_primary_key = off */ /*!80400 , restrict_fk_on_non_standard_key = off */"
 	// outsideBinlogs keeps a session out of the binary log.

@@ -56,6 +56,9 @@ func TestSettingsOfServersDoNotChangeData(t *testing.T) {
 			"set session sql_require_primary_key = off, sql_generate_invisible_primary_key = off", "create table app." + table + "_nopk (id int)", "insert into app." + table + "_nopk values (1)",
 			"set session restrict_fk_on_non_standard_key = off", "create table app." + table + "_p (id int, v int, key (id))",
 			"create table app." + table + "_c (id int primary key, p int, foreign key (p) references app." + table + "_p (id))",
+			// An ALTER TABLE that copies the table checks the foreign key, and one that does not leaves the row alone.
+			"set session foreign_key_checks = off", "insert into app." + table + "_c values (1, 404)", "set session foreign_key_checks = on",
+			"alter table app." + table + "_c add column extra int",
 			"set session innodb_strict_mode = off", "create table app." + table + "_loose (id int primary key) row_format = fixed",
 			"set session sql_generate_invisible_primary_key = on", "create table app." + table + "_gipk (v int)", "insert into app." + table + "_gipk values (7), (8), (9), (10), (11)",
 			"xa start '" + table + "'", "insert into app." + table + "_nopk values (2)", "xa end '" + table + "'", "xa prepare '" + table + "'", "xa commit '" + table + "'",
@@ -76,7 +79,7 @@ func TestSettingsOfServersDoNotChangeData(t *testing.T) {
 	target := e.installation.StartServer(t)
 	execStatements(t, target, "set global sql_require_primary_key = on", "set global sql_generate_invisible_primary_key = on", "set global restrict_fk_on_non_standard_key = on",
 		"set global max_execution_time = 1", "set global sql_select_limit = 2", "set global max_join_size = 1", "set global completion_type = 2", "set global sql_safe_updates = on",
-		"set global xa_detach_on_prepare = off", "set global autocommit = 0", "set global transaction_read_only = on", "set global sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'")
+		"set global xa_detach_on_prepare = off", "set global old_alter_table = on", "set global autocommit = 0", "set global transaction_read_only = on", "set global sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'")
 	result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point = point })
 	testenv.ExpectEqual(t, "parts that were left out", 0, result.LeftOut)
 	execStatements(t, target, "set global max_execution_time = 0", "set global sql_select_limit = default", "set global max_join_size = default", "set global completion_type = 0",
