@@ -284,6 +284,11 @@ func hasRowsFlag(raw []byte, flag byte) bool { return raw[rowsFlagsAt]&flag != 0
 func (e BinlogEvent) withRowsFlag(flag byte, checksummed bool) BinlogEvent {
 	raw := slices.Clone(trimChecksum(e.Raw, checksummed))
 	raw[rowsFlagsAt] |= flag
+	return newEvent(raw, checksummed)
+}
+
+// newEvent returns an event with these bytes, and with a checksum behind them if there are checksums.
+func newEvent(raw []byte, checksummed bool) BinlogEvent {
 	if checksummed {
 		raw = binary.LittleEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw))
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"testing"
@@ -180,4 +181,38 @@ func FuzzCopyTransaction(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestTransactionsBeginWithBackslashEscapes(t *testing.T) {
+	// inMode is a statement of a session with NO_BACKSLASH_ESCAPES and STRICT_TRANS_TABLES.
+	inMode := func(text string, mode byte) []byte {
+		raw := query("two", text)
+		const modeAt = 19 + 13 + 5 + 1
+		raw[modeAt+2] = mode
+		return raw
+	}
+	const both, strict = 0x30, 0x20
+	for text, want := range map[string]byte{
+		"BEGIN": strict, "XA START X'78',X'',1": strict, "XA END X'78',X'',1": both, "insert into t values ('back\\')": both, "": both,
+	} {
+		for _, checksummed := range []bool{false, true} {
+			raw, wanted := inMode(text, both), inMode(text, want)
+			if checksummed {
+				for _, e := range []*[]byte{&raw, &wanted} {
+					binary.LittleEndian.PutUint32((*e)[9:], uint32(len(*e)+4))
+					*e = binary.LittleEndian.AppendUint32(*e, crc32.ChecksumIEEE(*e))
+				}
+			}
+			var found bytes.Buffer
+			n, err := (&binlog.StatementSplitter{To: &found, Checksummed: checksummed}).Write(raw)
+			if err != nil || n != len(raw) || !bytes.Equal(found.Bytes(), wanted) {
+				t.Errorf("%s: expected %q, found %q, %d, %v", text, wanted, found.Bytes(), n, err)
+			}
+		}
+	}
+	short := event(binlog.QueryEvent, "BEGIN")
+	var found bytes.Buffer
+	if _, err := (&binlog.StatementSplitter{To: &found}).Write(short); err != nil || !bytes.Equal(found.Bytes(), short) {
+		t.Errorf("expected an event that is too short as it was, found %q, %v", found.Bytes(), err)
+	}
 }

@@ -53,6 +53,12 @@ func (s *StatementSplitter) Write(raw []byte) (int, error) {
 		}
 	case isRows(t):
 		return s.writeRows(raw)
+	case t == QueryEvent:
+		s.endStatement()
+		if _, err := s.To.Write(BinlogEvent{raw}.withBackslashEscapes(s.Checksummed).Raw); err != nil {
+			return 0, err
+		}
+		return len(raw), nil
 	default:
 		s.endStatement()
 	}

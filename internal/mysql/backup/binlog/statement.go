@@ -2,7 +2,11 @@
 
 package binlog
 
-import "slices"
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
 
 // Statement is the content of a QueryEvent.
 type Statement struct {
@@ -39,6 +43,40 @@ func (e BinlogEvent) ParseStatement(checksummed bool) Statement {
 	s.Text = string(trimChecksum(body.left, checksummed))
 	s.HasUnlistedSchemas = s.HasUnlistedSchemas || variables.short || body.short
 	return s
+}
+
+const (
+	// queryHeadSize is the size of the fields before the length of the status variables.
+	queryHeadSize = 8 + 1 + 2
+	// noBackslashEscapes is the bit of an SQL mode in which a backslash is an ordinary character.
+	noBackslashEscapes = 1 << 20
+	// maxBegin is greater than any event that begins a transaction.
+	maxBegin = 1 << 14
+)
+
+// withBackslashEscapes removes NO_BACKSLASH_ESCAPES from the SQL mode of a statement that begins a transaction. Row
+// events are applied in this mode. In it, a server cannot open a table whose definition has an expression with a quote,
+// because it stores the quote with a backslash. The source may have had the table open. Values of rows do not depend on
+// this mode.
+func (e BinlogEvent) withBackslashEscapes(checksummed bool) BinlogEvent {
+	if len(e.Raw) > maxBegin {
+		return e
+	}
+	if verb, _ := parseTransactionControl(e.QueryText(checksummed)); verb != "BEGIN" && verb != "XA START" {
+		return e
+	}
+	raw := bytes.Clone(trimChecksum(e.Raw, checksummed))
+	body := fieldReader{left: raw[headerSize:]}
+	body.take(queryHeadSize)
+	variables := body.sub(body.fixed(2))
+	if variables.fixed(1) == 0 { // These are flags, which precede the SQL mode.
+		variables.take(4)
+		if variables.fixed(1) == 1 {
+			mode := variables.take(8)
+			binary.LittleEndian.PutUint64(mode, binary.LittleEndian.Uint64(mode)&^noBackslashEscapes)
+		}
+	}
+	return newEvent(raw, checksummed)
 }
 
 // readVariables reads the status variables until the list of schemas. Variables with higher codes follow it, and

@@ -91,6 +91,34 @@ func TestSettingsOfServersDoNotChangeData(t *testing.T) {
 	testenv.ExpectEqual(t, "transactions", "1", queryOne(t, target, "select gtid_subset('"+queryOne(t, target, "select @@gtid_executed")+"', '"+queryOne(t, source, "select @@gtid_executed")+"')"))
 }
 
+// TestTablesThatOneModeCannotOpen covers tables whose expressions MySQL stores with a backslash. A session with
+// NO_BACKSLASH_ESCAPES can use them only while they are open already.
+func TestTablesThatOneModeCannotOpen(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execStatements(t, source, "create table app.quoted (id int primary key, v varchar(20) as (concat('it''s ', id)) stored)",
+		"create table app.checked (id int primary key, v varchar(20) default (concat('it''s')), check (v <> 'isn''t'))")
+	e.startShipping(t, source.Address)
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	execInSession(t, source, "insert into app.quoted (id) values (1)", "insert into app.checked (id) values (1)",
+		"alter table app.quoted comment = 'now closed'", "alter table app.checked comment = 'now closed'",
+		"select * from app.quoted", "select * from app.checked", // They open the tables, and are not in the binary logs.
+		"set session sql_mode = 'NO_BACKSLASH_ESCAPES'", "insert into app.quoted (id) values (2)",
+		"begin", "insert into app.checked (id) values (2)", "update app.quoted set id = 3 where id = 2", "commit",
+		"xa start 'mode'", "delete from app.quoted where id = 1", "xa end 'mode'", "xa prepare 'mode'", "xa commit 'mode'",
+		"set session binlog_transaction_compression = on", "insert into app.checked (id) values (3)")
+	want, point := readState(t, source), passPoint(t)
+	execStatements(t, source, "create schema after_the_point")
+	for name, schema := range map[string]string{"all schemas": "", "one schema": "app"} {
+		t.Run(name, func(t *testing.T) {
+			target := e.installation.StartServer(t)
+			e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point, o.Schema = point, schema })
+			expectEqualStates(t, want.ofSchema("app"), readState(t, target).ofSchema("app"))
+		})
+	}
+}
+
 // expectLeftOut compares the parts that a restore has left out.
 func expectLeftOut(t *testing.T, result backup.RestoreResult, want ...string) {
 	t.Helper()
