@@ -23,7 +23,8 @@ func CopyTransaction(from io.Reader, to *StatementSplitter, checksummed bool) er
 
 // StatementSplitter ends statements that change many rows in several places, and repeats the descriptions of their
 // tables. mysqlbinlog writes the rows of a statement as one text, which mysql and the server hold in memory and which
-// max_allowed_packet limits. A server applies rows one by one, so the result is the same.
+// max_allowed_packet limits. A server applies rows one by one, so the result is the same. It also lets the rows of
+// a transaction be applied in an SQL mode in which every table can be opened.
 type StatementSplitter struct {
 	// To receives the events.
 	To io.Writer

@@ -119,6 +119,20 @@ func TestTablesThatOneModeCannotOpen(t *testing.T) {
 	}
 }
 
+// TestRowsAreCountedWithoutIndexes covers an index on an expression that MySQL itself has damaged.
+func TestRowsAreCountedWithoutIndexes(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execInSession(t, source, "create table app.padded (id int primary key, c char(30), key ((hex(c))))", "insert into app.padded values (1, 'a'), (2, 'b'), (3, 'c')",
+		"set session sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'", "update app.padded set c = 'x'")
+	testenv.ExpectEqual(t, "entries of the index", "6", queryOne(t, source, "select count(*) from app.padded"))
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	target := e.installation.StartServer(t)
+	expectLeftOut(t, e.restoreWithResult(t, target, unchanged))
+	testenv.ExpectEqual(t, "rows", []string{"1 x", "2 x", "3 x"}, queryList(t, target, "select concat(id, ' ', c) from app.padded order by id"))
+}
+
 // expectLeftOut compares the parts that a restore has left out.
 func expectLeftOut(t *testing.T, result backup.RestoreResult, want ...string) {
 	t.Helper()
