@@ -63,7 +63,7 @@ func (ifServed) ApplyToOwns(*builder.OwnsInput) { panic(onlyHere) }
 // again when they come back.
 //
 // The reconciler remains the same object. Its exported fields, those of its handlers, and those of objects to which
-// these point may hold the manager or a part of it; each start replaces these by the parts of the current scope. Do
+// these point may hold the manager or a part of it; each start replaces these with the parts of the current scope. Do
 // not share the reconciler with a plain controller. Complete returns an error if a part cannot be replaced, such as a
 // wrapper of the client. Variables captured by a closure are not found. For several controllers in one group use
 // [Setup].

@@ -124,7 +124,7 @@ func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstruct
 	return w
 }
 
-// countEntries returns how often the group has entered a phase during this test, by its metric.
+// countEntries returns how many times the group has entered a phase during this test, by its metric.
 func (a *failureEnv) countEntries(to Phase) int { return a.totalEntries(to) - a.before[to] }
 
 func (a *failureEnv) totalEntries(to Phase) (n int) {

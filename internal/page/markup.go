@@ -14,7 +14,7 @@ import (
 // of the manager, which doubles the size of its binary. test/arch checks this.
 type markup string
 
-// fill replaces each %v of a format by a value. It escapes all values that are not markup, which makes them safe as
+// fill replaces each %v of a format with a value. It escapes all values that are not markup, which makes them safe as
 // text and as quoted attribute values. The format must be a constant of this package.
 func fill(format string, values ...any) markup {
 	escaped := make([]any, len(values))

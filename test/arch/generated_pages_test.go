@@ -474,6 +474,9 @@ func withoutFieldName(name, description string) string {
 			return rest // Values keep their letters.
 		}
 	}
+	if value, ok := strings.CutPrefix(rest, "hold "); ok {
+		rest = "holds " + value
+	}
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 

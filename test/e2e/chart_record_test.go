@@ -111,7 +111,7 @@ func TestChartOnAnOlderHub(t *testing.T) {
 	}
 }
 
-// leadRecordWebhookTo replaces the Service by an address, since no Service here leads to the manager.
+// leadRecordWebhookTo replaces the Service with an address, since no Service here leads to the manager.
 func (r installedRelease) leadRecordWebhookTo(t *testing.T, address string) {
 	t.Helper()
 	noting := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "torpor-hibernation-record"}}

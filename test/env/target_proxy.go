@@ -84,7 +84,7 @@ func (p *TargetProxy) serve(ctx context.Context, conn net.Conn, server string) {
 	_, _ = io.Copy(conn, next)
 }
 
-// OverrideServer replaces the address in the kubeconfig of a cluster by one that does not answer, and sets
+// OverrideServer replaces the address in the kubeconfig of a cluster with one that does not answer, and sets
 // that of the proxy in its ClusterDeployment.
 func (e *Environment) OverrideServer(t testing.TB, cd *hivev1.ClusterDeployment, proxy *TargetProxy) {
 	t.Helper()

@@ -164,7 +164,7 @@ func TestProcessIsKilledAndReports(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatGivesUpIsStartedAgain replaces the server by a program that gives up once, as a server
+// TestAnAPIServerThatGivesUpIsStartedAgain replaces the server with a program that gives up once, as a server
 // does on a busy machine.
 func TestAnAPIServerThatGivesUpIsStartedAgain(t *testing.T) {
 	dir := t.TempDir()

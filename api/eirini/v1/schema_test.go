@@ -40,7 +40,7 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"no GUID: rejected":                             {func(l *eiriniv1.LRPSpec) { l.GUID = "" }, "spec.GUID in body should match"},
 		"a GUID that is not a valid label: rejected":    {func(l *eiriniv1.LRPSpec) { l.GUID = "a b" }, "spec.GUID in body should match"},
 		"a GUID of 64 characters: rejected":             {func(l *eiriniv1.LRPSpec) { l.GUID = strings.Repeat("x", 64) }, "spec.GUID in body should match"},
-		"a version: accepted":                           {func(l *eiriniv1.LRPSpec) { l.Version = "7" }, ""},
+		"a version that is a valid label: accepted":     {func(l *eiriniv1.LRPSpec) { l.Version = "7" }, ""},
 		"a version that is not a valid label: rejected": {func(l *eiriniv1.LRPSpec) { l.Version = "bad value!" }, "spec.version in body should match"},
 		"no image: rejected":                            {func(l *eiriniv1.LRPSpec) { l.Image = "" }, "spec.image in body should be at least 1 chars long"},
 		"no disk: rejected":                             {func(l *eiriniv1.LRPSpec) { l.DiskMB = 0 }, "spec.diskMB in body should be greater than or equal to 1"},

@@ -78,7 +78,7 @@ const (
 	StoppingReason = "Stopping"
 	// WaitingForDrainReason means that the current revision waits until the Pods of older revisions are gone.
 	WaitingForDrainReason = "WaitingForDrain"
-	// DeployingReason means that a deployment replaces older revisions by the current revision.
+	// DeployingReason means that a deployment replaces older revisions with the current revision.
 	DeployingReason = "Deploying"
 	// DeploymentPausedReason means that a canary deployment is paused until a user continues it.
 	DeploymentPausedReason = "DeploymentPaused"

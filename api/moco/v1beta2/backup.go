@@ -61,7 +61,7 @@ type BackupPolicySpec struct {
 	// +optional
 	// +nullable
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit limits how often a failed backup is retried.
+	// BackoffLimit limits the retries of a failed backup.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0

@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // CancelledByAnnotation is the user who cancelled a CFDeployment. Admission sets it and overwrites any other value.
 const CancelledByAnnotation = "torpor.dev/cancelled-by"
 
-// CFDeployment replaces the running revision of an app by a new revision, step by step, while the old one serves. Creating a CFDeployment
+// CFDeployment replaces the running revision of an app with a new revision, step by step, while the old one serves. Creating a CFDeployment
 // requests the new revision. It is in the namespace of its app, and is owned by the app.
 //
 // +kubebuilder:object:root=true

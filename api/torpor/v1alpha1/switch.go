@@ -41,7 +41,7 @@ const (
 type StopOperation struct {
 	// Op is the operation. Both add and replace set the field; add creates missing parent maps, and replace requires them.
 	Op StopOperationType `json:"op"`
-	// Path is the JSON pointer of the field, which must be below spec, an annotation, or a label. A slash in a name is written ~1, and a
+	// Path is the JSON pointer of an annotation, of a label, or of a field below spec. A slash in a name is written ~1, and a
 	// tilde ~0.
 	// +kubebuilder:validation:Pattern=`^/(spec(/[^/]+)+|metadata/(annotations|labels)/[^/]+)$`
 	// +kubebuilder:validation:MaxLength=300

@@ -402,7 +402,7 @@ type presenceSubscriber struct {
 	isRemoved bool
 }
 
-// leaveVerdicts replaces the verdicts that the subscriber has not received yet by the current ones.
+// leaveVerdicts replaces the verdicts that the subscriber has not received yet with the current ones.
 func (s *presenceSubscriber) leaveVerdicts() {
 	verdicts := make([]Verdict, len(s.kinds))
 	for i, t := range s.kinds {

@@ -56,7 +56,7 @@ type trackedPriorityQueue struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = trackedPriorityQueue{}
 
-// trackQueue replaces the queue of one of controller-runtime's controllers by a trackedQueue before the start. The
+// trackQueue replaces the queue of one of controller-runtime's controllers with a trackedQueue before the start. The
 // field is not part of the interface. Without it, or with requests of another type, a stop drops queued requests.
 func (m *Manager) trackQueue(r manager.Runnable) {
 	controller := reflect.Indirect(reflect.ValueOf(r))

@@ -289,7 +289,7 @@ func judgeRecordWebhooks(seen Observed) Finding {
 	for _, w := range seen.RecordWebhooks {
 		ends, err := findLastExpiry(w.CABundle)
 		if err == nil && !ends.After(seen.Now) {
-			err = fmt.Errorf("expected a caBundle that is valid, found one that ended at %s", ends.UTC().Format(time.RFC3339))
+			err = fmt.Errorf("expected a caBundle that is valid, found one that expired at %s", ends.UTC().Format(time.RFC3339))
 		}
 		if err != nil {
 			return Finding{
@@ -395,7 +395,7 @@ func judgeWebhooks(seen Observed) []Finding {
 	found := Finding{WebhookCheck, Passed, "the API server trusts the admission of apps until " + soonest.UTC().Format(time.RFC3339), ""}
 	switch {
 	case left <= 0:
-		found.State, found.Message = Failed, "expected a caBundle that is valid, found one that ended at "+soonest.UTC().Format(time.RFC3339)
+		found.State, found.Message = Failed, "expected a caBundle that is valid, found one that expired at "+soonest.UTC().Format(time.RFC3339)
 	case left < shortestValidity:
 		found.State = Warned
 	}

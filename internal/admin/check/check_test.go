@@ -54,15 +54,15 @@ func TestJudge(t *testing.T) {
 		"a hub without mutating policies warns":               {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "there is no webhook"},
 		"an active installation without policies warns":       {func(o *Observed) { o.Acting = o.Namespace }, RecordCheck, Warned, "are not recorded"},
 		"installed policies are named":                        {func(o *Observed) { o.RecordPolicies = []string{"torpor-mysql-record"} }, RecordCheck, Passed, "policies record the requesters of stops: torpor-mysql-record"},
-		"a trusted webhook replaces policies": {func(o *Observed) {
+		"a trusted webhook without policies passes": {func(o *Observed) {
 			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record", CABundle: bundleUntil(t, now().AddDate(0, 1, 0))}}
 		}, RecordCheck, Passed, "a webhook records the requesters of stops while the manager is available: torpor-mysql-record"},
 		"an untrusted webhook warns": {func(o *Observed) {
 			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record"}}
 		}, RecordCheck, Warned, "webhook torpor-mysql-record: expected a certificate in the caBundle, found it empty; the requesters of stops are not recorded"},
-		"a webhook with an expired authority warns": {func(o *Observed) {
+		"a webhook with an expired CA certificate warns": {func(o *Observed) {
 			o.RecordWebhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}}
-		}, RecordCheck, Warned, "found one that ended at 2026-11-24T11:00:00Z"},
+		}, RecordCheck, Warned, "found one that expired at 2026-11-24T11:00:00Z"},
 		"missing CRDs pass":  {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
 		"an older CRD warns": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
 		"a CRD of another project warns and names its writer": {
@@ -81,9 +81,9 @@ func TestJudge(t *testing.T) {
 		"missing rights to grant rights warn":       {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
 		"a webhook without a caBundle fails":        {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found it empty"},
 		"a webhook with a malformed caBundle fails": {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
-		"a caBundle that has ended fails":           {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "ended at 2026-11-24T11:00:00Z"},
-		"a caBundle that ends soon warns":           {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
-		"the authority with the later end counts": {func(o *Observed) {
+		"an expired caBundle fails":                 {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "expired at 2026-11-24T11:00:00Z"},
+		"a caBundle that expires soon warns":        {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
+		"a caBundle with an expired and a valid CA certificate passes": {func(o *Observed) {
 			o.Webhooks = []WebhookClient{{CABundle: slices.Concat(bundleUntil(t, now().Add(-time.Hour)), bundleUntil(t, now().AddDate(0, 1, 0)))}}
 		}, WebhookCheck, Passed, "2026-12-24"},
 		"an answered dry-run request passes, and the admission that answered is named": {func(o *Observed) {

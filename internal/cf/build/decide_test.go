@@ -44,11 +44,11 @@ func TestDropletFollowsTheAnswerOfTheRegistry(t *testing.T) {
 				Pinned: new(decision.True(korifiv1alpha1.ImagePinnedReason, "instances run "+pinned)),
 			},
 		},
-		"an image of a silent registry is run by its name": {
-			answer: ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: "nobody answers"},
+		"an image is not pinned if its registry does not answer": {
+			answer: ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: "no answer"},
 			want: Plan{
 				Droplet: dropletOf(typed), State: korifiv1alpha1.StagedBuild, Succeeded: staged,
-				Pinned: new(decision.False(korifiv1alpha1.RegistrySilentReason, "nodes resolve the name of the image at each start of an instance, and EXPOSE is not read: nobody answers")),
+				Pinned: new(decision.False(korifiv1alpha1.RegistrySilentReason, "nodes resolve the name of the image at each start of an instance, and EXPOSE is not read: no answer")),
 			},
 		},
 		"a missing image fails": {

@@ -368,7 +368,7 @@ func TestSilentRegistryIsNotQueriedAgainAtOnce(t *testing.T) {
 		t.Errorf("expected an answer at once, found %t %+v", isKnown, answer)
 	}
 	if questions.Load() != asked {
-		t.Error("expected no second request to a silent registry, found one")
+		t.Error("expected no second request to a registry that does not answer, found one")
 	}
 	a.timeout = generous
 	if answer := a.ask(t, about("third", other+"/shop:1")); answer.Image != other+"/shop:1@"+digest {

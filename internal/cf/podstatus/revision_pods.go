@@ -25,7 +25,7 @@ type RevisionPods struct {
 	// the same deadline, it is the node whose name comes first, in whatever order a cache lists the Pods.
 	EndsBy    time.Time
 	NodeOfEnd string
-	// Trouble is why one of the alive Pods can be neither placed nor started; empty if there is no such Pod.
+	// Trouble is why a Pod that is not terminating can be neither placed nor started; empty if there is no such Pod.
 	Trouble string
 }
 

@@ -165,7 +165,7 @@ func TestDecide(t *testing.T) {
 		"the drain timeout counts from the deletion of an LRP whose Pods have no deletion time": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"the new revision is not held by alive Pods of a deleted LRP after the drain timeout": {
+		"the new revision is not held by the remaining Pods of a deleted LRP after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour), withPods(4, 2, 0)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
 		"the new revision is not held by an LRP whose finalizer stays after the drain timeout": {
@@ -177,7 +177,7 @@ func TestDecide(t *testing.T) {
 		"a Pod without an LRP holds the new revision for the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(5*time.Second)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"an LRP that was deleted late has the whole drain timeout": {
+		"the drain timeout begins when the LRP is deleted": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0), begun(time.Hour)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
 		"without a drain timeout the new revision waits indefinitely": {

@@ -15,8 +15,8 @@ func (a *commands) newRecloneCommand() *cobra.Command {
 	index, force := -1, false
 	cmd := &cobra.Command{
 		Use:   "reclone NAME --index N",
-		Short: "Replace a replica by a new copy of the primary",
-		Long: `Replace a replica by a new copy of the primary, by an annotation on its pod that is removed when the replica is empty.
+		Short: "Replace a replica with a new copy of the primary",
+		Long: `Replace a replica with a new copy of the primary, by an annotation on its pod that is removed when the replica is empty.
 The copy waits until the primary is in service and enough other replicas acknowledge. It discards transactions that only
 the replica has. Without --force such a copy is refused with exit code 4, and the transactions are printed. They were
 never acknowledged to a client. Afterwards status.instances lists them as discardedGTIDs.`,

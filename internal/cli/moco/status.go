@@ -316,7 +316,7 @@ func (p *partCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *pa
 func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, name string) (bool, error) {
 	tick := w.clock.NewTicker(pollInterval)
 	defer tick.Stop()
-	last := "no status was read"
+	last := "no status in time"
 	for {
 		c, err := kube.getCluster(ctx, name)
 		switch {

@@ -283,7 +283,7 @@ func describeCount(objects int) string {
 	return fmt.Sprintf("%d objects", objects)
 }
 
-// fixEnd replaces a duration by a time, so that all waves of a namespace have the same end.
+// fixEnd replaces a duration with a time, so that all waves of a namespace have the same end.
 func (v *verbCommand) fixEnd() {
 	if d, err := time.ParseDuration(v.until); err == nil {
 		v.until = v.clock.Now().Add(d).UTC().Format(time.RFC3339)

@@ -218,7 +218,7 @@ func TestCredentials(t *testing.T) {
 		"an API key: accepted":                       {secret: key(goodAPIKey), region: goodRegion},
 		"no Secret: CredentialsMissing":              {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
 		"an empty key: CredentialsMissing":           {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
-		"another key: CredentialsInvalid":            {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
+		"an unknown API key: CredentialsInvalid":     {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
 		"a key that is too long: CredentialsInvalid": {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
 		"no region: Other":                           {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
 		"a region that is a host: Other":             {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},

@@ -110,7 +110,7 @@ func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
 }
 
 // machineStateOf converts a domain's state. It returns Running for a guest that was asked to turn off,
-// because libvirt reports it as running; readMachine replaces that by Stopping.
+// because libvirt reports it as running; readMachine replaces that with Stopping.
 func machineStateOf(s domainState) actuator.MachineState {
 	switch {
 	case s.state == stateShuttingDown, s == domainState{statePaused, pausedShuttingDown}:

@@ -204,8 +204,8 @@ func (c *connection) isPersistent(ctx context.Context, d domain) (bool, error) {
 }
 
 // readClaim returns the infraID in a domain's metadata, and whether the domain has metadata of Torpor. The metadata of
-// the definition takes precedence, because other metadata is lost with the running guest. A domain without a
-// definition has only the latter.
+// the definition takes precedence, because that of the running guest is lost when the guest stops. For a domain without
+// a definition, the metadata of the running guest is read.
 func (c *connection) readClaim(ctx context.Context, d domain) (infraID string, isClaimed bool, err error) {
 	text, err := c.readMetadata(ctx, d, ofDefinition)
 	if hasCode(err, codeOperationInvalid) {

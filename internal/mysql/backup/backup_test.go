@@ -175,27 +175,27 @@ func TestChooseShipStart(t *testing.T) {
 	const a = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-"
 	replica := backup.ShipSource{Executed: gtids(t, a+"90"), Purged: gtids(t, a+"50")}
 	primary := backup.ShipSource{Executed: gtids(t, a+"99"), Purged: gtids(t, a+"20")}
-	late := backup.ShipSource{Executed: gtids(t, a+"80"), Purged: gtids(t, a+"15")}
+	lagging := backup.ShipSource{Executed: gtids(t, a+"80"), Purged: gtids(t, a+"15")}
 	for name, row := range map[string]struct {
 		wanted            []string
 		start             string
 		source, continued int
 	}{
-		"a replica that has everything: shipping starts there":                         {[]string{a + "60", a + "30"}, a + "60", 0, 0},
-		"a replica that has purged some: shipping starts at the primary":               {[]string{a + "40"}, a + "40", 1, 0},
-		"a replica that lags: shipping starts at the primary":                          {[]string{a + "95"}, a + "95", 1, 0},
-		"purged later transactions: shipping starts at the newest backup":              {[]string{a + "10", a + "70"}, a + "70", 0, 1},
-		"only a late replica has everything: shipping starts there":                    {[]string{a + "17"}, a + "17", 2, 0},
-		"everything was purged: shipping starts at the present state":                  {[]string{a + "10", a + "5"}, a + "99", 1, -1},
-		"the primary lacks shipped transactions: shipping starts at the present state": {[]string{a + "100"}, a + "99", 1, -1},
-		"nothing was shipped: shipping starts at the present state":                    {nil, a + "99", 1, -1},
+		"a replica has all needed binary logs: shipping starts there":                    {[]string{a + "60", a + "30"}, a + "60", 0, 0},
+		"a replica has purged needed binary logs: shipping starts at the primary":        {[]string{a + "40"}, a + "40", 1, 0},
+		"a replica lags behind the shipped transactions: shipping starts at the primary": {[]string{a + "95"}, a + "95", 1, 0},
+		"only the logs since the newest backup are left: shipping starts at the backup":  {[]string{a + "10", a + "70"}, a + "70", 0, 1},
+		"only a lagging replica has all needed binary logs: shipping starts there":       {[]string{a + "17"}, a + "17", 2, 0},
+		"all instances have purged needed logs: shipping starts at the present state":    {[]string{a + "10", a + "5"}, a + "99", 1, -1},
+		"the primary lacks shipped transactions: shipping starts at the present state":   {[]string{a + "100"}, a + "99", 1, -1},
+		"nothing was shipped: shipping starts at the present state":                      {nil, a + "99", 1, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var wanted []gtid.Set
 			for _, text := range row.wanted {
 				wanted = append(wanted, gtids(t, text))
 			}
-			start, source, continued := backup.ChooseShipStart(wanted, []backup.ShipSource{replica, primary, late}, 1)
+			start, source, continued := backup.ChooseShipStart(wanted, []backup.ShipSource{replica, primary, lagging}, 1)
 			if start.String() != row.start || source != row.source || continued != row.continued {
 				t.Errorf("expected %s of %d (%d), found %s of %d (%d)", row.start, row.source, row.continued, start, source, continued)
 			}

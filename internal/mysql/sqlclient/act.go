@@ -264,7 +264,7 @@ func (s *Server) DiscardTransactions(ctx context.Context, version string) error 
 // ErrNotEmpty is returned for a server whose data a clone would destroy.
 var ErrNotEmpty = errors.New("clone: expected an empty server, found transactions in it")
 
-// CloneFrom replaces the data of an empty server by the donor's. The server then restarts, read-only. The
+// CloneFrom replaces the data of an empty server with the donor's. The server then restarts, read-only. The
 // connection is lost in the process, which is not an error.
 func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	empty, err := s.queryBool(ctx, `select @@global.gtid_executed = '' and not exists (

@@ -44,7 +44,7 @@ func isTorporAnnotation(name string) bool {
 }
 
 // overwritesRecord reports whether another client than the manager changes Torpor's record, as kubectl
-// rollout undo does, which replaces all annotations by those of an old ReplicaSet. The manager is recognized
+// rollout undo does, which replaces all annotations with those of an old ReplicaSet. The manager is recognized
 // by the names of its field managers. A change of the record by another client is not a request.
 func (r Request) overwritesRecord() bool {
 	if strings.HasPrefix(r.FieldManager, managerPrefix) {

@@ -79,7 +79,7 @@ func exitWithStatus(status string) error {
 func takeMemory(mebibytes string) error {
 	n, err := strconv.Atoi(mebibytes)
 	if err != nil {
-		return fmt.Errorf("read EAT: %w", err)
+		return fmt.Errorf("parse $EAT: %w", err)
 	}
 	const mebibyte, page = 1 << 20, 4 << 10
 	food := make([]byte, n*mebibyte)

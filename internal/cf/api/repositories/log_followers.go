@@ -60,7 +60,7 @@ type logRound struct {
 	// done is closed when lines and isComplete are known.
 	done  chan struct{}
 	lines []LogLine
-	// isComplete is true if lines has all lines since from.
+	// isComplete is true if lines holds all lines since the time in from.
 	isComplete bool
 }
 

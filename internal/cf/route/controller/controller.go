@@ -48,7 +48,7 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Publisher is the component that sends requests to apps.
 	Publisher route.Publisher
-	// WatchNamespaces are the only namespaces whose objects are handled; none means all.
+	// WatchNamespaces are the only namespaces whose objects are handled; empty means all.
 	WatchNamespaces []string
 	// Guard keeps passes away from objects that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard

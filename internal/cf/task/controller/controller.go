@@ -37,7 +37,7 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Pods are the options that the Pods of all apps have in common.
 	Pods lrp.PodOptions
-	// WatchNamespaces are the only namespaces whose objects are handled; none means all.
+	// WatchNamespaces are the only namespaces whose objects are handled; empty means all.
 	WatchNamespaces []string
 	// Guard keeps passes away from objects that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// snapshotTries is how often a snapshot of all instances at one GTID set is attempted, every snapshotPause.
+	// snapshotTries limits the attempts to read all instances at one GTID set. snapshotPause is the time between two.
 	snapshotTries = 20
 	snapshotPause = 250 * time.Millisecond
 )

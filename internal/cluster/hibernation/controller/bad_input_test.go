@@ -21,7 +21,7 @@ const (
 	// maxEarlyPasses is the number of reconciliations that one cluster may have before quietTime: two, and two for each
 	// change by a test. Each shortestRetry that passes until then adds two.
 	maxEarlyPasses, shortestRetry = 8, time.Minute
-	// maxAttempts is how often the actuator tries a call that fails.
+	// maxAttempts is how many times the actuator tries a call that fails.
 	maxAttempts = 4
 )
 

@@ -71,7 +71,7 @@ func TestRestoredHub(t *testing.T) {
 // keptParts are the parts of an object that a dump contains beside its spec.
 type keptParts struct{ status, annotations bool }
 
-// restore replaces the ClusterDeployment by a copy with another UID, as a restore from a dump does.
+// restore replaces the ClusterDeployment with a copy with another UID, as a restore from a dump does.
 func (s *testCluster) restore(t *testing.T, keep keptParts) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

@@ -14,8 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 )
 
-// logReader reads binary logs from the bucket, one after the other. An archive of several logs stays open, so that the
-// next log of the archive is read from there on. It is read from its beginning again only for a log that precedes.
+// logReader reads binary logs from the bucket, one after the other. An archive of several logs stays open, so that its
+// next log is read without a new request. The archive is opened again only to read an earlier log.
 type logReader struct {
 	from bucket.Store
 

@@ -106,7 +106,7 @@ func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup,
 	return nil
 }
 
-// maxStandInSchemas limits the number of empty schemas that a restore of one schema creates for a time.
+// maxStandInSchemas limits the number of empty schemas that a restore of one schema creates temporarily.
 const maxStandInSchemas = 1000
 
 // newSchemaFilter returns the filter of a restore of one schema; nil if all schemas are restored.

@@ -167,7 +167,7 @@ func (t restoreTarget) changeSchemas(ctx context.Context, statement string, sche
 	for _, name := range schemas {
 		statements = append(statements, statement+shelldump.QuoteName(name))
 	}
-	return t.execAll(ctx, "make schemas for a time", statements...)
+	return t.execAll(ctx, "create or drop temporary schemas", statements...)
 }
 
 // hasTransactions returns false for a table without transactions. MySQL ends a transaction with the first statement that

@@ -43,7 +43,7 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics receives states and counts.
 	Metrics *Metrics
-	// WatchNamespaces are the namespaces whose objects are cached; none means all.
+	// WatchNamespaces are the namespaces whose objects are cached; empty means all.
 	WatchNamespaces []string
 	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
 	Ends *urgency.OverdueEnds

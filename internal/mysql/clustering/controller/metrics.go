@@ -99,10 +99,10 @@ func NewMetrics() *Metrics {
 			Name: "moco_cluster_errors_total", Help: "The number of times MOCO has got errors from the cluster",
 		}, labels),
 		switchovers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_switchover_total", Help: "The total count of switchover in the cluster",
+			Name: "moco_cluster_switchover_total", Help: "Number of switchovers in the cluster",
 		}, labels),
 		failovers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_failover_total", Help: "The total count of failover in the cluster",
+			Name: "moco_cluster_failover_total", Help: "Number of failovers in the cluster",
 		}, labels),
 	}
 }

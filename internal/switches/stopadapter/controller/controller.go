@@ -50,7 +50,7 @@ type Controller struct {
 	Observer fieldswitchcontroller.Observer
 	// Metrics exposes the stops.
 	Metrics *fieldswitchcontroller.Metrics
-	// WatchNamespaces are the only namespaces in which rights are needed; none means all.
+	// WatchNamespaces are the only namespaces in which rights are needed; empty means all.
 	WatchNamespaces []string
 	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
 	Ends *urgency.OverdueEnds
