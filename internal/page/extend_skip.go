@@ -5,6 +5,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"html"
 	"net/http"
 	"time"
 
@@ -128,7 +129,7 @@ func (s *Server) serveUntil(w http.ResponseWriter, r *http.Request) {
 		var until time.Time
 		if until, err = stoprecord.ParseNewUntil(r.URL.Query().Get("until"), s.Clock.Now().In(zone)); err == nil {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(stoprecord.FormatLocal(until, zone))) // The client may have disconnected.
+			_, _ = w.Write([]byte(html.EscapeString(stoprecord.FormatLocal(until, zone)))) // The client may have disconnected.
 			return
 		}
 	}

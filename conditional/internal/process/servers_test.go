@@ -96,7 +96,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 	}
 }
 
-// countedCollector counts the collections of all metrics, each of which takes time proportional to the number of series.
+// countedCollector counts the collections of all metrics, which take time proportional to the number of series.
 type countedCollector struct{ count atomic.Int32 }
 
 func (*countedCollector) Describe(to chan<- *prometheus.Desc) {

@@ -109,7 +109,7 @@ func takeObject(ctx context.Context, e bulkchange.Editor, obj *metav1.PartialObj
 	}
 	if len(left) < len(obj.Finalizers) {
 		fields["finalizers"] = left
-		done = append(done, fmt.Sprintf("finalizers of Korifi to remove: %d", len(obj.Finalizers)-len(left)))
+		done = append(done, fmt.Sprintf("finalizers of Korifi removed: %d", len(obj.Finalizers)-len(left)))
 	}
 	if len(done) == 0 {
 		return nil

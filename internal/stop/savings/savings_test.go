@@ -36,19 +36,27 @@ func TestNext(t *testing.T) {
 			&off, Rate{}, tuesday().Add(time.Hour), time.Hour, &torporv1alpha1.Savings{MachineSeconds: 7200, Week: monday, WeekMachineSeconds: 7200},
 		},
 		"a stop that began last week counts for this week since Monday": {
-			&off, Rate{}, tuesday().AddDate(0, 0, 6), 6 * 24 * time.Hour,
+			&off,
+			Rate{},
+			tuesday().AddDate(0, 0, 6), 6 * 24 * time.Hour,
 			&torporv1alpha1.Savings{MachineSeconds: 2 * 6 * 86400, Week: at(monday.AddDate(0, 0, 7)), WeekMachineSeconds: 2 * 43200},
 		},
 		"another rate ends one stop and begins the next": {
-			&off, Rate{Machines: 3}, tuesday().Add(time.Hour), time.Hour,
+			&off,
+			Rate{Machines: 3},
+			tuesday().Add(time.Hour), time.Hour,
 			&torporv1alpha1.Savings{Since: at(tuesday().Add(time.Hour)), Machines: 3, MachineSeconds: 7200, Week: monday, WeekMachineSeconds: 7200},
 		},
 		"a sum that is forged saturates": {
-			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: math.MaxInt64, CPUMilliSeconds: math.MaxInt64 - 1}, Rate{}, tuesday().Add(time.Hour), time.Hour,
+			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: math.MaxInt64, CPUMilliSeconds: math.MaxInt64 - 1},
+			Rate{},
+			tuesday().Add(time.Hour), time.Hour,
 			&torporv1alpha1.Savings{CPUMilliSeconds: math.MaxInt64},
 		},
 		"values below zero count as zero": {
-			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: -5, CPUMilliSeconds: -7}, Rate{}, tuesday().Add(time.Hour), time.Hour,
+			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: -5, CPUMilliSeconds: -7},
+			Rate{},
+			tuesday().Add(time.Hour), time.Hour,
 			&torporv1alpha1.Savings{},
 		},
 	} {
