@@ -26,7 +26,7 @@ type Observed struct {
 	SpecPowerState, DesiredPowerState hivev1.PowerState
 	// Stops is the record of the stops that spec.powerState requested.
 	Stops stoprecord.Records
-	// Scheduled is the Slumber's stop that is in effect; nil if there is none.
+	// Scheduled is the Slumber's stop that is in effect; nil if none exists.
 	Scheduled *torporv1alpha1.ScheduledStop
 	// Timer limits how long the cluster may run.
 	Timer RunTimer
@@ -51,7 +51,7 @@ type Observed struct {
 	// HasNoVersion is true if the cluster is not an OpenShift cluster. The version check is skipped then.
 	HasNoVersion bool
 	// IsSurveyed is true if the cluster was surveyed for problems of a hibernation. Obstacles describes the blocking
-	// findings; empty if there are none.
+	// findings; empty if none exist.
 	IsSurveyed bool
 	Obstacles  string
 	// Record is the record of the last hibernation; nil if there was none.

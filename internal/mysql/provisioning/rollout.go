@@ -226,7 +226,7 @@ func (o ObservedRollout) shortestReadyTime() time.Duration {
 }
 
 // DescribeKeptPods names the Pods that this version of Torpor would make differently, and how to replace them;
-// empty if there are none.
+// empty if none exist.
 func (o ObservedRollout) DescribeKeptPods() string {
 	kept := o.ordinalsWhere(func(p PodState) bool { return p.IsKept })
 	if len(kept) == 0 {

@@ -33,7 +33,7 @@ type OverdueEnds struct {
 	mu   sync.Mutex
 	ends map[overdueEnd]bool
 	// heldSince is the time since which there have been overdue ends, and progressAt when the last of them was added
-	// or removed; zero while there are none.
+	// or removed; zero while none exist.
 	heldSince, progressAt time.Time
 	// untold are the functions to call once nothing is delayed; isAwaited is true while a timer is set for that.
 	untold    []func()

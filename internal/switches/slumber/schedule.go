@@ -131,7 +131,7 @@ func (s Schedule) listTransitions(at time.Time, limit int) []torporv1alpha1.Slum
 }
 
 // transitionLimits limit a list of transitions: their number, the moments that are examined for them, and the end of the
-// period, which is zero if there is none.
+// period, which is zero if none exists.
 type transitionLimits struct {
 	changes, moments int
 	end              time.Time
@@ -186,7 +186,7 @@ func (c *windowCursor) moveTo(at time.Time) {
 	}
 }
 
-// nextMoment returns the next time at which the phase may change; zero if there is none.
+// nextMoment returns the next time at which the phase may change; zero if none exists.
 func (s Schedule) nextMoment(at time.Time, cursors []windowCursor) (next time.Time) {
 	consider := func(moment time.Time) {
 		if moment.After(at) && (next.IsZero() || moment.Before(next)) {

@@ -60,7 +60,7 @@ func isRedirect(code int32) bool {
 }
 
 // findOwnError returns the error of this package that explains why a server or its kubeconfig is refused; nil
-// if there is none.
+// if none exists.
 func findOwnError(err error) error {
 	for _, known := range []error{
 		errUnreadable, errForeign, errInsecure, errInsecureOverride, errUnverifiedOverride, errTooManyItems, errTooManyNodes, errTooMuchToKeep,
