@@ -93,6 +93,7 @@ func (g *Group) joinProcess(o options) (err error) {
 	if err != nil {
 		return err
 	}
+	g.server = server // Once the registry has the group, scrapes read it.
 	leave, err := server.Registry.AddGroup(&process.GroupEntry{
 		Name: o.name, Shared: o.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(),
 		Show: g.show, States: shownStates, Holds: holdReasons, Places: o.places,
@@ -101,7 +102,7 @@ func (g *Group) joinProcess(o options) (err error) {
 		quit()
 		return err
 	}
-	g.server, g.release = server, func() { quit(); leave() }
+	g.release = func() { quit(); leave() }
 	if g.host, err = hostOf(g.mgr, server.Registry); err == nil {
 		g.host.followRefusals(server.Detector)
 		err = g.host.join(g)
