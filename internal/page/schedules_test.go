@@ -62,7 +62,7 @@ func (e *pageEnv) openSchedules(t *testing.T, namespace string) *browser {
 	return b
 }
 
-func (e *pageEnv) createDeployment(t *testing.T, namespace, name, team string) *appsv1.Deployment {
+func (e *pageEnv) createTeamDeployment(t *testing.T, namespace, name, team string) *appsv1.Deployment {
 	t.Helper()
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": team}}}
 	e.ExpectCreated(t, testenv.DecodeObject(t, fmt.Sprintf(`{"metadata": {"namespace": %q, "name": %q}, "spec": {"replicas": 0, "selector": {"matchLabels": {"app": %[2]q}},
@@ -161,7 +161,7 @@ func describeWaves(s *torporv1alpha1.Slumber) string {
 func TestObjectsAreKeptAwake(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
-	web, other := e.createDeployment(t, namespace, "web", "a"), e.createDeployment(t, namespace, "other", "b")
+	web, other := e.createTeamDeployment(t, namespace, "web", "a"), e.createTeamDeployment(t, namespace, "other", "b")
 	e.ExpectCreated(t, buildNights(namespace, "nights"))
 	b := e.openSchedules(t, namespace)
 	b.expectShown(t, "/schedules", []string{">nights <"}, nil)
@@ -210,7 +210,7 @@ func TestObjectsAreKeptAwake(t *testing.T) {
 func TestRefusedSkipsAreReported(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
-	e.createDeployment(t, namespace, "web", "a")
+	e.createTeamDeployment(t, namespace, "web", "a")
 	e.ExpectCreated(t, buildNights(namespace, "nights"))
 	user, token := e.createAccount(t, namespace, "reader")
 	e.grant(t, namespace, user, torporv1alpha1.GroupVersion().Group, []string{"slumbers"}, "list")
@@ -232,7 +232,7 @@ func TestRefusedSkipsAreReported(t *testing.T) {
 func TestClusterSlumberKeepsOneNamespaceAwake(t *testing.T) {
 	e := shared.Get(t)
 	namespace, outside := e.CreateNamespace(t), e.CreateNamespace(t)
-	web, own := e.createDeployment(t, namespace, "web", "a"), e.createDeployment(t, namespace, "own", "a")
+	web, own := e.createTeamDeployment(t, namespace, "web", "a"), e.createTeamDeployment(t, namespace, "own", "a")
 	own.Labels["tier"] = "own"
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), own))
 	precedes := buildNights(namespace, "precedes")

@@ -26,7 +26,7 @@ func newStop(from, to int64) torporv1alpha1.StopRecord {
 	return stop
 }
 
-func listStops(n int64) (stops []torporv1alpha1.StopRecord) {
+func buildStops(n int64) (stops []torporv1alpha1.StopRecord) {
 	for i := n; i > 0; i-- {
 		stops = append(stops, newStop(24*i, 24*i+8))
 	}
@@ -47,8 +47,8 @@ func TestStopHistoryJoinsUsersAndSlumbers(t *testing.T) {
 		"a user who stops what a Slumber has stopped":   {manual: []torporv1alpha1.StopRecord{newStop(95, 0)}, scheduled: []torporv1alpha1.StopRecord{newStop(90, 0)}, within: timeSpan{6, 100}, want: []timeSpan{{90, 100}}},
 		"a stop that ended before it began":             {manual: []torporv1alpha1.StopRecord{newStop(9, 4)}, within: timeSpan{0, 100}},
 		"a stop outside of the period":                  {manual: []torporv1alpha1.StopRecord{newStop(1, 2)}, within: timeSpan{6, 100}},
-		"a full record of manual stops":                 {manual: listStops(stoprecord.MaxRecords), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
-		"a full record of a Slumber":                    {scheduled: listStops(stoprecord.MaxScheduled), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
+		"a full record of manual stops":                 {manual: buildStops(stoprecord.MaxRecords), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
+		"a full record of a Slumber":                    {scheduled: buildStops(stoprecord.MaxScheduled), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newStopHistory(kinds.Row{Stops: row.manual, PastScheduled: row.scheduled})

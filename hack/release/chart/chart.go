@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -153,14 +154,28 @@ func (o Options) completeValues(text []byte) ([]byte, error) {
 	if _, hasDigest := named.(reference.Digested); !hasTag || !hasDigest {
 		return nil, fmt.Errorf("expected an image with registry, tag and digest, found %q", o.Image)
 	}
+	before, after, _ := bytes.Cut(text, []byte("\nimage:\n"))
+	section, rest := cutSection(after)
 	for empty, set := range map[string]string{
 		"\n  repository: \"\"\n": fmt.Sprintf("\n  repository: %q\n", repository),
 		"\n  tag: \"\"\n":        fmt.Sprintf("\n  tag: %q\n", tag),
 	} {
-		if bytes.Count(text, []byte(empty)) != 1 {
+		if bytes.Count(section, []byte(empty)) != 1 {
 			return nil, errors.New("expected one image without repository and tag in values.yaml, found another number")
 		}
-		text = bytes.Replace(text, []byte(empty), []byte(set), 1)
+		section = bytes.Replace(section, []byte(empty), []byte(set), 1)
 	}
-	return text, nil
+	return slices.Concat(before, []byte("\nimage:\n"), section, rest), nil
+}
+
+// cutSection returns the indented lines at the beginning of a text, and the rest.
+func cutSection(text []byte) (section, rest []byte) {
+	for len(section) < len(text) {
+		line, _, _ := bytes.Cut(text[len(section):], []byte("\n"))
+		if !bytes.HasPrefix(line, []byte("  ")) {
+			break
+		}
+		section = text[:min(len(section)+len(line)+1, len(text))]
+	}
+	return section, text[len(section):]
 }

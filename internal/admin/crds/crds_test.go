@@ -66,7 +66,7 @@ func TestJudgeCRD(t *testing.T) {
 	want := Judgement{
 		Name: hives.Name, State: Foreign, Managers: []string{"hive-operator"}, Lacks: []string{
 			"spec.platform.baremetal", "spec.platform.containers", "spec.platform.gcp", "spec.platform.ibmcloud", "spec.platform.libvirt", "spec.platform.openstack.stopMethod",
-			"status.conditions[].observedGeneration", "status.hibernation", "status.hibernationCheck", "status.observedGeneration", "status.scheduledStops",
+			"status.conditions[].observedGeneration", "status.hibernation", "status.hibernationCheck", "status.observedGeneration", "status.savings", "status.scheduledStops",
 			"status.stops",
 		},
 	}

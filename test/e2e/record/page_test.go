@@ -38,7 +38,7 @@ func (h *managedHub) openPage(t *testing.T, address string) pageReader {
 
 // pageRow matches the beginning of a row, and its column By.
 func pageRow() *regexp.Regexp {
-	return regexp.MustCompile(`(?s)<tr data-key="([^"]+)".*?<td class="by">(.*?)</td>`)
+	return regexp.MustCompile(`(?s)<tr data-key="([^"]+)".*?<td class="by"[^>]*>(.*?)</td>`)
 }
 
 // readNames returns the column By of the rows of a kind, by their keys.
@@ -62,7 +62,7 @@ func (p pageReader) readNames(t *testing.T, kindName string) (map[string]string,
 			return nil, fmt.Errorf("expected 200, found %d: %w", answer.StatusCode, err)
 		}
 		for _, row := range pageRow().FindAllStringSubmatch(string(text), -1) {
-			names[html.UnescapeString(row[1])] = html.UnescapeString(row[2])
+			names[html.UnescapeString(row[1])] = html.UnescapeString(strings.ReplaceAll(row[2], "<wbr>", ""))
 		}
 		if !strings.Contains(string(text), `rel="next"`) {
 			return names, nil
