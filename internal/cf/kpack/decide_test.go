@@ -58,7 +58,7 @@ func TestDecide(t *testing.T) {
 			func(o *Observed) { o.Build.Spec.Lifecycle.Type = korifiv1alpha1.DockerLifecycle }, Plan{Rule: "no build of source code"},
 		},
 		"a build that is being deleted is left alone": {
-			func(o *Observed) { o.Build.DeletionTimestamp = new(metav1.Now()) }, Plan{Rule: "no build of source code"},
+			func(o *Observed) { o.Build.DeletionTimestamp = new(metav1.Unix(1, 0)) }, Plan{Rule: "no build of source code"},
 		},
 		"a build without a package waits":      {func(o *Observed) { o.Package = nil }, Plan{Rule: "wait for the source code"}},
 		"a build waits for the upload":         {func(o *Observed) { o.Package.Spec.Source.Registry.Image = "" }, Plan{Rule: "wait for the source code"}},

@@ -87,14 +87,14 @@ func (p *pageProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Referrer-Policy", "no-referrer") // The address of a login has the key.
 	switch {
 	case r.URL.Path == enterPath && isEqual(r.URL.Query().Get("key"), p.key):
-		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: p.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		setSession(w, p.session)
 		// A redirect would lose the cookie: it belongs to the navigation from another site.
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, `<!doctype html><meta http-equiv="refresh" content="0; url=/"><title>Torpor</title><a href="/">Open the page</a>`)
 	case !p.hasSession(r):
 		http.Error(w, "Expected the address that kubectl torpor page has printed, found a request without its session.", http.StatusUnauthorized)
 	case r.URL.Path == "/logout":
-		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		setSession(w, "; Max-Age=0")
 		fmt.Fprintln(w, "You are logged out. The address that kubectl torpor page has printed logs you in again.")
 	case p.target.Load() == nil:
 		http.Error(w, "kubectl torpor page is connecting to the manager. Reload the page.", http.StatusServiceUnavailable)
@@ -107,6 +107,12 @@ func (p *pageProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Authorization", header)
 		p.proxy.ServeHTTP(w, r)
 	}
+}
+
+// setSession sets the cookie of the session. It is not secure, because some browsers drop a secure cookie of a loopback
+// address without TLS.
+func setSession(w http.ResponseWriter, value string) {
+	w.Header().Add("Set-Cookie", sessionCookie+"="+value+"; Path=/; HttpOnly; SameSite=Strict")
 }
 
 func (p *pageProxy) hasSession(r *http.Request) bool {
@@ -146,7 +152,7 @@ func readBearerToken(ctx context.Context, config *rest.Config) (credentials, err
 		if err != nil {
 			return "", fmt.Errorf("read the credentials of the kubeconfig: %w", err)
 		}
-		return answer.Header.Get("Authorization"), nil
+		return answer.Header.Get("Authorization"), answer.Body.Close()
 	}
 	header, err := read(ctx)
 	switch {

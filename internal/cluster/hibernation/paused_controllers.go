@@ -192,12 +192,8 @@ func (o Observed) awaitPause(p Plan) Plan {
 	if len(names) == 0 || o.Refusal != nil {
 		return p
 	}
-	message := "Waiting for machine groups to be paused before the machines are stopped: " + joinNames(names)
-	for _, problem := range []string{o.APIMessage, o.GroupsError} {
-		if problem != "" {
-			message += "; " + problem
-		}
-	}
+	parts := []string{"Waiting for machine groups to be paused before the machines are stopped: " + joinNames(names), o.APIMessage, o.GroupsError}
+	message := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 	p.Ready, p.ProbeInterval = decision.False(hivev1.StoppingMachinesReason, message), minCloudInterval
 	return p
 }

@@ -97,7 +97,9 @@ func TestMeterAndClockSteps(t *testing.T) {
 	now := Instant{Wall: tuesday()}
 	m := NewMeter(func() Instant { return now })
 	off := Next(nil, Rate{CPUMillis: 1000}, m.Observe("a", nil))
-	advance := func(real, wall time.Duration) { now = Instant{Wall: now.Wall.Add(wall), Uptime: now.Uptime + real} }
+	advance := func(elapsed, wall time.Duration) {
+		now = Instant{Wall: now.Wall.Add(wall), Uptime: now.Uptime + elapsed}
+	}
 	for _, row := range []struct {
 		name       string
 		real, wall time.Duration

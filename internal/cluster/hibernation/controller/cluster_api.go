@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,7 +126,7 @@ func (a *clusterAPI) observe(ctx context.Context, seen *clusterObservation) erro
 		return nil
 	}
 	group := hibernation.NewClusterAPIGroup(u.GetName(), pauseOf(u, seen.Record))
-	seen.Groups = append(seen.Groups[:len(seen.Groups):len(seen.Groups)], group)
+	seen.Groups = append(slices.Clip(seen.Groups), group)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	isHold := seen.DesiredPowerState == hivev1.PowerStateHibernating
@@ -172,7 +173,7 @@ func ownsPause(entry metav1.ManagedFieldsEntry) bool {
 			Paused *struct{} `json:"f:paused"`
 		} `json:"f:spec"`
 	}
-	return entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.Raw, &fields) == nil && fields.Spec.Paused != nil
+	return entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec.Paused != nil
 }
 
 // change pauses a Cluster or ends its pause. It sends the observed resource version, so that the hub refuses with a

@@ -281,16 +281,21 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	}
 	seen.noteDrain(look)
 	seen.noteHealthChecks(look)
-	seen.Replaceable, seen.HasReadMachines = look.Replaceable, look.HasReadMachines
-	if _, ok := seen.actuator.(actuator.Terminator); !ok && seen.DesiredPowerState == hivev1.PowerStateHibernating {
-		seen.Replaceable = nil
-	}
+	seen.noteReplaceable(look)
 	if q.Depth < targetcluster.ReadRequests {
 		seen.noteOperators(look)
 		return nil
 	}
 	seen.judgeRequests(look)
 	return c.observeOperators(q, seen, look)
+}
+
+// noteReplaceable records the machines that OpenShift replaces, unless the actuator cannot end them.
+func (s *clusterObservation) noteReplaceable(look targetcluster.Look) {
+	s.Replaceable, s.HasReadMachines = look.Replaceable, look.HasReadMachines
+	if _, ok := s.actuator.(actuator.Terminator); !ok && s.DesiredPowerState == hivev1.PowerStateHibernating {
+		s.Replaceable = nil
+	}
 }
 
 // wantsSurvey reports whether the cluster is surveyed with this poll: in its turn, and before a hibernation that the
