@@ -16,7 +16,7 @@ func renderTimeline(v timelineView) markup {
 %v
 <p class="hint">The bars show when a stop was requested, as the objects' records have it. Days are days in UTC.
 <span class="key stopped"></span> stopped <span class="key changing"></span> changing now <span class="key stuck"></span> stuck now
-<span class="key unknown"></span> not recorded any more</p>
+<span class="key unknown"></span> not recorded</p>
 <div class="scroll" role="region" aria-label="Timeline" tabindex="0">
 <table id="timeline">
 <caption>Stops of the last seven days</caption>

@@ -15,13 +15,13 @@ type Savings struct {
 	// Since is the time since which the object saves. Unset while it does not.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Machines is the number of machines that are off since then.
+	// Machines is the number of machines that are off during the stop.
 	// +optional
 	Machines int64 `json:"machines,omitempty"`
-	// CPUMillis is the CPU request of the Pods that do not run since then, in thousandths of a core.
+	// CPUMillis is the CPU request of the Pods that the stop has ended, in thousandths of a core.
 	// +optional
 	CPUMillis int64 `json:"cpuMillis,omitempty"`
-	// MemoryKiB is the memory request of the Pods that do not run since then, in KiB.
+	// MemoryKiB is the memory request of the Pods that the stop has ended, in KiB.
 	// +optional
 	MemoryKiB int64 `json:"memoryKiB,omitempty"`
 	// MachineSeconds is the sum of machines times seconds.
