@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
@@ -58,21 +57,8 @@ func (s *Server) plan(
 	})
 	return planView{
 		IsStart: row.Stopped, Effects: made.Effects, WakeBy: newTimeView(made.WakeBy),
-		Findings: stopcheck.Join(made.Findings, judgeController(s.inventory.readActing(), part.Controllers, row.Namespace)),
+		Findings: stopcheck.Join(made.Findings, part.JudgeController(s.inventory.readActing(), row.Namespace)),
 	}, nil
-}
-
-// judgeController returns the findings about the controllers of an object.
-func judgeController(acting lease.Acting, controllers, namespace string) []stopcheck.Finding {
-	gap := acting.DescribeGap(controllers, namespace)
-	switch {
-	case gap != nil:
-		return stopcheck.JudgeController(gap.String())
-	case !acting.EndedAt.IsZero():
-		return stopcheck.JudgeMissingManager(fmt.Sprintf("%s/%s", lease.Namespace, lease.Name))
-	default:
-		return nil
-	}
 }
 
 // readRelated reads objects that a plan needs, and adds them to its subject.

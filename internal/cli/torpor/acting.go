@@ -12,7 +12,6 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
 const (
@@ -65,19 +64,6 @@ func (a *commands) nextInFull(r stopRow) string {
 
 // controllers returns the group of controllers that stops and starts the target's part.
 func (t target) controllers() string { return t.kind.FindPart(t.part).Controllers }
-
-// judgeController returns the findings of a plan about the controller of the object.
-func (t target) judgeController(acting lease.Acting) []stopcheck.Finding {
-	gap := acting.DescribeGap(t.controllers(), t.namespace)
-	switch {
-	case gap != nil:
-		return stopcheck.JudgeController(gap.String())
-	case !acting.EndedAt.IsZero():
-		return stopcheck.JudgeMissingManager(fmt.Sprintf("%s/%s", lease.Namespace, lease.Name))
-	default:
-		return nil
-	}
-}
 
 // warnOfGaps warns of requests that have no effect until a manager acts on them. Objects with the same reason share a
 // line. A dry run has written no request.

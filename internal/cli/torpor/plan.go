@@ -181,7 +181,7 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 		}
 	}
 	made := planner.Plan(subject, request)
-	made.Findings = stopcheck.Join(made.Findings, t.judgeController(leasereader.ReadActing(ctx, kube, request.Now)))
+	made.Findings = stopcheck.Join(made.Findings, t.kind.FindPart(t.part).JudgeController(leasereader.ReadActing(ctx, kube, request.Now), t.namespace))
 	planned := plannedObject{
 		Namespace: t.namespace, Kind: t.kind.GVK().Kind, Name: t.name, DisplayName: row.DisplayName, Part: t.part,
 		Verb: string(p.verb), State: row.State,

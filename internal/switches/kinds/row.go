@@ -15,6 +15,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
@@ -194,6 +195,19 @@ func (r Row) IsAsleepBySchedule() bool { return r.Stopped && r.Slumber != "" }
 func (r Row) WithoutHistory() Row {
 	r.Stops, r.Conditions, r.Labels, r.PastScheduled = nil, nil, nil, nil
 	return r
+}
+
+// JudgeController returns the findings of a plan about the controllers of the part in a namespace.
+func (p Part) JudgeController(acting lease.Acting, namespace string) []stopcheck.Finding {
+	gap := acting.DescribeGap(p.Controllers, namespace)
+	switch {
+	case gap != nil:
+		return stopcheck.JudgeController(gap.String())
+	case !acting.EndedAt.IsZero():
+		return stopcheck.JudgeMissingManager(fmt.Sprintf("%s/%s", lease.Namespace, lease.Name))
+	default:
+		return nil
+	}
 }
 
 // WithGap reports in NEXT that the active manager runs no controller for the object. Without a controller, a stop stays
