@@ -77,6 +77,17 @@ func (s *Server) identify(ctx context.Context, r *http.Request) (*authorization.
 }
 
 func (s *Server) serveBoard(w http.ResponseWriter, r *http.Request) {
+	s.serveView(w, r, func(v view, _ *visibility) markup { return renderBoard(v) })
+}
+
+func (s *Server) serveTimeline(w http.ResponseWriter, r *http.Request) {
+	s.serveView(w, r, func(v view, sees *visibility) markup {
+		return renderTimeline(composeTimeline(v, s.inventory, sees, s.Clock.Now()))
+	})
+}
+
+// serveView answers with the objects that a query selects and the caller may see.
+func (s *Server) serveView(w http.ResponseWriter, r *http.Request, render func(view, *visibility) markup) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	caller, err := s.identify(ctx, r)
@@ -93,7 +104,7 @@ func (s *Server) serveBoard(w http.ResponseWriter, r *http.Request) {
 	}
 	v := composeView(ctx, s.inventory, sees, q, s.Clock.Now())
 	v.User = caller.Name
-	writeHTML(w, http.StatusOK, renderBoard(v))
+	writeHTML(w, http.StatusOK, render(v, sees))
 }
 
 func writeHTML(w http.ResponseWriter, status int, text markup) {

@@ -4,10 +4,8 @@ package page
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -128,19 +126,19 @@ type namespaceSum struct {
 // maxSums limits the namespaces of the sums; those with the most hours come first.
 const maxSums = 50
 
-// composeTimeline selects the objects of one page, as the list does, and sums the hours of all that match.
-func composeTimeline(ctx context.Context, all *inventory, sees *visibility, q viewQuery, now time.Time) timelineView {
-	v := timelineView{view: composeView(ctx, all, sees, q, now)}
+// composeTimeline draws the rows of a view, and sums the hours of all objects that its query selects.
+func composeTimeline(selected view, all *inventory, sees *visibility, now time.Time) timelineView {
+	v := timelineView{view: selected}
 	today := now.UTC().Truncate(daySeconds * time.Second)
 	week := timeSpan{today.AddDate(0, 0, 1-timelineDays).Unix(), now.Unix()}
 	for day := range timelineDays {
 		v.Days = append(v.Days, today.AddDate(0, 0, day+1-timelineDays).Format("Mon 2 Jan"))
 	}
-	histories := map[string]stopHistory{}
 	sums := map[string]*namespaceSum{}
+	acting := all.readActing()
 	for _, s := range all.listSwitches(sees.isVisible) {
-		histories[s.key] = s.history
-		if !q.isAbout(s) || !q.hasState(s, now) {
+		s = s.withGap(acting)
+		if !v.Query.isAbout(s) || !v.Query.hasState(s, now) {
 			continue
 		}
 		sum := sums[s.Namespace]
@@ -152,7 +150,7 @@ func composeTimeline(ctx context.Context, all *inventory, sees *visibility, q vi
 		sum.seconds += sumSeconds(s.history.findStops(week))
 	}
 	for _, r := range v.view.Rows {
-		v.Rows = append(v.Rows, newTimelineRow(r, histories[r.Key], week))
+		v.Rows = append(v.Rows, newTimelineRow(r, week))
 	}
 	for _, sum := range slices.SortedFunc(maps.Values(sums), compareSums) {
 		if len(v.Sums) < maxSums && sum.seconds > 0 {
@@ -170,8 +168,8 @@ func compareSums(a, b *namespaceSum) int {
 func hoursOf(seconds int64) float64 { return float64(seconds) / time.Hour.Seconds() }
 
 // newTimelineRow draws the stops of an object. The time before the record begins is drawn as unknown.
-func newTimelineRow(r rowView, h stopHistory, week timeSpan) timelineRow {
-	row := timelineRow{rowView: r}
+func newTimelineRow(r rowView, week timeSpan) timelineRow {
+	row, h := timelineRow{rowView: r}, r.history
 	stops := h.findStops(week)
 	row.Hours = formatHours(hoursOf(sumSeconds(stops)))
 	if h.recordedFrom > week.from {
@@ -198,23 +196,3 @@ func newTimelineRow(r rowView, h stopHistory, week timeSpan) timelineRow {
 }
 
 func formatMinute(at int64) string { return time.Unix(at, 0).UTC().Format("Mon 15:04") }
-
-func (s *Server) serveTimeline(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	defer cancel()
-	caller, err := s.identify(ctx, r)
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-	defer caller.Close()
-	q := parseViewQuery(r.URL.Query())
-	sees, err := reviewVisibility(ctx, caller, s.inventory, q)
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-	v := composeTimeline(ctx, s.inventory, sees, q, s.Clock.Now())
-	v.User = caller.Name
-	writeHTML(w, http.StatusOK, renderTimeline(v))
-}

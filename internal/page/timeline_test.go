@@ -67,7 +67,7 @@ func TestTimelineRowDrawsTheRecord(t *testing.T) {
 	monday := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC).Unix()
 	week := timeSpan{monday, monday + 100*3600}
 	h := stopHistory{stops: []timeSpan{{monday + 20*3600, monday + 30*3600}}, stoppedSince: monday + 90*3600, recordedFrom: monday + 10*3600}
-	found := newTimelineRow(rowView{Badge: "stuck"}, h, week)
+	found := newTimelineRow(rowView{Badge: "stuck", history: h}, week)
 	bars := []bar{{"unknown", 0, 36000}, {"ahead", 360000, weekSeconds - 360000}, {"stopped", 72000, 36000}, {"stuck", 324000, 36000}}
 	if !reflect.DeepEqual(found.Bars, bars) || found.Hours != "20.0" {
 		t.Errorf("expected %v and 20.0 hours, found %v and %s", bars, found.Bars, found.Hours)

@@ -79,6 +79,8 @@ type rowView struct {
 	Saved, SavedNote                  string
 	// Verb is the action of the button; empty without a button.
 	Verb string
+	// history is drawn by the timeline.
+	history stopHistory
 }
 
 // timeView is a time in a form for users and in one for programs.
@@ -220,6 +222,7 @@ func newRowView(s *listedSwitch, now time.Time) rowView {
 		Namespace: s.Namespace, Name: s.Name, Title: s.title, Part: s.Part, State: s.State, Stopped: s.Stopped,
 		Since: newTimeView(s.Since), Until: newTimeView(s.Until), By: s.By, Reason: s.Reason, Next: s.NextAt(now),
 		IsStuck: s.IsStuck(), IsOverdue: s.IsOverdue(now), StartsItself: s.NextAt(now) == stoprecord.StartsByItself,
+		history: s.history,
 	}
 	if s.UntilBy != s.By {
 		r.UntilBy = s.UntilBy
