@@ -7,7 +7,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{/* How requesters are recorded: policy, webhook or off. auto checks the kinds of the hub; helm template has none and uses the version. */}}
+{{/* How requesters are recorded: policy, webhook or off. auto checks the kinds that the hub serves; helm template has no hub and uses the version. */}}
 {{- define "torpor.record" }}
 {{- $noted := false }}
 {{- range .Values.features }}{{ if $.Files.Get (printf "files/record/%s.yaml" .) }}{{ $noted = true }}{{ end }}{{ end }}
