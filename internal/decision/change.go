@@ -5,9 +5,9 @@ package decision
 // Request describes who requested a stop or a start, why, and until when. Unknown parts are empty.
 type Request struct{ Requester, Reason, Until string }
 
-// Change is a change to what is requested of an object, for the log.
+// Change describes a requested stop or start of an object, for the log.
 type Change struct {
-	// What is what happened, such as "Stop requested".
+	// What is the message of the log line, such as "Stop requested".
 	What string
 	// Part is the part of the object that is stopped or started.
 	Part string

@@ -28,7 +28,7 @@ func First[O, P any](rules []Rule[O, P], observed O) (P, string) {
 	return none, ""
 }
 
-// Always is the When of a last rule.
+// Always matches every observation; it is the When of a last rule.
 func Always[O any](O) bool { return true }
 
 // Condition is a condition of a status without its type and the bookkeeping of its object.
@@ -53,7 +53,7 @@ func Unknown(reason, message string) Condition {
 	return Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
-// Event is something that happened to an object.
+// Event describes an event to emit about an object.
 type Event struct {
 	// Warning distinguishes problems from progress.
 	Warning bool

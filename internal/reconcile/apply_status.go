@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ApplyStatus writes fields of the status of an object other than that of the pass; applied then holds the answer of
-// the API server. Fields that the owner applied before and now omits are removed. All other fields belong to other
-// field managers.
+// ApplyStatus writes fields of the status of an object other than that of the pass; applied then holds the object as
+// the API server returned it. Fields that the owner applied before and now omits are removed; fields of other field
+// managers are not changed.
 func ApplyStatus(ctx context.Context, c client.Client, applied *unstructured.Unstructured, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

@@ -26,17 +26,17 @@ func TestSetCondition(t *testing.T) {
 		set    metav1.Condition
 		want   []metav1.Condition
 	}{
-		"a new condition comes after those of other controllers": {
+		"a new condition is added after those of other controllers": {
 			[]metav1.Condition{other},
 			condition("True", "Runs", "It runs", 0, time.Time{}),
 			[]metav1.Condition{other, condition("True", "Runs", "It runs", 7, second)},
 		},
-		"a changed reason keeps the time": {
+		"a changed reason keeps the transition time": {
 			[]metav1.Condition{condition("False", "Starting", "", 6, first)},
 			condition("False", "Waiting", "", 0, time.Time{}),
 			[]metav1.Condition{condition("False", "Waiting", "", 7, first)},
 		},
-		"a changed status sets the time": {
+		"a changed status sets the transition time": {
 			[]metav1.Condition{condition("False", "Starting", "", 6, first), other},
 			condition("True", "Runs", "", 0, time.Time{}),
 			[]metav1.Condition{condition("True", "Runs", "", 7, second), other},

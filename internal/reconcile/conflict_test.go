@@ -26,7 +26,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// conflictingWrites answers every write of some objects like an admission webhook that refuses with a conflict.
+// conflictingWrites answers every write to some paths with the conflict of an admission webhook.
 type conflictingWrites struct {
 	http.RoundTripper
 	path    string
@@ -40,13 +40,13 @@ func (c conflictingWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 		return c.RoundTripper.RoundTrip(r)
 	}
 	c.refused.Add(1)
-	const body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"the webhook does not like it"}`
+	const body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"denied by the webhook"}`
 	return &http.Response{
 		StatusCode: http.StatusConflict, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r,
 	}, nil
 }
 
-// TestPersistentConflictCostIsBounded counts, in virtual time, the cost of a write that is always answered with a
+// TestPersistentConflictCostIsBounded counts, in virtual time, the requests of a pass whose write always meets a
 // conflict.
 func TestPersistentConflictCostIsBounded(t *testing.T) {
 	t.Parallel()
@@ -55,8 +55,8 @@ func TestPersistentConflictCostIsBounded(t *testing.T) {
 		path string
 		acts func(ctx context.Context, c client.Client, pod *corev1.Pod) error
 	}{
-		"a write of the status: a second refusal is an error": {path: "/status"},
-		"a write of another object: a second refusal is an error": {path: "/configmaps/child", acts: func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+		"a status write that always conflicts: the second conflict is an error": {path: "/status"},
+		"a write of a dependent object that always conflicts: retried for 10 s, then an error": {path: "/configmaps/child", acts: func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 			var child corev1.ConfigMap
 			if err := c.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "child"}, &child); err != nil {
 				return err
@@ -112,8 +112,8 @@ func TestPersistentConflictCostIsBounded(t *testing.T) {
 			if passes > 60 || refused.Load() > 60 || failures < 3 {
 				t.Errorf("expected at most 60 passes and writes, and the errors of a back-off, found %d, %d and %d", passes, refused.Load(), failures)
 			}
-			if last == nil || !strings.Contains(last.Error(), "the webhook does not like it") || !strings.Contains(last.Error(), "admission webhook") {
-				t.Errorf("expected an error that says what was answered and where to look, found %v", last)
+			if last == nil || !strings.Contains(last.Error(), "denied by the webhook") || !strings.Contains(last.Error(), "admission webhook") {
+				t.Errorf("expected an error with the API server's message and a hint at the cause, found %v", last)
 			}
 			isOn.Store(false)
 			if _, err := pass.Reconcile(t.Context(), request); err != nil {
@@ -126,8 +126,8 @@ func TestPersistentConflictCostIsBounded(t *testing.T) {
 	}
 }
 
-// TestEventsOfASavedStatusAreEmittedDespiteAConflict has another client change an object between the write of its
-// status and that of the annotation that remembers it.
+// TestEventsOfASavedStatusAreEmittedDespiteAConflict has another client change an object after the write of its
+// status and before the write of the annotation that remembers it.
 func TestEventsOfASavedStatusAreEmittedDespiteAConflict(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)

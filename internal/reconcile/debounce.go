@@ -8,12 +8,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// statusDebounce is how long an operation must be in progress before it is worth a write. A restart of an app on a busy
-// hub that takes no longer writes its result only.
+// statusDebounce is how long an operation must be in progress before its progress is written to the status. For a
+// shorter operation, such as most restarts of an app, only the result is written.
 const statusDebounce = 250 * time.Millisecond
 
-// debounce returns how long a report is held back; zero saves it now. The state is kept in memory only: after a
-// restart of the process the interval begins again.
+// debounce returns how long to hold a report back, or zero to save it now. The start of the interval is kept in
+// memory only: after a restart of the process, the interval begins again.
 func (p *Pass[T, S, P]) debounce(req ctrl.Request, isTransient bool) time.Duration {
 	if !isTransient {
 		p.transients.Delete(req)
@@ -32,7 +32,7 @@ func (p *Pass[T, S, P]) debounce(req ctrl.Request, isTransient bool) time.Durati
 	return 0
 }
 
-// minNonZero returns the shorter of two waits; zero means no wait.
+// minNonZero returns the shorter of two delays, where a zero b means that there is no second delay.
 func minNonZero(a, b time.Duration) time.Duration {
 	if b == 0 {
 		return a

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// prepareOrFinalize handles an object before its first observation and after its deletion. It reports whether the
-// pass is done.
+// prepareOrFinalize writes the finalizer and the defaults that an object lacks, or finalizes an object that is being
+// deleted. It reports whether the pass ends there.
 func (p *Pass[T, S, P]) prepareOrFinalize(ctx context.Context, req ctrl.Request, before, obj T) (bool, ctrl.Result, error) {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		if p.Finalizer == nil {
@@ -21,7 +21,7 @@ func (p *Pass[T, S, P]) prepareOrFinalize(ctx context.Context, req ctrl.Request,
 		return true, result, err
 	}
 	if p.Finalizer == nil || p.Finalizer.Prepare == nil && controllerutil.ContainsFinalizer(obj, p.Finalizer.Name) {
-		return false, ctrl.Result{}, nil // Nearly every pass: there is nothing to fill in, so nothing is copied.
+		return false, ctrl.Result{}, nil // In nearly every pass nothing is missing, so nothing is copied.
 	}
 	prepared, _ := obj.DeepCopyObject().(T)
 	if !p.prepare(prepared) {

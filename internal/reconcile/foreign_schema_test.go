@@ -125,7 +125,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	}
 	env.WaitForCondition(t, cd, "StatusFullyStored", metav1.ConditionFalse, "SchemaLacksField")
 
-	// The next passes, including those of a restarted manager, know of the loss and do not repeat the write.
+	// Later passes, including those of a restarted manager, do not repeat the write.
 	writes.Store(0)
 	for range 3 {
 		reconcileOnce(first)
@@ -138,7 +138,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		t.Errorf("expected the record to be remembered and at most one more write, found %v and %d", seen, writes.Load())
 	}
 
-	// A report that is not stored anywhere does not set the interval.
+	// A pass whose report is not stored anywhere backs off, whatever interval its rule requests.
 	loses := pass()
 	loses.Status.Remember = nil
 	report := loses.Report
@@ -153,7 +153,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		}
 	}
 
-	// A record that is too large for an annotation is not stored anywhere, and the condition reports that.
+	// A record that is too large for an annotation is not stored anywhere, and a condition reports this.
 	huge := pass()
 	huge.Report = func(cd *hivev1.ClusterDeployment, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
 		cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt}
@@ -186,7 +186,8 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		t.Errorf("expected the record in the status, found %v", cd.Status.Hibernation)
 	}
 
-	// A recoverable field does not cause a write of the annotation, but must not stay there either.
+	// A change of a recoverable field alone does not cause a write of the annotation, but the annotation must not
+	// keep an old value.
 	lazy, record := pass(), &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt, RequestedBy: "carol"}
 	lazy.Status.RemembersAlways, lazy.Status.Recoverable = true, []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"}
 	isHurried := false
@@ -218,7 +219,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		}
 	}
 
-	// If the schema does not keep the field, the annotation is written at once.
+	// If the schema does not keep the field, the annotation is written immediately.
 	env.InstallCRDs(t, filepath.Join("..", "..", "test", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	isHurried = true
 	testenv.Eventually(t, "the annotation has the fields that the schema drops now", func() error {

@@ -14,7 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// TestChangesAreLogged captures the log of a pass that reports a stop and its effect. Values of users are cut.
+// TestChangesAreLogged captures the log of a pass that reports a requested stop and an event. Values that users
+// write are truncated.
 func TestChangesAreLogged(t *testing.T) {
 	t.Parallel()
 	asked := decision.Request{Requester: "alice@example.com", Reason: "no budget", Until: "2026-11-27T06:00:00Z"}
@@ -33,11 +34,11 @@ func TestChangesAreLogged(t *testing.T) {
 				`"level"=0 "msg"="Stopping cluster machines" "event"="Stopping" "warning"=false ` + keys,
 			},
 		},
-		"an unknown requester: no empty keys": {
+		"an unknown requester: no key without a value": {
 			FollowUp{Changes: []decision.Change{{What: "Start requested"}}, Events: []decision.Event{{Reason: "Running", Note: "Runs", Warning: true}}},
 			[]string{`"level"=0 "msg"="Start requested"`, `"level"=0 "msg"="Runs" "event"="Running" "warning"=true`},
 		},
-		"a long reason: cut": {
+		"a long reason: truncated": {
 			FollowUp{Changes: []decision.Change{{What: "Stop requested", Request: decision.Request{Reason: strings.Repeat("ä", 1000)}}}},
 			[]string{`"level"=0 "msg"="Stop requested" "reason"="` + strings.Repeat("ä", maxLoggedValue/2) + `"`},
 		},
@@ -66,7 +67,7 @@ func TestChangesAreLogged(t *testing.T) {
 	}
 }
 
-// TestLostRacesAreNotLogged has another writer win: the next pass logs the change.
+// TestLostRacesAreNotLogged has a status write meet a conflict: only the next pass logs the change.
 func TestLostRacesAreNotLogged(t *testing.T) {
 	t.Parallel()
 	var lines []string

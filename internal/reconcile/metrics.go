@@ -10,18 +10,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// scrapeTimeout limits the reading of one list, which would otherwise wait for a cache that is not filled yet.
+// scrapeTimeout limits one list call, which would otherwise block until the cache has synced.
 const scrapeTimeout = 5 * time.Second
 
-// ScrapedCache is the cache of a manager from which a collector of metrics reads objects. The zero ScrapedCache has
-// no cache yet.
+// ScrapedCache is a manager's cache from which a metrics collector reads objects. The zero value has no cache yet.
 type ScrapedCache struct{ reader atomic.Pointer[client.Reader] }
 
 // Use sets the cache.
 func (s *ScrapedCache) Use(cache client.Reader) { s.reader.Store(&cache) }
 
-// List reads all objects of a kind, and reports whether it succeeded. The objects are shared with the cache and must
-// not be changed: there may be thousands, and a scrape needs only a few numbers of each.
+// List reads all objects of a kind, and reports whether it succeeded. They are not copied, because there may be
+// thousands and a scrape needs only a few numbers of each; so the caller must not change them.
 func (s *ScrapedCache) List(list client.ObjectList) bool {
 	reader := s.reader.Load()
 	if reader == nil {

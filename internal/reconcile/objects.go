@@ -15,8 +15,8 @@ import (
 // APITimeout limits one call to the hub's API server.
 const APITimeout = 10 * time.Second
 
-// PatchObserved writes the differences between an observed object and the wanted one. It returns ErrStale if the
-// object was written or deleted since.
+// PatchObserved writes the differences between an observed object and the desired one. It returns ErrStale if the
+// object was changed or deleted after it was observed.
 func PatchObserved(ctx context.Context, c client.Client, before, after client.Object, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
@@ -34,8 +34,8 @@ func PatchObserved(ctx context.Context, c client.Client, before, after client.Ob
 	return nil
 }
 
-// DeleteObserved deletes an object unless it is being deleted, and never another object of the same name. Its
-// dependents are deleted after it. An object that is already gone is not an error.
+// DeleteObserved deletes an object unless it is already being deleted, and never another object of the same name.
+// Its dependents are deleted in the background. It returns no error if the object is already gone.
 func DeleteObserved(ctx context.Context, c client.Client, obj client.Object) error {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return nil
@@ -52,8 +52,8 @@ func DeleteObserved(ctx context.Context, c client.Client, obj client.Object) err
 	return nil
 }
 
-// RequireUnchanged returns ErrStale unless the API server still has the version of an observed object. It stores the
-// live object in live, an empty one of the same type.
+// RequireUnchanged reads an object into live, an empty object of the same type, and returns ErrStale unless it still
+// has the resource version that was observed.
 func RequireUnchanged(ctx context.Context, reader client.Reader, observed, live client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

@@ -24,24 +24,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
-// KeyRule is the key of structured log lines that holds the name of the rule that was followed.
+// KeyRule is the key under which log lines hold the name of the rule that matched.
 const KeyRule = "rule"
 
 // ErrStale is returned by Observe and Act when the cache is behind the API server. Nothing is reported, and the pass
-// runs again soon. If the cache does not catch up in time, the pass fails.
+// runs again soon. If it is still returned after staleCacheLimit, the pass fails.
 var ErrStale = errors.New("the cache is behind the API server")
 
-// ErrPending is returned by Observe when a needed answer is still missing; the object is enqueued when the answer
-// arrives. Nothing is reported.
+// ErrPending is returned by Observe when it still waits for an answer, whose arrival enqueues the object. Nothing is
+// reported.
 var ErrPending = errors.New("an answer that the pass needs is still missing")
 
 // pendingLimit is the delay of the next pass if no answer enqueues it earlier.
 const pendingLimit = 2 * time.Minute
 
-// RefusedError is an action that was rejected. The pass reports it and ends normally; the report defines when to try
-// again.
+// RefusedError is an error of Act for an action that was rejected, for example because of a quota. The pass reports
+// it and returns no error; Report sets when to try again.
 type RefusedError struct {
-	// Class is the feature's own name for the kind of refusal; empty if it has none.
+	// Class is the feature's name for this kind of refusal; it may be empty.
 	Class string
 	// Message is for users: expected, found, next step.
 	Message string
@@ -66,25 +66,25 @@ type FollowUp struct {
 	Rule string
 	// RequeueAfter is the delay of the next pass; zero waits for an event.
 	RequeueAfter time.Duration
-	// IsUrgent gives that pass priority over passes that are not urgent.
+	// IsUrgent gives the next pass priority over passes that are not urgent.
 	IsUrgent bool
 	// Events are emitted and logged after the status is saved.
 	Events []decision.Event
 	// Changes are logged after the status is saved.
 	Changes []decision.Change
-	// Request is what the log adds to each event: who requested the state of the object, why and until when.
+	// Request is logged with each event: who requested the state of the object, why and until when.
 	Request decision.Request
-	// AfterSave runs after the status is saved, for counters.
+	// AfterSave runs after the status is saved, for example to increment counters.
 	AfterSave func()
-	// IsTransient is true for a report of an operation in progress. It is saved only if an operation is still in
-	// progress after statusDebounce, and then once in each such interval. Shorter operations are never written. A
-	// report with events is saved at once, unless EventsRecur.
+	// IsTransient is true for a report of an operation in progress. It is saved only if the operation is still in
+	// progress after statusDebounce, and then at most once per statusDebounce. Shorter operations are never written.
+	// A report with events is saved at once, unless EventsRecur.
 	IsTransient bool
-	// EventsRecur is true if all events follow from a difference to the stored status, so that a later pass emits those
-	// of a report that is held back.
+	// EventsRecur is true if every event follows from a difference to the stored status, so that a later pass emits
+	// the events of a report that was held back.
 	EventsRecur bool
-	// RemembersLater allows a later pass, which is sure to come, to write the annotation of remembered fields, as
-	// long as the status keeps them. It avoids that write while a stop or start is urgent.
+	// RemembersLater leaves the annotation of remembered fields to a later pass, which must be certain to come, as
+	// long as the status keeps these fields. It avoids a second write while a stop or start is urgent.
 	RemembersLater bool
 }
 
@@ -96,17 +96,17 @@ type Hub struct {
 	Recorder events.EventRecorder
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Owner is the field manager of the controller's own writes; empty leaves it to the client.
+	// Owner is the field manager of the controller's own writes; if empty, the client's default applies.
 	Owner string
 }
 
-// HubOf returns the access of the controller with a name.
+// HubOf returns the Hub of the named controller.
 func HubOf(mgr manager.Manager, name string, now clock.PassiveClock) Hub {
 	return Hub{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(name), Clock: now, Owner: name}
 }
 
-// Pass is one feature's reconciler of one kind. It implements the Reconciler of controller-runtime. An option exists
-// only if two controllers need it.
+// Pass is one feature's reconciler of one kind. It implements reconcile.Reconciler of controller-runtime. A field is
+// added only if at least two controllers need it.
 type Pass[T client.Object, S, P any] struct {
 	Hub
 	// New returns an empty object.
@@ -114,23 +114,23 @@ type Pass[T client.Object, S, P any] struct {
 	// Status defines how the status is stored.
 	Status reconcilestatus.Storage[T]
 
-	// Guard, if set, keeps the pass away from objects that another project writes.
+	// Guard, if set, skips objects that another project's controller writes.
 	Guard *WriterGuard
 	// Finalizer, if set, keeps a deleted object until its Finalize is done.
 	Finalizer *Finalizer[T]
-	// Ends, if set, gives passes that end an overdue stop priority over other passes of the process; events come
-	// after them.
+	// Ends, if set, gives passes that end an overdue stop priority over all other passes of the process, and delays
+	// events until no stop is overdue.
 	Ends *urgency.EndTracker[T]
-	// Forget, if set, is called when the object is gone, to free what is held of it in memory.
+	// Forget, if set, is called when the object is gone, to free the memory that is held for it.
 	Forget func(name types.NamespacedName)
 
 	// Observe reads everything that the decision may use. It only reads, and may return ErrStale or ErrPending.
 	Observe func(ctx context.Context, obj T) (S, error)
 	// Decide returns the plan. It has no side effects, and handles every observation.
 	Decide func(seen S) P
-	// Act, if set, carries out the plan. It is idempotent, limited in time, and does not wait for effects. It returns
-	// ErrStale, a *RefusedError, or another error, which is also reported as a *RefusedError and then returned, so
-	// that the queue backs off.
+	// Act, if set, carries out the plan. It is idempotent, limited in time, and does not wait until its requests
+	// have taken effect. An error other than ErrStale and *RefusedError is reported as a *RefusedError too, and then
+	// returned, so that the queue backs off.
 	Act func(ctx context.Context, seen S, plan P) error
 	// Report writes into the status of obj.
 	Report func(obj T, seen S, plan P, refused *RefusedError) FollowUp
@@ -139,18 +139,18 @@ type Pass[T client.Object, S, P any] struct {
 	transients sync.Map
 }
 
-// Finalizer keeps a deleted object until its dependents are gone.
+// Finalizer keeps an object that is being deleted until its dependents are gone.
 type Finalizer[T client.Object] struct {
 	Name string
-	// Prepare, if set, adds the finalizer together with the defaults that a webhook would set, and reports whether it
-	// changed anything. It may leave an object alone. Without Prepare, only the finalizer is added.
+	// Prepare, if set, adds the finalizer together with the defaults that a webhook would set, and reports whether
+	// it changed anything. It may also leave out the finalizer. If nil, only the finalizer is added.
 	Prepare func(obj T) (changed bool)
-	// Finalize deletes the dependents of obj and returns when to try again; the finalizer is removed when that is
-	// zero. Its changes to the status of obj are saved while the finalizer stays.
+	// Finalize deletes the dependents of obj and returns the delay of the next attempt, or zero when the finalizer
+	// can be removed. While the finalizer remains, its changes to the status of obj are saved.
 	Finalize func(ctx context.Context, obj T) (lookAgainAfter time.Duration, err error)
 }
 
-// Reconcile implements reconcile.Reconciler. A failed action does not prevent its report from being saved.
+// Reconcile implements reconcile.Reconciler. The report is saved even if the action failed.
 func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	obj := p.New()
 	if err := p.Client.Get(ctx, req.NamespacedName, obj); err != nil {
@@ -159,7 +159,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// A pass on an outdated version would lose the race for the write.
+	// The status write of a pass on an outdated version would only cause a conflict.
 	if wait := p.versions.awaitNewer(req, obj.GetResourceVersion(), p.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -188,22 +188,22 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	result, err := p.save(ctx, req, versions[T]{before, obj}, out, failure)
 	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > goesOnWithin || !p.Ends.HasOverdue(obj) {
-		p.Ends.Forget(req.NamespacedName) // The stop has ended, or waits for something that must not delay others.
+		p.Ends.Forget(req.NamespacedName) // The stop has ended, or waits for something for which other passes must not wait.
 	}
 	return result, err
 }
 
-// goesOnWithin is the longest interval after which a pass counts as continuing at once.
+// goesOnWithin is the longest requeue interval with which a pass counts as continuing immediately.
 const goesOnWithin = time.Second
 
-// versions are an object as it was read, and as the pass has left it.
+// versions are an object as it was read, and as the pass changed it.
 type versions[T client.Object] struct{ before, after T }
 
 func (v versions[T]) isReplaced() bool {
 	return v.before.GetResourceVersion() != v.after.GetResourceVersion()
 }
 
-// observeAndAct is the part of the pass between the read of the object and the write of its status.
+// observeAndAct calls Observe, Decide, Act and Report, and returns the report and the error of the action.
 func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, error) {
 	seen, err := p.Observe(ctx, obj)
 	if err != nil {
@@ -229,10 +229,10 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	return p.Report(obj, seen, plan, &RefusedError{Message: err.Error(), Err: err}), err
 }
 
-// goneRetry is the delay before an object is read again that was not found when it was written.
+// goneRetry is the delay of the next pass if the status write returned NotFound.
 const goneRetry = time.Second
 
-// unreportedError is an error from before there was a report.
+// unreportedError is an error of a pass that ended before Report was called.
 type unreportedError struct{ error }
 
 // Unwrap implements the interface of errors.Is and errors.As.
@@ -244,7 +244,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		return ctrl.Result{}, u.error
 	}
 	if obj.isReplaced() {
-		// The action has changed the object itself, so a report on its earlier version would be refused.
+		// The action has changed the object itself, so a status write with its earlier version would be a conflict.
 		p.noteWritten(req, obj)
 		return ctrl.Result{RequeueAfter: retryUnless(failure)}, failure
 	}
@@ -281,7 +281,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(urgency.PriorityOf(out.IsUrgent))}, nil
 }
 
-// tell emits events, after all overdue ends, and updates counters.
+// tell logs the changes and events, emits the events once no overdue end delays them, and calls AfterSave.
 func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written reconcilestatus.Written) {
 	LogChanges(log.FromContext(ctx), out.Changes)
 	if events := append(out.Events, written.Events()...); len(events) > 0 {
@@ -293,18 +293,18 @@ func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written r
 	}
 }
 
-// loseRace waits for the version that has won. If the same version is refused a second time while it is still the
-// newest, it has not lost to another.
+// loseRace handles a conflict: the next pass waits for the newer version. A second conflict on the same version is
+// an error, because no newer version has arrived in time.
 func (p *Pass[T, S, P]) loseRace(req ctrl.Request, obj T, conflict error) (ctrl.Result, error) {
 	if isFirst := p.versions.noteLost(req, obj.GetResourceVersion(), p.Clock.Now()); isFirst {
 		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
 	}
 	return ctrl.Result{}, fmt.Errorf("write %s: expected the API server to accept a write to the resource version %s, which has been the newest for %s, "+
-		"found a second refusal as a conflict; look for an admission webhook that answers with conflicts, or a watch that is late: %w",
+		"found a second conflict; look for an admission webhook that answers with conflicts, or a watch that is late: %w",
 		req, obj.GetResourceVersion(), staleCacheLimit, conflict)
 }
 
-// awaitCache runs the pass again soon, until the limit for a late cache is reached.
+// awaitCache requeues the object soon after ErrStale, or returns an error once that has lasted for staleCacheLimit.
 func (p *Pass[T, S, P]) awaitCache(req ctrl.Request, stale error) (ctrl.Result, error) {
 	waited := p.versions.noteStale(req, p.Clock.Now())
 	if waited < staleCacheLimit {
@@ -328,7 +328,8 @@ func (p *Pass[T, S, P]) forget(req ctrl.Request) {
 	}
 }
 
-// retryUnless returns the interval after a write of the object itself; after an error, the queue's back-off applies.
+// retryUnless returns the delay of the next pass after a write of the object itself: StaleCacheRetry, or zero after
+// a failure, because the queue's back-off applies.
 func retryUnless(failure error) time.Duration {
 	if failure != nil {
 		return 0

@@ -15,19 +15,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
-// TestPassesRemoveTheirObjectFromTheOverdueEnds expects an object to be removed from the overdue ends if its pass does
-// not continue at once.
+// TestPassesRemoveTheirObjectFromTheOverdueEnds expects an object to be removed from the overdue ends unless its
+// pass is requeued immediately.
 func TestPassesRemoveTheirObjectFromTheOverdueEnds(t *testing.T) {
 	for name, row := range map[string]struct {
 		out     FollowUp
 		looks   error
 		isAhead bool
 	}{
-		"the pass continues at once: other passes wait":         {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
-		"the pass runs again later: other passes do not wait":   {out: FollowUp{RequeueAfter: time.Minute}},
-		"the pass waits for an event: other passes do not wait": {},
-		"an answer is pending: other passes do not wait":        {looks: ErrPending},
-		"the cache is stale: other passes wait":                 {looks: ErrStale, isAhead: true},
+		"the pass is requeued immediately: other passes wait":           {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
+		"the pass is requeued after a minute: other passes do not wait": {out: FollowUp{RequeueAfter: time.Minute}},
+		"the pass waits for an event: other passes do not wait":         {},
+		"an answer is pending: other passes do not wait":                {looks: ErrPending},
+		"the cache is stale: other passes wait":                         {looks: ErrStale, isAhead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, events := urgency.NewOverdueEnds(clock.RealClock{}), eventList{}

@@ -32,7 +32,7 @@ import (
 // firstVersion is the resource version of the first object that is stored.
 const firstVersion = 100
 
-// fakeServer is an API server with one Pod, and a cache that may be behind it.
+// fakeServer is an API server with one Pod, whose cached version may be outdated.
 type fakeServer struct {
 	client.Client
 	stored, cached int
@@ -40,7 +40,7 @@ type fakeServer struct {
 	refuse         error
 	finalizers     []string
 	deleting       bool
-	// patches are writes of the status, and replaced are writes of the object.
+	// patches are the writes of the status, and replaced are the writes of the object itself.
 	patches, replaced []string
 }
 
@@ -80,7 +80,7 @@ func (s *fakeServer) write(obj client.Object, patch client.Patch) (string, error
 		return "", k8serrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("outdated"))
 	}
 	s.stored++
-	if err := json.Unmarshal(data, obj); err != nil { // The answer has the written values.
+	if err := json.Unmarshal(data, obj); err != nil { // The response has the written values.
 		return "", err
 	}
 	obj.SetResourceVersion(fmt.Sprint(firstVersion + s.stored))
@@ -120,8 +120,8 @@ func newPodPass(s *fakeServer, events *eventList) *Pass[*corev1.Pod, int, int] {
 	}
 }
 
-// TestPassStaysSmall limits the fields of Pass. What one controller needs is that controller's code, and what belongs
-// together is a struct of its own.
+// TestPassStaysSmall limits the fields of Pass. Code that only one controller needs belongs to that controller, and
+// related fields belong in a struct.
 func TestPassStaysSmall(t *testing.T) {
 	const limit = 14
 	if count := reflect.TypeFor[Pass[*corev1.Pod, int, int]]().NumField(); count > limit {
@@ -154,38 +154,38 @@ func TestPass(t *testing.T) {
 		looks   error
 		passes  int
 		want    result
-		catches bool // the cache sees the write before the last pass
+		catches bool // the cache has the write before the last pass
 	}{
 		"a pass writes once and emits events after it": {passes: 1, want: once},
 		"an object that is gone is not observed":       {server: fakeServer{gone: true}, passes: 1, want: result{}},
-		"a lost race is not reported": {server: fakeServer{stored: 1}, passes: 1, want: result{
+		"a status write that meets a conflict emits no event": {server: fakeServer{stored: 1}, passes: 1, want: result{
 			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
-		"a version that lost a race is not observed again": {server: fakeServer{stored: 1}, passes: 9, want: result{
+		"a version whose write met a conflict is not observed again": {server: fakeServer{stored: 1}, passes: 9, want: result{
 			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
 		"a version that was replaced is not observed again": {passes: 9, want: with(func(r *result) { r.RequeueAfter = StaleCacheRetry })},
-		"the next version is observed": {passes: 2, catches: true, want: with(func(r *result) {
+		"the version after the write is observed": {passes: 2, catches: true, want: with(func(r *result) {
 			r.Observed, r.Patches, r.Saves, r.Events = 2, 2, 2, append(r.Events, r.Events...)
 		})},
-		"a write that fails for another reason is tried again": {server: fakeServer{refuse: diskFull}, passes: 3, want: result{
+		"a status write that fails without a conflict is tried again": {server: fakeServer{refuse: diskFull}, passes: 3, want: result{
 			Observed: 3, Failed: true,
 		}},
-		"a write that fails with NotFound is not reported, and is retried if the object exists": {
+		"a status write that fails with NotFound emits no event, and is retried if the object exists": {
 			server: fakeServer{refuse: k8serrors.NewNotFound(schema.GroupResource{}, "p")}, passes: 1,
 			want: result{RequeueAfter: goneRetry, Observed: 1},
 		},
-		"an effect that fails is reported and returned": {acts: diskFull, passes: 1, want: with(func(r *result) {
+		"an action that fails is reported, and the pass returns its error": {acts: diskFull, passes: 1, want: with(func(r *result) {
 			r.RequeueAfter, r.Failed, r.Refused = 0, true, "the disk is full"
 		})},
-		"an effect that is refused is reported and ends normally": {acts: &RefusedError{Class: "Quota", Message: "no capacity"}, passes: 1, want: with(func(r *result) {
+		"an action that returns a RefusedError is reported, and the pass returns no error": {acts: &RefusedError{Class: "Quota", Message: "no capacity"}, passes: 1, want: with(func(r *result) {
 			r.Refused = "no capacity"
 		})},
-		"an effect on a stale view is not reported": {acts: fmt.Errorf("create: %w", ErrStale), passes: 1, want: result{
+		"an action that returns ErrStale is not reported": {acts: fmt.Errorf("create: %w", ErrStale), passes: 1, want: result{
 			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
-		"a stale view is not decided on":   {looks: ErrStale, passes: 1, want: result{RequeueAfter: StaleCacheRetry, Observed: 1}},
-		"a failed observation is repeated": {looks: diskFull, passes: 1, want: result{Failed: true, Observed: 1}},
+		"an observation that returns ErrStale leads to no decision": {looks: ErrStale, passes: 1, want: result{RequeueAfter: StaleCacheRetry, Observed: 1}},
+		"a failed observation fails the pass":                       {looks: diskFull, passes: 1, want: result{Failed: true, Observed: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, got, events := row.server, result{}, eventList(nil)
@@ -252,7 +252,7 @@ func TestInterruptedPassReportsNothing(t *testing.T) {
 		return errors.New("interrupted")
 	}
 	p.Report = func(*corev1.Pod, int, int, *RefusedError) FollowUp {
-		t.Error("expected no report of an effect that was cut off")
+		t.Error("expected no report of an action that was interrupted")
 		return FollowUp{}
 	}
 	if _, err := p.Reconcile(ctx, podRequest); !errors.Is(err, context.Canceled) {
@@ -277,7 +277,7 @@ func TestFinalizerStaysUntilFinalizeHasEnded(t *testing.T) {
 		return result
 	}
 	if result := reconcileOnce(); result.RequeueAfter != StaleCacheRetry || len(s.finalizers) != 1 {
-		t.Errorf("expected a finalizer before the first look, found %v and %v", s.finalizers, result)
+		t.Errorf("expected a finalizer before the first observation, found %v and %v", s.finalizers, result)
 	}
 	s.deleting = true
 	if result := reconcileOnce(); result.RequeueAfter != time.Second || len(s.finalizers) != 1 {
@@ -325,10 +325,10 @@ func TestOutdatedVersions(t *testing.T) {
 		after   time.Duration
 		want    bool
 	}{
-		"the version that was replaced: outdated":                                 {"100", 0, true},
-		"another writer's version before the one that was written: outdated":      {"104", 0, true},
-		"the version that was written: not outdated":                              {"105", 0, false},
-		"a version after the one that was written: not outdated":                  {"1000", 0, false},
+		"the version before a write: outdated":                                    {"100", 0, true},
+		"another writer's version before the written one: outdated":               {"104", 0, true},
+		"the written version: not outdated":                                       {"105", 0, false},
+		"a version after the written one: not outdated":                           {"1000", 0, false},
 		"a version that cannot be compared: not outdated":                         {"x", 0, false},
 		"a lower version long after the write, as after a restore: not outdated":  {"104", staleCacheLimit, false},
 		"a replaced version long after the write, as after a crash: not outdated": {"100", staleCacheLimit, false},
@@ -346,7 +346,7 @@ func TestOutdatedVersions(t *testing.T) {
 func TestTransientReportsAreDebounced(t *testing.T) {
 	const short = 10 * time.Millisecond
 	type pass struct {
-		after        time.Duration // since the pass before
+		after        time.Duration // since the previous pass
 		transient    bool
 		hasEvent     bool
 		recurs       bool
@@ -357,24 +357,24 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 		passes []pass
 		want   writes
 	}{
-		"a settled report is written at once": {[]pass{{}}, writes{Patches: 1, Saves: 1}},
-		"an operation shorter than the debounce is written when it ends": {
+		"a report that is not transient is written immediately": {[]pass{{}}, writes{Patches: 1, Saves: 1}},
+		"an operation shorter than statusDebounce is written when it ends": {
 			[]pass{{transient: true}, {after: short, transient: true}, {after: short}}, writes{Patches: 1, Saves: 1},
 		},
-		"an operation in progress is written after the debounce": {[]pass{{transient: true}, {after: statusDebounce, transient: true}}, writes{Patches: 1, Saves: 1}},
-		"a long operation is written once in each debounce": {[]pass{
+		"an operation in progress is written after statusDebounce": {[]pass{{transient: true}, {after: statusDebounce, transient: true}}, writes{Patches: 1, Saves: 1}},
+		"a long operation is written once per statusDebounce": {[]pass{
 			{transient: true}, {after: statusDebounce, transient: true}, {after: short, transient: true}, {after: short, transient: true}, {after: statusDebounce, transient: true},
 		}, writes{Patches: 2, Saves: 2}},
-		"a report with an event is written at once": {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
-		"an event that recurs is emitted once, with the end of a short operation": {
+		"a transient report with an event is written immediately": {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
+		"an event that recurs is emitted once, at the end of a short operation": {
 			[]pass{{transient: true, hasEvent: true, recurs: true}, {after: short, transient: true, hasEvent: true, recurs: true}, {after: short, hasEvent: true, recurs: true}},
 			writes{Patches: 1, Events: 1, Saves: 1},
 		},
-		"an event that recurs is emitted after the debounce of a long operation": {
+		"an event that recurs is emitted after statusDebounce if the operation continues": {
 			[]pass{{transient: true, hasEvent: true, recurs: true}, {after: statusDebounce, transient: true, hasEvent: true, recurs: true}},
 			writes{Patches: 1, Events: 1, Saves: 1},
 		},
-		"a report with a shorter interval is repeated after it": {[]pass{{transient: true, requeueAfter: short}}, writes{}},
+		"a transient report with a requeue interval below statusDebounce is requeued after that interval": {[]pass{{transient: true, requeueAfter: short}}, writes{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

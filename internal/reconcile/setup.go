@@ -28,11 +28,12 @@ import (
 
 // WorkerOptions define how a controller's passes run.
 type WorkerOptions struct {
-	// Count is the number of passes that run at once.
+	// Count is the maximum number of concurrent passes.
 	Count int
 	// PassTimeout limits one pass.
 	PassTimeout time.Duration
-	// MinBackoff and MaxBackoff limit the interval after a failed pass; zero leaves both to controller-runtime.
+	// MinBackoff and MaxBackoff limit the interval after a failed pass; if MinBackoff is zero, controller-runtime's
+	// defaults apply.
 	MinBackoff, MaxBackoff time.Duration
 }
 
@@ -45,8 +46,8 @@ func (w WorkerOptions) Options() controller.Options {
 	return options
 }
 
-// NewLabelledCache adds a cache to the manager that holds only the objects of these kinds that the selector matches:
-// a hub has many Pods and Jobs that are not Torpor's. An empty list of namespaces means all.
+// NewLabelledCache adds to the manager a cache of those objects of the kinds that match the selector, because a hub
+// has many Pods and Jobs that are not Torpor's. An empty list of namespaces means all.
 func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.Selector, kinds ...client.Object) (cache.Cache, error) {
 	labelled, err := BuildTrimmedCache(mgr, namespaces, selector, cache.TransformStripManagedFields(), kinds...)
 	if err != nil {
@@ -58,8 +59,8 @@ func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.
 	return labelled, nil
 }
 
-// BuildTrimmedCache returns a cache like that of NewLabelledCache, but neither adds it to the manager nor starts it.
-// The function trim removes unneeded fields from the objects.
+// BuildTrimmedCache returns a cache like that of NewLabelledCache, but does not add it to the manager. The function
+// trim removes unneeded fields from the objects before they are cached.
 func BuildTrimmedCache(mgr manager.Manager, namespaces []string, selector labels.Selector, trim toolscache.TransformFunc, kinds ...client.Object) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range kinds {
@@ -81,8 +82,8 @@ func BuildTrimmedCache(mgr manager.Manager, namespaces []string, selector labels
 	return labelled, nil
 }
 
-// RequestByLabel maps an object to the object that its label names, in the same namespace. An object without the
-// label maps to none.
+// RequestByLabel maps an object to a request for the object in the same namespace that its label names; without the
+// label, to no request.
 func RequestByLabel(label string) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) []ctrl.Request {
 		name := obj.GetLabels()[label]
@@ -93,7 +94,8 @@ func RequestByLabel(label string) handler.MapFunc {
 	}
 }
 
-// AnnotationChangedByOthers passes on changes of annotations, except those in which controllers remember a status.
+// AnnotationChangedByOthers filters out updates that change no annotation other than those in which Torpor's
+// controllers remember a status.
 func AnnotationChangedByOthers() predicate.Predicate {
 	others := func(o client.Object) map[string]string {
 		annotations := maps.Clone(o.GetAnnotations())
@@ -103,7 +105,7 @@ func AnnotationChangedByOthers() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(others(e.ObjectOld), others(e.ObjectNew)) }}
 }
 
-// FieldChanged passes on updates that change the value that read returns.
+// FieldChanged filters out updates that do not change the value that read returns.
 func FieldChanged[T client.Object](read func(T) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(T)

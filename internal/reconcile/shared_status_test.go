@@ -68,7 +68,7 @@ func TestControllersWriteTheirOwnPartOfOneStatus(t *testing.T) {
 	env := testenv.Start(t)
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "test"}, 3)
 	env.ExpectCreated(t, cluster)
-	// An older version of Torpor has written the whole status, with one condition that no controller reports any
+	// An older version of Torpor has written the whole status, including a condition that no controller reports any
 	// more.
 	before := cluster.DeepCopy()
 	cluster.Status.Conditions = []metav1.Condition{

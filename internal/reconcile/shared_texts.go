@@ -8,9 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ShareTexts makes an object that is about to be cached share memory with other objects for equal texts: labels,
-// field managers, and the names of annotations. Thousands of objects of apps have the same names, and a dozen objects
-// the GUID of one app.
+// ShareTexts interns strings of an object that is about to be cached: labels, field managers, and annotation keys.
+// Thousands of objects have the same keys, and about a dozen objects have the GUID of one app.
 func ShareTexts(obj metav1.Object) {
 	if labels := obj.GetLabels(); labels != nil {
 		shared := make(map[string]string, len(labels))

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestObjectsShareTexts has two objects that were decoded one after the other: they share equal texts, and their
-// contents stay the same.
+// TestObjectsShareTexts expects two separately decoded objects to share equal strings, without a change of their
+// contents.
 func TestObjectsShareTexts(t *testing.T) {
 	decode := func() *corev1.Pod {
-		// A decoder never shares texts between objects.
+		// As with a decoder, no two objects share a string.
 		text := func(s string) string { return strings.Clone(s) }
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{text("app"): text("guid")}, Annotations: map[string]string{text("note"): text("of one object")},

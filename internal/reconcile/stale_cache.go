@@ -13,30 +13,32 @@ import (
 const (
 	// StaleCacheRetry is the delay before the cache is read again for an object whose newer version has not arrived.
 	StaleCacheRetry = 5 * time.Millisecond
-	// staleRetryShare is the divisor of the elapsed wait that gives the next interval.
+	// staleRetryShare divides the time waited so far to get the next interval.
 	staleRetryShare = 4
-	// staleCacheLimit is how long a cached version may be considered outdated. A hub that was restored from a backup
-	// serves lower versions than before, and the wait for a newer one would never end.
+	// staleCacheLimit is the longest time for which a cached version is considered outdated. A hub that was restored
+	// from a backup serves lower versions than before, so waiting for a newer one would never end.
 	staleCacheLimit = 10 * time.Second
 )
 
-// versionTracker stores, for each request, versions that must not be decided on. The zero value is ready.
+// versionTracker stores, for each request, the versions that are known to be outdated. The zero value is ready to
+// use.
 type versionTracker struct {
 	byRequest sync.Map
-	// staleSince is the time since which all passes of a request have found the cache behind.
+	// staleSince maps a request to the first of its consecutive passes that found the cache behind the API server.
 	staleSince sync.Map
 }
 
 type knownVersions struct {
-	// lost is a version that lost a race or was replaced; written is its successor, empty if unknown.
+	// lost is a version whose write met a conflict, or that a write replaced; written is the version after that
+	// write, empty after a conflict.
 	lost, written string
 	at            time.Time
-	// isRefusedAgain is true if lost was refused although it should have been replaced long ago: only the queue's
-	// back-off is left.
+	// isRefusedAgain is true after a second conflict on the version lost: passes no longer wait for a newer version,
+	// and only the queue's back-off applies.
 	isRefusedAgain bool
 }
 
-// staleRetry grows with the wait, so that a late cache is noticed soon and a persistent conflict costs little.
+// staleRetry returns the next interval. It grows with the time waited, so that a persistent conflict costs little.
 func staleRetry(waited time.Duration) time.Duration {
 	return max(StaleCacheRetry, waited/staleRetryShare)
 }
@@ -45,7 +47,7 @@ func (t *versionTracker) noteWritten(req ctrl.Request, replaced, written string,
 	t.byRequest.Store(req, knownVersions{lost: replaced, written: written, at: now})
 }
 
-// noteLost reports whether this version was refused for the first time.
+// noteLost records a conflict, and reports whether it is the first one on this version.
 func (t *versionTracker) noteLost(req ctrl.Request, lost string, now time.Time) (isFirst bool) {
 	known := t.find(req)
 	isFirst = known.lost != lost || known.written != ""
@@ -53,7 +55,7 @@ func (t *versionTracker) noteLost(req ctrl.Request, lost string, now time.Time) 
 	return isFirst
 }
 
-// noteStale returns how long all passes have found the cache behind.
+// noteStale records a pass that found the cache behind, and returns for how long every pass has.
 func (t *versionTracker) noteStale(req ctrl.Request, now time.Time) time.Duration {
 	since, _ := t.staleSince.LoadOrStore(req, now)
 	began, _ := since.(time.Time)
@@ -73,7 +75,7 @@ func (t *versionTracker) find(req ctrl.Request) knownVersions {
 	return known
 }
 
-// awaitNewer returns when to read again if a newer version is known to exist, and otherwise zero.
+// awaitNewer returns the delay until the next read if a newer version is known to exist, and otherwise zero.
 func (t *versionTracker) awaitNewer(req ctrl.Request, version string, now time.Time) time.Duration {
 	known := t.find(req)
 	waited := now.Sub(known.at)
@@ -87,8 +89,8 @@ func (k knownVersions) isNewerThan(version string) bool {
 	if version == k.lost {
 		return true
 	}
-	// Several controllers write one object, so versions between the replaced one and the written one also pass
-	// through the cache. They are comparable since Kubernetes 1.35 (KEP-5504), and always were in etcd.
+	// Several controllers write one object, so the cache may also show versions between the replaced one and the
+	// written one. Versions are comparable since Kubernetes 1.35 (KEP-5504), and with etcd always were.
 	order, err := resourceversion.CompareResourceVersion(version, k.written)
 	return err == nil && order < 0
 }

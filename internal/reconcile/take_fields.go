@@ -17,7 +17,8 @@ import (
 
 // TakeFieldsOver makes the owner the field manager of all fields of an object that the other project has written, so
 // that the owner's next apply removes the unwanted ones. It changes nothing else, and nothing at all if the object
-// does not exist or the project has not written it. It reads past any cache, because caches keep no field managers.
+// does not exist or the project has not written it. It reads from the API server, because the caches hold no field
+// managers.
 func (g *WriterGuard) TakeFieldsOver(ctx context.Context, c client.Client, obj client.Object, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

@@ -19,16 +19,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
-// signsInterval is the longest time for which an answer about the upstream is used.
+// signsInterval is how long a result is used before the upstream is checked again.
 const signsInterval = 30 * time.Second
 
-// signsRetry is that time if the API server did not answer.
+// signsRetry is the interval to the next check if a read failed.
 const signsRetry = time.Second
 
-// UpstreamSigns check whether another project runs on the hub. One serves all features of the project's kinds.
+// UpstreamSigns checks whether another project runs on the hub. All features of the project's kinds share one.
 type UpstreamSigns struct {
 	Upstream otherwriter.Upstream
-	// Reader reads past any cache; nil finds nothing.
+	// Reader reads from the API server, not from a cache; if nil, nothing is found.
 	Reader client.Reader
 
 	mu sync.Mutex
@@ -39,9 +39,9 @@ type UpstreamSigns struct {
 	isSaid  bool
 }
 
-// read returns the sign that the upstream runs, and the name of its webhook configuration. Without the right to read,
-// or without an answer, the last result counts. It reads only where the project's administrators write: a Lease of
-// its name in a tenant's namespace must not end Torpor's work for all users.
+// read returns the evidence that the upstream runs, and the name of its webhook configuration. If a read fails, the
+// last result is used. It reads only namespaces that administrators control: a Lease of that name in a tenant's
+// namespace must not stop Torpor for all users.
 func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webhook string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webho
 	return s.running, s.webhook
 }
 
-// note logs once that something cannot be read. Unless a right is missing, it is read again soon.
+// note logs the first read error. Unless a permission is missing, the next check comes soon.
 func (s *UpstreamSigns) note(ctx context.Context, err error, now time.Time) {
 	if err != nil && !k8serrors.IsForbidden(err) {
 		s.next = now.Add(signsRetry)
@@ -74,7 +74,8 @@ func (s *UpstreamSigns) note(ctx context.Context, err error, now time.Time) {
 	}
 }
 
-// findWebhook also returns the namespaces of the Services that serve the webhooks.
+// findWebhook returns the name of the webhook configuration, and the namespaces of the Services that serve its
+// webhooks.
 func (s *UpstreamSigns) findWebhook(ctx context.Context) (found string, namespaces []string, err error) {
 	note := func(name string, c admissionregistrationv1.WebhookClientConfig) {
 		found = name
@@ -123,7 +124,7 @@ func (s *UpstreamSigns) findRunning(ctx context.Context, namespaces []string, no
 	return "", err
 }
 
-// get leaves the given object empty if it does not exist.
+// get reads an object; it leaves into empty if the object does not exist.
 func (s *UpstreamSigns) get(ctx context.Context, namespace, name string, into client.Object) error {
 	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if err == nil || k8serrors.IsNotFound(err) {

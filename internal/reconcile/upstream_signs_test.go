@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
-// stumblingAPI answers from the second call on, with a Deployment that has ready Pods.
+// stumblingAPI fails the first call, and answers later ones with a Deployment that has ready Pods.
 type stumblingAPI struct {
 	client.Reader
 
@@ -34,7 +34,7 @@ func (s *stumblingAPI) Get(_ context.Context, _ client.ObjectKey, into client.Ob
 	return nil
 }
 
-// TestFailedReadsAreRepeatedSoon has an API server that is busy at the first call.
+// TestFailedReadsAreRepeatedSoon has an API server that rejects the first call as too busy.
 func TestFailedReadsAreRepeatedSoon(t *testing.T) {
 	api, now := &stumblingAPI{}, time.Now()
 	signs := &UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: api}
@@ -54,7 +54,7 @@ func TestFailedReadsAreRepeatedSoon(t *testing.T) {
 	}
 }
 
-// partialAPI has a mutating webhook of each name, and answers nothing else.
+// partialAPI has a mutating webhook configuration of every name, and fails every other read.
 type partialAPI struct{ client.Reader }
 
 // Get implements client.Reader.
@@ -66,7 +66,7 @@ func (partialAPI) Get(_ context.Context, _ client.ObjectKey, into client.Object,
 	return errors.New("no answer")
 }
 
-// TestFoundWebhookCountsAfterAFailedRead has a later read without an answer.
+// TestFoundWebhookCountsAfterAFailedRead has a later read fail.
 func TestFoundWebhookCountsAfterAFailedRead(t *testing.T) {
 	upstream := otherwriter.MOCO()
 	signs := &UpstreamSigns{Upstream: upstream, Reader: partialAPI{}}

@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// OtherWriterInterval is the interval of the checks of an object that another writer writes.
+	// OtherWriterInterval is the interval at which an object with another writer is checked again.
 	OtherWriterInterval = time.Minute
 	// reportInterval is the minimum time between two writes of a report that the other writer removes.
 	reportInterval = 10 * time.Minute
 )
 
-// WriterGuard keeps the passes of a feature away from objects that another project writes. One serves all passes of a
-// feature.
+// WriterGuard prevents the passes of a feature from handling objects that another project's controller writes. All
+// passes of a feature share one.
 type WriterGuard struct {
-	// Feature is the name of the group of controllers.
+	// Feature is the name of the group of controllers, as in --take-over.
 	Feature string
 	// Signs show whether the other project runs.
 	Signs *UpstreamSigns
@@ -44,9 +44,9 @@ type WriterGuard struct {
 	reported map[types.UID]time.Time
 }
 
-// yield reports whether the pass has to leave the object alone, and sets a condition in that case. That condition is
-// the only write, under its own field manager, and is repeated only after reportInterval: it must not start another
-// fight.
+// yield reports whether another project writes the object, so that the pass must end, and then sets a condition.
+// This condition is the only write, has its own field manager, and is repeated at most once per reportInterval, so
+// that the two controllers do not overwrite each other in a loop.
 func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, error) {
 	if p.Guard == nil {
 		return false, ctrl.Result{}, nil
@@ -78,7 +78,8 @@ func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, er
 	return true, wait, nil
 }
 
-// FindOther describes the other writer of an object and the evidence; it is empty if Torpor may write.
+// FindOther describes the other writer of an object and the evidence for it; it returns an empty string if Torpor
+// may write.
 func (g *WriterGuard) FindOther(ctx context.Context, obj client.Object, now time.Time) string {
 	if g == nil {
 		return ""
@@ -98,9 +99,9 @@ func (g *WriterGuard) HasUpstreamWritten(obj client.Object) bool {
 	return g != nil && g.Signs.Upstream.HasWritten(obj.GetManagedFields())
 }
 
-// clearReport removes the condition of this feature once Torpor handles the object.
+// clearReport removes this feature's condition once Torpor may handle the object.
 func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Result, error) {
-	// Nearly every object lacks such an entry, and is not read any further.
+	// Nearly no object has such an entry; the others are not examined further.
 	if !slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == otherwriter.FieldManager }) {
 		return false, ctrl.Result{}, nil
 	}
@@ -119,9 +120,9 @@ func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Resu
 // otherWriterRetry is the delay of the next pass after a report was removed, or met a conflict.
 const otherWriterRetry = time.Second
 
-// patchReport adds, replaces or, without a report, removes the one condition. It uses the condition's index, because
-// the other writer's conditions may have fields that Torpor does not know. It also uses the version, because another
-// feature may report at the same time.
+// patchReport adds or replaces the condition, or removes it if report is nil. It changes the condition by its index,
+// because the other writer's conditions may have fields that Torpor does not know, and requires the resource
+// version, because another feature may report at the same time.
 func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []metav1.Condition, report *metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
@@ -158,7 +159,8 @@ func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []met
 	return nil
 }
 
-// firstStatus returns the status with its first condition. A schema may require the fields that are always encoded.
+// firstStatus returns a merge patch with the whole status and its first condition: the schema may require other
+// fields of the status too.
 func firstStatus(obj client.Object, report *metav1.Condition) (map[string]any, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -172,7 +174,7 @@ func firstStatus(obj client.Object, report *metav1.Condition) (map[string]any, e
 	return map[string]any{"metadata": map[string]any{"resourceVersion": obj.GetResourceVersion()}, "status": status}, nil
 }
 
-// copyOf copies an object, so that the answer of a patch does not change the cached one.
+// copyOf copies an object, so that decoding the response of a patch does not change the cached object.
 func copyOf[T client.Object](obj T) T {
 	c, _ := obj.DeepCopyObject().(T)
 	return c
@@ -198,10 +200,11 @@ func indexOfReport(conditions []metav1.Condition) int {
 	return slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == torporv1alpha1.AnotherWriterCondition })
 }
 
-// reportPrefix identifies the feature in a report, because several features may reconcile one kind.
+// reportPrefix identifies the feature in the message of a report, because several features may reconcile one kind.
 func (g *WriterGuard) reportPrefix() string { return "Torpor's " + g.Feature }
 
-// mayReport reports whether the condition is to be written. The report of another feature of the kind is enough.
+// mayReport reports whether the condition must be written: it is not written if it is up to date, if another feature
+// has already reported, or if the last write was less than reportInterval ago.
 func (g *WriterGuard) mayReport(uid types.UID, conditions []metav1.Condition, message string, now time.Time) bool {
 	if at := indexOfReport(conditions); at >= 0 && (conditions[at].Message == message || !strings.Contains(conditions[at].Message, g.reportPrefix())) {
 		return false

@@ -54,7 +54,8 @@ func newGuarded(env *testenv.Environment) *guarded {
 	return g
 }
 
-// reconcile runs passes and returns the number of writes of the object and of actions, and the report.
+// reconcile runs passes and returns the number of writes to the object, the number of actions, and the reported
+// condition.
 func (g *guarded) reconcile(t *testing.T, cluster *mocov1beta2.MySQLCluster, passes int) (writes, acts int, report *metav1.Condition) {
 	t.Helper()
 	read := func() string {
@@ -115,18 +116,18 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 		if !meta.IsStatusConditionTrue(cluster.Status.Conditions, "Healthy") {
 			t.Error("expected the other writer's condition to stay, found it gone")
 		}
-		t.Log("A report that the other writer removes is repeated after ten minutes, not at once.")
+		t.Log("A report that the other writer removes is repeated after ten minutes, not immediately.")
 		setHealthy(cluster)
 		if writes, acts, report := g.reconcile(t, cluster, 5); writes != 0 || acts != 0 || report != nil {
 			t.Errorf("expected nothing to be written, found %d writes, %d acts and %v", writes, acts, report)
 		}
 		g.clock.Step(10 * time.Minute)
 		g.expect(t, cluster, 1, written)
-		t.Log("Another feature of the same kind adds nothing.")
+		t.Log("Another feature of the same kind reports nothing.")
 		other := newGuarded(env)
 		other.pass.Guard.Feature = "provisioning"
 		other.expect(t, cluster, 0, written)
-		t.Log("The annotation hands the object over, and removes the report.")
+		t.Log("The annotation makes Torpor handle the object, and removes the report.")
 		env.ExpectAnnotated(t, cluster, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
 		if writes, acts, report := g.reconcile(t, cluster, 3); writes != 1 || acts != 2 || report != nil {
 			t.Errorf("expected one write, two acts and no report, found %d, %d and %v", writes, acts, report)
@@ -141,8 +142,8 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestSignsOfAnotherProject has the signs of a running MOCO on a hub, in the order in which an administrator removes
-// them.
+// TestSignsOfAnotherProject has every sign of a running MOCO on a hub; they are removed one by one, as an
+// administrator would.
 func TestSignsOfAnotherProject(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)
@@ -201,14 +202,14 @@ func TestSignsOfAnotherProject(t *testing.T) {
 	startDeployment(tenant, "moco-controller", 1)
 	expectActs(newGuarded(env), newCluster("tenants"))
 
-	t.Log("A Lease that is held, until it expires.")
+	t.Log("A held Lease counts until it expires.")
 	lease, cluster, g := holdLease("moco-system"), newCluster("lease"), newGuarded(env)
 	g.expect(t, cluster, 1, "MOCO runs: its Lease moco-system/moco is held. Torpor's clustering does nothing")
 	g.clock.Step(time.Minute)
 	expectActs(g, cluster)
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), lease))
 
-	t.Log("A Deployment with ready Pods, until it is scaled to 0, also for an object that Torpor has handled.")
+	t.Log("A Deployment with ready Pods counts until it is scaled to 0, even for an object that Torpor has handled.")
 	deployment, cluster, g := startDeployment("moco-system", "moco-controller", 1), newCluster("deployment"), newGuarded(env)
 	g.expect(t, cluster, 1, "MOCO runs: its Deployment moco-system/moco-controller has ready Pods. Torpor's clustering does nothing")
 	g.expect(t, handled, 1, "MOCO runs: its Deployment")
@@ -232,7 +233,7 @@ func TestSignsOfAnotherProject(t *testing.T) {
 	env.ExpectAnnotated(t, cluster, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
 	expectActs(g, cluster)
 
-	t.Log("Without the right to read, Torpor logs that once, and uses the field managers of its objects.")
+	t.Log("Without the permission to read, Torpor logs this once, and relies on the field managers of the objects.")
 	nobody := env.ImpersonateUser("nobody")
 	reader, err := client.New(nobody, client.Options{Scheme: env.Client.Scheme()})
 	testenv.ExpectNoError(t, err)

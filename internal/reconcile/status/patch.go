@@ -26,13 +26,13 @@ type patchOperation struct {
 // controller may have fields that Torpor's type lacks, or lack fields that the type would fill in.
 type statusPatch struct {
 	operations []patchOperation
-	// merge is the same change as a merge patch, which needs no existing status; written holds the values that should
-	// be stored afterwards.
+	// merge is the same change as a merge patch, which needs no existing status; written holds the values that
+	// should be stored after the write.
 	merge, written map[string]any
 	// hadConditions is true if the status had conditions before.
 	hadConditions bool
-	// replacesMaps is true if a whole map is added or removed, while another controller may write its own part of the
-	// map.
+	// replacesMaps is true if the patch adds or removes a whole map, of which another controller may be writing its
+	// own part.
 	replacesMaps bool
 }
 
@@ -44,8 +44,8 @@ func buildStatusPatch(before, after map[string]any) statusPatch {
 	return patch
 }
 
-// pickChanges returns the new values in a map, and in the maps inside it. Other fields may belong to another
-// controller, which may remove them in the meantime.
+// pickChanges returns the fields of after that are new or changed, including those in nested maps. Unchanged fields
+// are omitted, because another controller may own and remove them.
 func pickChanges(before, after map[string]any) map[string]any {
 	changes := map[string]any{}
 	for name, value := range after {
@@ -62,7 +62,7 @@ func pickChanges(before, after map[string]any) map[string]any {
 	return changes
 }
 
-// diffFields adds operations for the differences, in the order of names.
+// diffFields adds an operation for each difference, sorted by field name.
 func (p *statusPatch) diffFields(path string, before, after map[string]any) {
 	union := maps.Clone(before)
 	maps.Copy(union, after)
@@ -89,7 +89,8 @@ func (p *statusPatch) diffFields(path string, before, after map[string]any) {
 	}
 }
 
-// diffConditions changes only conditions that differ. Each is first tested to be still at its index.
+// diffConditions adds operations for the conditions that differ. Each operation is preceded by a test that its
+// condition is still at its index.
 func (p *statusPatch) diffConditions(path string, before, after []any) {
 	var removals []patchOperation
 	next := 0
@@ -98,7 +99,7 @@ func (p *statusPatch) diffConditions(path string, before, after []any) {
 		isSame := patchOperation{"test", at + "/type", typeOf(old)}
 		switch {
 		case next == len(after) || typeOf(after[next]) != typeOf(old):
-			// From the end, so that the remaining conditions keep their index.
+			// Remove from the end, so that the remaining conditions keep their index.
 			removals = append([]patchOperation{isSame, {Op: "remove", Path: at}}, removals...)
 		case !reflect.DeepEqual(old, after[next]):
 			p.operations = append(p.operations, isSame, patchOperation{"replace", at, after[next]})
@@ -119,13 +120,13 @@ func (p *statusPatch) noteWritten(condition any) {
 	p.written[conditionsField] = append(asList(p.written[conditionsField]), condition)
 }
 
-// hasTests reports whether the patch itself detects that another controller has changed what it relies on. It cannot
-// do so for a map: the stored map may hold values that Torpor's type ignores, such as a null, and a test of it would
-// fail forever.
+// hasTests reports whether the test operations detect every conflicting write, so that no resource version is
+// needed. They cannot detect one in a map: the stored map may hold values that Torpor's type ignores, such as a
+// null, and a test of it would always fail.
 func (p *statusPatch) hasTests() bool { return p.hadConditions && !p.replacesMaps }
 
-// encode returns the patch and its type. The patch fails with a conflict if the object has another version than this
-// one, unless that is empty.
+// encode returns the patch and its type. Unless version is empty, the patch fails with a conflict if the object no
+// longer has this version.
 func (p *statusPatch) encode(version string) ([]byte, types.PatchType, error) {
 	var patch any
 	form := types.JSONPatchType
@@ -145,8 +146,8 @@ func (p *statusPatch) encode(version string) ([]byte, types.PatchType, error) {
 	return data, form, nil
 }
 
-// mergePatch returns a merge patch (RFC 7386) from one map to another. Unchanged values are sent, too: a schema may
-// require them, and the stored object may lack them.
+// mergePatch returns a merge patch (RFC 7386) from one map to another. Unchanged values other than maps and lists
+// are sent too, because a schema may require them and the stored object may lack them.
 func mergePatch(before, after map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name := range before {
@@ -170,8 +171,8 @@ func mergePatch(before, after map[string]any) map[string]any {
 	return patch
 }
 
-// findLostFields returns the paths of the values that were written and are not stored, sorted. Values that the server
-// has added are not a loss, and the items of a list share one path.
+// findLostFields returns the paths of the values that were written and are not stored. Values that the server added
+// are not a loss, and all items of a list share one path.
 func findLostFields(path string, written, stands any) []string {
 	var lost []string
 	switch written := written.(type) {
@@ -204,7 +205,8 @@ func findLostFields(path string, written, stands any) []string {
 	return lost
 }
 
-// findItem returns the item of the same type, such as a condition, and otherwise the one at the same index.
+// findItem returns the list item that has the same type as like, if like is a condition, and otherwise the item at
+// index i. It returns nil if there is none.
 func findItem(list []any, i int, like any) any {
 	if kind := typeOf(like); kind != nil {
 		if at := slices.IndexFunc(list, func(item any) bool { return typeOf(item) == kind }); at >= 0 {

@@ -26,19 +26,19 @@ func TestFindLostFields(t *testing.T) {
 		written, stands string
 		want            []string
 	}{
-		"a field with the written value is not lost": {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
-		"an addition by the server is not a loss":    {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
-		"a field that is missing is lost":            {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
-		"a field with another value is lost":         {`{"a":1}`, `{"a":2}`, []string{"a"}},
-		"a map that is missing is lost as a whole":   {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
-		"a field of a map is named by its path":      {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
-		"a list that is missing is lost as a whole":  {`{"a":[1]}`, `{}`, []string{"a"}},
-		"an empty value has nothing to lose":         {`{"a":{},"b":[],"c":null}`, `{}`, nil},
-		"items of a list share one path":             {`{"a":[{"b":1,"c":1},{"b":2,"c":2}]}`, `{"a":[{"b":1},{"b":2}]}`, []string{"a[].c"}},
-		"a list that was cut is lost":                {`{"a":[{"b":1},{"b":2}]}`, `{"a":[{"b":1}]}`, []string{"a[]"}},
-		"conditions are found by their type":         {`{"conditions":[{"type":"B","reason":"b"}]}`, `{"conditions":[{"type":"A","reason":"a"},{"type":"B","reason":"b"}]}`, nil},
-		"a field of a condition is named for all":    {`{"conditions":[{"type":"B","observedGeneration":1}]}`, `{"conditions":[{"type":"B"}]}`, []string{"conditions[].observedGeneration"}},
-		"a missing condition is lost as a whole":     {`{"conditions":[{"type":"B"}]}`, `{"conditions":[{"type":"A"}]}`, []string{"conditions[]"}},
+		"a stored field with the written value is not lost":          {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
+		"an addition by the server is not a loss":                    {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
+		"a field that is not stored is lost":                         {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
+		"a field that is stored with another value is lost":          {`{"a":1}`, `{"a":2}`, []string{"a"}},
+		"a map that is not stored is lost as a whole":                {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
+		"a field of a map is named by its path":                      {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
+		"a list that is not stored is lost as a whole":               {`{"a":[1]}`, `{}`, []string{"a"}},
+		"an empty value that is not stored is not a loss":            {`{"a":{},"b":[],"c":null}`, `{}`, nil},
+		"items of a list share one path":                             {`{"a":[{"b":1,"c":1},{"b":2,"c":2}]}`, `{"a":[{"b":1},{"b":2}]}`, []string{"a[].c"}},
+		"a list that is stored without its last item is lost":        {`{"a":[{"b":1},{"b":2}]}`, `{"a":[{"b":1}]}`, []string{"a[]"}},
+		"conditions are compared by their type":                      {`{"conditions":[{"type":"B","reason":"b"}]}`, `{"conditions":[{"type":"A","reason":"a"},{"type":"B","reason":"b"}]}`, nil},
+		"a lost field of a condition is reported for all conditions": {`{"conditions":[{"type":"B","observedGeneration":1}]}`, `{"conditions":[{"type":"B"}]}`, []string{"conditions[].observedGeneration"}},
+		"a condition that is not stored is lost as a whole":          {`{"conditions":[{"type":"B"}]}`, `{"conditions":[{"type":"A"}]}`, []string{"conditions[]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, findLostFields("", parseFields(t, row.written), parseFields(t, row.stands))); diff != "" {
@@ -48,7 +48,7 @@ func TestFindLostFields(t *testing.T) {
 	}
 }
 
-// TestFieldsRemovedByAnotherControllerAreNotLost has two controllers that share a map of the status.
+// TestFieldsRemovedByAnotherControllerAreNotLost has two controllers that write the same map of a status.
 func TestFieldsRemovedByAnotherControllerAreNotLost(t *testing.T) {
 	before := parseFields(t, `{"pause":{"clustering":{"by":"a"},"reconciliation":{"by":"b"},"observedAt":1}}`)
 	after := parseFields(t, `{"pause":{"clustering":{"by":"a"},"reconciliation":{"by":"b"},"observedAt":2}}`)
@@ -99,7 +99,7 @@ func TestStatusPatch(t *testing.T) {
 			`[{"op":"test","path":"/status/conditions/2/type","value":"C"},{"op":"remove","path":"/status/conditions/2","value":null},` +
 				`{"op":"test","path":"/status/conditions/0/type","value":"A"},{"op":"remove","path":"/status/conditions/0","value":null}]`,
 		},
-		"a changed map is patched key by key, and a new one is added whole": {
+		"a changed map is patched key by key, and a new map is added as a whole": {
 			`{"conditions":[{"type":"A"}],"a":{"b":1,"c":2}}`, `{"conditions":[{"type":"A"}],"a":{"b":2},"x/y":{"z":1}}`, "",
 			`[{"op":"add","path":"/status/a/b","value":2},{"op":"remove","path":"/status/a/c","value":null},` +
 				`{"op":"add","path":"/status/x~1y","value":{"z":1}}]`,

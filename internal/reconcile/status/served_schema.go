@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// schemaRetry is how long a lost field is not sent again. Then one write checks whether the schema keeps it now.
+	// schemaRetry is how long a lost field is not sent again. After that, one write tests whether the schema keeps
+	// it now.
 	schemaRetry = 10 * time.Minute
-	// hotInterval is the interval of rules that wait only for their own report.
+	// hotInterval is the limit below which a requeue interval marks a rule that waits only for its own report.
 	hotInterval = time.Second
 	// minUnkeptBackoff and maxUnkeptBackoff limit the interval of passes that repeat a decision because their report
 	// is not stored anywhere.
@@ -22,14 +23,15 @@ const (
 	maxUnkeptBackoff = 10 * time.Minute
 )
 
-// servedSchema describes a kind's schema, as far as the answers to writes have shown it. The zero value is ready.
+// servedSchema records which status fields a kind's served schema drops, as observed in the responses to writes. The
+// zero value is ready to use.
 type servedSchema struct {
 	mu sync.Mutex
-	// lost maps paths of the status that were not stored to the time of the last attempt; kept are fields that were
-	// stored.
+	// lost maps the status paths that were not stored to the time of the last attempt; kept holds, for each
+	// top-level field that was written, whether it was stored.
 	lost map[string]time.Time
 	kept map[string]bool
-	// waits are the intervals of passes whose report is not stored.
+	// waits holds the back-off of each request whose report is not stored.
 	waits map[ctrl.Request]unkeptWait
 }
 
@@ -38,7 +40,7 @@ type unkeptWait struct {
 	after time.Duration
 }
 
-// lostFields returns the paths that are not to be sent now, sorted.
+// lostFields returns the paths that must not be sent now, sorted.
 func (s *servedSchema) lostFields(now time.Time) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,14 +48,14 @@ func (s *servedSchema) lostFields(now time.Time) []string {
 	return slices.DeleteFunc(paths, func(path string) bool { return now.Sub(s.lost[path]) >= schemaRetry })
 }
 
-// report returns every path that was lost when it was last sent, sorted, and whether any field was sent at all.
+// report returns every path that was lost when it was last sent, sorted, and whether any field has been sent yet.
 func (s *servedSchema) report() (lost []string, isTried bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.lost)), len(s.lost)+len(s.kept) > 0
 }
 
-// learn records the result of a write, and returns the paths that were not known to be lost.
+// learn records the result of a write, and returns the paths that were not known to be lost before.
 func (s *servedSchema) learn(written map[string]any, lost []string, now time.Time) (news []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +79,8 @@ func (s *servedSchema) learn(written map[string]any, lost []string, now time.Tim
 	return news
 }
 
-// mayDrop reports whether a field has to be remembered in the annotation. A remembered field stays there until the
-// schema is seen to keep it.
+// mayDrop reports whether a field must be kept in the annotation. A field that is already there remains until a
+// write shows that the schema keeps it.
 func (s *servedSchema) mayDrop(field string, isRemembered bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +103,8 @@ func (s *servedSchema) keepsAll(paths []string) bool {
 	return !slices.ContainsFunc(paths, func(path string) bool { return s.isLost(topLevelField(path)) })
 }
 
-// backoff returns the minimum interval of a pass that runs again at once and whose report is not stored. Without it,
-// a rule that waits for its own report would be followed again and again.
+// backoff returns the minimum requeue interval of a pass whose report is not stored, or zero unless isHot. Without
+// it, a rule that waits for its own report would match again in a tight loop.
 func (s *servedSchema) backoff(req ctrl.Request, rule string, isHot bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

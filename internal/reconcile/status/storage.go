@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status writes the status of an object so that other controllers keep their parts of it, and keeps the fields
-// that the served CustomResourceDefinition drops in an annotation.
+// Package status writes the status of an object without changing the parts of other controllers. It keeps in an
+// annotation the fields that the served CustomResourceDefinition drops.
 package status
 
 import (
@@ -29,24 +29,25 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
-// Storage defines how the status of a kind is stored, and holds what is known of the served schema. The zero value is
-// for a status that one controller writes, and of which nothing is remembered elsewhere.
+// Storage defines how the status of a kind is stored, and records what is known about the served schema. The zero
+// value is for a status with a single writer, of which no field is kept in an annotation.
 type Storage[T client.Object] struct {
-	// IsShared is true if several controllers write this status, each its own fields and conditions: a write of
-	// another controller is not a conflict.
+	// IsShared is true if several controllers write this status, each its own fields and conditions, so that a write
+	// of another controller is not a conflict.
 	IsShared bool
 	// Conditions, if set, returns the conditions in which to report fields that the served schema does not keep. An
 	// event reports them in any case.
 	Conditions func(obj T) *[]metav1.Condition
-	// Remember, if set, returns the fields of the status that later decisions use. Where the served schema drops
-	// them, they are kept in an annotation of the writer, from which a pass restores them before it observes.
+	// Remember, if set, returns the fields of the status that later decisions use. If the served schema drops them,
+	// they are kept in the writer's annotation, from which a pass restores them before it observes.
 	Remember func(obj T) map[string]any
-	// RemembersAlways keeps the annotation under every schema, because the schema may be replaced at any time.
+	// RemembersAlways keeps these fields in the annotation even if the served schema keeps them, because the schema
+	// may be replaced at any time.
 	RemembersAlways bool
-	// RemembersIfDropped are fields that the annotation contains only where the schema drops them, regardless of
-	// RemembersAlways. They change together with fields that are Recoverable, and must not cause a write of their own.
+	// RemembersIfDropped are fields that the annotation contains only if the schema drops them, regardless of
+	// RemembersAlways. They change together with Recoverable fields, and must not cause a separate write.
 	RemembersIfDropped []string
-	// Recoverable are paths of the status that later passes can find out again. Where the schema keeps them, the
+	// Recoverable are paths of the status that later passes can observe again. If the schema keeps them, the
 	// annotation need not contain them.
 	Recoverable []string
 
@@ -57,7 +58,7 @@ type Storage[T client.Object] struct {
 type Writer[T client.Object] struct {
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Owner is the field manager of the annotation, which has the same name.
+	// Owner is the field manager; it also names the annotation.
 	Owner string
 	// New returns an empty object.
 	New func() T
@@ -67,9 +68,10 @@ type Writer[T client.Object] struct {
 type Written struct {
 	// HasChanged is true if anything was written.
 	HasChanged bool
-	// IsStored is true if the status was written and keeps everything, regardless of the annotation.
+	// IsStored is true if the status was written and every field was kept, whether or not the annotation was
+	// written.
 	IsStored bool
-	// firstLost are the fields that this write lost and that were not known to be lost.
+	// firstLost are the fields that this write lost and that were not known to be lost before.
 	firstLost []string
 	// unkept are the fields that neither the status nor an annotation keeps.
 	unkept []string
@@ -83,19 +85,19 @@ func (w Written) Events() []decision.Event {
 	return []decision.Event{{Warning: true, Reason: torporv1alpha1.SchemaLacksFieldReason, Action: "SaveStatus", Note: describeLostFields(w.firstLost)}}
 }
 
-// Backoff returns when a pass runs again that followed a rule and would run again after this time. It is later if the
-// report of the pass was not stored.
+// Backoff returns the requeue interval of a pass: after, or a longer one if that is short and the report of the pass
+// was not stored.
 func (s *Storage[T]) Backoff(req ctrl.Request, rule string, after time.Duration, done Written) time.Duration {
 	isHot := after > 0 && after < hotInterval && len(done.unkept) > 0
 	return max(after, s.schema.backoff(req, rule, isHot))
 }
 
-// Forget frees what is held of an object that is gone.
+// Forget frees the memory that is held for an object that is gone.
 func (s *Storage[T]) Forget(req ctrl.Request) { s.schema.forget(req) }
 
-// Write writes the differences from the stored object, checks the answer for them, and remembers the fields that it
-// lacks. The resource version of after becomes that of the last write. If remembersLater is true, a later pass may
-// write the annotation, as long as the status keeps the remembered fields.
+// Write writes the differences from the stored object, detects fields that the response lacks, and remembers these
+// in the annotation. It sets the resource version of after to that of the last write. If remembersLater is true, the
+// annotation is left to a later pass, as long as the status keeps the remembered fields.
 func (s *Storage[T]) Write(ctx context.Context, w Writer[T], stored, after T, remembersLater bool) (Written, error) {
 	var done Written
 	for {
@@ -115,14 +117,14 @@ func (s *Storage[T]) Write(ctx context.Context, w Writer[T], stored, after T, re
 	done.IsStored = done.HasChanged && len(done.unkept) == 0
 	annotated, kept, err := s.remember(ctx, w, after, remembersLater)
 	done.HasChanged = done.HasChanged || annotated
-	// Conditions are reports, and no decision waits for them.
+	// Conditions are only reports: no decision waits for them.
 	kept = append(kept, conditionsField)
 	done.unkept = slices.DeleteFunc(done.unkept, func(path string) bool { return slices.Contains(kept, topLevelField(path)) })
 	return done, err
 }
 
-// patch writes only if the object was not written since it was read. If controllers share the status, this
-// applies only to what they share.
+// patch writes the status unless nothing differs. It returns a conflict if the object was changed since it was read,
+// or, for a shared status, if a condition that it changes is no longer at its index.
 func (s *Storage[T]) patch(ctx context.Context, w Writer[T], stored, after T) (Written, error) {
 	if statusannotation.HasSameStatus(stored, after) {
 		return Written{}, nil // Most passes wait for something and change nothing.
@@ -171,8 +173,8 @@ func (s *Storage[T]) patch(ctx context.Context, w Writer[T], stored, after T) (W
 	return write, nil
 }
 
-// newLike returns an empty object of the same name for an answer: an answer that is decoded into the written object
-// would seem to have all of its fields.
+// newLike returns an empty object of the same name for the response. Decoded into the written object, a response
+// would appear to have all of its fields.
 func (w Writer[T]) newLike(obj T) T {
 	empty := w.New()
 	empty.SetNamespace(obj.GetNamespace())
@@ -180,18 +182,19 @@ func (w Writer[T]) newLike(obj T) T {
 	return empty
 }
 
-// asConflict returns a conflict for a patch that no longer fits the object: another client has written it.
+// asConflict returns a conflict for a patch whose tests failed because another client has written the object, and
+// any other error unchanged.
 func asConflict(err error) error {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
-	// An object that the schema refuses is Invalid too, and named.
+	// An object that the schema rejects is Invalid too, but that error names it.
 	if ok && k8serrors.IsInvalid(err) && (status.ErrStatus.Details == nil || status.ErrStatus.Details.Name == "") {
 		return k8serrors.NewConflict(schema.GroupResource{}, "", err)
 	}
 	return err
 }
 
-// reportLostFields reports in a condition which fields the schema drops. While no pass has tried since the start of
-// the process, the earlier report stays.
+// reportLostFields reports in a condition which fields the schema drops. Until the first write of the process, the
+// existing condition remains.
 func (s *Storage[T]) reportLostFields(obj T, now time.Time) {
 	if s.Conditions == nil {
 		return
@@ -224,8 +227,8 @@ func describeOversize(lost []string, size int) string {
 		statusannotation.MaxSize>>10, size>>10, strings.Join(lost, ", status."))
 }
 
-// sizeToRemember returns the size of the annotation for the remembered fields that the schema drops; zero if it drops
-// none.
+// sizeToRemember returns the size that the annotation needs for the remembered fields that the schema drops; zero if
+// it drops none.
 func (s *Storage[T]) sizeToRemember(obj T, lost []string) int {
 	if s.Remember == nil {
 		return 0
@@ -241,8 +244,8 @@ func (s *Storage[T]) sizeToRemember(obj T, lost []string) int {
 	return len(data)
 }
 
-// remember writes the remembered fields that the schema does not keep into the controller's annotation, and
-// returns the fields in the annotation. A write that may come later waits for another pass as long as the status
+// remember writes the remembered fields that the schema does not keep into the controller's annotation, and returns
+// the fields in the annotation. If mayBeLater is true, it leaves the write to a later pass as long as the status
 // keeps the fields.
 func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLater bool) (changed bool, kept []string, err error) {
 	if s.Remember == nil {
@@ -293,7 +296,7 @@ func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLate
 	return true, kept, nil
 }
 
-// lacksOnly reports whether the fields of a JSON object are the wanted ones without these paths.
+// lacksOnly reports whether the fields equal the desired JSON object without these paths.
 func lacksOnly(fields map[string]any, wanted string, paths []string) bool {
 	var wantedFields map[string]any
 	if len(fields) == 0 || len(paths) == 0 || json.Unmarshal([]byte(wanted), &wantedFields) != nil {

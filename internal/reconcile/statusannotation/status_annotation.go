@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package statusannotation keeps parts of a status in annotations, which every schema keeps. The
-// CustomResourceDefinition of another project for the same kind drops the fields of the status that it does
-// not list.
+// Package statusannotation keeps parts of a status in annotations, which no schema drops. A CustomResourceDefinition
+// of another project for the same kind drops the status fields that it does not list.
 package statusannotation
 
 import (
@@ -21,8 +20,8 @@ import (
 // MaxSize is the maximum size of one annotation, in bytes. The API server allows 256 KiB for all annotations of an object.
 const MaxSize = 160 << 10
 
-// KeyOf returns the key of a controller's annotation. Each controller has its own annotation, so that it cannot
-// overwrite the fields of another controller.
+// KeyOf returns the key of a controller's annotation. Each controller has its own annotation, so that controllers do
+// not overwrite each other's fields.
 func KeyOf(controller string) string { return torporv1alpha1.StatusAnnotationPrefix + controller }
 
 // IsIn reports whether an object has an annotation with fields of its status.
@@ -35,9 +34,8 @@ func IsIn(obj metav1.Object) bool {
 	return false
 }
 
-// RestoreStatus fills in the fields that annotations remember and the status lacks. A field that the status
-// has is never changed, and an annotation that cannot be read is ignored. The annotations with the excepted
-// keys are left out.
+// RestoreStatus fills in the fields that annotations remember and the status lacks. A field that the status has is
+// never changed. Annotations that cannot be read, and those with the excepted keys, are ignored.
 func RestoreStatus(obj metav1.Object, except ...string) {
 	for key, text := range obj.GetAnnotations() {
 		if !strings.HasPrefix(key, torporv1alpha1.StatusAnnotationPrefix) || len(text) > MaxSize || slices.Contains(except, key) {
@@ -52,15 +50,15 @@ func RestoreStatus(obj metav1.Object, except ...string) {
 		if len(missing) == 0 {
 			continue
 		}
-		// Neither error needs handling: missing was decoded from JSON and can be encoded again, and Unmarshal skips the
-		// values that do not fit the type of their field.
+		// Neither error needs handling: missing was decoded from JSON and can be encoded again, and Unmarshal skips
+		// values that do not match the type of their field.
 		data, _ := json.Marshal(map[string]any{"status": missing})
 		_ = json.Unmarshal(data, obj)
 	}
 }
 
-// FieldsOf returns the status of an object in its JSON form. The rest of the object, which is several times
-// as large, is not encoded.
+// FieldsOf returns the status of an object in its JSON form. For an object with a Go type, the rest, which is
+// several times as large, is not encoded.
 func FieldsOf(obj metav1.Object) (map[string]any, error) {
 	part, isTyped := statusOf(obj)
 	if !isTyped {
@@ -88,8 +86,8 @@ func HasSameStatus(a, b metav1.Object) bool {
 	return isTyped && reflect.DeepEqual(one, other)
 }
 
-// statusOf returns the field of the status. The second result is false for types without it, such as unstructured
-// objects.
+// statusOf returns a pointer to the field Status. The second result is false for types without this field, such as
+// unstructured objects.
 func statusOf(obj metav1.Object) (any, bool) {
 	value := reflect.Indirect(reflect.ValueOf(obj))
 	if value.Kind() != reflect.Struct {

@@ -14,7 +14,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestRestoreStatus has rows of a status and of the parts that an annotation remembers.
+// TestRestoreStatus has rows of a status and the annotations that remember parts of it.
 func TestRestoreStatus(t *testing.T) {
 	const key = "a"
 	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
@@ -26,7 +26,7 @@ func TestRestoreStatus(t *testing.T) {
 		want        *hivev1.HibernationRecord
 	}{
 		"a field that the schema dropped is restored": {nil, map[string]string{KeyOf(key): remembered}, whole},
-		"a dropped field of a stored object is restored, and its other fields stay": {
+		"a dropped field of a nested object is restored, and its other fields are kept": {
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob"},
 			map[string]string{KeyOf(key): remembered},
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob", ResumedAt: at(9)},
@@ -41,10 +41,10 @@ func TestRestoreStatus(t *testing.T) {
 			map[string]string{KeyOf(key): `{"hibernation":{"requestedBy":"alice"}}`, KeyOf("b"): `{"hibernation":{"resumedAt":"1970-01-01T00:00:09Z"}}`},
 			&hivev1.HibernationRecord{RequestedBy: "alice", ResumedAt: at(9)},
 		},
-		"the annotation of an excepted key is left out": {nil, map[string]string{KeyOf("excepted"): remembered}, nil},
-		"an unrelated annotation: ignored":              {nil, map[string]string{"example.com/a": remembered}, nil},
-		"a malformed annotation: ignored":               {nil, map[string]string{KeyOf(key): `{"hibernation":`}, nil},
-		"an annotation that is too large: ignored":      {nil, map[string]string{KeyOf(key): remembered + strings.Repeat(" ", MaxSize)}, nil},
+		"an annotation with an excepted key: ignored": {nil, map[string]string{KeyOf("excepted"): remembered}, nil},
+		"an unrelated annotation: ignored":            {nil, map[string]string{"example.com/a": remembered}, nil},
+		"a malformed annotation: ignored":             {nil, map[string]string{KeyOf(key): `{"hibernation":`}, nil},
+		"an annotation that is too large: ignored":    {nil, map[string]string{KeyOf(key): remembered + strings.Repeat(" ", MaxSize)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}
@@ -87,6 +87,6 @@ func TestOnlyTheStatusIsEncoded(t *testing.T) {
 		t.Error("expected two objects of one status to have the same")
 	}
 	if same.Status.Message = "again"; HasSameStatus(obj, &same) || HasSameStatus(u, u.DeepCopy()) {
-		t.Error("expected another status, and one that is not compared, to be no same ones")
+		t.Error("expected a different status, and a status of an untyped object, not to be the same")
 	}
 }

@@ -18,24 +18,24 @@ import (
 
 const (
 	// endsLimit is the longest time for which overdue ends delay other work. progressLimit is the longest time for
-	// which they do so while none of them completes: a refused one must not delay the others forever.
+	// which they do so while none of them completes: one that always fails must not delay other work forever.
 	endsLimit, progressLimit = 2 * time.Minute, 10 * time.Second
 	// yieldInterval is how often a yielding pass checks whether it may run.
 	yieldInterval = 500 * time.Millisecond
 )
 
 // OverdueEnds are the stops of all controllers of a process that should have ended by now. After an outage there may
-// be a thousand of them, and each needs writes, so follow-up passes and events wait for them. The set is not stored, and
-// affects only the order of work. A process has one; nil delays nothing.
+// be a thousand of them, and each needs writes, so follow-up passes and events wait for them. The set is not
+// persisted, and affects only the order of work. A process has one set; nil delays nothing.
 type OverdueEnds struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
 	ends map[overdueEnd]bool
-	// heldSince is the time since which there have been overdue ends, and progressAt when the last of them was added
-	// or removed; zero while none exist.
+	// heldSince is the time since which there have been overdue ends; zero while there are none. progressAt is when
+	// an end was last added or removed.
 	heldSince, progressAt time.Time
-	// untold are the functions to call once nothing is delayed; isAwaited is true while a timer is set for that.
+	// untold are the delayed functions; isAwaited is true while a timer is set that calls them.
 	untold    []func()
 	isAwaited bool
 }
@@ -62,7 +62,8 @@ func (o *OverdueEnds) Start(ctx context.Context) error {
 	return nil
 }
 
-// note records whether a stop of an object is overdue.
+// note records whether the stop of an object is overdue, and calls the delayed functions if nothing is delayed any
+// more.
 func (o *OverdueEnds) note(end overdueEnd, isOverdue bool) {
 	o.mu.Lock()
 	if o.ends[end] != isOverdue {
@@ -100,7 +101,7 @@ func (o *OverdueEnds) takeUntold() (untold []func()) {
 	return untold
 }
 
-// tell calls a function once nothing is delayed, possibly at once.
+// tell calls a function as soon as nothing is delayed, which may be immediately.
 func (o *OverdueEnds) tell(f func()) {
 	if o == nil {
 		f()
@@ -114,8 +115,8 @@ func (o *OverdueEnds) tell(f func()) {
 	tellAll(untold)
 }
 
-// awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no further change
-// triggers that. An end that becomes overdue in the meantime extends the delay, and the timer is set again. The
+// awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no change of the set
+// does so earlier. If another end becomes overdue before that, the delay is extended and the timer is set again. The
 // caller holds the lock.
 func (o *OverdueEnds) awaitRelease() {
 	if len(o.untold) == 0 || o.isAwaited || !o.isHolding() {
@@ -139,7 +140,7 @@ func tellAll(untold []func()) {
 	}
 }
 
-// EndTracker gives the overdue ends of one controller priority; nil does nothing.
+// EndTracker gives the passes of one controller that end overdue stops priority; nil does nothing.
 type EndTracker[T client.Object] struct {
 	all        *OverdueEnds
 	controller string
@@ -147,8 +148,9 @@ type EndTracker[T client.Object] struct {
 	mayYield   func(context.Context, T) bool
 }
 
-// TrackEnds returns a tracker for a controller some of whose objects may have an overdue stop. While any stop in the
-// process is overdue, passes for which mayYield returns true wait. Either function may be nil.
+// TrackEnds returns a tracker for a controller. Objects for which isOverdue returns true have an overdue stop. While
+// any stop in the process is overdue, passes for whose object mayYield returns true wait. Either function may be
+// nil.
 func TrackEnds[T client.Object](all *OverdueEnds, controller string, isOverdue func(T) bool, mayYield func(context.Context, T) bool) *EndTracker[T] {
 	if all == nil {
 		return nil
@@ -156,8 +158,8 @@ func TrackEnds[T client.Object](all *OverdueEnds, controller string, isOverdue f
 	return &EndTracker[T]{all, controller, isOverdue, mayYield}
 }
 
-// EnqueueOverdue runs a pass first if a stop of its object is overdue at the start of the manager, or becomes overdue
-// by a change.
+// EnqueueOverdue enqueues an object with priority if its stop is overdue when the manager starts, or becomes overdue
+// by an update.
 func (e *EndTracker[T]) EnqueueOverdue() handler.EventHandler {
 	type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	return handler.Funcs{
@@ -176,15 +178,15 @@ func (e *EndTracker[T]) enqueueOverdue(before, after client.Object, queue workqu
 		return
 	}
 	if old, isUpdate := before.(T); isUpdate && e.HasOverdue(old) {
-		return // Its pass is known to be due.
+		return // It was enqueued when its stop became overdue.
 	}
 	name := client.ObjectKeyFromObject(obj)
 	e.all.note(overdueEnd{e.controller, name}, true)
 	Enqueue(queue, ctrl.Request{NamespacedName: name}, UrgentPriority)
 }
 
-// AwaitTurn records whether a stop of an object is overdue. If the pass has to wait for others, it returns when to
-// try again; otherwise zero.
+// AwaitTurn records whether the stop of an object is overdue. If its pass must wait for overdue ends, it returns the
+// delay until the next attempt, otherwise zero.
 func (e *EndTracker[T]) AwaitTurn(ctx context.Context, name types.NamespacedName, obj T) time.Duration {
 	if e == nil {
 		return 0
@@ -206,7 +208,7 @@ func (e *EndTracker[T]) AwaitTurn(ctx context.Context, name types.NamespacedName
 	return 0
 }
 
-// HasOverdue reports whether a stop of an object should have ended.
+// HasOverdue reports whether the stop of an object should have ended.
 func (e *EndTracker[T]) HasOverdue(obj T) bool {
 	return e != nil && e.isOverdue != nil && obj.GetDeletionTimestamp().IsZero() && e.isOverdue(obj)
 }
@@ -218,7 +220,7 @@ func (e *EndTracker[T]) Forget(name types.NamespacedName) {
 	}
 }
 
-// Tell calls a function once no overdue end delays it.
+// Tell calls a function as soon as no overdue end delays it.
 func (e *EndTracker[T]) Tell(f func()) {
 	if e == nil {
 		f()

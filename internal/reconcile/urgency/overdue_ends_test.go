@@ -23,7 +23,7 @@ func podOf(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.Obje
 
 func nameOf(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
 
-// trackPods makes Pods of some names overdue; all others may yield.
+// trackPods returns a tracker for which the named Pods are overdue, and all other Pods may yield.
 func trackPods(all *OverdueEnds, controller string, overdue ...string) *EndTracker[*corev1.Pod] {
 	return TrackEnds(all, controller,
 		func(p *corev1.Pod) bool { return slices.Contains(overdue, p.Name) },
@@ -35,7 +35,7 @@ func TestPassesWaitForOverdueEnds(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
 		one, other := trackPods(all, "one", "a", "b"), trackPods(all, "other")
 		waits := func() bool { return other.AwaitTurn(t.Context(), nameOf("x"), podOf("x")) > 0 }
-		var told atomic.Int32 // A timer calls it, too.
+		var told atomic.Int32 // A timer increments it, too.
 		tell := func() { other.Tell(func() { told.Add(1) }) }
 		expect := func(when string, isWaiting bool, isTold int32) {
 			t.Helper()
@@ -99,7 +99,7 @@ func TestPassesDoNotWaitWithoutOverdueEnds(t *testing.T) {
 	}
 }
 
-// TestOverdueObjectsComeFirst lists objects as at the start of a manager.
+// TestOverdueObjectsComeFirst lists objects, as at the start of a manager.
 func TestOverdueObjectsComeFirst(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()
@@ -109,7 +109,7 @@ func TestOverdueObjectsComeFirst(t *testing.T) {
 	for _, name := range []string{"fine", "overdue"} {
 		tracker.EnqueueOverdue().Create(t.Context(), event.CreateEvent{Object: podOf(name), IsInInitialList: true}, queue)
 	}
-	for _, name := range []string{"fine", "overdue"} { // The change of one that was overdue before is not news.
+	for _, name := range []string{"fine", "overdue"} { // An update of an object that was already overdue does not enqueue it.
 		tracker.EnqueueOverdue().Update(t.Context(), event.UpdateEvent{ObjectOld: podOf(name), ObjectNew: podOf(name)}, queue)
 		tracker.EnqueueOverdue().Update(t.Context(), event.UpdateEvent{ObjectOld: podOf("before"), ObjectNew: podOf(name)}, queue)
 	}
@@ -123,8 +123,8 @@ func TestOverdueObjectsComeFirst(t *testing.T) {
 	}
 }
 
-// TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue has another end become overdue shortly before the timer
-// fires, and no change after that.
+// TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue has another stop become overdue shortly before the timer
+// fires, and no change of the set after that.
 func TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})

@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// The priorities of passes. Objects that are listed when a manager starts have controller-runtime's priority for
-// that, which is lower than both.
+// The priorities of passes. Objects of the initial list have handler.LowPriority of controller-runtime, which is
+// lower than both.
 const (
 	UsualPriority  = 0
 	UrgentPriority = 10
 )
 
-// PriorityOf returns the priority of the next pass. Without one, the next pass would have the priority of the last
-// one forever.
+// PriorityOf returns the priority of the next pass. It must always be set, because otherwise every later pass would
+// keep the priority of this one.
 func PriorityOf(isUrgent bool) int {
 	if isUrgent {
 		return UrgentPriority
@@ -25,7 +25,7 @@ func PriorityOf(isUrgent bool) int {
 	return UsualPriority
 }
 
-// Enqueue runs a pass of the object at once.
+// Enqueue adds a request to the queue, with the priority if the queue supports it.
 func Enqueue(queue workqueue.TypedRateLimitingInterface[ctrl.Request], request ctrl.Request, priority int) {
 	if prioritized, ok := queue.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
 		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority)}, request)

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// TestUrgentObjectsComeFirst lists a hundred objects, as at the start of a manager, before an urgent one, and one
-// whose pass was not urgent.
+// TestUrgentObjectsComeFirst enqueues a hundred objects as at the start of a manager, one whose pass was not urgent,
+// and then an urgent one.
 func TestUrgentObjectsComeFirst(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()
