@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// RefuseAutoscaled returns the reason why an object must not be scaled to zero, given all autoscalers of its
-// namespace; empty if it may. An autoscaler with minReplicas of at least one is inactive at zero replicas, and
-// resumes when they are back.
+// RefuseAutoscaled returns the reason why an object must not be scaled to zero, given all HorizontalPodAutoscalers
+// of its namespace; empty if it may. An autoscaler with minReplicas of at least one does not act while the object
+// has no replicas, and resumes when it has some again.
 func RefuseAutoscaled(obj *unstructured.Unstructured, all []autoscalingv2.HorizontalPodAutoscaler) string {
 	var refusals []string
 	for i := range all {
@@ -22,7 +22,7 @@ func RefuseAutoscaled(obj *unstructured.Unstructured, all []autoscalingv2.Horizo
 			refusals = append(refusals, refuseAutoscaler(a))
 		}
 	}
-	// A cache lists in any order, and the refusal must not depend on it.
+	// A cache lists in any order, but the reason must be stable.
 	return slices.Max(append(refusals, ""))
 }
 

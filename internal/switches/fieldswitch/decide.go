@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// action is the action in events.
+// action is the Action of the events.
 const action = "Stop"
 
 // ObservedSwitch is everything that Decide uses.
@@ -31,11 +31,12 @@ type ObservedSwitch struct {
 	Operations []torporv1alpha1.StopOperation
 	// Refusal is the reason why the object must not be stopped even if a stop is requested; empty if it may be.
 	Refusal string
-	// Manager is the field manager that last wrote one of the fields that a stop sets, and WrittenAt is when it did; zero
-	// if that is not recorded.
+	// Manager is the field manager that last wrote one of the fields that a stop sets, and WrittenAt is when; empty
+	// and zero if that is not recorded.
 	Manager   string
 	WrittenAt time.Time
-	// Rate is what a stop of the object saves, and Moment is the time of the observation for its savings.
+	// Rate is what a stop of the object saves per unit of time, and Moment identifies this observation in its
+	// savings.
 	Rate   savings.Rate
 	Moment savings.Moment
 }
@@ -43,8 +44,8 @@ type ObservedSwitch struct {
 // SwitchPlan is the result of a decision.
 type SwitchPlan struct {
 	Rule string
-	// Next is the wanted object. All differences are written at once: a stop and the values that it replaces are
-	// never apart.
+	// Next is the desired object. All differences are written in one patch, so that a stop is never stored without
+	// the values that it replaced.
 	Next         *unstructured.Unstructured
 	Events       []decision.Event
 	RequeueAfter time.Duration
@@ -56,7 +57,7 @@ type decisionStep struct {
 	is   SwitchState
 	plan SwitchPlan
 	next SwitchState
-	// saved are the savings after the changes that were decided so far.
+	// saved are the savings after the changes decided so far.
 	saved *torporv1alpha1.Savings
 	// annotations are to be written; empty ones are to be removed.
 	annotations map[string]string
@@ -107,7 +108,8 @@ func (s *decisionStep) updateRecords() {
 	s.next.Records = records
 }
 
-// takeBack sets torpor.dev/stopped to false, and removes the reason and the end of the stop.
+// takeBack withdraws a requested stop: it sets torpor.dev/stopped to false, and removes the reason and the end of
+// the stop.
 func (s *decisionStep) takeBack() {
 	s.annotations[torporv1alpha1.StoppedAnnotation] = startedValue
 	for _, name := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation} {
@@ -115,9 +117,9 @@ func (s *decisionStep) takeBack() {
 	}
 }
 
-// yield leaves an object alone after another writer has changed a field that a stop had set. That writer is a user
-// who wants the object to run, or a tool that applies a manifest from elsewhere. To stop the object again would start
-// an invisible fight. Unchanged fields are restored.
+// yield no longer keeps an object stopped after another writer has changed a field that a stop had set: either a
+// user wants the object to run, or a tool applies a manifest. If Torpor stopped the object again, the two would
+// overwrite each other in a loop. Unchanged fields are restored.
 func (s *decisionStep) yield() {
 	s.plan.Rule = "started by another writer"
 	s.endSavingsAtWrite()
@@ -127,7 +129,8 @@ func (s *decisionStep) yield() {
 	}
 	restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
-	// Times in an annotation have whole seconds, and a stop that began in this second counts, too.
+	// Times in an annotation have whole seconds. The time is rounded up, so that it is also later than a stop that
+	// began in this second.
 	s.annotations[torporv1alpha1.ResumedAnnotation] = formatTime(s.Now.Add(time.Second).Truncate(time.Second)) + " " + by
 	if newest := s.next.Records.RequestedStop(); newest != nil && newest.EndedAt == nil {
 		newest.EndedAt, newest.StartedBy, newest.Requested = new(metav1.NewTime(s.Now)), by, false
@@ -145,8 +148,8 @@ func (s *decisionStep) beginsStop() bool {
 	return s.next.Records.Holds() && (last == nil || last.EndedAt != nil || last.RequestVersion != newest.RequestVersion || !last.Since.Equal(&newest.Since))
 }
 
-// revertOldStop restores the unchanged fields of an old stop, so that a new stop saves the object in its present
-// state, including the changes of other writers.
+// revertOldStop restores the unchanged fields of an old stop, so that a new stop saves the current state of the
+// object, including changes by other writers.
 func (s *decisionStep) revertOldStop() {
 	s.endSavingsAtWrite()
 	restoreFields(s.plan.Next.Object, s.is.Saved)
@@ -179,7 +182,7 @@ func (s *decisionStep) refuse(why string) {
 	}
 }
 
-// RefusalEvent returns an event with the reason why an object is not changed.
+// RefusalEvent returns the event that reports why an object is not stopped.
 func RefusalEvent(why string) decision.Event {
 	return decision.Event{Warning: true, Reason: EventStopRefused, Action: action, Note: "The object is not stopped: " + why}
 }
@@ -191,7 +194,7 @@ func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {
 		data, err = json.Marshal(saved)
 	}
 	if err != nil {
-		s.plan.Next = s.Object.DeepCopy() // Drop the operations that were applied before the error.
+		s.plan.Next = s.Object.DeepCopy() // Discard the operations that were applied before the error.
 		delete(s.annotations, torporv1alpha1.RestoreAnnotation)
 		s.refuse(err.Error())
 		return
@@ -221,8 +224,8 @@ func (s *decisionStep) restore() {
 	s.plan.Events = append(s.plan.Events, decision.Event{Warning: len(kept) > 0, Reason: EventRestored, Action: "Start", Note: note})
 }
 
-// endSavingsAtWrite ends the savings at the time at which another writer changed a field of the stop. No manager may
-// have run since then.
+// endSavingsAtWrite ends the savings when another writer changed a field that the stop had set, which may have been
+// before the manager started.
 func (s *decisionStep) endSavingsAtWrite() {
 	until := s.Moment
 	if s.saved != nil && s.saved.Since != nil && !s.WrittenAt.IsZero() {
@@ -231,8 +234,8 @@ func (s *decisionStep) endSavingsAtWrite() {
 	s.saved = savings.Next(s.saved, savings.Rate{}, until)
 }
 
-// writeSavings writes the savings in the same patch as the stop or the start. An object that is not kept stopped saves
-// nothing, for whatever reason it is not.
+// writeSavings writes the savings in the same patch as the stop or the start. An object that Torpor does not keep
+// stopped saves nothing.
 func (s *decisionStep) writeSavings() {
 	kept, isChanged := s.annotations[torporv1alpha1.RestoreAnnotation]
 	if isKept := isChanged && kept != "" || !isChanged && len(s.is.Saved) > 0; !isKept {
@@ -276,7 +279,8 @@ func (s *decisionStep) writeAnnotations() {
 	s.plan.Next.SetAnnotations(annotations)
 }
 
-// encodeRecords omits the oldest stops of a record that would be too large to be read.
+// encodeRecords encodes the records of stops, and omits the oldest stops until the result is small enough to be
+// read.
 func encodeRecords(records stoprecord.Records) string {
 	for len(records) > 0 {
 		data, err := json.Marshal(records)
@@ -302,8 +306,8 @@ func (s *decisionStep) requeueAt(moment time.Time) {
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// FindLastWrite returns the field manager that last wrote one of the fields, and when, as recorded by the API server;
-// empty and zero if that is not recorded.
+// FindLastWrite returns the field manager that last wrote one of the fields, and when, from the object's managed
+// fields; empty and zero if these have neither.
 func FindLastWrite(obj metav1.Object, paths []string) (manager string, at time.Time) {
 	var found metav1.ManagedFieldsEntry
 	for _, entry := range obj.GetManagedFields() {
@@ -312,7 +316,7 @@ func FindLastWrite(obj metav1.Object, paths []string) (manager string, at time.T
 		}
 		var fields map[string]any
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue // The manager is only shown to users.
+			continue // The field manager is only shown to users, so an invalid entry is skipped.
 		}
 		for _, path := range paths {
 			names := parsePath(path)
@@ -338,7 +342,8 @@ func ListPaths(operations []torporv1alpha1.StopOperation) (paths []string) {
 	return paths
 }
 
-// RefuseOwned returns a reason if another object controls an object; otherwise it is empty.
+// RefuseOwned returns the reason why an object with a controlling owner must not be stopped; empty without such an
+// owner.
 func RefuseOwned(obj metav1.Object) string {
 	owner := metav1.GetControllerOf(obj)
 	if owner == nil {

@@ -53,7 +53,7 @@ func (w *world) annotate(name, value string) {
 	w.object.SetAnnotations(annotations)
 }
 
-// schedule has a Slumber stop the object until a time, or start it.
+// schedule writes the annotation with which a Slumber stops the object until a time, or starts it.
 func (w *world) schedule(slumber string, isStopped bool, until time.Time) {
 	record := torporv1alpha1.StopRecord{Since: metav1.NewTime(w.now), By: "Slumber " + slumber, Requested: isStopped}
 	stop := torporv1alpha1.ScheduledStop{Slumber: slumber, Stops: []torporv1alpha1.StopRecord{record}}
@@ -79,7 +79,7 @@ func (w *world) scale(replicas int64) {
 	w.object.Object["spec"].(map[string]any)["replicas"] = replicas
 }
 
-// pass makes one decision and writes its plan. If dies is true, the manager terminates before the write.
+// pass makes one decision and writes its plan. If dies is true, the manager dies before the write.
 func (w *world) pass(dies bool) {
 	plan := Decide(ObservedSwitch{Now: w.now, Object: w.object, Operations: scaleToZero(), Refusal: w.refusal, Manager: w.manager})
 	if dies {
@@ -88,7 +88,7 @@ func (w *world) pass(dies bool) {
 	for _, e := range plan.Events {
 		w.told = append(w.told, e.Reason)
 	}
-	// Written objects go through JSON.
+	// Convert the object to JSON and back, as a write to the API server does.
 	data, err := json.Marshal(plan.Next)
 	if err != nil {
 		w.t.Fatal(err)
@@ -112,38 +112,38 @@ func (w *world) settle() {
 	w.t.Fatalf("expected it to come to rest, found %v", w.object.Object)
 }
 
-// TestDecide has sequences of actions of users, Slumbers and autoscalers, as words; then the replicas and the events.
+// TestDecide has sequences of steps by users, Slumbers and autoscalers, and the expected replicas and events.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		steps, want string
 	}{
-		"no request: nothing changes":                                                               {"", "3"},
-		"a Slumber stops and starts: the object is restored":                                        {"sleep wake", "3 ObjectStopped ObjectRestored"},
-		"a Slumber stops: the object is stopped":                                                    {"sleep", "0 ObjectStopped"},
-		"a user stops and starts: the object is restored":                                           {"stop start", "3 ObjectStopped ObjectRestored"},
-		"a user stops during a Slumber's stop: still stopped after the Slumber's end":               {"sleep stop wake", "0 ObjectStopped"},
-		"an object that a user scaled to zero before a Slumber: still at zero after the Slumber":    {"scale:0 sleep wake", "0 ObjectStopped ObjectRestored"},
-		"a user scales during a Slumber's stop: the object keeps the replicas":                      {"sleep scale:5", "5 ObjectStopped StartedByOthers"},
-		"a user scales during a Slumber's stop: the Slumber's end does not change the replicas":     {"sleep scale:5 wake", "5 ObjectStopped StartedByOthers"},
-		"a user scales during a Slumber's stop: the Slumber's next stop takes effect":               {"sleep scale:5 wake later sleep", "0 ObjectStopped StartedByOthers ObjectStopped"},
-		"a user scales after a user's stop: the scaling ends the stop":                              {"stop scale:4", "4 ObjectStopped StartedByOthers"},
-		"a user scales during a Slumber's stop, and stops before the next pass: stopped again":      {"sleep scale:5/dies stop", "0 ObjectStopped ObjectStopped"},
-		"a user scales during a Slumber's stop, stops and starts: the scaled replicas are restored": {"sleep scale:5/dies stop wake start", "5 ObjectStopped ObjectStopped ObjectRestored"},
-		"a user scales during a Slumber's stop, and the next stop is refused: the replicas stay":    {"sleep refuse scale:5/dies stop", "5 ObjectStopped StopRefused"},
-		"a user's stop with an end time that has passed: the object is restored":                    {"stop until later later", "3 ObjectStopped StopEnded ObjectRestored"},
-		"a Slumber's stop that has expired: the object is restored":                                 {"sleep:1h later later", "3 ObjectStopped ObjectRestored"},
-		"a user skips the Slumber: restored":                                                        {"sleep skip", "3 ObjectStopped ObjectRestored"},
-		"an autoscaler that scales from zero: the stop is refused":                                  {"refuse sleep", "3 StopRefused"},
-		"an autoscaler that no longer scales from zero: the stop is retried":                        {"refuse sleep allow", "0 StopRefused ObjectStopped"},
-		"an autoscaler that is added later: the start is not refused":                               {"sleep refuse wake", "3 ObjectStopped ObjectRestored"},
-		"a malformed restore annotation: the start is refused":                                      {"sleep spoil wake", "0 ObjectStopped StopRefused"},
-		"a switch with another value than true: nothing changes":                                    {"stop:yes", "3"},
-		"a malformed record: the object is restored":                                                {"stop spoil-record start", "3 ObjectStopped ObjectRestored"},
-		"a forged annotation of a Slumber: nothing changes":                                         {"forge", "3"},
-		"a deleted object: nothing changes":                                                         {"delete sleep", "3"},
-		"a manager that is killed at each step: the object is stopped and restored":                 {"sleep/dies sleep wake/dies wake", "3 ObjectStopped ObjectRestored"},
-		"one of two Slumbers ends: the object stays stopped":                                        {"sleep sleep-other wake", "0 ObjectStopped"},
+		"no request: nothing changes":                                                                       {"", "3"},
+		"a Slumber stops and starts: the object is restored":                                                {"sleep wake", "3 ObjectStopped ObjectRestored"},
+		"a Slumber stops: the object is stopped":                                                            {"sleep", "0 ObjectStopped"},
+		"a user stops and starts: the object is restored":                                                   {"stop start", "3 ObjectStopped ObjectRestored"},
+		"a user stops during a Slumber's stop: it stays stopped after the Slumber's stop":                   {"sleep stop wake", "0 ObjectStopped"},
+		"an object that a user scaled to zero before a Slumber's stop: still at zero after it":              {"scale:0 sleep wake", "0 ObjectStopped ObjectRestored"},
+		"a user scales during a Slumber's stop: the object keeps the replicas":                              {"sleep scale:5", "5 ObjectStopped StartedByOthers"},
+		"a user scales during a Slumber's stop: the end of the Slumber's stop does not change the replicas": {"sleep scale:5 wake", "5 ObjectStopped StartedByOthers"},
+		"a user scales during a Slumber's stop: the Slumber's next stop takes effect":                       {"sleep scale:5 wake later sleep", "0 ObjectStopped StartedByOthers ObjectStopped"},
+		"a user scales after a user's stop: the scaling ends the stop":                                      {"stop scale:4", "4 ObjectStopped StartedByOthers"},
+		"a user scales during a Slumber's stop, and stops before the next pass: stopped again":              {"sleep scale:5/dies stop", "0 ObjectStopped ObjectStopped"},
+		"a user scales during a Slumber's stop, stops and starts: the scaled replicas are restored":         {"sleep scale:5/dies stop wake start", "5 ObjectStopped ObjectStopped ObjectRestored"},
+		"a user scales during a Slumber's stop, and the next stop is refused: the replicas stay":            {"sleep refuse scale:5/dies stop", "5 ObjectStopped StopRefused"},
+		"a user's stop with an end time that has passed: the object is restored":                            {"stop until later later", "3 ObjectStopped StopEnded ObjectRestored"},
+		"a Slumber's stop that has expired: the object is restored":                                         {"sleep:1h later later", "3 ObjectStopped ObjectRestored"},
+		"a user skips the Slumber's stop: the object is restored":                                           {"sleep skip", "3 ObjectStopped ObjectRestored"},
+		"an autoscaler that scales from zero: the stop is refused":                                          {"refuse sleep", "3 StopRefused"},
+		"an autoscaler that no longer scales from zero: the stop is retried":                                {"refuse sleep allow", "0 StopRefused ObjectStopped"},
+		"an autoscaler that is added later: the start is not refused":                                       {"sleep refuse wake", "3 ObjectStopped ObjectRestored"},
+		"a malformed restore annotation: the start is refused":                                              {"sleep spoil wake", "0 ObjectStopped StopRefused"},
+		"a switch with another value than true: nothing changes":                                            {"stop:yes", "3"},
+		"a malformed record: the object is restored":                                                        {"stop spoil-record start", "3 ObjectStopped ObjectRestored"},
+		"a forged annotation of a Slumber: nothing changes":                                                 {"forge", "3"},
+		"a deleted object: nothing changes":                                                                 {"delete sleep", "3"},
+		"a manager that is killed at each step: the object is stopped and restored":                         {"sleep/dies sleep wake/dies wake", "3 ObjectStopped ObjectRestored"},
+		"the stop of one of two Slumbers ends: the object stays stopped":                                    {"sleep sleep-other wake", "0 ObjectStopped"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,8 +157,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// doAll performs steps in order, with a pass after each. After a step that ends in "/dies", the manager dies between
-// two of its writes.
+// doAll performs steps in order, with passes after each. A step that ends in "/dies" is followed by a pass in which
+// the manager dies before its write.
 func (w *world) doAll(steps string) {
 	for step := range strings.FieldsSeq(steps) {
 		step, dies := strings.CutSuffix(step, "/dies")
@@ -224,8 +224,8 @@ const (
 	soakSequences = 10_000 // A quarter of a minute.
 )
 
-// TestRandomSequencesRestoreExactly has users stop, start, scale and edit, Slumbers stop and start, and managers die.
-// In the end nothing stops the object, and it has the replicas that users last set, even if that is zero.
+// TestRandomSequencesRestoreExactly has users stop, start, scale and edit an object, Slumbers stop and start it, and
+// managers die. After all stops have ended, the object has the replicas that users last set, even if that is zero.
 func TestRandomSequencesRestoreExactly(t *testing.T) {
 	t.Parallel()
 	count := sequences
@@ -249,7 +249,7 @@ func TestRandomSequencesRestoreExactly(t *testing.T) {
 			case "scale":
 				n := int64(random.IntN(4))
 				if isKept := len(ReadSwitch(w.object).Saved) > 0; isKept && n == 0 {
-					continue // No pass can see that.
+					continue // No pass could detect this change.
 				}
 				people = n
 				w.scale(n)

@@ -3,15 +3,15 @@
 package fieldswitch
 
 const (
-	// EventStopped reports that an object that Torpor stops by a switch was stopped.
+	// EventStopped reports that an object was stopped by its switch.
 	EventStopped = "ObjectStopped"
-	// EventRestored reports that such an object was restored to its state before the stop.
+	// EventRestored reports that an object was restored to its state before the stop.
 	EventRestored = "ObjectRestored"
-	// EventStartedByOthers reports that another writer has changed a field that a stop had set, and that the object
-	// is left alone.
+	// EventStartedByOthers reports that another writer has changed a field that a stop had set, and that Torpor does
+	// not change the object until the next stop.
 	EventStartedByOthers = "StartedByOthers"
-	// EventLeftStopped reports that such an object stays stopped although its kind can no longer be stopped, and why.
+	// EventLeftStopped reports that an object remains stopped although its kind can no longer be stopped, and why.
 	EventLeftStopped = "LeftStopped"
-	// EventStopRefused reports that such an object is not stopped although a stop is requested, and why.
+	// EventStopRefused reports that an object is not stopped although a stop is requested, and why.
 	EventStopRefused = "StopRefused"
 )

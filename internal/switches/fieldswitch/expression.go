@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// maxCost limits the cost of an expression for one object, in the units of CEL: some ten thousand steps take
+	// maxCost limits the cost of evaluating an expression on one object, in CEL cost units. That many take a few
 	// milliseconds.
 	maxCost = 50_000
-	// objectVariable is the whole object.
+	// objectVariable is the name of the CEL variable that holds the whole object.
 	objectVariable = "object"
 )
 
-// Expression is a CEL expression about an object, with the result true or false.
+// Expression is a CEL expression over an object whose result is true or false.
 type Expression struct {
 	text    string
 	program cel.Program
@@ -45,8 +45,7 @@ func CompileExpression(text string) (Expression, error) {
 	return Expression{text, program}, nil
 }
 
-// EvaluateOn evaluates the expression for an object. An expression that costs too much, or has no result, is an
-// error.
+// EvaluateOn evaluates the expression for an object. It returns an error if the evaluation fails or exceeds maxCost.
 func (e Expression) EvaluateOn(object map[string]any) (bool, error) {
 	if e.program == nil {
 		return true, nil

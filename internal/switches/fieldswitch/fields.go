@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fieldswitch decides how objects of kinds without a status of Torpor are stopped. A stop sets some fields
-// and, in the same write, keeps their previous values in an annotation. A start restores them. The package has no
-// side effects.
+// Package fieldswitch decides how objects are stopped whose kind has no status fields of Torpor. A stop sets some
+// fields and, in the same write, keeps their previous values in an annotation. A start restores them. The package
+// has no side effects.
 package fieldswitch
 
 import (
@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxRestore limits the size of the saved values of an object, in bytes: all annotations of an object share 256
-	// KiB.
+	// maxRestore limits the size of the saved values of an object, in bytes, because all annotations of an object
+	// together have at most 256 KiB.
 	maxRestore = 16 << 10
 	// maxOperations limits how many fields a stop sets, including the maps on their paths.
 	maxOperations = 50
@@ -38,8 +38,8 @@ type SavedField struct {
 	IsMade bool `json:"made,omitempty"`
 }
 
-// ValidateOperations returns what is wrong with the operations of a stop. The values of annotations and labels are
-// strings: with any other value among them, none of them could be read.
+// ValidateOperations returns an error for the first invalid operation of a stop. The value of an annotation or label
+// must be a string: with any other value, none of the object's annotations or labels could be read.
 func ValidateOperations(operations []torporv1alpha1.StopOperation) error {
 	for i, operation := range operations {
 		isRemoved := operation.Op == torporv1alpha1.RemoveOperation
@@ -68,8 +68,8 @@ func isText(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &text) == nil && text != nil
 }
 
-// mayRestore reports whether a stop can have saved such a field. Otherwise a user who may write annotations could
-// make Torpor write fields that the user may not write.
+// mayRestore reports whether a stop may have saved such a field. Without this check, a user with permission to write
+// annotations could make Torpor write fields that this user may not write.
 func mayRestore(one SavedField) bool {
 	names := parsePath(one.Path)
 	if !mayBeSet(names) || names[0] != metadataField {
@@ -131,7 +131,7 @@ func removeField(object map[string]any, names []string) {
 	}
 }
 
-// applyOperations changes an object, and returns the previous values.
+// applyOperations applies the operations of a stop to an object, and returns the previous values.
 func applyOperations(object map[string]any, operations []torporv1alpha1.StopOperation) (saved []SavedField, err error) {
 	for _, operation := range operations {
 		names := parsePath(operation.Path)
@@ -203,7 +203,7 @@ func setRaw(object map[string]any, names []string, raw json.RawMessage) error {
 	return setField(object, names, value)
 }
 
-// decode decodes a value as objects represent it: whole numbers are integers.
+// decode decodes a value as unstructured objects represent it, with whole numbers as int64.
 func decode(raw json.RawMessage) (any, error) {
 	var value map[string]any
 	if err := k8sjson.Unmarshal(append(append([]byte(`{"v":`), raw...), '}'), &value); err != nil {
@@ -212,7 +212,8 @@ func decode(raw json.RawMessage) (any, error) {
 	return value["v"], nil
 }
 
-// restoreFields restores the previous values. A field that was changed since the stop stays as it is.
+// restoreFields restores the previous values, except in fields that were changed since the stop, and returns the
+// paths of these.
 func restoreFields(object map[string]any, saved []SavedField) (kept []string) {
 	for _, one := range slices.Backward(saved) {
 		names := parsePath(one.Path)
@@ -243,7 +244,7 @@ func holdsValue(object map[string]any, one SavedField) bool {
 	return err == nil && reflect.DeepEqual(normalize(is), normalize(want))
 }
 
-// normalize makes numbers comparable, regardless of the decoder.
+// normalize converts numbers to one type, so that values from different decoders compare as equal.
 func normalize(value any) any {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -256,13 +257,13 @@ func normalize(value any) any {
 	return plain
 }
 
-// holdsAll reports whether every field still has the value that a stop has set, except for maps that the stop had to
-// create.
+// holdsAll reports whether every field still has the value that a stop has set. It ignores maps that the stop
+// created.
 func holdsAll(object map[string]any, saved []SavedField) bool {
 	return !slices.ContainsFunc(saved, func(one SavedField) bool { return !one.IsMade && !holdsValue(object, one) })
 }
 
-// isSet reports whether an object already has the values that the operations would set, regardless of the writer.
+// isSet reports whether an object already has the values that the operations would set, regardless of who set them.
 func isSet(object map[string]any, operations []torporv1alpha1.StopOperation) bool {
 	for _, operation := range operations {
 		one := SavedField{Path: operation.Path}

@@ -29,8 +29,8 @@ func parseObject(t testing.TB, text string) map[string]any {
 	return object
 }
 
-// TestFieldsAreSetAndBroughtBack has each operation on objects that have the field, a part of the path to it, or
-// nothing of it.
+// TestFieldsAreSetAndBroughtBack applies each operation to objects that have the whole path of the field, a part of
+// it, or nothing of it.
 func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -52,7 +52,7 @@ func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 			"{spec: {syncPolicy: {automated: {prune: true, selfHeal: true}, retry: {limit: 5}}}}", "{spec: {syncPolicy: {retry: {limit: 5}}}}",
 			[]torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")},
 		},
-		"an absent map is removed": {"{spec: {}}", "{spec: {}}", []torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")}},
+		"a map that is absent: removing it changes nothing": {"{spec: {}}", "{spec: {}}", []torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")}},
 		"several fields: set and restored": {
 			`{metadata: {annotations: {a: "1"}}, spec: {paused: false}}`, `{metadata: {annotations: {a: "2", b: "3"}}, spec: {paused: true}}`,
 			[]torporv1alpha1.StopOperation{operation("add", "/spec/paused", "true"), operation("add", "/metadata/annotations/a", `"2"`), operation("add", "/metadata/annotations/b", `"3"`)},
@@ -118,8 +118,8 @@ func TestEffectsOfAStopAndAStart(t *testing.T) {
 	}
 }
 
-// TestStartKeepsChangesOfOtherWriters has another writer change one of two fields, and add to a map that the stop has
-// created.
+// TestStartKeepsChangesOfOtherWriters has another writer change one of two fields, and add an entry to a map that
+// the stop created.
 func TestStartKeepsChangesOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	object := parseObject(t, "{spec: {count: 1}}")
@@ -144,12 +144,12 @@ func TestInvalidStopsAreRefused(t *testing.T) {
 		object, want string
 		operation    torporv1alpha1.StopOperation
 	}{
-		"a path through a number: refused":           {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
-		"a replace without a parent: refused":        {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
-		"an add without a value: refused":            {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
-		"a value that is too large to save: refused": {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
-		"the same field twice: refused":              {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
-		"a path of more than 50 fields: refused":     {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
+		"a path through a number: refused":                  {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
+		"a replace without a parent: refused":               {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
+		"an add without a value: refused":                   {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
+		"a value that is too large to save: refused":        {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
+		"the same field twice: refused":                     {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
+		"a path through more than 50 missing maps: refused": {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -164,9 +164,9 @@ func TestInvalidStopsAreRefused(t *testing.T) {
 	}
 }
 
-// TestOperationsChangeSpecFieldsOrSingleStrings has annotations and labels with fields below them, or with values that
-// are not strings. With one such value, none of an object's annotations could be read, and Torpor's annotations would
-// replace all of them.
+// TestOperationsChangeSpecFieldsOrSingleStrings has paths in annotations and labels that are too deep, and values
+// that are not strings. After one such value, none of an object's annotations could be read, and Torpor's
+// annotations would replace all of them.
 func TestOperationsChangeSpecFieldsOrSingleStrings(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -194,8 +194,8 @@ func TestOperationsChangeSpecFieldsOrSingleStrings(t *testing.T) {
 	}
 }
 
-// TestForgedSavedFieldsAreNotRestored has a user forge the saved fields: another namespace, so that another object
-// would be written, and an annotation that is not a string.
+// TestForgedSavedFieldsAreNotRestored has a user forge the annotation with the saved fields: another namespace, so
+// that another object would be written, or annotations that are not strings.
 func TestForgedSavedFieldsAreNotRestored(t *testing.T) {
 	t.Parallel()
 	for name, saved := range map[string]string{

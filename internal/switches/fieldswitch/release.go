@@ -10,15 +10,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Release returns the plan for an object whose kind can no longer be stopped; because is the reason that an event
-// gives. Stops of Slumbers are restored. A stop that a user requested stays, with its saved values: nothing else
-// starts the object, and the next adapter of the kind continues with them.
+// Release returns the plan for an object whose kind can no longer be stopped; because is the reason for the event.
+// An object that only Slumbers stopped is restored. A stop that a user requested remains, with its saved values,
+// because only the user ends it, and the next StopAdapter of the kind uses these values.
 func Release(o ObservedSwitch, because string) SwitchPlan {
 	is := ReadSwitch(o.Object)
 	s := &decisionStep{ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "released", Next: o.Object.DeepCopy()}}
 	for name := range o.Object.GetAnnotations() {
 		if strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix) {
-			s.annotations[name] = "" // Another adapter must not find the stop of a Slumber that may be gone by then.
+			s.annotations[name] = "" // A later StopAdapter must not find a stop whose Slumber may be gone by then.
 		}
 	}
 	s.updateRecords() // An expired stop no longer counts.

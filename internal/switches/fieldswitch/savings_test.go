@@ -10,7 +10,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// TestSavingsEndWithTheStop has the ways in which a stop of two hours ends. The savings are in the patch that ends it.
+// TestSavingsEndWithTheStop has the ways in which a stop of two hours ends. The patch that ends the stop also writes
+// the savings.
 func TestSavingsEndWithTheStop(t *testing.T) {
 	t.Parallel()
 	end := evening().Add(2 * time.Hour)

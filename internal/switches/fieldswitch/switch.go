@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// maxAnnotation limits the size of an annotation that is read. A larger record is written with fewer stops.
+	// maxAnnotation limits the size of an annotation that is read. A record that would be larger is written with
+	// fewer stops.
 	maxAnnotation = 32 << 10
-	// stoppedValue is the only value that stops an object.
+	// stoppedValue is the only value of torpor.dev/stopped that stops an object.
 	stoppedValue = "true"
-	// startedValue is the value after a start. The annotation stays, because a Deployment's annotations are copied to
-	// its ReplicaSets and never removed there: kubectl rollout undo would bring back an old stop.
+	// startedValue is the value after a start. The annotation is not removed, because a Deployment's annotations are
+	// copied to its ReplicaSets and never removed there, so that kubectl rollout undo would bring an old stop back.
 	startedValue = "false"
 )
 
@@ -45,7 +46,7 @@ type SwitchState struct {
 	Unreadable string
 }
 
-// AnnotationSwitch is the switch by which users stop an object.
+// AnnotationSwitch returns the annotations with which users stop an object.
 func AnnotationSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        torporv1alpha1.StoppedAnnotation,
@@ -65,7 +66,7 @@ func HasSwitch(obj metav1.Object) bool {
 	return false
 }
 
-// IsAsked reports whether a user requests a stop.
+// IsAsked reports whether the annotation torpor.dev/stopped requests a stop.
 func IsAsked(obj metav1.Object) bool {
 	return obj.GetAnnotations()[torporv1alpha1.StoppedAnnotation] == stoppedValue
 }
@@ -91,8 +92,8 @@ func ask(obj metav1.Object, value string) {
 	obj.SetAnnotations(annotations)
 }
 
-// ReadSwitch reads the annotations. A record that cannot be read counts as absent. An unreadable torpor.dev/restore
-// is reported, since nothing can be restored.
+// ReadSwitch reads the annotations. Records that cannot be read count as absent. A torpor.dev/restore that cannot be
+// read is reported in Unreadable, because nothing can be restored.
 func ReadSwitch(obj metav1.Object) SwitchState {
 	annotations := obj.GetAnnotations()
 	s := SwitchState{Refused: annotations[torporv1alpha1.StopRefusedAnnotation], Scheduled: stoprecord.ReadScheduled(annotations)}
@@ -134,7 +135,7 @@ func (s SwitchState) ListStopsSinceResume() []torporv1alpha1.ScheduledStop {
 	})
 }
 
-// IsKept reports whether Torpor keeps an object stopped and no other writer has changed that.
+// IsKept reports whether Torpor keeps an object stopped, and every field still has the value that the stop set.
 func (s SwitchState) IsKept(obj *unstructured.Unstructured) bool {
 	return len(s.Saved) > 0 && holdsAll(obj.Object, s.Saved)
 }

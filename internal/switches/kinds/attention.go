@@ -10,10 +10,10 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Attention is how soon a user should look at a switch.
+// Attention classifies a switch by how urgently a user should look at it.
 type Attention int
 
-// The order in which tables list switches.
+// The classes of switches, in the order in which tables list them.
 const (
 	// AttentionStuck is a switch that waits for an intervention or has failed.
 	AttentionStuck Attention = iota
@@ -25,7 +25,7 @@ const (
 	AttentionRunning
 )
 
-// Attention compares the requested state with the reported one.
+// Attention returns the class of the row's switch.
 func (r Row) Attention(now time.Time) Attention {
 	switch {
 	case r.IsStuck(), strings.HasPrefix(r.State, "Failed"):
@@ -56,8 +56,8 @@ func (r Row) IsChanging() bool {
 	return r.Stopped && !rests || !r.Stopped && !runs && r.State != "unknown" && r.State != "Unknown"
 }
 
-// NextAt returns the next step at a time. For an overdue stop it does not promise the automatic start, which has not
-// happened.
+// NextAt returns the column NEXT at a time. For an overdue stop, it replaces the announced automatic start, which
+// has not happened.
 func (r Row) NextAt(now time.Time) string {
 	switch {
 	case !r.IsOverdue(now):

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestOverdueStopsNameTheNextStep checks the next step of each kind of stop two hours after its end.
+// TestOverdueStopsNameTheNextStep checks the next step of a user's stop, a Slumber's stop and a stuck stop two hours
+// after their end.
 func TestOverdueStopsNameTheNextStep(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)

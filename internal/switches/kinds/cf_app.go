@@ -93,8 +93,8 @@ func (cfApps) ReadState(obj Object, _ time.Time) State {
 	return s
 }
 
-// findResume returns when a user last requested that the app run: a start, a restart or a deployment. A stop that
-// ended by torpor.dev/until does not count, since that end does not ask for the hours after it.
+// findResume returns when, and by whom, the app was last started, restarted or deployed. The end of a stop by
+// torpor.dev/until does not count, because it does not request that the app run after that.
 func findResume(app *korifiv1alpha1.CFApp) (at metav1.Time, by string) {
 	current := revision.DescribeCurrent(app)
 	if current.Cause == korifiv1alpha1.CausedByRestart || current.Cause == korifiv1alpha1.CausedByDeployment {
@@ -166,8 +166,8 @@ func (cfApps) Restart(obj Object, now time.Time) {
 	SetAnnotation(obj, torporv1alpha1.RestartRequestAnnotation, now.UTC().Format(time.RFC3339Nano))
 }
 
-// ReadRevisions implements Restarter. A revision is settled when its instances are ready, or gone if the app is
-// stopped, and no instance of an older revision is left.
+// ReadRevisions implements Restarter. A revision is settled when its instances are ready, or have ended if the app
+// is stopped, and no instance of an older revision is left.
 func (cfApps) ReadRevisions(obj Object) (wanted, settled int64) {
 	statusannotation.RestoreStatus(obj)
 	app, isApp := obj.(*korifiv1alpha1.CFApp)
@@ -235,7 +235,7 @@ func (a plannedApp) effects(r stopcheck.PlanRequest) []string {
 	}
 }
 
-// judgeStart returns a finding if there is nothing to run.
+// judgeStart returns a finding if the app has no droplet to run.
 func (a plannedApp) judgeStart() []stopcheck.Finding {
 	if a.Spec.CurrentDropletRef != nil {
 		return nil

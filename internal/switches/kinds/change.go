@@ -15,11 +15,12 @@ type Change struct {
 	IsStart, IsExtension bool
 	// Reason and Until are the reason and the end of the stop; nil if the user does not set them.
 	Reason, Until *string
-	// With is namespace/NAME if the stop is one of a whole namespace.
+	// With is namespace/NAME if the stop is part of a stop of that whole namespace.
 	With string
 }
 
-// Apply writes the request into an object. before is the row of the part, and now the time of the request.
+// Apply writes the change into an object. before is the row of the part before the change, and now the time of the
+// request.
 func (c Change) Apply(obj Object, part Part, before Row, now time.Time) error {
 	present := obj.GetAnnotations()[part.Annotations.Until]
 	switch {
@@ -44,9 +45,10 @@ func (c Change) Apply(obj Object, part Part, before Row, now time.Time) error {
 	return nil
 }
 
-// untilText returns the value of the annotation. A word such as tomorrow becomes a time. A duration is kept, because a policy can evaluate it. But a duration
-// counts from its first write only: if the annotation or the record holds the same one already, or if a stop is
-// extended, the resulting time is written instead.
+// untilText returns the value of the annotation for the end. A word such as tomorrow is converted to a time. A
+// duration is kept, because policies can evaluate it, except in two cases in which it would not count from now: the
+// annotation or the record already holds the same duration, or a stop is extended. In these cases, the resulting
+// time is returned.
 func (c Change) untilText(present string, stops stoprecord.Records, now time.Time) (string, error) {
 	until, err := stoprecord.ParseNewUntil(*c.Until, now)
 	if err != nil {
@@ -60,12 +62,13 @@ func (c Change) untilText(present string, stops stoprecord.Records, now time.Tim
 	return until.UTC().Format(time.RFC3339), nil
 }
 
-// of adapts a function for one type to the objects of its kind.
+// of converts a function on one Go type to a function on Object.
 func of[T Object](change func(T, time.Time)) func(Object, time.Time) {
 	return func(obj Object, now time.Time) { change(obj.(T), now) }
 }
 
-// sharedAnnotations returns the annotations of kinds with one switch.
+// sharedAnnotations returns the annotations for the reason and the end of a stop that all kinds with a single switch
+// use.
 func sharedAnnotations() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{Reason: torporv1alpha1.ReasonAnnotation, Until: torporv1alpha1.UntilAnnotation}
 }

@@ -9,7 +9,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// TestTypedEndBecomesATime writes the end of a stop as the page gets it. An annotation cannot hold a word.
+// TestTypedEndBecomesATime writes the end of a stop as typed on the page. The annotation must hold a time, not a
+// word such as tomorrow.
 func TestTypedEndBecomesATime(t *testing.T) {
 	now := time.Date(2026, 12, 1, 15, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{

@@ -60,7 +60,7 @@ func (clusterDeployments) ReadState(obj Object, now time.Time) State {
 	if !isCluster {
 		return State{}
 	}
-	if cd.Status.Hibernation == nil { // The annotation exists under every schema, and costs more to read than the rest.
+	if cd.Status.Hibernation == nil { // The annotation is written whichever schema is served, and costs more to read than the rest.
 		cd = restoreStatus(cd)
 	}
 	s := State{
@@ -80,17 +80,18 @@ func (clusterDeployments) ReadState(obj Object, now time.Time) State {
 		}
 	}
 	if hibernating != nil && hibernating.Status == metav1.ConditionFalse && isLeftRunning(hibernating.Reason) {
-		s.Message = hibernating.Reason + ": " + hibernating.Message // A Slumber waits for such a cluster in vain, whether it runs or not.
+		s.Message = hibernating.Reason + ": " + hibernating.Message // A Slumber would wait for this cluster without end, so it shows the reason.
 	}
-	// A stop that ended by torpor.dev/until does not count as a resume, since that end does not ask for the hours
-	// after it.
+	// The end of a stop by torpor.dev/until does not count as a resume, because it does not request that the cluster
+	// run after that.
 	if stops := cd.Status.Stops; len(stops) > 0 && stops[0].EndedAt != nil && !stops[0].Requested && stops[0].StartedBy != torporv1alpha1.UntilAnnotation {
 		s.ResumedAt, s.ResumedBy = *stops[0].EndedAt, stops[0].StartedBy
 	}
 	return s
 }
 
-// isLeftRunning reports whether a cluster with this reason is not stopped although a stop is requested.
+// isLeftRunning reports whether this reason of the condition Hibernating means that the cluster keeps running
+// although a stop is requested.
 func isLeftRunning(reason string) bool {
 	return reason == hivev1.UnsupportedHibernationReason || reason == hivev1.RefusedHibernationReason
 }
@@ -110,7 +111,7 @@ func (clusterDeployments) Parts() []Part {
 // resumeClusterDeployment resumes a cluster that hibernates by spec.powerState or by spec.hibernateAfter.
 func resumeClusterDeployment(cd *hivev1.ClusterDeployment, now time.Time) {
 	if record := cd.Status.Hibernation; sleepsByItself(cd) {
-		if asleep := record.SleepStartedAt.Time; !now.After(asleep) { // This machine's clock is behind the manager's.
+		if asleep := record.SleepStartedAt.Time; !now.After(asleep) { // The local clock is behind the manager's.
 			now = asleep
 		}
 		SetAnnotation(cd, hivev1.ResumeRequestedAtAnnotation, now.Add(time.Second).UTC().Format(time.RFC3339))
@@ -182,7 +183,7 @@ func (clusterDeployments) DescribeAbandoned(obj Object) (state, consequence stri
 	return "", ""
 }
 
-// ListRelated implements Planner. The survey in the status has everything that a plan needs.
+// ListRelated implements Planner. The hibernation check in the status has everything that a plan needs.
 func (clusterDeployments) ListRelated(Object) []Related { return nil }
 
 // Plan implements Planner.
@@ -246,7 +247,7 @@ func judgeClusterObject(cd *hivev1.ClusterDeployment) []stopcheck.Finding {
 	return findings
 }
 
-// unsupportedMessage returns why the manager does not hibernate the cluster; empty if it does. For an installed
+// unsupportedMessage returns why the manager cannot hibernate the cluster; empty if it can. For an installed
 // cluster, the conditions hold the reason, because only the manager checks platforms and versions.
 func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	if !cd.Spec.Installed {
@@ -266,8 +267,9 @@ func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	return ""
 }
 
-// judgeRequired returns the finding that a stop is refused because of others. The manager reports once a stop is
-// requested that its flag demands the same.
+// judgeRequired returns a finding that a stop will be refused, if HibernationPossible is required and there are
+// blocking findings. The annotation requires it, or a flag of the manager, which the manager reports once a stop is
+// requested.
 func judgeRequired(cd *hivev1.ClusterDeployment, found []stopcheck.Finding) []stopcheck.Finding {
 	c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
 	isRefused := c != nil && c.Reason == hivev1.RefusedHibernationReason
@@ -278,8 +280,8 @@ func judgeRequired(cd *hivev1.ClusterDeployment, found []stopcheck.Finding) []st
 		"HibernationPossible is required, but the other blocking findings make it False; correct these, or remove the annotation "+hivev1.RequireAnnotation)}
 }
 
-// judgeSurvey returns the findings at the cluster. Findings that only matter to a stop are left out for a
-// start.
+// judgeSurvey returns the findings of the last hibernation check in the status. For a start, it omits the findings
+// that only concern a stop.
 func judgeSurvey(cd *hivev1.ClusterDeployment, r stopcheck.PlanRequest) []stopcheck.Finding {
 	if cd.Status.HibernationCheck == nil {
 		return []stopcheck.Finding{stopcheck.NewRemark(torporv1alpha1.NotCheckedFinding,

@@ -14,7 +14,7 @@ import (
 )
 
 // TestUnsupportedClustersReportTheConditionHibernating has two conditions that report why the cluster cannot
-// hibernate: Hibernating has precedence.
+// hibernate, of which Hibernating takes precedence.
 func TestUnsupportedClustersReportTheConditionHibernating(t *testing.T) {
 	cd := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{Installed: true}}
 	cd.Status.Conditions = []metav1.Condition{
@@ -40,11 +40,11 @@ func TestAPlanNamesTheRequirementThatRefusesAStop(t *testing.T) {
 		isStart     bool
 		want        bool
 	}{
-		"the annotation, a blocking finding: refused":     {required, nil, torporv1alpha1.ClusterUpgradingFinding, false, true},
-		"the manager's flag, a blocking finding: refused": {nil, refused, torporv1alpha1.ClusterUpgradingFinding, false, true},
-		"no requirement: not refused":                     {nil, nil, torporv1alpha1.ClusterUpgradingFinding, false, false},
-		"a warning: not refused":                          {required, nil, torporv1alpha1.AutoscalerAddsMachinesFinding, false, false},
-		"a start: not refused":                            {required, nil, torporv1alpha1.ClusterUpgradingFinding, true, false},
+		"required by the annotation, a blocking finding: refused":     {required, nil, torporv1alpha1.ClusterUpgradingFinding, false, true},
+		"required by the manager's flag, a blocking finding: refused": {nil, refused, torporv1alpha1.ClusterUpgradingFinding, false, true},
+		"not required, a blocking finding: not refused":               {nil, nil, torporv1alpha1.ClusterUpgradingFinding, false, false},
+		"required by the annotation, only a warning: not refused":     {required, nil, torporv1alpha1.AutoscalerAddsMachinesFinding, false, false},
+		"a start, a blocking finding: not refused":                    {required, nil, torporv1alpha1.ClusterUpgradingFinding, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}

@@ -14,7 +14,8 @@ import (
 
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;patch
 
-// cronJobs create no Jobs while they are suspended. Running Jobs continue, and are waited for.
+// cronJobs are stopped by spec.suspend, so that they create no Jobs. A CronJob is asleep when its running Jobs have
+// ended.
 type cronJobs struct{}
 
 // GVK implements Switchable.

@@ -53,30 +53,31 @@ type Type interface {
 	NewList() List
 }
 
-// Stoppable describes how objects of a kind are stopped, and how their state reads.
+// Stoppable describes how objects of a kind are stopped, and how to read their state.
 type Stoppable interface {
 	// ReadState reads the state of an object for Slumbers.
 	ReadState(obj Object, now time.Time) State
-	// DescribeRows returns a row for each switch of an object. It may change the object.
+	// DescribeRows returns a row for each switch of an object. It may modify obj.
 	DescribeRows(obj Object) []Row
 	// Parts returns the parts of an object that users can stop and start. The switch of a part is in the spec or in
 	// annotations.
 	Parts() []Part
-	// Switch returns how the manager stops objects of a kind whose controllers do not know Torpor. It is nil for a kind
-	// whose status has the stops of Slumbers.
+	// Switch returns how the manager stops objects of a kind whose controllers do not know Torpor. It is nil for a
+	// kind whose own controllers read the stops of Slumbers from the status.
 	Switch() *FieldSwitch
-	// Notes returns what admission records about requests; nil if the kind's own admission does.
+	// Notes returns what the policies and webhooks of config/record note about requests; nil if the kind's own
+	// admission does this.
 	Notes() *Notes
 }
 
 // Kind is a kind of objects that can be stopped, with everything that follows from its definition.
 type Kind struct{ Definition }
 
-// Part is a part of an object with a switch of its own.
+// Part is a part of an object that has its own switch.
 type Part struct {
 	// Name is shown in tables and metrics.
 	Name string
-	// Controllers is the group of controllers that stop and start the part.
+	// Controllers is the name of the group of controllers that stop and start the part.
 	Controllers string
 	// Annotations are the annotations for the reason and the end of a stop.
 	Annotations stoprecord.AnnotationSwitch
@@ -85,8 +86,8 @@ type Part struct {
 	Stop, Start func(obj Object, now time.Time)
 }
 
-// FieldSwitch describes how to stop objects of a kind that does not know Torpor: annotations record the requests, and
-// fields of the spec are set and restored.
+// FieldSwitch describes how to stop objects of a kind whose controllers do not know Torpor: annotations hold the
+// requests, and the manager sets and restores fields.
 type FieldSwitch struct {
 	// Operations stop an object.
 	Operations []torporv1alpha1.StopOperation
@@ -101,29 +102,29 @@ type FieldSwitch struct {
 	// ReadSchedule reads the schedule by which objects start Pods, and the deadline of a start in seconds; nil for a kind
 	// without schedules.
 	ReadSchedule func(*unstructured.Unstructured) (schedule string, deadline *int64)
-	// ReadRate reads what a stop of the object saves; nil for a kind of which that is not known.
+	// ReadRate reads what a stop of the object saves; nil for a kind whose savings are unknown.
 	ReadRate func(*unstructured.Unstructured) savings.Rate
 }
 
 // State is the state of an object. An object that is neither asleep nor awake is in transition, or has failed.
 type State struct {
-	// IsStoppable is true if the object can be stopped, and is ready for it.
+	// IsStoppable is true if the object can be stopped now.
 	IsStoppable bool
-	// IsAsleep and IsAwake are observations of the object's own controller, not its instructions.
+	// IsAsleep and IsAwake are what the object's own controller reports, not what is requested.
 	IsAsleep, IsAwake bool
-	// IsStoppedWithoutSlumbers is true if the object is to be stopped regardless of Slumbers.
+	// IsStoppedWithoutSlumbers is true if a stop is requested or set that is not a Slumber's.
 	IsStoppedWithoutSlumbers bool
-	// ResumedAt is when a user last took a stop back, and ResumedBy is that user; zero and empty if no user has.
+	// ResumedAt is when a user last ended a stop, and ResumedBy is that user; zero and empty if no user has.
 	ResumedAt metav1.Time
 	ResumedBy string
-	// Message describes what an object lacks to be asleep or awake.
+	// Message describes why the object is not yet asleep or awake.
 	Message string
 	// ScheduledStops are the stops of Slumbers.
 	ScheduledStops []torporv1alpha1.ScheduledStop
 }
 
-// restoreStatus returns a cached object together with those fields of its status that another project's schema drops
-// and that annotations hold. The cached object itself is not changed.
+// restoreStatus returns a cached object with those fields of its status restored that another project's schema
+// dropped and that annotations hold. It changes a copy, not the cached object.
 func restoreStatus[T Object](obj T) T {
 	if !statusannotation.IsIn(obj) {
 		return obj
@@ -133,8 +134,8 @@ func restoreStatus[T Object](obj T) T {
 	return restored
 }
 
-// IsSwitched reports whether the controllers of the kind do not know Torpor. Most objects of such a kind are never
-// stopped, and only those that were are listed.
+// IsSwitched reports whether the kind's controllers do not know Torpor, so that the manager sets fields to stop an
+// object. Most objects of such a kind are never stopped, and only those that were are listed.
 func (k Kind) IsSwitched() bool { return k.Switch() != nil }
 
 func (k Kind) isOwn() bool { return !k.IsSwitched() }
@@ -142,8 +143,8 @@ func (k Kind) isOwn() bool { return !k.IsSwitched() }
 // IsForeign reports whether a StopAdapter describes the kind.
 func (k Kind) IsForeign() bool { return !IsBuiltIn(k.GVK().GroupKind()) }
 
-// Name returns a unique name of the kind: the name of its StopAdapter, because several groups have a kind such as
-// Cluster, or the kind itself.
+// Name returns a unique name of the kind: the kind itself if it is built in, and otherwise the name of its
+// StopAdapter, because several API groups have a kind such as Cluster.
 func (k Kind) Name() string {
 	if k.IsForeign() {
 		return k.Names()[0]
@@ -151,8 +152,8 @@ func (k Kind) Name() string {
 	return k.GVK().Kind
 }
 
-// HasName reports whether a user may call the kind so: by one of its names, alone, with its group as kubectl prints it,
-// or with its version and its group.
+// HasName reports whether a text names the kind: one of its names, alone, followed by its group as kubectl prints
+// it, or followed by its version and its group.
 func (k Kind) HasName(text string) bool {
 	text = strings.ToLower(text)
 	name, group, _ := strings.Cut(text, ".")
@@ -172,8 +173,8 @@ func ObjectName(of schema.GroupKind, name string) string {
 // Resource returns the plural, as used in paths and RBAC rules.
 func (k Kind) Resource() string { return k.Names()[1] }
 
-// MetricLabel returns the value of the label kind in metrics. It contains the group of a kind of a StopAdapter, because
-// several kinds are called Cluster.
+// MetricLabel returns the value of the label kind in metrics. For a kind of a StopAdapter, it contains the API
+// group, because several groups have a kind such as Cluster.
 func (k Kind) MetricLabel() string {
 	if k.IsForeign() {
 		return k.GVK().GroupKind().String()
@@ -202,7 +203,7 @@ func (k Kind) FindPart(name string) Part {
 	return Part{}
 }
 
-// Controllers returns the groups of controllers that stop and start the objects of the kind.
+// Controllers returns the names of the groups of controllers that stop and start objects of the kind.
 func (k Kind) Controllers() []string {
 	var names []string
 	for _, name := range k.PartNames() {
@@ -211,12 +212,13 @@ func (k Kind) Controllers() []string {
 	return names
 }
 
-// HasRows reports whether the switches of an object are shown. A switched object must have been stopped once.
+// HasRows reports whether the switches of an object are shown. An object of a kind for which IsSwitched is true must
+// have been stopped once.
 func (k Kind) HasRows(obj Object) bool {
 	return !k.IsSwitched() || !isUntouched(obj, fieldswitch.ReadSwitch(obj))
 }
 
-// FindRow returns the row of a part of an object, which it does not change; zero if the part is not shown.
+// FindRow returns the row of a part of an object; zero if the part is not shown. It does not modify obj.
 func (k Kind) FindRow(obj Object, part string) Row {
 	unchanged, _ := obj.DeepCopyObject().(Object)
 	for _, r := range k.DescribeRows(unchanged) {
@@ -227,7 +229,8 @@ func (k Kind) FindRow(obj Object, part string) Row {
 	return Row{}
 }
 
-// NewMetadataList returns an empty list of metadata, which is cached even for kinds without a Go type.
+// NewMetadataList returns an empty list for the metadata of objects, which can be cached even for kinds without a Go
+// type.
 func (k Kind) NewMetadataList() *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(k.GVK().GroupVersion().WithKind(k.GVK().Kind + "List"))

@@ -28,8 +28,8 @@ func (deployments) Names() []string { return []string{"deployment", "deployments
 // Switch implements Switchable.
 func (deployments) Switch() *FieldSwitch { return replicasSwitch("availableReplicas") }
 
-// replicasSwitch scales to zero. A HorizontalPodAutoscaler is inactive at zero replicas, and resumes when they are
-// back.
+// replicasSwitch returns a switch that scales to zero. A HorizontalPodAutoscaler does not act at zero replicas, and
+// resumes when there are replicas again.
 func replicasSwitch(readyField string) *FieldSwitch {
 	return &FieldSwitch{
 		IsScaled: true, Part: "replicas", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")},
@@ -38,8 +38,8 @@ func replicasSwitch(readyField string) *FieldSwitch {
 	}
 }
 
-// readReplicas reads the Pods as the kind's own controller has counted them, provided that it has seen the current
-// spec.
+// readReplicas reads the number of Pods from the status, which counts only if the kind's own controller has observed
+// the current spec.
 func readReplicas(u *unstructured.Unstructured, readyField string) ObservedActivity {
 	wanted, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")

@@ -22,8 +22,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// mysqlClusters are asleep when no Pod of theirs is left, as with spec.offline. A stop of clustering or
-// reconciliation does not count: the servers keep running without their controllers.
+// mysqlClusters are asleep when none of their Pods is left, as with spec.offline. A stop of clustering or
+// reconciliation does not count, because the servers keep running.
 type mysqlClusters struct{}
 
 // GVK implements Definition.
@@ -49,7 +49,7 @@ func (mysqlClusters) Notes() *Notes {
 	return &Notes{Policy: "mysql", Path: "/note-databases", Switches: []NotedSwitch{
 		{Annotations: mysqlswitches.ClusteringSwitch(), StoppedValue: mysqlswitches.StopValue},
 		{Annotations: mysqlswitches.ReconciliationSwitch(), StoppedValue: mysqlswitches.StopValue},
-		// A list with an ordinal; any other value stops nothing.
+		// A JSON list with at least one ordinal; any other value stops nothing.
 		{Annotations: mysqlswitches.InstancesSwitch(), StoppedPattern: `^\s*\[\s*-?[0-9]+\s*(,\s*-?[0-9]+\s*)*\]\s*$`},
 	}}
 }
@@ -80,18 +80,19 @@ func (mysqlClusters) ReadState(obj Object, now time.Time) State {
 	switch isWorkedOn := c.ClusteringStopped() || c.ReconciliationStopped(); {
 	case !c.DeletionTimestamp.IsZero():
 	case isWorkedOn && !isScheduled:
-		// A user works on the servers or their environment by hand. They are not stopped, and no wave waits for them.
+		// Clustering or reconciliation is stopped, so a user works on the servers or their objects by hand. A
+		// Slumber does not stop such a cluster, and no wave waits for it.
 	default:
-		s.IsStoppable = hasPrimary || isScheduled // A new cluster is left alone until it has data.
+		s.IsStoppable = hasPrimary || isScheduled // A new cluster is not stopped before it has data.
 	}
 	if c.ReconciliationStopped() {
-		s.IsStoppedWithoutSlumbers, s.Message = true, mocov1beta2.ReconciliationInactiveReason // The cluster wakes when reconciliation is started.
+		s.IsStoppedWithoutSlumbers, s.Message = true, mocov1beta2.ReconciliationInactiveReason // It wakes only when reconciliation is started again.
 	}
 	return s
 }
 
-// Parts implements Definition. The servers are stopped by spec.offline and by Slumbers, and the clustering of single
-// instances by an annotation; commands only show these parts.
+// Parts implements Definition. Commands only show the servers, which spec.offline and Slumbers stop, and the
+// instances whose clustering an annotation stops.
 func (k mysqlClusters) Parts() []Part {
 	var parts []Part
 	for _, p := range mysqlswitches.ListParts() {
@@ -142,7 +143,7 @@ func (k mysqlClusters) describePart(c *mocov1beta2.MySQLCluster, part mysqlswitc
 	return r
 }
 
-// describeServers returns a row if a Slumber stops the servers or has stopped them before.
+// describeServers returns a row if a Slumber stops the servers or has ever stopped them.
 func (k mysqlClusters) describeServers(c *mocov1beta2.MySQLCluster) []Row {
 	scheduled := stoprecord.ListScheduled(c.Status.ScheduledStops, c.Annotations)
 	if len(scheduled) == 0 {
@@ -163,7 +164,7 @@ func (k mysqlClusters) describeServers(c *mocov1beta2.MySQLCluster) []Row {
 	return []Row{r.withNext("spec.offline is true: set it to false")}
 }
 
-// describeInstances returns a row if clustering of single instances is stopped or was stopped before.
+// describeInstances returns a row if clustering of single instances is stopped or was ever stopped.
 func (k mysqlClusters) describeInstances(c *mocov1beta2.MySQLCluster) []Row {
 	stops, chosen := stoprecord.Records(c.Status.InstanceStops), c.Annotations[mocov1beta2.StoppedInstancesAnnotation]
 	if chosen == "" && len(stops) == 0 {
@@ -177,7 +178,7 @@ func (k mysqlClusters) describeInstances(c *mocov1beta2.MySQLCluster) []Row {
 	switch {
 	case r.Stopped:
 		r.State, r.Message = "stopped", "stopped instances: "+chosen
-	case !isRead: // The list stops nothing, and the controller reports so.
+	case !isRead: // The controller ignores the invalid list, and reports this.
 		r.Message = mocov1beta2.StoppedInstancesAnnotation + " is ignored: expected a JSON list such as [1]"
 	}
 	return []Row{r.withNext(fmt.Sprintf("kubectl annotate -n %s mysqlcluster %s %s-", c.Namespace, c.Name, mocov1beta2.StoppedInstancesAnnotation))}
@@ -214,9 +215,9 @@ type plannedCluster struct {
 	*mocov1beta2.MySQLCluster
 	// isClustering is true if the part is clustering, and not reconciliation.
 	isClustering bool
-	// policy is its BackupPolicy; nil if it has none.
+	// policy is the BackupPolicy of the cluster; nil if it has none.
 	policy *mocov1beta2.BackupPolicy
-	// startCommand is the command that starts it again.
+	// startCommand is the command that starts the part again.
 	startCommand string
 }
 
@@ -233,7 +234,8 @@ func (c plannedCluster) effects(r stopcheck.PlanRequest) []string {
 	}
 }
 
-// judgeStart returns why the manager would refuse a start of clustering, by its last report.
+// judgeStart returns the findings because of which the manager would refuse a start of clustering, as of its last
+// report.
 func (c plannedCluster) judgeStart() []stopcheck.Finding {
 	if !c.isClustering || c.Status.Pause == nil {
 		return nil
@@ -250,7 +252,7 @@ func (c plannedCluster) judgeStart() []stopcheck.Finding {
 	return []stopcheck.Finding{stopcheck.NewFinding(torporv1alpha1.StartRefusedFinding, len(why), why...)}
 }
 
-// judgeHealth reports a cluster that is not healthy: a stop leaves it so.
+// judgeHealth returns a finding if the cluster is not healthy, because it will not be repaired during the stop.
 func (c plannedCluster) judgeHealth() []stopcheck.Finding {
 	healthy := meta.FindStatusCondition(c.Status.Conditions, mocov1beta2.HealthyCondition)
 	if healthy == nil || healthy.Status != metav1.ConditionFalse || !c.isClustering {
@@ -259,7 +261,7 @@ func (c plannedCluster) judgeHealth() []stopcheck.Finding {
 	return []stopcheck.Finding{stopcheck.NewFinding(torporv1alpha1.NotHealthyFinding, 1, healthy.Message)}
 }
 
-// judgeBackup returns a backup that would be made during the stop, while a user may be working on the
+// judgeBackup returns a finding if a backup is scheduled during the stop, while a user may be working on the
 // servers.
 func (c plannedCluster) judgeBackup(r stopcheck.PlanRequest) []stopcheck.Finding {
 	if c.policy == nil || c.Spec.Offline {

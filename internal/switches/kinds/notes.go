@@ -10,29 +10,30 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/requester"
 )
 
-// Notes describes which requests admission records for the objects of a kind. The policies and webhooks of config/record
-// are generated from it, for all kinds of a policy at once.
+// Notes describes for which requests on objects of a kind admission records the requester. The policies and webhooks
+// of config/record are generated from it, one for all kinds with the same policy.
 type Notes struct {
-	// Policy is the name of the manifests below config/record, and Path is where the webhook is served.
+	// Policy is the name of the manifests below config/record, and Path is the URL path of the webhook.
 	Policy, Path string
 	Switches     []NotedSwitch
-	// HasRecordInAnnotations is true if annotations contain the record of stops. A client other than the manager that
-	// changes them replaces all annotations at once, as kubectl rollout undo does, and requests nothing.
+	// HasRecordInAnnotations is true if annotations contain the record of stops. If a client other than the manager
+	// changes these, it is replacing all annotations, as kubectl rollout undo does, and requests neither a stop nor
+	// a start.
 	HasRecordInAnnotations bool
 }
 
-// NotedSwitch is a switch of which admission records the requester.
+// NotedSwitch is a switch for which admission records who changed it.
 type NotedSwitch struct {
-	// Annotations are the annotations of the switch. Its name is empty if the switch is a field of the spec.
+	// Annotations are the annotations of the switch. The name of the switch is empty if it is a field of the spec.
 	Annotations stoprecord.AnnotationSwitch
-	// SpecField is the field of the spec that is the switch; empty if an annotation is.
+	// SpecField is the field of the spec that is the switch; empty if the switch is an annotation.
 	SpecField string
-	// StoppedValue is the value of the switch on a stopped object. StoppedPattern is a regular expression that matches
-	// such values instead.
+	// StoppedValue is the value of the switch on a stopped object. If it is empty, StoppedPattern is a regular
+	// expression that matches such values.
 	StoppedValue, StoppedPattern string
 }
 
-// ListNotes returns what admission records, once for each policy.
+// ListNotes returns the notes of all kinds, one for each policy.
 func (r Registry) ListNotes() (all []Notes) {
 	for _, k := range r {
 		n := k.Notes()
@@ -43,8 +44,8 @@ func (r Registry) ListNotes() (all []Notes) {
 	return all
 }
 
-// NextAnnotations returns the annotations with which a request for an object proceeds. specBefore and specSent are the
-// specs of the old object and the new one.
+// NextAnnotations returns the annotations that the object gets if the request is admitted. specBefore and specSent
+// are the specs of the old object and of the new one.
 func (n Notes) NextAnnotations(r requester.Request, specBefore, specSent map[string]any) map[string]string {
 	if n.HasRecordInAnnotations {
 		r = r.WithRecordKept()

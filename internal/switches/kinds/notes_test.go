@@ -58,34 +58,34 @@ func TestNextOfCluster(t *testing.T) {
 		version               string
 		before, sent, want    map[string]string
 	}{
-		"a stop is noted":                                  {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
-		"a start is noted":                                 {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
-		"a stop at creation is noted as new":               {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
-		"nothing is noted for a running new object":        {false, false, "", nil, nil, annotations()},
-		"a forged name is overwritten by a stop":           {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
-		"a forged name of a new object is removed":         {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
-		"an edited note is put back":                       {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
-		"a note that is removed is put back":               {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
-		"an end is noted with its author":                  {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
-		"an end that stays keeps its note":                 {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
-		"a forged note of an unchanged end is removed":     {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
-		"another end gets a new note":                      {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
-		"an empty end is noted with its author only":       {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
-		"a note is removed with its end":                   {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
-		"the longest end is counted in characters":         {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
-		"a longer text is not noted":                       {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
-		"a start removes the stop's end and reason":        {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
-		"an end and a reason that a start sets are kept":   {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
-		"an end and a reason set before the stop are kept": {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
-		"unrelated annotations are not touched":            {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
-		"unrelated annotations may be removed":             {true, true, "7", annotations(foreign, "a"), nil, annotations()},
-		"a reason alone is not noted":                      {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
-		"a start without an old reason removes nothing":    {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
-		"a skip is noted with its author":                  {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
-		"a skip that stays keeps its note":                 {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
-		"a skip outlives a stop and its start":             {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
-		"a note is removed with its skip":                  {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
-		"a continuing stop keeps its end, without a note":  {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
+		"a stop is noted":                                             {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
+		"a start is noted":                                            {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
+		"a stop at creation is noted as new":                          {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
+		"nothing is noted for a running new object":                   {false, false, "", nil, nil, annotations()},
+		"a forged name is overwritten by a stop":                      {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
+		"a forged name of a new object is removed":                    {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
+		"an edited note is restored":                                  {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
+		"a removed note is restored":                                  {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
+		"an end is noted with its author":                             {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
+		"an unchanged end keeps its note":                             {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
+		"a forged note of an unchanged end is removed":                {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
+		"a changed end gets a new note":                               {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
+		"an empty end is noted with its author only":                  {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
+		"a note is removed with its end":                              {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
+		"the longest end that is noted: its length counts characters": {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
+		"an end that is longer than that is not noted":                {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
+		"a start removes the stop's end and reason":                   {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
+		"an end and a reason that a start sets are kept":              {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
+		"an end and a reason set before the stop are kept":            {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
+		"unrelated annotations are not touched":                       {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
+		"unrelated annotations may be removed":                        {true, true, "7", annotations(foreign, "a"), nil, annotations()},
+		"a changed reason alone is not noted":                         {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
+		"a start without an old reason removes nothing":               {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
+		"a skip is noted with its author":                             {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
+		"an unchanged skip keeps its note":                            {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
+		"a skip outlives a stop and its start":                        {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
+		"a note is removed with its skip":                             {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
+		"an end without a note is kept while the stop continues":      {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := requester.Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
@@ -105,14 +105,14 @@ func TestNextOfMySQLCluster(t *testing.T) {
 	)
 	for name, row := range map[string]struct{ before, sent, want map[string]string }{
 		"one switch is noted": {nil, annotations(clustering, "true"), annotations(clustering, "true", clusteringBy, "alice", clusteringVersion, "7")},
-		"another value than true stops nothing": {
+		"a value other than true stops nothing": {
 			nil, annotations(clustering, "yes", reconciliation, "True"), annotations(clustering, "yes", reconciliation, "True"),
 		},
-		"two switches have separate notes": {
+		"the notes of two switches are separate": {
 			annotations(clustering, "true", clusteringBy, "bob", clusteringVersion, "5"), annotations(clustering, "true", instances, " [ 0 , 12] "),
 			annotations(clustering, "true", clusteringBy, "bob", clusteringVersion, "5", instances, " [ 0 , 12] ", instancesBy, "alice", instancesVersion, "7"),
 		},
-		"a growing list keeps its first requester": {
+		"a list of instances that grows keeps its first requester": {
 			annotations(instances, "[0]", instancesBy, "bob", instancesVersion, "5"), annotations(instances, "[0,1]", instancesBy, "the-ceo"),
 			annotations(instances, "[0,1]", instancesBy, "bob", instancesVersion, "5"),
 		},
@@ -121,20 +121,20 @@ func TestNextOfMySQLCluster(t *testing.T) {
 		"a forged note of another switch is removed": {
 			nil, annotations(clustering, "true", reconciliationBy, "the-ceo"), annotations(clustering, "true", clusteringBy, "alice", clusteringVersion, "7"),
 		},
-		"a switch's own end is removed with it, and the shared end stays while another switch stops": {
+		"a start removes the end of its own switch, and keeps the shared end while another switch stops": {
 			annotations(clustering, "true", reconciliation, "true", ownUntil, "8h", ownNoted, "8h by bob", ownReason, "a", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(reconciliation, "true", ownUntil, "8h", ownNoted, "8h by bob", ownReason, "a", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(reconciliation, "true", clusteringBy, "alice", clusteringVersion, "7", until, "9h", noted, "9h by bob", reason, "b"),
 		},
-		"the shared end is removed with the last switch": {
+		"the start by the last switch removes the shared end": {
 			annotations(clustering, "true", until, "9h", noted, "9h by bob", reason, "b"), annotations(clustering, "false", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(clustering, "false", clusteringBy, "alice", clusteringVersion, "7"),
 		},
-		"the shared end stays if another switch replaces the first": {
+		"the shared end is kept if one request stops one switch and starts the other": {
 			annotations(clustering, "true", until, "9h"), annotations(instances, "[1]", until, "9h"),
 			annotations(instances, "[1]", until, "9h", clusteringBy, "alice", clusteringVersion, "7", instancesBy, "alice", instancesVersion, "7"),
 		},
-		"each end is noted": {
+		"the end of a switch and the shared end are both noted": {
 			nil, annotations(ownUntil, "8h", until, "9h"), annotations(ownUntil, "8h", ownNoted, "8h by alice", until, "9h", noted, "9h by alice"),
 		},
 	} {
@@ -152,7 +152,7 @@ func TestNextOfWorkload(t *testing.T) {
 	}{
 		"a stop is noted":  {"kubectl", nil, annotations(stopped, "true"), annotations(stopped, "true", by, "alice", version, "7")},
 		"a start is noted": {"kubectl", annotations(stopped, "true", until, "8h"), annotations(stopped, "false", until, "8h"), annotations(stopped, "false", by, "alice", version, "7")},
-		"another value than true stops nothing": {
+		"a value other than true stops nothing": {
 			"kubectl", nil, annotations(stopped, "yes"), annotations(stopped, "yes"),
 		},
 		"a replacement of all annotations changes no stop": {
@@ -162,15 +162,15 @@ func TestNextOfWorkload(t *testing.T) {
 		"a replacement of all annotations changes no stop of a Slumber": {
 			"", annotations(saved, "{}", ofSlumber, "x"), annotations(foreign, "b"), annotations(saved, "{}", ofSlumber, "x", foreign, "b"),
 		},
-		"an invalid end loses its note when the record is restored": {
+		"the note of an end that is too long is removed when the record is restored": {
 			"", annotations(record, "[1]", until, strings.Repeat("x", 65), noted, "x"), nil, annotations(record, "[1]", until, strings.Repeat("x", 65)),
 		},
-		"saved fields may be removed alone": {"", annotations(saved, "{}"), nil, annotations()},
-		"the manager writes its record":     {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},
-		"the manager's start is noted as such": {
+		"a removal of the saved fields alone is allowed": {"", annotations(saved, "{}"), nil, annotations()},
+		"the manager may change the record":              {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},
+		"a start by the manager is noted with the manager as requester": {
 			"torpor-workloads", annotations(stopped, "true", record, "[1]"), annotations(stopped, "false", record, "[2]"), annotations(stopped, "false", record, "[2]", by, "alice", version, "7"),
 		},
-		"a new object keeps the record that it is created with": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
+		"a record in the annotations of a new object is kept": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expectNext(t, row.want, switched[deployments]{}.Notes().NextAnnotations(requester.Request{User: "alice", FieldManager: row.fieldManager, Version: "7", Before: row.before, Sent: row.sent}, nil, nil))
@@ -178,8 +178,8 @@ func TestNextOfWorkload(t *testing.T) {
 	}
 }
 
-// TestNotesAreTrueAndIdempotent tries every request in a small world: admission may be called again about its
-// own result, and no user can name another.
+// TestNotesAreTrueAndIdempotent tries every request over a small set of annotations. A second admission of the
+// result must change nothing, and no user can record another user's name.
 func TestNotesAreTrueAndIdempotent(t *testing.T) {
 	values := map[string][]string{
 		stopped: {"true", "false"}, by: {"bob", "the-ceo"}, version: {"5"}, until: {"8h", "9h"}, noted: {"8h by bob", "9h by the-ceo"}, reason: {"a"}, record: {"[1]"},

@@ -14,23 +14,25 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// Planner is a kind of which stops and starts can be planned.
+// Planner is a kind whose stops and starts can be planned.
 type Planner interface {
 	// ListRelated returns the other objects that a plan needs.
 	ListRelated(obj Object) []Related
-	// Plan describes the effects of a stop or a start of a part, and the problems that it may meet.
+	// Plan describes the effects of a stop or a start of a part, and the problems that may prevent or affect it.
 	Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan
 }
 
 // Related is an object, or all objects of a kind, in the namespace of a planned object.
 type Related struct {
-	// Object is empty, and Name the name of the object to read. Without a name, List is empty, and all objects are read.
+	// To read one object, Object is an empty object of its type, and Name its name. To read all objects, List is an
+	// empty list, and Name is empty.
 	Object Object
 	Name   string
 	List   List
-	// IsOptional is true if the API server need not serve the kind.
+	// IsOptional is true if it is not an error that the API server does not serve the kind.
 	IsOptional bool
-	// Unread is the remark of a plan if the user may not read the objects. If it is empty, the plan fails.
+	// Unread is the remark in the plan if the user has no permission to read the objects. If it is empty, the plan
+	// fails then.
 	Unread string
 }
 
@@ -40,24 +42,24 @@ type PlanSubject struct {
 	Part   string
 	// StartCommand is the command that starts the object again.
 	StartCommand string
-	// Related are the related objects that were found, and Unread the remarks about the others.
+	// Related are the related objects that were found, and Unread the remarks about those that could not be read.
 	Related []Object
 	Unread  []string
 }
 
-// PartlyStopped is a kind whose parts users stop, and not whole objects.
+// PartlyStopped is a kind of which users stop parts instead of whole objects.
 type PartlyStopped interface {
 	// DescribeWholeStop returns how a user stops a whole object.
 	DescribeWholeStop() string
 }
 
-// DisplayNamer is a kind whose objects have names that users gave them.
+// DisplayNamer is a kind whose objects have a display name.
 type DisplayNamer interface {
-	// ReadDisplayName returns the name that users gave an object; empty if there is none.
+	// ReadDisplayName returns the display name of an object; empty if it has none.
 	ReadDisplayName(obj Object) string
 }
 
-// Restarter is a kind that can be restarted. A command waits until the requested revision has settled.
+// Restarter is a kind that can be restarted. The restart command can wait until the requested revision has settled.
 type Restarter interface {
 	// Restart requests a restart.
 	Restart(obj Object, now time.Time)
@@ -65,7 +67,7 @@ type Restarter interface {
 	ReadRevisions(obj Object) (wanted, settled int64)
 }
 
-// StateNamer is a kind that has a word of its own for stopped objects.
+// StateNamer is a kind whose stopped objects are described by another word than stopped.
 type StateNamer interface {
 	// StoppedWord returns the word, as in "is already stopped".
 	StoppedWord() string
@@ -77,19 +79,21 @@ type Saver interface {
 	ReadSavings(obj Object) Savings
 }
 
-// Savings describes what the last stop of an object saves. Only figures that the status confirms are counted.
+// Savings describes what the last stop of an object saves. Only figures in the status are counted.
 type Savings struct {
 	// HasMachines is false for kinds without machines of their own.
 	HasMachines bool
 	// Machines is the number of machines recorded when the stop began; 0 if unknown.
 	Machines int
-	// From is when all machines were observed stopped, and To is when they were started again; nil if unknown or not yet.
+	// From is when all machines were observed stopped, and To is when they were started again; nil if this is
+	// unknown or has not happened.
 	From, To *metav1.Time
 	// Recorded is what all stops of the object have saved.
 	Recorded *torporv1alpha1.Savings
 }
 
-// WeekMachineHours returns the machine-hours since Monday, 00:00 UTC. They do not fall when the object starts.
+// WeekMachineHours returns the machine-hours saved since Monday, 00:00 UTC. A start of the object does not reduce
+// them.
 func (s Savings) WeekMachineHours(now time.Time) float64 {
 	return savings.WeekMachineSeconds(s.Recorded, now) / time.Hour.Seconds()
 }
@@ -112,7 +116,7 @@ func (s Savings) IsOngoing() bool { return s.From != nil && s.To == nil }
 
 // Finalized is a kind whose objects have a finalizer of Torpor.
 type Finalized interface {
-	// ListFinalizers returns the finalizers of its objects, and of the other objects of its feature.
+	// ListFinalizers returns the finalizers of objects of this kind, and of the other kinds of its feature.
 	ListFinalizers() []Finalizer
 }
 
@@ -120,11 +124,11 @@ type Finalized interface {
 type Finalizer struct {
 	Kind schema.GroupVersionKind
 	Name string
-	// Upstream is the other project that may use the same finalizer.
+	// Upstream is the other project that uses the same finalizer, if any.
 	Upstream otherwriter.Upstream
 }
 
-// Abandoned is a kind whose objects may stay stopped when no manager runs any more.
+// Abandoned is a kind whose objects remain stopped if no manager runs any more.
 type Abandoned interface {
 	// DescribeAbandoned returns in what state an object is left, and what that means; empty if it is not stopped.
 	DescribeAbandoned(obj Object) (state, consequence string)

@@ -19,8 +19,8 @@ const (
 	maxRequest = 1 << 40
 )
 
-// readPodRequests returns the requests of all replicas of an object, by the template of its Pods. Requests that only
-// admission adds, such as those of a LimitRange, are not known.
+// readPodRequests returns the requests of all replicas of an object, from its Pod template. Requests that admission
+// adds, such as those of a LimitRange, are not included.
 func readPodRequests(u *unstructured.Unstructured) savings.Rate {
 	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	template, _, _ := unstructured.NestedMap(u.Object, "spec", "template", "spec")
@@ -35,7 +35,7 @@ func readPodRequests(u *unstructured.Unstructured) savings.Rate {
 	return savings.Rate{CPUMillis: multiply(cpu, replicas), MemoryKiB: multiply(memory, replicas)}
 }
 
-// sumRequests returns what the scheduler reserves for a Pod
+// sumRequests returns the amount of a resource that the scheduler reserves for a Pod
 // (https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers).
 func sumRequests(pod *corev1.PodSpec, name corev1.ResourceName, value func(*resource.Quantity) int64) int64 {
 	read := func(from corev1.ResourceList) int64 {
@@ -44,7 +44,7 @@ func sumRequests(pod *corev1.PodSpec, name corev1.ResourceName, value func(*reso
 	}
 	request := func(of corev1.ResourceRequirements) int64 {
 		if _, isSet := of.Requests[name]; !isSet {
-			return read(of.Limits) // The API server requests the limits, then.
+			return read(of.Limits) // The API server defaults a missing request to the limit.
 		}
 		return read(of.Requests)
 	}
@@ -68,7 +68,7 @@ func sumRequests(pod *corev1.PodSpec, name corev1.ResourceName, value func(*reso
 	return sum + read(pod.Overhead)
 }
 
-// multiply saturates.
+// multiply returns the product, or the largest int64 if it would overflow.
 func multiply(request, replicas int64) int64 {
 	if request > math.MaxInt64/replicas {
 		return math.MaxInt64

@@ -21,17 +21,17 @@ import (
 
 const repositoryRoot = "../../.."
 
-// recordManifest is what the templates in testdata show of a policy.
+// recordManifest holds the values of a policy for the templates in testdata.
 type recordManifest struct {
 	Notes
 	Rules []resourceRule
-	// WasStopped and IsStopped are expressions in CEL: whether the old object and the new one are stopped, or the names of
-	// their stopped switches.
+	// WasStopped and IsStopped are CEL expressions over the old object and the new one: whether it is stopped, or
+	// the names of its stopped switches.
 	WasStopped, IsStopped string
 	// Names lists the switches, Times the annotations with the end of a stop, and Patterns the patterns of values.
 	Names, Times string
 	Patterns     []valuePattern
-	// Hook is the name of the webhook, and Changed the beginning of its condition.
+	// Hook is the name of the webhook, and Changed the start of the CEL expression of its match condition.
 	Hook, Changed string
 }
 
@@ -54,10 +54,12 @@ func TestRecordManifests(t *testing.T) {
 	}
 }
 
-// workloadRules matches a list of rules about the kinds whose switch is an annotation. Its rules end alike.
+// workloadRules matches a list of rules for the kinds whose switch is an annotation. All rules of the list end with
+// the same text.
 var workloadRules = regexp.MustCompile(`(?m)(^ *- )\{apiGroups: \[apps\],( apiVersions: \[v1\],)? resources: \[deployments.*?, (\w+: \[[^]]*\])\}\n(?: *- \{.*\}\n)*`)
 
-// TestRecordManifestsOfWorkloads compares the lists of these kinds in other policies with the kinds; TORPOR_UPDATE=1 rewrites them.
+// TestRecordManifestsOfWorkloads compares the lists of workload kinds in other policies with the registry;
+// TORPOR_UPDATE=1 rewrites them.
 func TestRecordManifestsOfWorkloads(t *testing.T) {
 	m := newRecordManifest(t, ListBuiltIn(), *ListWorkloads()[0].Notes())
 	for _, name := range []string{
@@ -75,7 +77,7 @@ func TestRecordManifestsOfWorkloads(t *testing.T) {
 	}
 }
 
-// formatRules returns the rules in the form of a list of them.
+// formatRules returns the rules for all kinds, in the format of an existing list.
 func (m *recordManifest) formatRules(list string) string {
 	form := workloadRules.FindStringSubmatch(list)
 	var lines strings.Builder
@@ -160,7 +162,7 @@ func (m *recordManifest) addRule(group, version, resource string) {
 	m.Rules = append(m.Rules, resourceRule{group, version, resource})
 }
 
-// listAdapterTargets returns the kinds of the examples of StopAdapters.
+// listAdapterTargets returns the target kinds of the example StopAdapters.
 func listAdapterTargets(t *testing.T) (targets []torporv1alpha1.StopAdapterTarget) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "stopadapters", "*.yaml"))
@@ -225,7 +227,7 @@ func skips() []string {
 	return []string{torporv1alpha1.SkipUntilAnnotation, torporv1alpha1.SkipUntilNotedAnnotation}
 }
 
-// listTexts returns a list in CEL, with a line for each group of its texts.
+// listTexts returns a CEL list of strings, with one line for each group.
 func listTexts(groups ...[]string) string {
 	var lines []string
 	for _, group := range groups {

@@ -9,7 +9,7 @@ import (
 )
 
 // definitions returns the kinds that need no StopAdapter, in the order in which commands list them. The definitions
-// have no fields, so a list of them costs nothing.
+// have no fields, so the list is cheap.
 func definitions() []Definition {
 	return []Definition{
 		clusterDeployments{},
@@ -36,18 +36,19 @@ func NewRegistry(all ...Definition) Registry {
 // ListBuiltIn returns the kinds that need no StopAdapter.
 func ListBuiltIn() Registry { return NewRegistry(definitions()...) }
 
-// ListOwn returns the kinds whose status has the stops of Slumbers.
+// ListOwn returns the built-in kinds that are not workloads, whose controllers read the stops of Slumbers from the
+// status.
 func ListOwn() Registry { return ListBuiltIn().filter(Kind.isOwn) }
 
-// ListWorkloads returns the kinds of Kubernetes itself.
+// ListWorkloads returns the built-in kinds of Kubernetes itself.
 func ListWorkloads() Registry { return ListBuiltIn().filter(Kind.IsSwitched) }
 
 func (r Registry) filter(isWanted func(Kind) bool) Registry {
 	return slices.DeleteFunc(r, func(k Kind) bool { return !isWanted(k) })
 }
 
-// GroupKindOf returns a kind that can be named without its API group. The group of any other kind is empty. It is
-// called for every target and object.
+// GroupKindOf returns the group and kind of a built-in kind, which can be named without its API group; for any other
+// kind, the group is empty. It must be cheap, because it is called for every target and object.
 func GroupKindOf(kind string) schema.GroupKind {
 	for _, d := range definitions() {
 		if gvk := d.GVK(); gvk.Kind == kind {

@@ -19,17 +19,17 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// StuckPrefix begins the NEXT of a switch that waits for an intervention.
+// StuckPrefix is the prefix of the column NEXT of a switch that waits for an intervention.
 const StuckPrefix = "it is stuck: "
 
 // Row describes one switch of an object.
 type Row struct {
 	Namespace string `json:"namespace"`
-	// APIGroup is set only for a kind of a StopAdapter, whose name alone is ambiguous.
+	// APIGroup is set only for a kind of a StopAdapter, because its name alone may be ambiguous.
 	APIGroup string `json:"apiGroup,omitempty"`
 	Kind     string `json:"kind"`
 	Name     string `json:"name"`
-	// DisplayName is the name that users gave the object; empty for kinds without one.
+	// DisplayName is the display name of the object; empty if its kind has none.
 	DisplayName string `json:"displayName,omitempty"`
 	// Part names what the switch stops.
 	Part string `json:"part"`
@@ -37,8 +37,8 @@ type Row struct {
 	State string `json:"state"`
 	// Stopped is true if the object is to be stopped now.
 	Stopped bool `json:"stopped"`
-	// Since and By describe the stop while the object is to be stopped, and the last start otherwise. Reason and Until
-	// describe the stop.
+	// Since and By describe the stop if Stopped is true, and otherwise the last start. Reason and Until describe the
+	// stop.
 	Since  *metav1.Time `json:"since,omitempty"`
 	By     string       `json:"by,omitempty"`
 	Reason string       `json:"reason,omitempty"`
@@ -47,17 +47,20 @@ type Row struct {
 	UntilBy string `json:"untilBy,omitempty"`
 	// Overdue is true if the stop continues although it should have ended.
 	Overdue bool `json:"overdue,omitempty"`
-	// SkippedUntil is a future time until which Slumbers leave the object alone, and SkippedBy is the user who set it.
+	// SkippedUntil is a future time until which Slumbers do not stop the object, and SkippedBy is the user who set
+	// it.
 	SkippedUntil *metav1.Time `json:"skippedUntil,omitempty"`
 	SkippedBy    string       `json:"skippedBy,omitempty"`
 	// Next is the next step for the user, or the next automatic step.
 	Next string `json:"next,omitempty"`
-	// NoController is the reason why no controller acts on the object; empty if one does, or if that is unknown.
+	// NoController is the reason why no controller acts on the object; empty if a controller does, or if this is
+	// unknown.
 	NoController string `json:"noController,omitempty"`
 	// Message is the message of the object's status.
 	Message string `json:"message,omitempty"`
 
-	// Controllers is the group of controllers that act on the switch, and Remedy the next step for NoController.
+	// Controllers is the name of the group of controllers that act on the switch, and Remedy the next step if
+	// NoController is set.
 	Controllers string `json:"-"`
 	Remedy      string `json:"-"`
 	// Stops is the record of the switch, and PastScheduled are the stops by Slumbers in the record of the object.
@@ -66,29 +69,29 @@ type Row struct {
 	// UntilAnnotation is the annotation with the end of the stop.
 	UntilAnnotation string             `json:"-"`
 	Conditions      []metav1.Condition `json:"-"`
-	// IsAsked is true if the switch requests a stop that has not expired. An object that stopped automatically is
-	// Stopped, but not asked.
+	// IsAsked is true if the switch requests a stop that has not expired. For an object that stopped automatically,
+	// Stopped is true but IsAsked is false.
 	IsAsked bool `json:"-"`
-	// Labels are the labels of the object, by which Slumbers select it. Slumber is the name of the Slumber that stops it. UID decides
-	// about its turn in a wave that is spread over time.
+	// Labels are the labels of the object, by which Slumbers select it. Slumber is the name of the Slumber that
+	// stops it. UID determines its turn in a wave that is spread over time.
 	Labels    map[string]string `json:"-"`
 	Slumber   string            `json:"-"`
 	UID       types.UID         `json:"-"`
 	GroupKind schema.GroupKind  `json:"-"`
 	// Refusal is the reason why the manager refuses the requested stop or start.
 	Refusal string `json:"-"`
-	// IsNameShared is true if the display name also names another object.
+	// IsNameShared is true if another object has the same display name.
 	IsNameShared bool `json:"-"`
-	// IsUntouched is true if neither a user nor a Slumber ever stopped the object, and RestsByItself if its own
-	// switch stops it.
+	// IsUntouched is true if neither a user nor a Slumber ever stopped the object, and RestsByItself is true if the
+	// object's own switch stops it without a request to Torpor.
 	IsUntouched   bool `json:"-"`
 	RestsByItself bool `json:"-"`
 	// kindName is the name of the kind in commands.
 	kindName string
 }
 
-// newRow fills a row from the record, but only if the record matches the switch. The controller may not have seen the
-// latest write yet.
+// newRow returns a row, filled from the record of stops only if the record matches the switch: the controller may
+// not have seen the latest write yet.
 func newRow(d Definition, obj Object, part Part, isStopped bool, stops stoprecord.Records) Row {
 	r := Row{
 		Namespace: obj.GetNamespace(), Kind: d.GVK().Kind, Name: obj.GetName(), Part: part.Name, Controllers: part.Controllers,
@@ -108,7 +111,7 @@ func newRow(d Definition, obj Object, part Part, isStopped bool, stops stoprecor
 	return r
 }
 
-// withScheduled adds the stop of a Slumber, or its end, to the row of an object that is not stopped otherwise.
+// withScheduled adds the stop of a Slumber, or its end, to the row of an object that has no other stop.
 func (r Row) withScheduled(stops []torporv1alpha1.ScheduledStop) Row {
 	for _, one := range stops {
 		r.PastScheduled = append(r.PastScheduled, one.Stops...)
@@ -125,8 +128,8 @@ func (r Row) withScheduled(stops []torporv1alpha1.ScheduledStop) Row {
 	return r
 }
 
-// withScheduledStart adds the end of the last stop of a Slumber, unless a later start is recorded, or a manual start is
-// not recorded yet.
+// withScheduledStart shows the end of the last stop of a Slumber as the last start, unless a later start is recorded
+// or a manual start is not recorded yet.
 func (r Row) withScheduledStart() Row {
 	for _, past := range r.PastScheduled {
 		if past.EndedAt != nil && !r.Stops.Holds() && (r.Since == nil || past.EndedAt.After(r.Since.Time)) {
@@ -155,26 +158,29 @@ func (r Row) withNext(startCommand string) Row {
 	return r
 }
 
-// wakesItself returns the next step of an object that a Slumber stops until a known time.
+// wakesItself returns the column NEXT of an object that a Slumber stops until a known time.
 func (r Row) wakesItself() string { return "starts by itself, or now by " + r.SkipCommand() }
 
 // CommandKind returns the name of the kind in commands.
 func (r Row) CommandKind() string { return cmp.Or(r.kindName, strings.ToLower(r.Kind)) }
 
-// ObjectName returns the argument that names the object in commands, by its own name, which is never ambiguous.
+// ObjectName returns the argument that names the object in commands, with its own name instead of a display name,
+// which may be ambiguous.
 func (r Row) ObjectName() string { return r.CommandKind() + "/" + r.Name }
 
-// StartCommand returns the command with the namespace, so that it works in any current namespace.
+// StartCommand returns the command that starts the object, with its namespace, so that it works in any current
+// namespace.
 func (r Row) StartCommand() string {
 	return fmt.Sprintf("kubectl torpor start -n %s %s", r.Namespace, r.ObjectName())
 }
 
-// SkipCommand returns the command with the namespace, so that it works in any current namespace.
+// SkipCommand returns the command that skips the current stop of the Slumbers, with the namespace, so that it works
+// in any current namespace.
 func (r Row) SkipCommand() string {
 	return fmt.Sprintf("kubectl torpor skip -n %s %s", r.Namespace, r.ObjectName())
 }
 
-// showableName matches the display names that tables show and shells complete: short, and without a character that a
+// showableName matches the display names that tables show and shells complete: short ones without characters that a
 // terminal or a shell interprets. An object with another display name is shown by its own name.
 var showableName = regexp.MustCompile(`^[-\w]{1,64}$`)
 
@@ -186,8 +192,8 @@ func (r Row) ShownName() string {
 	return r.DisplayName
 }
 
-// IsAsleepBySchedule reports whether a Slumber stops the object. Only kubectl torpor skip ends such a stop, not a
-// start.
+// IsAsleepBySchedule reports whether a Slumber stops the object. A start does not end such a stop; kubectl torpor
+// skip does.
 func (r Row) IsAsleepBySchedule() bool { return r.Stopped && r.Slumber != "" }
 
 // WithoutHistory returns the row without its earlier stops, its conditions and its labels, which take most of its
@@ -197,7 +203,7 @@ func (r Row) WithoutHistory() Row {
 	return r
 }
 
-// JudgeController returns the findings of a plan about the controllers of the part in a namespace.
+// JudgeController returns a finding if no controller acts on the part in a namespace.
 func (p Part) JudgeController(acting lease.Acting, namespace string) []stopcheck.Finding {
 	gap := acting.DescribeGap(p.Controllers, namespace)
 	switch {
@@ -210,8 +216,8 @@ func (p Part) JudgeController(acting lease.Acting, namespace string) []stopcheck
 	}
 }
 
-// WithGap reports in NEXT that the active manager runs no controller for the object. Without a controller, a stop stays
-// in effect and a change in progress stays unfinished.
+// WithGap reports in NEXT that the active manager runs no controller for the object, so that a stop remains in
+// effect and a change in progress remains unfinished.
 func (r Row) WithGap(acting lease.Acting) Row {
 	gap := acting.DescribeGap(r.Controllers, r.Namespace)
 	if gap == nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSlumberTargetListsTheBuiltInKinds compares the kinds that a Slumber may name without an API group, in the rule,
-// its message and the description of the field, with the registry.
+// TestSlumberTargetListsTheBuiltInKinds compares the kinds that a Slumber may name without an API group with the
+// registry: in the validation rule, in its message, and in the description of the field.
 func TestSlumberTargetListsTheBuiltInKinds(t *testing.T) {
 	var names []string
 	for _, k := range ListBuiltIn() {

@@ -28,8 +28,8 @@ func night() []torporv1alpha1.ScheduledStop {
 	return []torporv1alpha1.ScheduledStop{{Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now().Add(-time.Hour)), Requested: true}}}}
 }
 
-// TestStates has the state of objects of each kind: asleep, awake or the missing condition; whether the object can be
-// stopped; whether it has another stop; and who has resumed it.
+// TestStates has the state of objects of each kind: asleep, awake, or in parentheses why it is neither; whether the
+// object can be stopped; whether it has a stop that is not a Slumber's; and who resumed it.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -44,24 +44,24 @@ func TestStates(t *testing.T) {
 		"a cluster that a user hibernates: asleep":                     {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
 		"serving MySQL: awake":                                         {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
 		"MySQL that is about to go offline: neither asleep nor awake":  {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
-		"MySQL whose Pods go: neither asleep nor awake":                {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
+		"MySQL whose Pods are being deleted: neither asleep nor awake": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
 		"MySQL without Pods: asleep":                                   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
 		"MySQL that a user took offline: neither asleep nor awake":     {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
-		"new MySQL: neither asleep nor awake":                          {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
+		"new MySQL without data: neither asleep nor awake":             {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
 		"MySQL with manual work on its servers: awake": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
 		}), "awake"},
-		"MySQL that a user stopped at night: neither asleep nor awake": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) {
+		"MySQL that a user stopped during a Slumber's stop: neither asleep nor awake": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
 			c.Status.ScheduledStops = night()
 		}), "(ReconciliationInactive) stoppable others"},
-		"an app that runs: awake":                      {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
-		"an app that starts: neither asleep nor awake": {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
-		"an app without instances: asleep":             {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
-		"an app that a user stopped: asleep":           {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
-		"an app that a user started: asleep":           {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
-		"an app that a user restarts: asleep":          {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
-		"an app that a user deploys: asleep":           {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
+		"an app that runs: awake":                              {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
+		"an app that starts: neither asleep nor awake":         {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
+		"a started app without instances: asleep":              {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
+		"an app that a user stopped: asleep":                   {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
+		"a stopped app that a user has just started: asleep":   {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
+		"a stopped app that a user has just restarted: asleep": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
+		"a stopped app that a user has just deployed: asleep":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
 		"a cluster whose schema drops its record": {
 			remember(t, newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "hibernation", `{"hibernation": {"sleepStartedAt": "2026-11-24T20:00:00Z"}, "stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:00:00Z", "startedBy": "erin"}]}`),
 			"(Running) stoppable resumed by erin at 21:00",
@@ -94,7 +94,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// remember stores a controller's status in its annotation, and the stop of a Slumber in another one.
+// remember stores the status fields of a controller in its annotation, and the stop of a Slumber in another
+// annotation.
 func remember[T kinds.Object](t *testing.T, obj T, controller, status string) T {
 	t.Helper()
 	name, value, err := stoprecord.ScheduledAnnotation(night()[0], night()[0].Slumber)
@@ -107,7 +108,7 @@ func remember[T kinds.Object](t *testing.T, obj T, controller, status string) T 
 	return obj
 }
 
-// farms are a kind whose objects may be stopped only while they are ready.
+// farms is a kind whose objects may be stopped only while they are ready.
 type farms struct{}
 
 func (farms) GVK() schema.GroupVersionKind {
@@ -123,8 +124,8 @@ func (farms) Switch() *kinds.FieldSwitch {
 	}}
 }
 
-// TestStoppedObjectsStayMembers has a kind whose objects may be stopped only while they are ready. A sleeping object is
-// never ready.
+// TestStoppedObjectsStayMembers has a kind whose objects may be stopped only while they are ready, which a sleeping
+// object never is. It must stay a member of its Slumber.
 func TestStoppedObjectsStayMembers(t *testing.T) {
 	t.Parallel()
 	kind := kinds.NewSwitched(farms{})

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// maxConditions limits the conditions that are shown of a status that Torpor does not own.
+	// maxConditions limits how many conditions are shown of a status that Torpor does not own.
 	maxConditions = 50
-	// unreadAutoscalers is the remark of a plan whose user may not list autoscalers.
+	// unreadAutoscalers is the remark in a plan if the user may not list autoscalers.
 	unreadAutoscalers = "Expected permission to list HorizontalPodAutoscalers, found none, so it is unknown whether one would undo the stop"
 )
 
-// ObservedActivity is the activity of an object that has no status of Torpor's.
+// ObservedActivity is the activity of an object, as read from the status of its own controller.
 type ObservedActivity struct {
 	// IsStoppable is true if the object can be stopped.
 	IsStoppable bool
-	// IsQuiet is true if nothing of the object runs, IsReady if all of it does, regardless of the cause.
+	// IsQuiet is true if nothing of the object runs, and IsReady if all of it runs, regardless of the cause.
 	IsQuiet, IsReady bool
-	// Message describes what the object lacks to be quiet or ready.
+	// Message describes why the object is neither quiet nor ready.
 	Message string
 }
 
-// Switchable defines a kind whose controllers do not know Torpor. Users annotate an object, and the manager sets the
-// kind's own switch and resets it (ADR 0030, ADR 0035).
+// Switchable defines a kind whose controllers do not know Torpor. Users annotate an object, and the manager sets and
+// resets the kind's own switch (ADR 0030, ADR 0035).
 type Switchable interface {
 	// GVK, Names and Switch are those of a Definition.
 	GVK() schema.GroupVersionKind
@@ -42,10 +42,10 @@ type Switchable interface {
 	Switch() *FieldSwitch
 }
 
-// switched makes a Definition of what a Switchable defines.
+// switched turns a Switchable into a Definition.
 type switched[K Switchable] struct{ of K }
 
-// NewSwitched returns a kind with a switch.
+// NewSwitched returns the kind that a Switchable defines.
 func NewSwitched(of Switchable) Kind { return Kind{switched[Switchable]{of}} }
 
 // GVK implements Definition.
@@ -124,7 +124,7 @@ func (k switched[K]) DescribeRows(obj Object) []Row {
 		r.Since, r.By = &at, by
 	}
 	if r.State, r.RestsByItself = stateOfSwitched(how, r, is, rest, u); r.State == "stopped" || r.State == "running" {
-		r.Message = "" // The settled state answers the request. The open question of a StopAdapter does not matter.
+		r.Message = "" // The object has reached the requested state, so the message of an expression that has no result does not matter.
 	}
 	return []Row{r.withNext(r.StartCommand()).withUnseen(is)}
 }
@@ -134,8 +134,8 @@ func isUntouched(obj metav1.Object, is fieldswitch.SwitchState) bool {
 	return len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !fieldswitch.IsAsked(obj)
 }
 
-// stateOfSwitched returns the state of an object. restsByItself is true if the object's own switch stops it, without a
-// request to Torpor.
+// stateOfSwitched returns the column STATE of an object. restsByItself is true if the object's own switch stops it
+// without a request to Torpor.
 func stateOfSwitched(how *FieldSwitch, r Row, is fieldswitch.SwitchState, rest ObservedActivity, u *unstructured.Unstructured) (state string, restsByItself bool) {
 	isKept := len(is.Saved) > 0
 	switch {
@@ -152,8 +152,8 @@ func stateOfSwitched(how *FieldSwitch, r Row, is fieldswitch.SwitchState, rest O
 	}
 }
 
-// withUnseen sets NEXT to the reason why the manager refuses a stop, or to a hint that no manager has seen the stop:
-// the feature may be missing.
+// withUnseen sets NEXT to the reason why the manager refuses a stop, or, if no manager has recorded the stop, to a
+// hint that the feature may be missing.
 func (r Row) withUnseen(is fieldswitch.SwitchState) Row {
 	switch {
 	case (r.Stopped || r.IsAsked) && is.Refused != "":
@@ -178,7 +178,7 @@ func readConditions(u *unstructured.Unstructured) (conditions []metav1.Condition
 	return conditions
 }
 
-// ListRelated implements Planner. An autoscaler would undo the stop.
+// ListRelated implements Planner. It returns autoscalers, because one that scales from zero would undo the stop.
 func (k switched[K]) ListRelated(obj Object) []Related {
 	if !k.Switch().IsScaled || fieldswitch.RefuseOwned(obj) != "" {
 		return nil
@@ -207,7 +207,7 @@ func (k switched[K]) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan
 	}
 	unread := s.Unread
 	if refusal != "" {
-		unread = nil // The refusal does not depend on autoscalers.
+		unread = nil // The object is refused anyway, so unread autoscalers do not matter.
 	} else if how.IsScaled {
 		refusal = fieldswitch.RefuseAutoscaled(u, listAutoscalers(s.Related))
 	}
@@ -234,7 +234,8 @@ func listAutoscalers(related []Object) (all []autoscalingv2.HorizontalPodAutosca
 	return all
 }
 
-// judgeSwitch returns why the manager refuses a stop, and what is not known about that.
+// judgeSwitch returns a finding if the manager refuses the stop, and one for each kind of object that the user may
+// not read.
 func judgeSwitch(refusal string, unread []string) (findings []stopcheck.Finding) {
 	if refusal != "" {
 		findings = append(findings, stopcheck.NewRemark(torporv1alpha1.StopRefusedFinding, refusal))
@@ -250,8 +251,8 @@ func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedAc
 	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations)
 	scheduled := is.FindScheduled(u.GetAnnotations(), now)
 	s := State{
-		// An owned object follows its owner, and cannot be stopped. A sleeping object may look as if it could not be
-		// stopped; it must not be woken for that.
+		// An object with a controlling owner cannot be stopped. A sleeping object may appear not to be stoppable,
+		// and must not be woken because of this.
 		IsStoppable:              u.GetDeletionTimestamp().IsZero() && (rest.IsStoppable || scheduled != nil) && fieldswitch.RefuseOwned(u) == "",
 		IsAsleep:                 (isKept || isOthers) && rest.IsQuiet,
 		IsAwake:                  len(is.Saved) == 0 && rest.IsReady && scheduled == nil,

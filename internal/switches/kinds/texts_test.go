@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// leastTextLists is the number of lists of workloads in texts that TestTextsListEveryWorkload must at least find.
+// leastTextLists is the minimum number of lists of workloads that TestTextsListEveryWorkload must find.
 const leastTextLists = 20
 
 // kindList matches a list of kinds that begins with Deployments. It may continue in the next line of a comment.
 var kindList = regexp.MustCompile(`\bDeployments?\b(?:(?:[\s,'#/|]|\b(?:and|or|an?)\b)+[A-Z]\w+\b)+`)
 
-// TestTextsListEveryWorkload reads the lists of workloads in pages, comments, help and manifests. A list of kinds with
-// and without replicas has every kind of ListWorkloads.
+// TestTextsListEveryWorkload reads the lists of workload kinds in pages, comments, help and manifests. A list with
+// kinds that have replicas and kinds that have none must contain every kind of ListWorkloads.
 func TestTextsListEveryWorkload(t *testing.T) {
 	lists := 0
 	for _, name := range listTextFiles(t) {
@@ -44,8 +44,8 @@ func TestTextsListEveryWorkload(t *testing.T) {
 	}
 }
 
-// listMissing returns the workloads that a list of kinds lacks. It is nil for a list that is not about workloads as
-// such: it names only kinds with replicas, or only kinds without them.
+// listMissing returns the workloads that a list of kinds lacks. It returns nil for a list of only kinds with
+// replicas, or of only kinds without, since that list does not mean all workloads.
 func listMissing(list string) []string {
 	missing, isAbout := []string{}, map[bool]bool{}
 	for _, k := range ListWorkloads() {
@@ -61,7 +61,8 @@ func listMissing(list string) []string {
 	return missing
 }
 
-// listTextFiles returns the files with texts for users and readers. Decisions and changes of the past stay as they are.
+// listTextFiles returns the files with texts for users and readers, except ADRs and the change log, which describe
+// the past.
 func listTextFiles(t *testing.T) (names []string) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(repositoryRoot), ".", func(name string, d fs.DirEntry, err error) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// toyTrains are all that the file of a new kind contains: they stop by spec.paused.
+// toyTrains is a kind that is stopped by spec.paused. This is all that the file of a new kind must contain.
 type toyTrains struct{}
 
 // GVK implements Switchable.
@@ -37,7 +37,7 @@ func (toyTrains) Switch() *kinds.FieldSwitch {
 	}
 }
 
-// TestToyKindIsStopped registers a kind in a registry of its own, and follows an object through a stop and a start.
+// TestToyKindIsStopped registers a kind in a separate registry, and follows an object through a stop and a start.
 func TestToyKindIsStopped(t *testing.T) {
 	t.Parallel()
 	registry := kinds.NewRegistry(kinds.NewSwitched(toyTrains{}).Definition)
@@ -62,7 +62,7 @@ func TestToyKindIsStopped(t *testing.T) {
 	}
 }
 
-// TestKindsDefineNamesNotesAndPlan reads the names, the notes and the plan of a kind in a registry of its own.
+// TestKindsDefineNamesNotesAndPlan reads the names, the notes and the plan of a kind in a separate registry.
 func TestKindsDefineNamesNotesAndPlan(t *testing.T) {
 	t.Parallel()
 	registry := kinds.NewRegistry(kinds.NewSwitched(toyTrains{}).Definition)

@@ -12,8 +12,7 @@ import (
 // managerPrefix is the prefix of the manager's field managers.
 const managerPrefix = "torpor-"
 
-// NextOfSlumber returns the annotations of a Slumber. They record the user who created it or last changed its
-// effect.
+// NextOfSlumber returns the annotations of a Slumber. They record the user who created it or last changed its spec.
 func NextOfSlumber(r Request, isChanged bool) map[string]string {
 	next := r.copySent()
 	if isChanged {
@@ -24,9 +23,9 @@ func NextOfSlumber(r Request, isChanged bool) map[string]string {
 	return next
 }
 
-// WithRecordKept returns the request as it is understood for an object whose annotations contain the record of its
-// stops. A client other than the manager that changes the record replaces all annotations at once, as kubectl rollout
-// undo does with those of an old ReplicaSet. It changes nothing about stops.
+// WithRecordKept returns the request as it counts for an object whose annotations contain the record of its stops.
+// If a client other than the manager changes the record, it is replacing all annotations, as kubectl rollout undo
+// does with those of an old ReplicaSet. Torpor's annotations in the request are then replaced by the old ones.
 func (r Request) WithRecordKept() Request {
 	if r.overwritesRecord() {
 		r.Sent = r.withRecordRestored()
@@ -43,9 +42,8 @@ func isTorporAnnotation(name string) bool {
 	return strings.HasPrefix(name, torporv1alpha1.GroupVersion().Group+"/") || isOfSlumber(name)
 }
 
-// overwritesRecord reports whether another client than the manager changes Torpor's record, as kubectl
-// rollout undo does, which replaces all annotations with those of an old ReplicaSet. The manager is recognized
-// by the names of its field managers. A change of the record by another client is not a request.
+// overwritesRecord reports whether a client other than the manager changes Torpor's record of stops. The manager is
+// recognized by the names of its field managers.
 func (r Request) overwritesRecord() bool {
 	if strings.HasPrefix(r.FieldManager, managerPrefix) {
 		return false
@@ -60,7 +58,7 @@ func (r Request) overwritesRecord() bool {
 		slices.Contains(changed, torporv1alpha1.RestoreAnnotation) && slices.ContainsFunc(changed, isOfSlumber)
 }
 
-// withRecordRestored returns the annotations that are sent, with those of Torpor as they were before.
+// withRecordRestored returns the annotations of the new object, with Torpor's annotations as they were before.
 func (r Request) withRecordRestored() map[string]string {
 	next := map[string]string{}
 	for name, value := range r.Sent {

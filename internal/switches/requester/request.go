@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package requester decides what is recorded about a request that stops or starts something: the requester, and
-// the version of the object that is changed. It implements the policies of config/record, which are in CEL,
-// annotation by annotation, for API servers that do not serve them (ADR 0038).
+// Package requester decides what is recorded about a request that stops or starts an object: the requester, and the
+// version of the object that is changed. It writes the same annotations as the policies of config/record, which are
+// in CEL, for API servers that do not support these policies (ADR 0038).
 package requester
 
 import (
@@ -12,12 +12,12 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// versionOfNew is recorded if the object is new.
+// versionOfNew is recorded instead of the version if the object is new.
 const versionOfNew = "new"
 
-// Request is a request to the API server.
+// Request is an admitted request that creates or updates an object.
 type Request struct {
-	// User is the requester, and FieldManager the client program, if it is named.
+	// User is the requester, and FieldManager the field manager; empty if the request has none.
 	User, FieldManager string
 	// Version is the resource version of the old object; empty if the object is new.
 	Version string
@@ -25,7 +25,7 @@ type Request struct {
 	Before, Sent map[string]string
 }
 
-// SwitchChange is the effect of a request on one switch.
+// SwitchChange is the state of one switch before and after a request.
 type SwitchChange struct {
 	Of                    stoprecord.AnnotationSwitch
 	WasStopped, IsStopped bool
@@ -33,8 +33,8 @@ type SwitchChange struct {
 
 func (c SwitchChange) isChanged() bool { return c.WasStopped != c.IsStopped }
 
-// NextAnnotations returns the annotations with which the request proceeds: with the new notes, and without
-// those that end with a stop.
+// NextAnnotations returns the annotations that the object gets: with the new notes, and without those of a stop that
+// the request ends.
 func (r Request) NextAnnotations(changes ...SwitchChange) map[string]string {
 	next := r.copySent()
 	for _, c := range changes {
@@ -74,7 +74,7 @@ func (r Request) restore(next map[string]string, name string) {
 	}
 }
 
-// listLeftovers returns the annotations of stops that the request ends, unless the request sets them again.
+// listLeftovers returns the annotations of the stops that the request ends, except those that the request sets.
 func (r Request) listLeftovers(changes []SwitchChange) (left []string) {
 	var names []string
 	wereStopped, areStopped := false, false
@@ -102,7 +102,7 @@ func (r Request) keeps(name string) bool {
 	return isSent && wasThere && sent == before
 }
 
-// noteAuthor records the author of an annotation with a time, and the annotation's text.
+// noteAuthor records who wrote an annotation that holds a time, together with the text of the annotation.
 func (r Request) noteAuthor(next map[string]string, name string) {
 	if note := stoprecord.NextAuthorNote(r.Before, next, name, r.User); note != "" {
 		next[name+torporv1alpha1.NotedSuffix] = note

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// defaultWaveTimeout equals the default of the schema; it applies where none is set.
+	// defaultWaveTimeout applies if no timeout is set. It equals the default of the schema.
 	defaultWaveTimeout = 30 * time.Minute
-	// maxNames is the number of members that a message names.
+	// maxNames is the maximum number of members that a message names.
 	maxNames = 5
-	// lookInterval is how often a Slumber is reconciled without an event. Everything that it waits for also triggers
-	// a pass.
+	// lookInterval is how often a Slumber is reconciled without an event. It is a fallback: whatever a Slumber waits
+	// for also triggers a pass.
 	lookInterval = 10 * time.Minute
 	// KindsGrace is how long a newly started manager waits for kinds whose controllers are about to start. Without
-	// it, a wave that consists only of such kinds would count as asleep, and the next wave would not wait for it.
+	// it, a wave with only such kinds would count as asleep, and the next wave would not wait for it.
 	KindsGrace = time.Minute
 	// unreadableInterval is the time after which kinds that could not be listed are listed again.
 	unreadableInterval = 30 * time.Second
-	// immediately requests another pass at once; zero would request none.
+	// immediately requests another pass with the shortest delay; zero would request none.
 	immediately = time.Millisecond
 )
 
-// MemberVerb is what the Slumber does with a member.
+// MemberVerb is the action of the Slumber on a member.
 type MemberVerb int
 
 const (
@@ -44,8 +44,8 @@ const (
 	Start
 )
 
-// MemberWish is the intended action for a member. StartedBy is the user or annotation that starts it, if the Slumber
-// does not.
+// MemberWish is the intended action on a member. StartedBy is the user or annotation that causes a start, if the
+// schedule does not.
 type MemberWish struct {
 	Verb      MemberVerb
 	StartedBy string
@@ -55,7 +55,7 @@ type MemberWish struct {
 type Plan struct {
 	// Status is the next status, without conditions.
 	Status torporv1alpha1.SlumberStatus
-	// Wishes are the intended actions for each member of each wave; nil for a wave that is left unchanged.
+	// Wishes are the intended actions on the members of each wave; nil for a wave whose members are not changed.
 	Wishes [][]MemberWish
 	// WindowEnd is the end of the current window; zero if there is no current window, or if it has no end.
 	WindowEnd      time.Time
@@ -68,8 +68,8 @@ type Plan struct {
 	RequeueAfter time.Duration
 }
 
-// Decide returns what a Slumber does. An invalid spec changes nothing: sleeping members stay asleep until their stops
-// expire.
+// Decide returns the plan of a Slumber. With an invalid spec, no member is changed: sleeping members remain asleep
+// until their stops expire.
 func Decide(o Observed) Plan {
 	schedule, err := ParseSchedule(o.Slumber.Spec)
 	if err != nil {
@@ -136,8 +136,8 @@ func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	}
 }
 
-// advanceWaves stops the first wave that may be stopped, or starts the last wave that may be started. A wave waits
-// for its predecessor, at most for the timeout.
+// advanceWaves begins to stop the next wave in order, or to start the next wave in reverse order. A wave waits for
+// its predecessor, at most until the predecessor's timeout.
 func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 	for _, wave := range o.Slumber.Spec.Waves {
 		p.Status.Waves = append(p.Status.Waves, waveOf(o, wave.Name))
@@ -154,7 +154,7 @@ func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 			wave.ShouldSleep, wave.Since, wave.WaitsSince = shouldSleep, new(metav1.NewTime(o.Now)), nil
 			wave.IsTimedOut, wave.IsSettled = false, false
 		} else if shouldSleep && wave.Since != nil && wave.Since.Time.Before(phase.Since) {
-			// No pass ran between the two windows. A resume in the last window does not count in this one, and
+			// No pass ran between the two windows. A resume in the earlier window does not count in this one, and
 			// members that slept may have woken.
 			wave.Since, wave.WaitsSince = new(metav1.NewTime(phase.Since)), new(metav1.NewTime(o.Now))
 			wave.IsTimedOut, wave.IsSettled = false, false
@@ -200,7 +200,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 		p.requeueAt(o.Now, m.SkippedUntil)
 	}
 	if wave.IsSettled && !wave.ShouldSleep {
-		return // A settled wave that is awake is not observed any further.
+		return // A settled wave that is awake waits for nothing.
 	}
 	wave.WaitsFor = JoinNames(waiting)
 	timeout := waveTimeoutOf(o.Slumber)
@@ -221,8 +221,8 @@ func (p *Plan) observeWave(o Observed, i int) {
 	}
 }
 
-// isLeftFromEarlierWindow reports whether a wave still has its ShouldSleep from an earlier window, whose end no pass
-// has seen, and was not stopped in this window yet.
+// isLeftFromEarlierWindow reports whether ShouldSleep of a wave dates from an earlier window, whose end no pass has
+// seen, so that the wave has not been stopped in this window yet.
 func (p *Plan) isLeftFromEarlierWindow(wave torporv1alpha1.SlumberWaveStatus) bool {
 	return !p.isWaking && wave.ShouldSleep && wave.Since != nil && wave.Since.Time.Before(p.windowSince)
 }
@@ -234,7 +234,7 @@ func waveTimeoutOf(s *torporv1alpha1.Slumber) time.Duration {
 	return defaultWaveTimeout
 }
 
-// describeMember names a member that its wave waits for, and the reason.
+// describeMember returns the name of a member that its wave waits for, and the reason.
 func describeMember(m Member, now, turn time.Time) string {
 	if now.Before(turn) {
 		return m.Name + " (due at " + formatTime(turn) + ")"
@@ -245,7 +245,8 @@ func describeMember(m Member, now, turn time.Time) string {
 	return m.Name + " (" + m.Message + ")"
 }
 
-// JoinNames sorts names and joins them. It shows the first few of a long list, and the number of the others.
+// JoinNames sorts names and joins them. For more than maxNames names, it shows the first ones and the number of the
+// others.
 func JoinNames(names []string) string {
 	slices.Sort(names)
 	if len(names) > maxNames {
@@ -254,7 +255,7 @@ func JoinNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// wish decides for each member whether to stop it, to start it or to leave it.
+// wish sets the intended action on each member.
 func (p *Plan) wish(o Observed) {
 	p.Wishes = make([][]MemberWish, len(o.Waves))
 	for i, members := range o.Waves {
@@ -271,14 +272,15 @@ func (p *Plan) wish(o Observed) {
 	}
 }
 
-// isSaved reports whether the status already records the intended state of a wave. Nothing is stopped or started
-// before that: after a crash in between, the next manager would begin the stop again, with a later time.
+// isSaved reports whether the saved status already records the intended state of a wave. Only then are its members
+// stopped or started: otherwise, after a crash, the next manager would begin the stop again with a later time.
 func isSaved(wave torporv1alpha1.SlumberWaveStatus, saved []torporv1alpha1.SlumberWaveStatus) bool {
 	i := slices.IndexFunc(saved, func(w torporv1alpha1.SlumberWaveStatus) bool { return w.Name == wave.Name })
 	return i < 0 && wave.Since == nil || i >= 0 && saved[i].ShouldSleep == wave.ShouldSleep && saved[i].Since.Equal(wave.Since)
 }
 
-// wishOf decides about one member. A user is not kept waiting: a skip or a resume takes effect before the turn.
+// wishOf returns the intended action on one member. A skip or a resume by a user takes effect before the member's
+// turn.
 func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now, turn time.Time) MemberWish {
 	by := cmp.Or(m.SkippedBy, torporv1alpha1.SkipUntilAnnotation)
 	isDue, isStopped := !now.Before(turn), m.IsStopped && !m.IsExpired
@@ -301,7 +303,7 @@ func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now, turn
 	}
 }
 
-// conclude computes the state, the conditions and the events of the Slumber as a whole.
+// conclude sets the state, the conditions and the events of the whole Slumber.
 func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldSleep bool) {
 	var waiting, late []string
 	isDone := true
@@ -345,8 +347,8 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	}
 }
 
-// lacksKinds reports whether kinds are missing that are not about to be announced. A newly started manager repeats
-// the verdict of the previous one.
+// lacksKinds reports whether kinds are missing that cannot still be announced. Until then, a newly started manager
+// repeats the report of the previous one.
 func (o Observed) lacksKinds() bool {
 	if len(o.MissingKinds) == 0 || !o.Now.Before(o.KindsAwaitedUntil) {
 		return len(o.MissingKinds) > 0
@@ -374,8 +376,8 @@ func stateOf(shouldSleep, isDone bool) torporv1alpha1.SlumberState {
 	}
 }
 
-// stateEvent returns the event for a new state. A new or a corrected Slumber that is awake emits none, nor does one whose
-// members are all skipped.
+// stateEvent returns the event for a new state. It returns none for a new or corrected Slumber that is awake, and
+// none if all members are skipped.
 func stateEvent(before torporv1alpha1.SlumberState, after torporv1alpha1.SlumberStatus) []decision.Event {
 	event := decision.Event{Action: "Sleep"}
 	switch after.State {
@@ -398,7 +400,7 @@ func stateEvent(before torporv1alpha1.SlumberState, after torporv1alpha1.Slumber
 	return []decision.Event{event}
 }
 
-// describeAsleep returns the note of the event that all members are asleep; empty if all are skipped and none is asleep.
+// describeAsleep returns the note of the event AllAsleep; empty if no member is asleep because all are skipped.
 func describeAsleep(after torporv1alpha1.SlumberStatus) string {
 	var skipped int32
 	for _, wave := range after.Waves {
@@ -429,7 +431,7 @@ func (p *Plan) describeNext(o Observed) string {
 	}
 }
 
-// requeueAt brings the next pass forward to a moment.
+// requeueAt moves the next pass forward to a time, if that is earlier.
 func (p *Plan) requeueAt(now, moment time.Time) {
 	if left := moment.Sub(now); left > 0 {
 		p.RequeueAfter = min(p.RequeueAfter, left)

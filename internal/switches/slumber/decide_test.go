@@ -15,13 +15,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// evening is in the window of nights, which began three hours before and ends at seven.
+// evening is three hours after the window of nights has begun; the window ends at seven.
 func evening() time.Time { return time.Date(2026, 11, 24, 23, 0, 0, 0, time.UTC) }
 
 // noon is outside every window.
 func noon() time.Time { return time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC) }
 
-// nights has two waves that sleep from eight to seven.
+// nights returns a Slumber with two waves that sleep from 20:00 to 7:00.
 func nights() *torporv1alpha1.Slumber {
 	s := &torporv1alpha1.Slumber{Spec: specOf("UTC", "0 20 * * *", "0 7 * * *")}
 	s.Name, s.Generation, s.Status.ObservedGeneration = "nights", 1, 1
@@ -33,7 +33,7 @@ func nights() *torporv1alpha1.Slumber {
 	return s
 }
 
-// withWaves records in the status since when both waves are to be asleep or awake.
+// withWaves records in the status of a Slumber the intended state of each wave, and since when.
 func withWaves(s *torporv1alpha1.Slumber, since time.Time, shouldSleep ...bool) *torporv1alpha1.Slumber {
 	for i, wish := range shouldSleep {
 		s.Status.Waves = append(s.Status.Waves, torporv1alpha1.SlumberWaveStatus{Name: s.Spec.Waves[i].Name, ShouldSleep: wish, Since: new(metav1.NewTime(since))})
@@ -53,7 +53,7 @@ func falling(name string) slumber.Member {
 	return slumber.Member{Name: name, IsStopped: true, State: kinds.State{IsStoppable: true, Message: "Stopping"}}
 }
 
-// verbs returns the first letters of the wishes, one word for each wave; a wave that is left unchanged has none.
+// verbs returns one word for each wave with the first letters of its wishes, or - if its members are not changed.
 func verbs(p slumber.Plan) string {
 	var words []string
 	for _, wishes := range p.Wishes {
@@ -69,8 +69,8 @@ func verbs(p slumber.Plan) string {
 	return strings.Join(words, " ")
 }
 
-// TestDecide has an observation in each row, and the result of a pass: the state, which waves are to sleep, the
-// action for each member, and the events.
+// TestDecide has an observation in each row, and the expected plan: the state, which waves should sleep, the action
+// on each member, the reason of Ready, and the events.
 func TestDecide(t *testing.T) {
 	skipped, resumed := asleep("a"), asleep("a")
 	skipped.SkippedUntil = evening().Add(time.Hour)
@@ -93,30 +93,30 @@ func TestDecide(t *testing.T) {
 		reason  string
 		events  string
 	}{
-		"a day outside the windows: everything runs":            {nights(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", ""},
-		"a window begins with one wave":                         {nights(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins"},
-		"a wave in the saved status is stopped":                 {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
-		"the next wave waits":                                   {withWaves(nights(), since, true, false), evening(), []members{{asleep("a"), falling("c")}, {awake("b")}}, "FallingAsleep tf ss a", "InTransition", "SleepBegins"},
-		"the next wave begins once its predecessor is asleep":   {withWaves(nights(), since, true, false), evening(), []members{{asleep("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "SleepBegins"},
-		"an empty wave waits for nothing":                       {nights(), evening(), []members{{}, {awake("b")}}, "FallingAsleep tt - -", "InTransition", "SleepBegins"},
-		"every member is stopped: the Slumber is Asleep":        {withWaves(nights(), since, true, true), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep"},
-		"a wave past its timeout does not hold up the next one": {withWaves(nights(), since.Add(-time.Hour), true, false), evening(), []members{{falling("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "WaveTimedOut SleepBegins"},
-		"the end of a window starts the last wave first":        {withWaves(nights(), since, true, true), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins"},
-		"a wave in the saved status is started":                 {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
-		"the first wave starts last":                            {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
-		"a member with another stop holds up no wave": {
+		"outside the windows: no wave is stopped":                                            {nights(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", ""},
+		"a window begins: only the first wave should sleep":                                  {nights(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins"},
+		"the saved status records that the first wave should sleep: its members are stopped": {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
+		"the first wave is not asleep yet: the second wave waits":                            {withWaves(nights(), since, true, false), evening(), []members{{asleep("a"), falling("c")}, {awake("b")}}, "FallingAsleep tf ss a", "InTransition", "SleepBegins"},
+		"the first wave is asleep: the second wave should sleep":                             {withWaves(nights(), since, true, false), evening(), []members{{asleep("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "SleepBegins"},
+		"an empty first wave: the second wave does not wait":                                 {nights(), evening(), []members{{}, {awake("b")}}, "FallingAsleep tt - -", "InTransition", "SleepBegins"},
+		"every member is stopped: the Slumber is Asleep":                                     {withWaves(nights(), since, true, true), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep"},
+		"the first wave exceeds its timeout: the second wave does not wait":                  {withWaves(nights(), since.Add(-time.Hour), true, false), evening(), []members{{falling("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "WaveTimedOut SleepBegins"},
+		"a window ends: only the last wave should wake":                                      {withWaves(nights(), since, true, true), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins"},
+		"the saved status records that the last wave should wake: its members are started":   {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
+		"the last wave is awake: the first wave should wake":                                 {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
+		"a member with another stop does not delay a wave": {
 			withWaves(nights(), noon(), false, false), noon(), []members{{others}, {awake("b")}}, "Awake ff a a", "AsWished", "",
 		},
 		"a skipped member is started":                         {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
 		"no member sleeps, because all are skipped: no event": {withWaves(nights(), since, true, true), evening(), []members{{skippedAndAwake}, {}}, "Asleep tt a -", "AsWished", ""},
 		"a resumed member is started":                         {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
-		"a night after an unseen morning begins with one wave": {
+		"a window begins after one whose end no pass has seen: only the first wave should sleep": {
 			withWaves(nights(), evening().Add(-24*time.Hour), true, true), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tt - k", "InTransition", "SleepBegins",
 		},
-		"a member about to wake from an ended stop holds up the next wave": {
+		"a member that is about to wake from an ended stop delays the next wave": {
 			withWaves(nights(), since, true, false), evening(), []members{{waking}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins",
 		},
-		"an expired stop keeps nothing asleep, and the next wave waiting": {
+		"a member whose stop has expired delays the next wave": {
 			withWaves(nights(), since, true, false), evening(), []members{{expired}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins",
 		},
 		"suspended": {
@@ -140,21 +140,21 @@ func TestDecide(t *testing.T) {
 				return s
 			}(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins",
 		},
-		"an invalid schedule keeps sleeping members asleep": {
+		"an invalid schedule: no member is stopped or started": {
 			func() *torporv1alpha1.Slumber {
 				s := withWaves(nights(), since, true, true)
 				s.Spec.TimeZone, s.Status.State = "Europe/Atlantis", torporv1alpha1.SlumberAsleep
 				return s
 			}(), noon(), []members{{asleep("a")}, {asleep("b")}}, "Invalid tt ", "InvalidSchedule", "InvalidSchedule",
 		},
-		"a corrected schedule continues with the wave of the saved status": {
+		"a corrected schedule: the waves of the saved status continue": {
 			func() *torporv1alpha1.Slumber {
 				s := withWaves(nights(), since, true, true)
 				s.Status.State = torporv1alpha1.SlumberInvalid
 				return s
 			}(), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep",
 		},
-		"a corrected schedule without a window emits no event": {
+		"a corrected schedule outside its windows: no event": {
 			func() *torporv1alpha1.Slumber {
 				s := nights()
 				s.Status.State = torporv1alpha1.SlumberInvalid
@@ -180,8 +180,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestAManagerThatBeginsWaitsForKinds has a wave of a kind whose controller is not running: not yet, and still not
-// after a minute.
+// TestAManagerThatBeginsWaitsForKinds has a wave with a kind whose controller is not running yet, and one with a
+// kind whose controller is still not running after KindsGrace.
 func TestAManagerThatBeginsWaitsForKinds(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-time.Second), true, false)
 	s.Spec.Waves[0].Targets[0].Kind = "Deployment"
@@ -195,7 +195,7 @@ func TestAManagerThatBeginsWaitsForKinds(t *testing.T) {
 	}
 }
 
-// TestAWaveWaitsForAKindThatCannotBeListed has such a kind in the first wave: its objects may still be awake, and the
+// TestAWaveWaitsForAKindThatCannotBeListed has such a kind in the first wave. Its objects may still be awake, so the
 // next wave waits until the timeout.
 func TestAWaveWaitsForAKindThatCannotBeListed(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-time.Second), true, false)
@@ -226,7 +226,7 @@ func TestUnstoppableMemberIsReportedWithItsReason(t *testing.T) {
 	}
 }
 
-// TestResumedMemberIsStoppedInTheNextWindow has a user resume a member in a window whose end no pass has seen.
+// TestResumedMemberIsStoppedInTheNextWindow has a user resume a member in one window, whose end no pass has seen.
 func TestResumedMemberIsStoppedInTheNextWindow(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)
 	lastNight := metav1.NewTime(evening().Add(-26 * time.Hour))
@@ -270,7 +270,7 @@ func TestStopsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestInvalidSelectorsAreReported has an operator without values, which the schema accepts.
+// TestInvalidSelectorsAreReported has a selector with an operator that lacks its values, which the schema accepts.
 func TestInvalidSelectorsAreReported(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)
 	s.Spec.Waves[1].Targets[0].Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}
@@ -280,8 +280,8 @@ func TestInvalidSelectorsAreReported(t *testing.T) {
 	}
 }
 
-// TestStartingManagerReportsNoMissingKinds has a newly started manager: it reports no kind as missing that was
-// not missing before, and repeats an earlier report.
+// TestStartingManagerReportsNoMissingKinds expects a newly started manager to report no kind as missing, unless the
+// status already does.
 func TestStartingManagerReportsNoMissingKinds(t *testing.T) {
 	for was, want := range map[string]string{
 		torporv1alpha1.SlumberAsExpectedReason: torporv1alpha1.SlumberAsExpectedReason, torporv1alpha1.SlumberKindMissingReason: torporv1alpha1.SlumberKindMissingReason,
@@ -299,7 +299,7 @@ func TestStartingManagerReportsNoMissingKinds(t *testing.T) {
 	}
 }
 
-// TestStopEventCountsSkippedMembers checks the note of the event that all members are asleep.
+// TestStopEventCountsSkippedMembers checks the note of the event AllAsleep.
 func TestStopEventCountsSkippedMembers(t *testing.T) {
 	skipped := awake("b")
 	skipped.SkippedUntil = evening().Add(time.Hour)

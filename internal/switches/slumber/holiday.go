@@ -12,13 +12,13 @@ import (
 
 const (
 	dayForm = "2006-01-02"
-	// leapYear is the year that is used for a day without a year.
+	// leapYear is the year with which a day without a year is parsed, so that February 29 exists.
 	leapYear = 2000
-	// yearsBetweenLeapDays is the longest time between two leap days: 2100 has none.
+	// yearsBetweenLeapDays is the most years between two leap days, as around 2100, which has none.
 	yearsBetweenLeapDays = 8
 )
 
-// holidayRange lasts from the beginning of one day to the end of another. If it is yearly, it does so in every year.
+// holidayRange lasts from the start of its first day to the end of its last day. A yearly one occurs in every year.
 type holidayRange struct {
 	first, last time.Time
 	isYearly    bool
@@ -56,7 +56,8 @@ func parseDay(text string) (time.Time, error) {
 	return at, nil
 }
 
-// in returns the holiday that begins in a year. isThere is false if no holiday begins in that year.
+// in returns the first and the last day of the holiday that begins in a year. isThere is false if none begins in
+// that year.
 func (h holidayRange) in(year int) (first, last time.Time, isThere bool) {
 	if !h.isYearly {
 		return h.first, h.last, year == h.first.Year()
@@ -72,7 +73,7 @@ func (h holidayRange) in(year int) (first, last time.Time, isThere bool) {
 	return first, last, first.Month() == h.first.Month()
 }
 
-// contains reports whether a time of the wall clock is in the holiday.
+// contains reports whether a local time is in the holiday.
 func (h holidayRange) contains(shown time.Time) bool {
 	year := h.first.Year()
 	if h.isYearly {
@@ -86,7 +87,8 @@ func (h holidayRange) contains(shown time.Time) bool {
 	return false
 }
 
-// boundaries returns the times at which the holiday begins and ends; of a yearly one, those around a time.
+// boundaries returns the times at which the holiday begins and ends. For a yearly holiday, it returns those of the
+// years around a time.
 func (h holidayRange) boundaries(clock wallClock, at time.Time) (moments []time.Time) {
 	from, to := h.first.Year(), h.first.Year()
 	if h.isYearly {

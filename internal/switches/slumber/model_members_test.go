@@ -29,24 +29,24 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// memberKind is a kind in the model.
+// memberKind describes how the model handles the objects of a kind.
 type memberKind struct {
 	kinds.Kind
 	build func(m *modelMember)
-	// isOff reports whether an object is to be stopped, by the fields that its own controller reads.
+	// isOff reports whether a stop of an object is requested, judging by the fields that its own controller reads.
 	isOff func(m *modelMember, now time.Time) bool
-	// control is a pass of its own controller, and finish is the report of that controller once the object has
-	// reached its state.
+	// control runs a pass of the object's own controller, and finish writes the status that this controller reports
+	// once the object has reached the requested state.
 	control func(m *modelMember, now time.Time)
 	finish  func(m *modelMember, now time.Time)
-	// setSwitch has a person stop or start it; change is another change by a user that only this kind has.
+	// setSwitch has a user stop or start the object. change makes another change by a user that only this kind has.
 	setSwitch func(m *modelMember, isStopped bool, now time.Time)
 	change    func(m *modelMember, now time.Time)
 	// describeSpec returns the part of the spec that users write.
 	describeSpec func(m *modelMember) any
 }
 
-// modelMember is an object, its copies in caches, and the wishes of users for it.
+// modelMember is an object, its copies in caches, and what users have requested for it.
 type modelMember struct {
 	memberKind
 	t    testing.TB
@@ -55,8 +55,8 @@ type modelMember struct {
 	// older.
 	stored, cached                 kinds.Object
 	version, cachedVersion, serial int
-	// stoppedBy is the person who wants it stopped, since when, and until a time if that person set one; empty if
-	// no person does.
+	// stoppedBy is the user who has stopped the object, followed by when, and until when if the user set an end. It
+	// is empty if no user has.
 	stoppedBy        string
 	stoppedAt, until time.Time
 	// value is what a user last wrote to the field that a stop sets; nil if it is absent.
@@ -64,12 +64,13 @@ type modelMember struct {
 	// isChangePending is true while a user's change of a field that a stop has set is unseen by its controller.
 	isChangePending bool
 	refusal         string
-	// resumes and interventions count actions of users.
+	// resumes and interventions count the actions of users.
 	resumes, interventions int
 	// written names the transition that the Slumber wrote last.
 	written string
-	// quietAt is when nothing of it ran last, backAt when all of it ran that has no other stop. excusedAt is when no
-	// wave had to wait for its sleep, movedAt when it came into its wave.
+	// quietAt is when the object was last fully stopped, and backAt when it last ran or had another stop. excusedAt
+	// is when a wave last had no need to wait for the object to sleep, and movedAt when the object came into its
+	// wave.
 	quietAt, backAt, excusedAt, movedAt time.Time
 	// flips counts how often a switch was set or restored.
 	flips int
@@ -77,7 +78,7 @@ type modelMember struct {
 
 func (m *modelMember) String() string { return m.GVK().Kind + " " + m.stored.GetName() }
 
-// write has the API server accept a change. Copies that it returned before do not change.
+// write stores a change at the API server. Copies that it returned before do not change.
 func (m *modelMember) write(change func(kinds.Object)) {
 	before := m.stored
 	m.stored, _ = before.DeepCopyObject().(kinds.Object)
@@ -115,7 +116,7 @@ func (m *modelMember) store(slumber string, stop torporv1alpha1.ScheduledStop) {
 	stop = throughAPI(m.t, stop)
 	stored := []torporv1alpha1.ScheduledStop{stop}
 	if stop.Slumber == "" || m.version%2 == 0 {
-		stored = nil // Another project's schema drops the field. It may be replaced between any two writes.
+		stored = nil // Another project's schema drops the field. The schema may be replaced between any two writes.
 	}
 	name, value, err := stoprecord.ScheduledAnnotation(stop, slumber)
 	if err != nil {
@@ -205,7 +206,7 @@ func clustersOfModel(kind kinds.Kind) memberKind {
 	}
 }
 
-// askedOfCluster returns the request in the object, as an admission policy records it.
+// askedOfCluster returns the request that the object's annotations hold, as an admission policy records it.
 func askedOfCluster(m *modelMember, cd *hivev1.ClusterDeployment) stoprecord.Request {
 	return stoprecord.Request{
 		IsStopped: cd.Spec.PowerState == hivev1.PowerStateHibernating, At: m.stoppedAt, By: cd.Annotations[torporv1alpha1.RequestedByAnnotation],
@@ -213,8 +214,8 @@ func askedOfCluster(m *modelMember, cd *hivev1.ClusterDeployment) stoprecord.Req
 	}
 }
 
-// databasesOfModel are stopped by a field of their spec, without a record; their clustering and reconciliation are
-// stopped separately.
+// databasesOfModel returns the kind MySQLCluster. A field of the spec stops the servers, without a record;
+// clustering and reconciliation are stopped separately.
 func databasesOfModel(kind kinds.Kind) memberKind {
 	wanted := func(m *modelMember, now time.Time) (c, asWanted *mocov1beta2.MySQLCluster) {
 		c, _ = m.stored.(*mocov1beta2.MySQLCluster)
@@ -329,8 +330,8 @@ func appsOfModel(kind kinds.Kind) memberKind {
 	}
 }
 
-// switchedOfModel is a kind with a field that a stop sets. The values are those that users write; the last one stops
-// it.
+// switchedOfModel returns a kind that is stopped by setting a field. Users write one of the values to the field; the
+// last value stops the object.
 func switchedOfModel(kind kinds.Kind, field string, values []any, finish func(*unstructured.Unstructured)) memberKind {
 	off := values[len(values)-1]
 	k := memberKind{Kind: kind}
@@ -393,7 +394,7 @@ func (m *modelMember) changeField(field string, value, off any) {
 	is := fieldswitch.ReadSwitch(m.stored)
 	isKept := len(is.Saved) > 0
 	if isKept && (value == off || value == nil && field == "suspend" && m.GVK().Kind == "CronJob") || value == m.readField(field) {
-		return // The write changes nothing, so that it cannot be recognized as a new request.
+		return // The write changes nothing, so it cannot be recognized as a new request.
 	}
 	m.value = value
 	m.setField(field, value)
@@ -403,11 +404,11 @@ func (m *modelMember) changeField(field string, value, off any) {
 	m.isChangePending = true
 	m.resumes++
 	if is.Records.Holds() && is.Records.RequestedStop().RequestVersion == m.stored.GetAnnotations()[torporv1alpha1.RequestVersionAnnotation] {
-		m.stoppedBy = "" // The user starts it. Only a stop that is already seen can be ended this way.
+		m.stoppedBy = "" // The user starts it. Only a stop that a pass has already seen can be ended this way.
 	}
 }
 
-// controlSwitch is a pass of the kind's controller. Its write is refused if the object has changed since it was read.
+// controlSwitch runs a pass of the kind's controller. Its write is lost if the object has changed since it was read.
 func (m *modelMember) controlSwitch(field string, now time.Time) {
 	seen, _ := m.cached.(*unstructured.Unstructured)
 	plan := m.decide(seen, now)
@@ -442,7 +443,7 @@ func finishPods(u *unstructured.Unstructured) {
 	u.Object["status"] = map[string]any{"observedGeneration": u.GetGeneration(), "replicas": replicas, ready: replicas}
 }
 
-// finishCronJob ends the Jobs of a suspended CronJob; others have some.
+// finishCronJob writes a status without active Jobs for a suspended CronJob, and with one for any other.
 func finishCronJob(u *unstructured.Unstructured) {
 	status := map[string]any{}
 	if isSuspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); !isSuspended {
@@ -451,7 +452,7 @@ func finishCronJob(u *unstructured.Unstructured) {
 	u.Object["status"] = status
 }
 
-// finishKustomization reports nothing about a suspended Kustomization, as Flux does.
+// finishKustomization reports a ready status unless the Kustomization is suspended, as Flux does.
 func finishKustomization(u *unstructured.Unstructured) {
 	if isSuspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); isSuspended {
 		return

@@ -26,12 +26,12 @@ func readSkip(m *modelMember) time.Time {
 	return until
 }
 
-// isStopped reports whether a person wants a member stopped at a time.
+// isStopped reports whether a user's stop of a member is in effect at a time.
 func (m *modelMember) isStopped(now time.Time) bool {
 	return m.stoppedBy != "" && (m.until.IsZero() || now.Before(m.until))
 }
 
-// isSetOff reports whether a user has set the value that a stop sets.
+// isSetOff reports whether a user has set the field to the value that a stop sets.
 func (m *modelMember) isSetOff() bool { return m.value == int64(0) || m.value == true }
 
 // act performs an action of a user and describes it.
@@ -58,7 +58,7 @@ func (f *fleet) act(m *modelMember) string {
 		return "no user skips"
 	case 8:
 		m.interventions++
-		m.excusedAt, m.movedAt = f.now, f.now // Settled waves do not wait for it again.
+		m.excusedAt, m.movedAt = f.now, f.now // A settled wave does not wait for the member again.
 		wave := []string{"first", "second", "third", noWave}[f.random.IntN(4)]
 		labels := map[string]string{"wave": wave}
 		switch draw := f.random.IntN(6); {
@@ -78,7 +78,7 @@ func (f *fleet) act(m *modelMember) string {
 	}
 }
 
-// letTimePass has the caches catch up; a manager that was away may return.
+// letTimePass advances the time and updates the caches. A manager that was not running may start again.
 func (f *fleet) letTimePass() string {
 	f.syncAll()
 	if f.isAway || f.random.IntN(4) == 0 {
@@ -88,7 +88,7 @@ func (f *fleet) letTimePass() string {
 	what := "time passes"
 	switch f.random.IntN(6) {
 	case 0:
-		f.now = f.now.Add(time.Duration(f.random.IntN(30)) * time.Hour) // An outage, perhaps over a window.
+		f.now = f.now.Add(time.Duration(f.random.IntN(30)) * time.Hour) // An outage, perhaps longer than a window.
 	case 1, 2:
 		f.now = f.now.Add(time.Duration(f.random.IntN(70)) * time.Minute)
 	case 3:
@@ -114,7 +114,7 @@ func (f *fleet) stopBy(m *modelMember, person string) string {
 	m.setSwitch(m, true, f.now)
 	f.noteRequester(m, person)
 	if k := m.GVK().Kind; k == "MySQLCluster" || k == "CFApp" {
-		return person + " stops" // The first has no end of that switch; the end of the second is a start, which has a separate model.
+		return person + " stops" // The first kind has no end of a stop by its field; the end of a stop of the second is a start, which has a separate model.
 	}
 	if f.random.IntN(3) == 0 {
 		m.until = f.now.Add(time.Duration(1+f.random.IntN(20)) * time.Hour).Truncate(time.Second)
@@ -146,7 +146,7 @@ func (f *fleet) noteRequester(m *modelMember, person string) {
 	}
 }
 
-// edit has a user change the Slumber. Its controller may not see that at once.
+// edit has a user change the Slumber. Its controller may not see the change immediately.
 func (f *fleet) edit() string {
 	f.edits++
 	s := f.slumber.DeepCopy()
@@ -182,7 +182,8 @@ func (f *fleet) edit() string {
 	return fmt.Sprint("an edit (", what, "), seen: ", isSeen)
 }
 
-// removeOrRestore deletes the Slumber, which is created again at once, or has an autoscaler refuse a scale from zero.
+// removeOrRestore deletes the Slumber, which is created again immediately, deletes and creates the StopAdapter, or
+// adds or removes an autoscaler that prevents a stop.
 func (f *fleet) removeOrRestore(m *modelMember) string {
 	switch {
 	case f.random.IntN(3) == 0 && !f.isAway:
@@ -218,8 +219,8 @@ func (m *modelMember) release(now time.Time) {
 	m.isChangePending = false
 }
 
-// removeSlumber runs the finalizer, which starts everything and waits for kinds that are about to be announced. Then
-// another Slumber is created.
+// removeSlumber runs the finalizer, which starts every member and waits for kinds that are about to be announced.
+// Then it creates another Slumber.
 func (f *fleet) removeSlumber() {
 	for _, m := range f.members {
 		m.sync()
@@ -238,7 +239,7 @@ func (f *fleet) removeSlumber() {
 	}
 }
 
-// expectPeopleFirst expects everything to be stopped that a person has stopped and whose controller has seen that.
+// expectPeopleFirst expects every member to be stopped that a user has stopped, once its controller has seen this.
 func (f *fleet) expectPeopleFirst() {
 	f.t.Helper()
 	for _, m := range f.members {
@@ -252,8 +253,8 @@ func (f *fleet) expectPeopleFirst() {
 	}
 }
 
-// expectAll expects every member to be as users and the schedule want it, and the field of every started member to
-// have the user's value.
+// expectAll expects every member to be stopped or started as users and the schedule request, and the field of every
+// started member to have the user's value.
 func (f *fleet) expectAll(shouldSleep bool) {
 	f.t.Helper()
 	for _, m := range f.members {
@@ -267,7 +268,7 @@ func (f *fleet) expectAll(shouldSleep bool) {
 	}
 }
 
-// mayStop reports whether the Slumber is to stop a member: the Slumber selects it, and no user skips it or has
+// mayStop reports whether the Slumber should stop a member: the Slumber selects it, and no user skips it or has
 // resumed it since its wave began to sleep.
 func (f *fleet) mayStop(m *modelMember) bool {
 	labels := m.stored.GetLabels()

@@ -25,38 +25,38 @@ import (
 
 const (
 	sequences     = 150
-	soakSequences = 10_000 // 132 s of one processor.
+	soakSequences = 10_000 // 132 s of CPU time.
 	steps         = 20
-	// modelSpread is shorter than the time in which settle has a fleet at rest.
+	// modelSpread is the spec.spreadOver of the model. It is shorter than the time for which settle runs.
 	modelSpread = 5 * time.Second
-	// shards use the available processors.
+	// shards is the number of parallel subtests.
 	shards = 4
 	// noWave is the wave of a member that no wave selects.
 	noWave = "none"
 )
 
-// fleet is a Slumber, or a ClusterSlumber, with three waves of members of all kinds, whose controllers take their time,
-// and users who act at random.
+// fleet is a Slumber, or a ClusterSlumber, with three waves of members of all kinds, whose controllers act with
+// random delays, and users who act at random.
 type fleet struct {
 	t       testing.TB
 	random  *rand.Rand
 	now     time.Time
 	slumber *torporv1alpha1.Slumber
-	// seen is the Slumber in its controller's cache.
+	// seen is the Slumber as it is in its controller's cache.
 	seen    *torporv1alpha1.Slumber
 	members []*modelMember
-	// startedAt is when the manager started; isAway is true while none runs. Kinds with a switch are announced some
-	// time after the start.
+	// startedAt is when the manager started; isAway is true while no manager runs. Kinds with a switch of their own
+	// are announced some time after the start.
 	startedAt            time.Time
 	isAway, hasWorkloads bool
-	// isGoing is true while the Slumber is deleted and its finalizer has not finished.
+	// isGoing is true while the Slumber is being deleted and its finalizer has not finished.
 	isGoing                 bool
 	history                 []string
 	edits                   int
 	areRequestersNoted      bool
 	lastPlan                slumber.Plan
 	isPlanOfTheSavedSlumber bool
-	// reach is that of a ClusterSlumber; nil for a Slumber.
+	// reach is the reach of a ClusterSlumber; nil for a Slumber.
 	reach *slumber.Reach
 }
 
@@ -83,7 +83,7 @@ func newModelReach(t testing.TB, kinds []memberKind) *slumber.Reach {
 	return reach
 }
 
-// waveOf returns the wave that selects a state of a member; -1 if none does.
+// waveOf returns the wave that selects a member with the labels of the given state; -1 if none does.
 func (f *fleet) waveOf(m *modelMember, state kinds.Object) int {
 	wave, err := f.reach.FindWave(f.slumber, m.GVK().GroupKind(), state)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *fleet) waveOf(m *modelMember, state kinds.Object) int {
 	return wave
 }
 
-// threeWaves selects members of every kind by their label.
+// threeWaves returns a Slumber whose waves select members of every kind by their label.
 func threeWaves(kinds []memberKind) *torporv1alpha1.Slumber {
 	s := &torporv1alpha1.Slumber{Spec: specOf("UTC", "0 20 * * *", "0 7 * * *")}
 	s.Name, s.Generation = "nights", 1
@@ -140,7 +140,8 @@ func (f *fleet) fail(format string, args ...any) {
 	f.t.Fatalf(format+"\n%s", append(args, strings.Join(f.history, "\n"))...)
 }
 
-// tick advances the clock by a moment. Times of the API have whole seconds; those of a clock do not.
+// tick advances the clock by a fraction of a second, because times of the API have whole seconds and those of a
+// clock do not.
 func (f *fleet) tick() {
 	f.now = f.now.Add(2*time.Second + time.Duration(f.random.IntN(1_000_000_000)))
 }
@@ -173,18 +174,18 @@ func (f *fleet) observe() (seen slumber.Observed, waves [][]*modelMember, leftov
 	return seen, waves, leftovers
 }
 
-// passEnd is the way in which a pass of the Slumber ends.
+// passEnd is how a pass of the Slumber ends.
 type passEnd int
 
 const (
-	// completes saves everything; fails loses some writes to the API server; dies is a manager that is killed at any
-	// point before the status is saved.
+	// With completes, everything is saved; with fails, some writes to the API server are lost; with dies, the
+	// manager is killed at some point before the status is saved.
 	completes passEnd = iota
 	fails
 	dies
 )
 
-// pass is one pass of the Slumber's controller.
+// pass runs one pass of the Slumber's controller.
 func (f *fleet) pass(end passEnd) {
 	if f.isAway {
 		return
@@ -216,7 +217,7 @@ func (f *fleet) pass(end passEnd) {
 		f.kill()
 		return
 	}
-	if f.seen == f.slumber { // Otherwise it was changed in the meantime, and the write of the status is refused.
+	if f.seen == f.slumber { // Otherwise the Slumber was changed since, and the status write is a conflict.
 		saved := f.slumber.DeepCopy()
 		saved.Status = truncateTimes(plan.Status)
 		f.slumber = saved
@@ -254,7 +255,7 @@ func (f *fleet) write(m *modelMember, seen slumber.Member, plan slumber.Plan, wa
 	return true
 }
 
-// expectNeeded expects that nothing is written twice for one transition.
+// expectNeeded expects a member to be written only once per transition.
 func (f *fleet) expectNeeded(m *modelMember, plan slumber.Plan, wave int, wish slumber.MemberWish) {
 	f.t.Helper()
 	transition := fmt.Sprint("left out, ", m.interventions)
@@ -268,7 +269,7 @@ func (f *fleet) expectNeeded(m *modelMember, plan slumber.Plan, wave int, wish s
 	m.written = transition
 }
 
-// expectSpread expects the turn of a member within its wave to have come.
+// expectSpread expects that a member is changed only after its turn in its wave.
 func (f *fleet) expectSpread(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	began := plan.Status.Waves[wave].Since
@@ -280,8 +281,8 @@ func (f *fleet) expectSpread(m *modelMember, plan slumber.Plan, wave int) {
 	}
 }
 
-// expectTurn expects every member of earlier waves to have been at rest since its wave began, to be left alone, or to
-// have timed out.
+// expectTurn expects that a member is stopped only after every member of earlier waves has been asleep since its
+// wave began, need not be stopped, or belongs to a wave that has timed out.
 func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
@@ -296,15 +297,15 @@ func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 			waitsSince = is.WaitsSince
 		}
 		isLate := !f.now.Before(waitsSince.Add(30 * time.Minute))
-		hasBegun := waitsSince.After(plan.Status.Waves[wave].Since.Time) // The window was moved while this wave already slept.
+		hasBegun := waitsSince.After(plan.Status.Waves[wave].Since.Time) // The window was changed while this wave already slept.
 		if !isLate && !hasBegun && other.quietAt.Before(since) && other.excusedAt.Before(since) {
 			f.fail("expected %s of wave %d to rest before %s of wave %d is stopped, found %+v; waves %v", other, before, m, wave, other.read(f.now), describeWaves(plan))
 		}
 	}
 }
 
-// expectTurnToWake expects every member of later waves to have been back since its wave began to wake, or to have
-// timed out.
+// expectTurnToWake expects that a member is started only after every member of later waves has been awake since its
+// wave began to wake, or belongs to a wave that has timed out.
 func (f *fleet) expectTurnToWake(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
@@ -341,7 +342,7 @@ func (f *fleet) syncAll() {
 	}
 }
 
-// observeTruth records the real state, regardless of any cache.
+// observeTruth records the stored state of every member, regardless of any cache.
 func (f *fleet) observeTruth() {
 	for _, m := range f.members {
 		is := m.read(f.now)
@@ -358,7 +359,7 @@ func (f *fleet) observeTruth() {
 	}
 }
 
-// step performs a random action and gives controllers their turns.
+// step performs a random action, and may run passes of the controllers.
 func (f *fleet) step() {
 	f.tick()
 	m := f.members[f.random.IntN(len(f.members))]
@@ -374,7 +375,7 @@ func (f *fleet) step() {
 	f.expectPeopleFirst()
 }
 
-// runController may give the controller of a member a turn, and may let the member settle.
+// runController may run a pass of a member's controller, and may let the member reach the requested state.
 func (f *fleet) runController(m *modelMember) {
 	if f.random.IntN(4) > 0 {
 		m.sync()
@@ -387,7 +388,7 @@ func (f *fleet) runController(m *modelMember) {
 	}
 }
 
-// settle lets every member reach its intended state, within a few seconds each.
+// settle runs all controllers until every member has reached its intended state.
 func (f *fleet) settle() {
 	f.history = append(f.history, f.now.Format(time.DateTime)+": no user acts any longer")
 	f.isAway, f.hasWorkloads = false, true
@@ -410,7 +411,7 @@ func (f *fleet) settle() {
 	f.fail("expected the end of the transition, found %s", f.lastPlan.Ready.Message)
 }
 
-// isQuiet reports whether every cache is current.
+// isQuiet reports whether every cache is up to date.
 func (f *fleet) isQuiet() bool {
 	return !slices.ContainsFunc(f.members, func(m *modelMember) bool { return m.cachedVersion != m.version })
 }

@@ -23,7 +23,7 @@ type Observed struct {
 	Now     time.Time
 	Slumber *torporv1alpha1.Slumber
 	// Waves are the members of each wave, in the order of the spec. An object that several waves select belongs to
-	// the first of them.
+	// the first of these waves.
 	Waves [][]Member
 	// MissingKinds lists, sorted, the kinds of targets that cannot be stopped here: they are not served, or no
 	// StopAdapter describes them.
@@ -31,12 +31,12 @@ type Observed struct {
 	// KindsAwaitedUntil is the time until which missing kinds may still be announced, because the manager has just
 	// started; zero if none are awaited.
 	KindsAwaitedUntil time.Time
-	// UnreadableKinds maps each kind whose objects could not be listed to the reason. The number and the state of
-	// these objects are unknown.
+	// UnreadableKinds maps each kind whose objects could not be listed to the reason. It is unknown how many objects
+	// it has, and in which state.
 	UnreadableKinds map[string]string
 	// InvalidReach is the reason why the namespaces of a ClusterSlumber cannot be selected; nil if they can.
 	InvalidReach error
-	// Leftovers are objects that the Slumber has stopped and no longer selects.
+	// Leftovers are objects that the Slumber has stopped but no longer selects.
 	Leftovers []Member
 }
 
@@ -44,35 +44,35 @@ type Observed struct {
 type Member struct {
 	// Name is shown to users: kind and name.
 	Name string
-	// UID identifies the object. The turn of the member within its wave depends on it.
+	// UID identifies the object. It also determines the member's turn within its wave.
 	UID types.UID
 	kinds.State
 	// SkippedUntil is the time until which the Slumber does not stop the object; zero if it is not skipped.
 	SkippedUntil time.Time
 	// SkippedBy is the user who requested the skip; empty if no admission policy recorded the user.
 	SkippedBy string
-	// IsStopped is true while the object records an open stop of the Slumber. IsExpired is true if that stop has
-	// lasted longer than intended; an expired stop keeps nothing asleep.
+	// IsStopped is true while the object records a stop of the Slumber that has not ended. IsExpired is true if this
+	// stop is past its expiry, so that it no longer keeps the object asleep.
 	IsStopped, IsExpired bool
 }
 
-// isLeftAlone reports whether a member is not to be stopped with a wave that has slept since a time: a user skips it,
-// or has resumed it since.
+// isLeftAlone reports whether a member must not be stopped with its wave, which has slept since a time: a user skips
+// the member, or has resumed it since then.
 func (m Member) isLeftAlone(now, since time.Time) bool {
 	return now.Before(m.SkippedUntil) || m.ResumedAt.After(since)
 }
 
-// isAsWished reports whether a member is in the state that its wave wants. A sleeping wave wants each member asleep;
-// a waking wave wants each member awake that has no other stop.
+// isAsWished reports whether a member is in the state that its wave requests: asleep for a wave that should sleep,
+// and otherwise awake, unless the member has another stop.
 func (m Member) isAsWished(shouldSleep bool) bool {
 	if shouldSleep {
-		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedWithoutSlumbers) // Otherwise it is about to wake, from a stop that has ended.
+		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedWithoutSlumbers) // Otherwise it is about to wake from a stop that has ended.
 	}
 	return !m.IsStopped && (m.IsAwake || m.IsStoppedWithoutSlumbers)
 }
 
-// listUnknown describes the kinds that a wave selects and whose objects are unknown: kinds that could not be listed,
-// and kinds that are not served yet but may be soon after the start of the manager. The wave waits for them.
+// listUnknown describes the kinds that a wave selects and whose objects are unknown, so that the wave waits: kinds
+// that could not be listed, and kinds that may still be announced after the start of the manager.
 func (o Observed) listUnknown(wave int) (names []string) {
 	mayCome := o.Now.Before(o.KindsAwaitedUntil)
 	for _, target := range o.Slumber.Spec.Waves[wave].Targets {
@@ -89,8 +89,8 @@ func (o Observed) listUnknown(wave int) (names []string) {
 	return slices.Compact(names)
 }
 
-// Concerns reports whether an object may be a member of a Slumber, or carries a stop of it. Other objects change no
-// decision.
+// Concerns reports whether an object may be a member of a Slumber, or records a stop of it. Other objects do not
+// affect a decision.
 func Concerns(s *torporv1alpha1.Slumber, reach *Reach, kind schema.GroupKind, o metav1.Object) bool {
 	if o.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name] != "" {
 		return true
@@ -170,7 +170,7 @@ func nameWithin(slumber string, o metav1.Object) string {
 	return o.GetName()
 }
 
-// FindStops returns the stops of a Slumber that a member records.
+// FindStops returns the stops by a Slumber that a member records; zero if there are none.
 func (m Member) FindStops(slumber string) torporv1alpha1.ScheduledStop {
 	i := slices.IndexFunc(m.ScheduledStops, func(s torporv1alpha1.ScheduledStop) bool { return s.Slumber == slumber })
 	if i < 0 {
@@ -179,7 +179,7 @@ func (m Member) FindStops(slumber string) torporv1alpha1.ScheduledStop {
 	return m.ScheduledStops[i]
 }
 
-// NextStops returns the stops that the member is to record after a plan.
+// NextStops returns the stops by the Slumber that the member must record to carry out a plan.
 func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish MemberWish, now time.Time) torporv1alpha1.ScheduledStop {
 	before := m.FindStops(s.Name)
 	if wish.Verb == Stop {
@@ -193,7 +193,7 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 		turn = since.Add(SpreadOffset(m.UID, SpreadOf(s)))
 	}
 	if turn.After(now) {
-		turn = since // The stop expired, or a user does not wait for the turn.
+		turn = since // The stop has expired, or a user's skip or resume does not wait for the turn.
 	}
 	switch {
 	case wish.Verb == Keep || wish.Verb == Start && !stoprecord.Records(before.Stops).Holds():
@@ -203,14 +203,14 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	default:
 		asked.At = turn
 		if len(before.Stops) > 0 && before.Stops[0].EndedAt != nil && before.Stops[0].EndedAt.After(turn) {
-			asked.At = now // The member was started in between: this is another stop in the same window.
+			asked.At = now // The member was started since then, so this is another stop in the same window.
 		}
 	}
 	switch asked.Version = formatTime(since); {
 	case !asked.IsStopped:
 		asked.Version += " started"
 	case stoprecord.Records(before.Stops).Holds():
-		asked.Version = before.Stops[0].RequestVersion // The stop has never ended.
+		asked.Version = before.Stops[0].RequestVersion // The stop has not ended.
 	}
 	records := stoprecord.NextRecords(before.Stops, asked, now)
 	next.Stops = records[:min(len(records), stoprecord.MaxScheduled)]
@@ -221,8 +221,8 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	return next
 }
 
-// noteResume ends a stop that was resumed in an earlier window whose end no pass has seen. The member is then stopped
-// again in the current window.
+// noteResume records the end of a stop that a user ended in an earlier window, whose end no pass has seen. The
+// member is then stopped again in the current window.
 func (m Member) noteResume(stops stoprecord.Records, now time.Time) stoprecord.Records {
 	if !stops.Holds() || !m.ResumedAt.After(stops[0].Since.Time) {
 		return stops
@@ -230,8 +230,8 @@ func (m Member) noteResume(stops stoprecord.Records, now time.Time) stoprecord.R
 	return stoprecord.NextRecords(stops, stoprecord.Request{By: m.ResumedBy, At: m.ResumedAt.Time, Version: formatTime(m.ResumedAt.Time) + " started"}, now)
 }
 
-// describeSlumber names the requester of a stop: the Slumber, and the user who last changed it, where an admission
-// policy recorded that.
+// describeSlumber returns the requester of a stop: the Slumber, and the user who last changed its spec, if an
+// admission policy recorded the user.
 func describeSlumber(s *torporv1alpha1.Slumber) string {
 	by := stoprecord.NameSlumber(s.Name)
 	if person := s.Annotations[torporv1alpha1.RequestedByAnnotation]; person != "" {
@@ -240,7 +240,7 @@ func describeSlumber(s *torporv1alpha1.Slumber) string {
 	return by
 }
 
-// IsWakePending reports whether the members of a Slumber should wake, or are waking.
+// IsWakePending reports whether the members of a Slumber are waking, or should begin to wake.
 func IsWakePending(s *torporv1alpha1.Slumber, now time.Time) bool {
 	next := s.Status.NextTransitions
 	isOver := len(next) > 0 && !now.Before(next[0].At.Time)

@@ -13,11 +13,11 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// Reach limits a ClusterSlumber to its namespaces, and to objects that belong to no Slumber of their own namespace. A
-// nil Reach has no limits: a Slumber selects from all objects of its namespace.
+// Reach limits a ClusterSlumber to the namespaces that it selects, and to objects that no Slumber of their namespace
+// selects and no label excludes. A nil Reach has no limits, and is used for Slumbers.
 type Reach struct {
 	namespaces map[string]bool
-	// slumbers are the Slumbers of each namespace.
+	// slumbers maps each namespace to its Slumbers.
 	slumbers map[string][]*torporv1alpha1.Slumber
 }
 
@@ -44,7 +44,8 @@ func NewReach(s *torporv1alpha1.ClusterSlumber, namespaces []metav1.PartialObjec
 // Includes reports whether a namespace is within reach.
 func (r *Reach) Includes(namespace string) bool { return r.namespaces[namespace] }
 
-// FindWave returns the first wave that selects an object; -1 if no wave does, or the object is out of reach.
+// FindWave returns the index of the first wave that selects an object; -1 if no wave does, or if the object is out
+// of reach.
 func (r *Reach) FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object) (int, error) {
 	if r != nil && (!r.namespaces[o.GetNamespace()] || isExcluded(o)) {
 		return -1, nil
@@ -56,7 +57,7 @@ func (r *Reach) FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, o met
 	return wave, err
 }
 
-// selects reports whether a Slumber selects an object of its namespace, even if it is suspended. A Slumber with an
+// selects reports whether a Slumber, even a suspended one, selects an object of its namespace. A Slumber with an
 // invalid selector selects nothing.
 func selects(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object) bool {
 	wave, err := FindWave(s, kind, o.GetLabels())
@@ -65,7 +66,8 @@ func selects(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object) 
 
 func isExcluded(o metav1.Object) bool { return o.GetLabels()[torporv1alpha1.ExcludeLabel] == "true" }
 
-// ViewOf returns a ClusterSlumber as a Slumber without a namespace. Its name is the one in the records of its stops.
+// ViewOf returns a ClusterSlumber as a Slumber without a namespace. The view has the name that the records of its
+// stops contain.
 func ViewOf(s *torporv1alpha1.ClusterSlumber) *torporv1alpha1.Slumber {
 	view := &torporv1alpha1.Slumber{ObjectMeta: s.ObjectMeta, Spec: s.Spec.SlumberSpec, Status: s.Status}
 	view.Name = torporv1alpha1.ClusterSlumberPrefix + s.Name

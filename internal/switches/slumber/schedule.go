@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxMoments limits how many moments are examined to find the next or the last change: windows may overlap for a
-	// long time.
+	// maxMoments limits how many times are examined to find the next or the last change, because windows may overlap
+	// for long.
 	maxMoments = 1000
 	// MaxTransitions is the number of future transitions that the status lists.
 	MaxTransitions = 10
 )
 
-// Schedule defines when members sleep: in any of its windows, and on its holidays.
+// Schedule defines when members sleep: in each of its windows, and on its holidays.
 type Schedule struct {
 	clock    wallClock
 	windows  []sleepWindow
@@ -31,15 +31,15 @@ type Schedule struct {
 
 type sleepWindow struct{ sleep, wake cronMoment }
 
-// SchedulePhase is a period of being asleep or awake. Since is zero if the period has no beginning, and Until is zero
-// if it has no end.
+// SchedulePhase is a period in which members are asleep, or awake. Since is zero if the period has no beginning, and
+// Until is zero if it has no end.
 type SchedulePhase struct {
 	IsAsleep     bool
 	Since, Until time.Time
 }
 
-// ParseSchedule reads the windows and holidays of a spec. Its error names the field, what was expected and what was
-// found.
+// ParseSchedule reads the windows and holidays of a spec. An error names the field, the expected form and the found
+// value.
 func ParseSchedule(spec torporv1alpha1.SlumberSpec) (Schedule, error) {
 	zone, err := time.LoadLocation(spec.TimeZone)
 	if err != nil || spec.TimeZone == "Local" {
@@ -84,7 +84,7 @@ func (s Schedule) isAsleep(at time.Time) bool {
 	return s.isHoliday(at) || slices.ContainsFunc(s.windows, func(w sleepWindow) bool { return w.isAsleep(at) })
 }
 
-// isAsleep reports whether a time is in the window. If a sleep and a wake coincide, the wake counts.
+// isAsleep reports whether a time is in the window. If sleep and wake occur at the same time, wake takes precedence.
 func (w sleepWindow) isAsleep(at time.Time) bool {
 	slept := w.sleep.last(at)
 	return !slept.IsZero() && slept.After(w.wake.last(at))
@@ -100,7 +100,7 @@ func (s Schedule) PhaseAt(at time.Time) SchedulePhase {
 	return s.phaseGivenNext(at, s.listTransitions(at, 1))
 }
 
-// phaseGivenNext returns the phase at a time, given the transitions after it.
+// phaseGivenNext returns the phase at a time whose next transitions are known.
 func (s Schedule) phaseGivenNext(at time.Time, next []torporv1alpha1.SlumberTransition) SchedulePhase {
 	phase := SchedulePhase{IsAsleep: s.isAsleep(at)}
 	if len(next) > 0 {
@@ -119,26 +119,26 @@ func (s Schedule) phaseGivenNext(at time.Time, next []torporv1alpha1.SlumberTran
 // Local returns a time in the time zone of the schedule.
 func (s Schedule) Local(at time.Time) time.Time { return at.In(s.clock.zone) }
 
-// NextTransitions returns the next times at which members begin to sleep or to wake.
+// NextTransitions returns at most MaxTransitions next times at which members begin to sleep or to wake.
 func (s Schedule) NextTransitions(at time.Time) []torporv1alpha1.SlumberTransition {
 	return s.listTransitions(at, MaxTransitions)
 }
 
-// listTransitions returns the next transitions after a time.
+// listTransitions returns at most limit transitions after a time.
 func (s Schedule) listTransitions(at time.Time, limit int) []torporv1alpha1.SlumberTransition {
 	list, _ := s.walk(at, transitionLimits{changes: limit, moments: maxMoments})
 	return list
 }
 
-// transitionLimits limit a list of transitions: their number, the moments that are examined for them, and the end of the
-// period, which is zero if none exists.
+// transitionLimits limits a list of transitions: their number, the number of times that are examined, and the end of
+// the period, where zero means no end.
 type transitionLimits struct {
 	changes, moments int
 	end              time.Time
 }
 
-// walk goes from moment to moment with one cursor for each window. known is the time until which the list is complete; it
-// is the end of the limits unless another limit was reached.
+// walk lists the transitions after a time, with one cursor for each window. known is the time until which the list
+// is complete: the end of the period unless another limit was reached.
 func (s Schedule) walk(at time.Time, limits transitionLimits) (list []torporv1alpha1.SlumberTransition, known time.Time) {
 	cursors := make([]windowCursor, len(s.windows))
 	for i, w := range s.windows {
@@ -168,8 +168,8 @@ func (s Schedule) walk(at time.Time, limits transitionLimits) (list []torporv1al
 	return list, at
 }
 
-// windowCursor is the state of a window at some time: whether that time is in the window, and when the window begins
-// and ends next.
+// windowCursor is the state of a window at a time: whether the time is in the window, and when the window next
+// begins and ends.
 type windowCursor struct {
 	sleepWindow
 	isAsleep    bool
@@ -186,7 +186,7 @@ func (c *windowCursor) moveTo(at time.Time) {
 	}
 }
 
-// nextMoment returns the next time at which the phase may change; zero if none exists.
+// nextMoment returns the next time after at when the phase may change; zero if there is none.
 func (s Schedule) nextMoment(at time.Time, cursors []windowCursor) (next time.Time) {
 	consider := func(moment time.Time) {
 		if moment.After(at) && (next.IsZero() || moment.Before(next)) {
@@ -205,7 +205,7 @@ func (s Schedule) nextMoment(at time.Time, cursors []windowCursor) (next time.Ti
 	return next
 }
 
-// lastMoment returns the latest time, not after the given one, at which the phase may have changed.
+// lastMoment returns the latest time, at or before at, when the phase may have changed.
 func (s Schedule) lastMoment(at time.Time) (last time.Time) {
 	consider := func(moment time.Time) {
 		if !moment.After(at) && moment.After(last) {

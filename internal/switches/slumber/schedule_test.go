@@ -37,7 +37,7 @@ func at(t *testing.T, text string) time.Time {
 	return found
 }
 
-// TestTransitions lists the transitions after a time, in the zone's time.
+// TestTransitions lists the transitions after a time, in the time zone of the schedule.
 func TestTransitions(t *testing.T) {
 	const nights, mornings = "0 20 * * 1-5", "0 7 * * 1-5"
 	for name, row := range map[string]struct {
@@ -53,40 +53,40 @@ func TestTransitions(t *testing.T) {
 			specOf("Europe/Berlin", nights, mornings, torporv1alpha1.Holiday{First: "2026-11-27"}), "2026-11-26T12:00:00+01:00",
 			[]string{"Asleep Thu 2026-11-26T20:00:00+01:00", "Awake Mon 2026-11-30T07:00:00+01:00"},
 		},
-		"holidays over the new year: each year": {
+		"a yearly holiday from December to January: once in each year": {
 			specOf("Europe/Berlin", "0 3 1 6 *", "0 4 1 6 *", torporv1alpha1.Holiday{First: "--12-24", Last: "--01-01"}), "2026-12-01T00:00:00+01:00",
 			[]string{
 				"Asleep Thu 2026-12-24T00:00:00+01:00", "Awake Sat 2027-01-02T00:00:00+01:00",
 				"Asleep Tue 2027-06-01T03:00:00+02:00", "Awake Tue 2027-06-01T04:00:00+02:00", "Asleep Fri 2027-12-24T00:00:00+01:00",
 			},
 		},
-		"a window on a leap day: each four years": {
+		"a window on leap days: every four years": {
 			specOf("UTC", "0 0 29 2 *", "0 12 29 2 *"), "2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Tue 2028-02-29T12:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
-		"a holiday on leap days: each four years": {
+		"a holiday on leap days: every four years": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-29"}}},
 			"2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
-		"holidays up to leap days: until the end of February": {
+		"a yearly holiday up to February 29: it ends on February 28 in other years": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-28", Last: "--02-29"}}},
 			"2027-01-01T00:00:00Z",
 			[]string{"Asleep Sun 2027-02-28T00:00:00Z", "Awake Mon 2027-03-01T00:00:00Z", "Asleep Mon 2028-02-28T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z"},
 		},
-		"windows that overlap: one sleep until the later wake": {
+		"overlapping windows: one sleep until the later wake": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Windows: []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}, {Sleep: "0 6 * * *", Wake: "0 9 * * *"}}},
 			"2026-11-26T12:00:00Z",
 			[]string{"Asleep Thu 2026-11-26T20:00:00Z", "Awake Fri 2026-11-27T09:00:00Z"},
 		},
-		"days to the seventh, which is a Sunday": {
+		"day of the week 7: Sunday": {
 			specOf("UTC", "30 15 * * 6,7", "0 16 * * 6,7"), "2026-11-27T12:00:00Z", // A Friday.
 			[]string{
 				"Asleep Sat 2026-11-28T15:30:00Z", "Awake Sat 2026-11-28T16:00:00Z",
 				"Asleep Sun 2026-11-29T15:30:00Z", "Awake Sun 2026-11-29T16:00:00Z", "Asleep Sat 2026-12-05T15:30:00Z",
 			},
 		},
-		"days from Friday to Monday: over the Sunday": {
+		"days of the week from Friday to Monday: include Sunday": {
 			specOf("UTC", "0 19 * * FRI-MON", "0 20 * * fri-mon"), "2026-11-26T12:00:00Z",
 			[]string{
 				"Asleep Fri 2026-11-27T19:00:00Z", "Awake Fri 2026-11-27T20:00:00Z", "Asleep Sat 2026-11-28T19:00:00Z", "Awake Sat 2026-11-28T20:00:00Z",
@@ -94,12 +94,12 @@ func TestTransitions(t *testing.T) {
 				"Asleep Fri 2026-12-04T19:00:00Z",
 			},
 		},
-		"every second day from Friday to the seventh": {
+		"every second day of the week from Friday to day 7: Friday and Sunday": {
 			specOf("UTC", "0 19 * * 5-7/2", "0 20 * * *"), "2026-11-26T12:00:00Z",
 			[]string{"Asleep Fri 2026-11-27T19:00:00Z", "Awake Fri 2026-11-27T20:00:00Z", "Asleep Sun 2026-11-29T19:00:00Z", "Awake Sun 2026-11-29T20:00:00Z", "Asleep Fri 2026-12-04T19:00:00Z"},
 		},
-		"a sleep and a wake at the same time: awake": {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
-		"a holiday that is over never comes back":    {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
+		"sleep and wake at the same time: awake":     {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
+		"a past holiday with a year: no transitions": {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := parse(t, row.spec).NextTransitions(at(t, row.from))
@@ -119,8 +119,8 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryNightIsOneStopInEveryZone goes through the year in which the clocks change, in quarters of an hour. A
-// window that begins or ends in a skipped or repeated hour is one sleep, and ends.
+// TestEveryNightIsOneStopInEveryZone steps through the clock changes of a year in quarters of an hour. A window that
+// begins or ends in a skipped or repeated hour is one sleep, which ends.
 func TestEveryNightIsOneStopInEveryZone(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut", "Africa/Casablanca"} {
 		location, err := time.LoadLocation(zone)
@@ -150,8 +150,8 @@ func TestEveryNightIsOneStopInEveryZone(t *testing.T) {
 							}
 						}
 					}
-					// A window of minutes may be skipped as a whole: it begins and ends when the clocks have gone
-					// forward.
+					// A window of minutes may be skipped as a whole: it begins and ends at the moment when the
+					// clocks go forward.
 					if sleeps < 3 || sleeps > 5 {
 						t.Errorf("%s: expected a sleep in each of four nights around it, found %d", shift.In(location), sleeps)
 					}
@@ -161,7 +161,7 @@ func TestEveryNightIsOneStopInEveryZone(t *testing.T) {
 	}
 }
 
-// listShifts returns when the clocks of a zone change in a year.
+// listShifts returns the times at which the clocks of a zone change in a year.
 func listShifts(zone *time.Location, year int) (shifts []time.Time) {
 	end := time.Date(year+1, 1, 1, 0, 0, 0, 0, time.UTC)
 	for now := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC); now.Before(end); now = now.Add(15 * time.Minute) {
@@ -174,7 +174,7 @@ func listShifts(zone *time.Location, year int) (shifts []time.Time) {
 }
 
 // TestPhasesAgreeWithTransitions compares phases and transitions of random schedules at random times. A phase ends
-// with the first transition, and began with the last transition that was predicted before.
+// with the next transition, and began with the last transition that an earlier time predicts.
 func TestPhasesAgreeWithTransitions(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 60 {
@@ -215,20 +215,20 @@ func TestScheduleErrors(t *testing.T) {
 		spec torporv1alpha1.SlumberSpec
 		want string
 	}{
-		"no such zone: refused":               {specOf("Europe/Atlantis", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
-		"the zone of the machine: refused":    {specOf("Local", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
-		"six fields: refused":                 {specOf("UTC", "0 0 20 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 0 20 * * *\": expected five fields of cron"},
-		"no hour: refused":                    {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
-		"an eighth day: refused":              {specOf("UTC", "0 20 * * 5-8", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * 5-8\": expected five fields of cron"},
-		"a step without a size: refused":      {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
-		"@every, not five fields: refused":    {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a descriptor such as @daily"},
-		"a zone in the expression: refused":   {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
-		"a day that never occurs: refused":    {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day of the calendar"},
-		"a window without a length: refused":  {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected a time that differs from sleep"},
-		"no window and no holiday: refused":   {torporv1alpha1.SlumberSpec{TimeZone: "UTC"}, "expected a window or a holiday"},
-		"a holiday without a day: refused":    {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-29"}), "spec.holidays[0]: expected a day such as"},
-		"a holiday that ends before: refused": {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "2026-02-01"}), "on or after the first"},
-		"a holiday of two forms: refused":     {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "--02-04"}), "both days in the same form"},
+		"an unknown time zone: refused":                   {specOf("Europe/Atlantis", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
+		"the local time zone of the manager: refused":     {specOf("Local", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
+		"six fields: refused":                             {specOf("UTC", "0 0 20 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 0 20 * * *\": expected five fields of cron"},
+		"an hour that does not exist: refused":            {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
+		"day of the week 8: refused":                      {specOf("UTC", "0 20 * * 5-8", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * 5-8\": expected five fields of cron"},
+		"a step of zero: refused":                         {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
+		"@every, not five fields: refused":                {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a descriptor such as @daily"},
+		"a zone in the expression: refused":               {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
+		"a day that never occurs: refused":                {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day of the calendar"},
+		"the same time for sleep and wake: refused":       {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected a time that differs from sleep"},
+		"no window and no holiday: refused":               {torporv1alpha1.SlumberSpec{TimeZone: "UTC"}, "expected a window or a holiday"},
+		"a holiday on a day that does not exist: refused": {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-29"}), "spec.holidays[0]: expected a day such as"},
+		"a holiday that ends before it begins: refused":   {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "2026-02-01"}), "on or after the first"},
+		"a holiday with and without a year: refused":      {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "--02-04"}), "both days in the same form"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := slumber.ParseSchedule(row.spec); err == nil || !strings.Contains(err.Error(), row.want) {
@@ -238,7 +238,7 @@ func TestScheduleErrors(t *testing.T) {
 	}
 }
 
-// TestWeekdaysHaveOneMeaning compares notations of days of the week by what they match in two weeks.
+// TestWeekdaysHaveOneMeaning compares different notations of days of the week by their transitions in two weeks.
 func TestWeekdaysHaveOneMeaning(t *testing.T) {
 	for written, same := range map[string]string{
 		"7": "0", "6,7": "0,6", "0-7": "0-6", "1-7": "0-6", "5-7": "0,5,6", "7-2": "0-2", "FRI-MON": "0,1,5,6", "fri-sun": "0,5,6", "SUN-TUE": "0-2",

@@ -11,7 +11,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// Schedules are Slumbers and ClusterSlumbers that may stop objects of some namespaces.
+// Schedules are the Slumbers and ClusterSlumbers that may stop objects in the given namespaces.
 type Schedules struct{ all []reachingSchedule }
 
 // reachingSchedule is a Slumber, or the view of a ClusterSlumber with its reach.
@@ -20,8 +20,8 @@ type reachingSchedule struct {
 	reach   *Reach
 }
 
-// NewSchedules returns the Slumbers and ClusterSlumbers that stop objects, given the namespaces of these objects. It
-// leaves out schedules that are suspended or being deleted, and ClusterSlumbers with an invalid selector of namespaces.
+// NewSchedules returns the schedules that may stop objects in the namespaces. It omits those that are suspended or
+// being deleted, and ClusterSlumbers with an invalid namespaceSelector.
 func NewSchedules(slumbers []torporv1alpha1.Slumber, ofCluster []torporv1alpha1.ClusterSlumber, namespaces []metav1.PartialObjectMetadata) Schedules {
 	var s Schedules
 	for i := range slumbers {
@@ -55,8 +55,8 @@ func (s Schedules) FindFor(kind schema.GroupKind, o metav1.Object) (found []*tor
 	return found
 }
 
-// EndOfSleep returns the latest end of the current or the next sleep among the schedules that stop an object; zero if
-// none exists.
+// EndOfSleep returns the latest end of the current or next sleep among the schedules that stop an object; zero if
+// there is none.
 func (s Schedules) EndOfSleep(kind schema.GroupKind, o metav1.Object, now time.Time) (end time.Time) {
 	for _, one := range s.FindFor(kind, o) {
 		if found := endOfSleep(one, now); found.After(end) {

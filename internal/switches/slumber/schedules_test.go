@@ -13,8 +13,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// TestSchedulesFindFor looks up the schedules of a Deployment in the namespace ns. Others is a Slumber of another
-// namespace, and many selects all namespaces.
+// TestSchedulesFindFor looks up the schedules of a Deployment in the namespace ns. The Slumber others is in another
+// namespace, and the ClusterSlumber many selects all namespaces.
 func TestSchedulesFindFor(t *testing.T) {
 	t.Parallel()
 	spec := torporv1alpha1.SlumberSpec{Waves: []torporv1alpha1.SlumberWave{{Name: "all", Targets: []torporv1alpha1.SlumberTarget{{Kind: "Deployment"}}}}}
@@ -35,13 +35,13 @@ func TestSchedulesFindFor(t *testing.T) {
 		isUnknown bool
 		want      []string
 	}{
-		"a Slumber of the namespace":                        {slumbers: []torporv1alpha1.Slumber{own, others}, want: []string{"own"}},
-		"a Slumber precedes a ClusterSlumber":               {slumbers: []torporv1alpha1.Slumber{own}, ofCluster: []torporv1alpha1.ClusterSlumber{many}, want: []string{"own"}},
-		"several ClusterSlumbers":                           {slumbers: []torporv1alpha1.Slumber{others}, ofCluster: []torporv1alpha1.ClusterSlumber{many, again}, want: []string{"cluster_many", "cluster_again"}},
-		"a suspended Slumber is an exemption":               {slumbers: []torporv1alpha1.Slumber{suspended}, ofCluster: []torporv1alpha1.ClusterSlumber{many}},
-		"a deleted Slumber exempts nothing":                 {slumbers: []torporv1alpha1.Slumber{deleted}, ofCluster: []torporv1alpha1.ClusterSlumber{many}, want: []string{"cluster_many"}},
-		"ClusterSlumbers that stop nothing":                 {ofCluster: []torporv1alpha1.ClusterSlumber{suspendedMany, deletedMany, invalid}},
-		"a namespace that is unknown has no ClusterSlumber": {ofCluster: []torporv1alpha1.ClusterSlumber{many}, isUnknown: true},
+		"only a Slumber of the namespace":                              {slumbers: []torporv1alpha1.Slumber{own, others}, want: []string{"own"}},
+		"a Slumber precedes a ClusterSlumber":                          {slumbers: []torporv1alpha1.Slumber{own}, ofCluster: []torporv1alpha1.ClusterSlumber{many}, want: []string{"own"}},
+		"several ClusterSlumbers apply together":                       {slumbers: []torporv1alpha1.Slumber{others}, ofCluster: []torporv1alpha1.ClusterSlumber{many, again}, want: []string{"cluster_many", "cluster_again"}},
+		"a suspended Slumber exempts its objects from ClusterSlumbers": {slumbers: []torporv1alpha1.Slumber{suspended}, ofCluster: []torporv1alpha1.ClusterSlumber{many}},
+		"a Slumber that is being deleted exempts no objects":           {slumbers: []torporv1alpha1.Slumber{deleted}, ofCluster: []torporv1alpha1.ClusterSlumber{many}, want: []string{"cluster_many"}},
+		"suspended, deleted and invalid ClusterSlumbers do not apply":  {ofCluster: []torporv1alpha1.ClusterSlumber{suspendedMany, deletedMany, invalid}},
+		"no ClusterSlumber applies to an unknown namespace":            {ofCluster: []torporv1alpha1.ClusterSlumber{many}, isUnknown: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

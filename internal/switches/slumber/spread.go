@@ -14,16 +14,16 @@ import (
 
 // A wave with spec.spreadOver stops and starts its members in batches (docs/adr/0054-a-wave-is-spread-by-uid.md).
 
-// maxBatches is the number of batches of a wave. Each batch costs one pass of the Slumber.
+// maxBatches is the maximum number of batches of a wave. Each batch costs one pass of the Slumber.
 const maxBatches = 60
 
-// SpreadOffset returns how long after the begin of its wave an object is stopped or started. It is less than over, and
-// depends only on the UID: another manager, or a wave with other members, does not change it.
+// SpreadOffset returns how long after the start of its wave's transition an object is stopped or started. It is less
+// than over. It depends only on the UID, so neither a new manager nor other members of the wave change it.
 func SpreadOffset(uid types.UID, over time.Duration) time.Duration {
 	if over <= 0 {
 		return 0
 	}
-	hash := sha256.Sum256([]byte(uid)) // Similar UIDs must not share a batch.
+	hash := sha256.Sum256([]byte(uid)) // Similar UIDs should not fall into the same batch.
 	batch := int64(binary.BigEndian.Uint64(hash[:]) % maxBatches)
 	return time.Duration(batch * over.Nanoseconds() / maxBatches).Truncate(time.Second) // Times of the API have whole seconds.
 }
@@ -36,10 +36,10 @@ func SpreadOf(s *torporv1alpha1.Slumber) time.Duration {
 	return 0
 }
 
-// turnOf returns when a member is stopped or started with its wave; zero if the wave was never changed. It counts from
-// the time at which the wave began, which the status records.
-// Invariant: a turn is earlier than the begin of the wave plus spec.spreadOver, so each wave is stopped or started by
-// then, and the next one waits for it (TestSpreadWaves).
+// turnOf returns when a member is stopped or started with its wave; zero if the wave was never stopped or started.
+// It counts from the start of the wave's transition, which the status records. Invariant: a turn is earlier than the
+// start of the wave's transition plus spec.spreadOver, so the whole wave has been stopped or started by then, and
+// the next wave waits for it (TestSpreadWaves).
 func turnOf(s *torporv1alpha1.Slumber, wave torporv1alpha1.SlumberWaveStatus, m Member) time.Time {
 	if wave.Since == nil {
 		return time.Time{}
@@ -47,7 +47,7 @@ func turnOf(s *torporv1alpha1.Slumber, wave torporv1alpha1.SlumberWaveStatus, m 
 	return waitsSince(wave).Add(SpreadOffset(m.UID, SpreadOf(s)))
 }
 
-// waitsSince returns when a wave began.
+// waitsSince returns when the current transition of a wave began.
 func waitsSince(wave torporv1alpha1.SlumberWaveStatus) time.Time {
 	if wave.WaitsSince != nil {
 		return wave.WaitsSince.Time

@@ -19,7 +19,7 @@ func uidOf(i int) types.UID {
 	return types.UID(fmt.Sprintf("7b1c%04x-0000-4000-8000-00000000%04x", i, i))
 }
 
-// TestSpreadOffset has fixed values, so that another release does not move the turns of objects.
+// TestSpreadOffset has fixed expected values, so that no release changes the turns of objects.
 func TestSpreadOffset(t *testing.T) {
 	t.Parallel()
 	for uid, want := range map[types.UID]time.Duration{
@@ -81,7 +81,7 @@ func newSpreadNight(t *testing.T, over time.Duration, membersOfWave int) *spread
 	return n
 }
 
-// pass decides, saves the status as the API server does, and has the members follow at once.
+// pass decides, saves the status as the API server does, and changes the members immediately.
 func (n *spreadNight) pass() slumber.Plan {
 	n.t.Helper()
 	plan := slumber.Decide(slumber.Observed{Now: n.now, Slumber: n.slumber, Waves: n.waves})
@@ -116,7 +116,7 @@ func (n *spreadNight) pass() slumber.Plan {
 	return plan
 }
 
-// runUntil makes the passes that the plans request.
+// runUntil runs the passes that the plans request until a time, and returns their number.
 func (n *spreadNight) runUntil(end time.Time) (passes int) {
 	n.t.Helper()
 	for n.now.Before(end) {
@@ -141,7 +141,7 @@ func (n *spreadNight) expectTurns(wave int, began time.Time, changed map[string]
 	for _, m := range n.waves[wave] {
 		turn := began.Add(slumber.SpreadOffset(m.UID, over))
 		at, isChanged := changed[m.Name]
-		// A pass saves the begin of a wave, and the next one acts.
+		// One pass saves the start of a wave's transition, and the next one acts.
 		if late := at.Sub(turn); !isChanged || late < 0 || late > 4*time.Second {
 			n.t.Fatalf("%s: expected a change at %s, found %s", m.Name, turn, at)
 		}
@@ -155,8 +155,8 @@ func (n *spreadNight) expectTurns(wave int, began time.Time, changed map[string]
 	return last
 }
 
-// TestSpreadWaves follows a night of two waves of 500 members: each changes at its turn, the second wave follows once
-// the first is done, the passes are as few as the batches, and a member that is skipped or resumed does not wait.
+// TestSpreadWaves follows a night of two waves of 500 members: each member changes at its turn, the second wave
+// follows the first, and there are about as few passes as batches.
 func TestSpreadWaves(t *testing.T) {
 	t.Parallel()
 	for _, over := range []time.Duration{time.Minute, 15 * time.Minute, 90 * time.Minute} {
@@ -191,7 +191,8 @@ func TestSpreadWaves(t *testing.T) {
 	}
 }
 
-// TestSpreadDoesNotMove kills the manager, adds members and removes some: the turns of the others stay.
+// TestSpreadDoesNotMove kills the manager, and adds and removes members: the turns of the other members do not
+// change.
 func TestSpreadDoesNotMove(t *testing.T) {
 	t.Parallel()
 	evening := time.Date(2026, 11, 24, 20, 0, 0, 0, time.UTC)
@@ -219,8 +220,8 @@ func TestSpreadDoesNotMove(t *testing.T) {
 	}
 }
 
-// TestSpreadAndUsers has users skip and resume members within the spread: they are not kept waiting, and a skip that
-// ends after the turn ends exactly.
+// TestSpreadAndUsers has users skip and resume members while a wave is spread. Their requests take effect before the
+// turn, and a skip that ends after the turn ends on time.
 func TestSpreadAndUsers(t *testing.T) {
 	t.Parallel()
 	evening, morning := time.Date(2026, 11, 24, 20, 0, 0, 0, time.UTC), time.Date(2026, 11, 25, 7, 0, 0, 0, time.UTC)
@@ -259,7 +260,7 @@ func TestSpreadAndUsers(t *testing.T) {
 }
 
 // TestSpreadAtChangesOfTheClocks has windows that begin when clocks in Berlin skip or repeat an hour: turns count
-// elapsed time from the begin of the window, which occurs once.
+// elapsed time from the start of the window, which occurs only once.
 func TestSpreadAtChangesOfTheClocks(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ day, began time.Time }{
@@ -283,7 +284,7 @@ func TestSpreadAtChangesOfTheClocks(t *testing.T) {
 	}
 }
 
-// TestSpreadExtendsTimeouts has a member that never falls asleep: its wave waits for the spread and then for
+// TestSpreadExtendsTimeouts has a member that never falls asleep: the next wave waits for the spread and then for
 // spec.waveTimeout.
 func TestSpreadExtendsTimeouts(t *testing.T) {
 	t.Parallel()

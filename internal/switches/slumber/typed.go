@@ -11,8 +11,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ParseSleep returns the window between two times of day that a user types, such as 19:00-7:00. The days are in the
-// form of cron.
+// ParseSleep returns the window between two times of day that a user types, such as 19:00-7:00. The days are a
+// day-of-week field of cron.
 func ParseSleep(text, days string) (w torporv1alpha1.SlumberWindow, err error) {
 	from, to, _ := strings.Cut(text, "-")
 	sleep, isTime := parseTimeOfDay(from)
@@ -23,14 +23,14 @@ func ParseSleep(text, days string) (w torporv1alpha1.SlumberWindow, err error) {
 	return torporv1alpha1.SlumberWindow{Sleep: sleep + " * * " + days, Wake: wake + " * * " + days}, nil
 }
 
-// parseTimeOfDay returns the minute and the hour of a time of day, as in cron.
+// parseTimeOfDay returns the minute and hour fields of cron for a time of day.
 func parseTimeOfDay(text string) (string, bool) {
 	at, err := time.Parse("15:04", strings.TrimSpace(text))
 	return fmt.Sprintf("%d %d", at.Minute(), at.Hour()), err == nil
 }
 
-// ParseDays returns days of the week that a user types, in the form of cron: names of three letters, ranges, and
-// lists.
+// ParseDays converts days of the week that a user types to a field of cron. It accepts names of at least three
+// letters, ranges, and lists.
 func ParseDays(text string) (string, error) {
 	if text == "*" {
 		return text, nil

@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// widestShift is more than any zone has ever moved its clocks by: Samoa skipped a day.
+	// widestShift is longer than any clock change of a time zone; Samoa once skipped a day.
 	widestShift = 26 * time.Hour
-	// farthestLook is more than the eight years that can lie between two leap days.
+	// farthestLook is how far ahead and back an occurrence is searched: more than the eight years that may lie
+	// between two leap days.
 	farthestLook = 10 * 366 * 24 * time.Hour
 )
 
-// wallClock converts between instants and the times that the clocks of a zone show. A shown time is represented in
+// wallClock converts between instants and the local times of a time zone. A local time is represented as a time in
 // UTC, which has no gaps.
 type wallClock struct{ zone *time.Location }
 
@@ -28,9 +29,9 @@ func (w wallClock) read(at time.Time) time.Time {
 	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
 }
 
-// instantOf returns the instant at which the clocks show a time. If they show it twice, it returns the first instant.
-// If they skip it, it returns the moment at which they went forward. The result never goes back for a later time, so
-// that events come in the order in which they are written.
+// instantOf returns the instant of a local time: the first one if the time occurs twice, and the moment at which the
+// clocks went forward if they skip it. A later local time never has an earlier instant, so that events occur in the
+// order in which they are written.
 func (w wallClock) instantOf(shown time.Time) time.Time {
 	before, after := w.withOffsetAt(shown, -widestShift), w.withOffsetAt(shown, widestShift)
 	if before.After(after) {
@@ -44,13 +45,13 @@ func (w wallClock) instantOf(shown time.Time) time.Time {
 	return w.firstAfter(before, after, shown)
 }
 
-// withOffsetAt converts a shown time with the offset from UTC that is in force at a distance from it.
+// withOffsetAt converts a local time with the UTC offset that applies at the given distance from it.
 func (w wallClock) withOffsetAt(shown time.Time, distance time.Duration) time.Time {
 	_, offset := shown.Add(distance).In(w.zone).Zone()
 	return shown.Add(-time.Duration(offset) * time.Second)
 }
 
-// firstAfter finds the first moment at which the clocks show more than a time that they skip.
+// firstAfter returns the first instant between low and high whose local time is later than a skipped local time.
 func (w wallClock) firstAfter(low, high, shown time.Time) time.Time {
 	for high.Sub(low) > time.Second {
 		if middle := low.Add(high.Sub(low) / 2); w.read(middle).After(shown) {
@@ -82,10 +83,10 @@ func parseMoment(text string, clock wallClock) (cronMoment, error) {
 	return cronMoment{clock, parsed}, nil
 }
 
-// last returns the latest occurrence that is not after a time; zero if there was none for years.
+// last returns the latest occurrence at or before a time; zero if there is none within farthestLook.
 func (m cronMoment) last(at time.Time) (last time.Time) {
 	shown := m.clock.read(at)
-	for back := time.Minute; ; back *= 4 { // A schedule may have a moment in each minute, or one in several years.
+	for back := time.Minute; ; back *= 4 { // A schedule may have an occurrence in each minute, or one in several years.
 		for next := m.cron.Next(shown.Add(-back)); !next.IsZero() && !next.After(shown.Add(widestShift)); next = m.cron.Next(next) {
 			instant := m.clock.instantOf(next)
 			if instant.After(at) {
@@ -99,11 +100,11 @@ func (m cronMoment) last(at time.Time) (last time.Time) {
 	}
 }
 
-// next returns the first occurrence after a time; zero if there is none for years.
+// next returns the first occurrence after a time; zero if there is none within farthestLook.
 func (m cronMoment) next(at time.Time) time.Time {
 	from := m.clock.read(at)
 	if m.clock.instantOf(from).After(at) {
-		from = from.Add(-widestShift) // The zone moved its clocks twice in a day; otherwise a time that is shown earlier never comes later.
+		from = from.Add(-widestShift) // Only needed if the zone changed its clocks twice in a day; otherwise an earlier local time is never a later instant.
 	}
 	for next := m.cron.Next(from); !next.IsZero(); next = m.cron.Next(next) {
 		if instant := m.clock.instantOf(next); instant.After(at) {

@@ -22,8 +22,9 @@ func (c *countingCron) Next(t time.Time) time.Time {
 	return c.Schedule.Next(t)
 }
 
-// TestTimeOfEveryMinuteIsFoundWithFewCalls has a schedule with a moment in each minute. The next and the last moment
-// are found with a few calls, so that a Slumber with twenty such windows does not keep a worker busy.
+// TestTimeOfEveryMinuteIsFoundWithFewCalls has a schedule with an occurrence in each minute. The next and the last
+// occurrence are found with a few calls of the cron parser, so that a Slumber with twenty such windows does not keep
+// a worker busy.
 func TestTimeOfEveryMinuteIsFoundWithFewCalls(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Berlin")

@@ -11,21 +11,21 @@ import (
 const (
 	// LocalTime is the form of times in the time zone of a Slumber.
 	LocalTime = "Mon 2006-01-02 15:04 MST"
-	// maxWeekChanges and maxWeekMoments limit the changes of a week, and the moments that are examined for them: a
-	// window may begin each minute.
+	// maxWeekChanges and maxWeekMoments limit the listed changes of a week, and the times that are examined for
+	// them, because a window may begin in each minute.
 	maxWeekChanges, maxWeekMoments = 200, 2000
 )
 
 // WeekDay is a day of a week, in the time zone of a schedule. It has 23 or 25 hours if the clocks change.
 type WeekDay struct {
 	Start, End time.Time
-	// Phases cover the day without gaps, up to the time from which the phases are unknown.
+	// Phases cover the day without gaps, or only its beginning if IsCut is true.
 	Phases []DayPhase
 	// IsCut is true if the schedule changes too often to list the phases of the whole day.
 	IsCut bool
 }
 
-// DayPhase is a part of a day in which members sleep or do not.
+// DayPhase is a part of a day in which members are asleep, or awake.
 type DayPhase struct {
 	From, To time.Time
 	IsAsleep bool
@@ -34,7 +34,7 @@ type DayPhase struct {
 // HasAllHours reports whether the day has 24 hours.
 func (d WeekDay) HasAllHours() bool { return d.End.Sub(d.Start) == 24*time.Hour }
 
-// ListWeek returns the day of a time and the six days after it.
+// ListWeek returns the day that contains a time, and the six days after it.
 func (s Schedule) ListWeek(at time.Time) (days [daysPerWeek]WeekDay) {
 	shown := s.clock.read(at)
 	today := time.Date(shown.Year(), shown.Month(), shown.Day(), 0, 0, 0, 0, time.UTC)
@@ -56,7 +56,7 @@ func (s Schedule) ListWeek(at time.Time) (days [daysPerWeek]WeekDay) {
 	return days
 }
 
-// addPhase adds a phase to each day that it is a part of.
+// addPhase adds a phase to each day that it overlaps.
 func addPhase(days *[daysPerWeek]WeekDay, phase DayPhase) {
 	for i := range days {
 		part := phase

@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// describeDay lists the sleeps of a day, and its length unless that is 24 hours.
+// describeDay returns the sleeps of a day, and the length of the day unless it has 24 hours.
 func describeDay(d slumber.WeekDay) string {
 	words := []string{d.Start.Format("Mon")}
 	if !d.HasAllHours() {
@@ -29,7 +29,7 @@ func describeDay(d slumber.WeekDay) string {
 	return strings.Join(words, " ")
 }
 
-// TestWeeks lists the sleeps of a week, in the zone's time.
+// TestWeeks lists the sleeps of a week, in the time zone of the schedule.
 func TestWeeks(t *testing.T) {
 	t.Parallel()
 	const nights, mornings = "0 20 * * 1-5", "0 7 * * 1-5"
@@ -38,19 +38,19 @@ func TestWeeks(t *testing.T) {
 		from string
 		want string
 	}{
-		"windows over midnight are parts of both days": {
+		"windows over midnight: a sleep on both days": {
 			specOf("Europe/Berlin", nights, mornings), "2026-11-26T23:30:00+01:00",
 			"Thu 00:00-07:00 20:00-00:00, Fri 00:00-07:00 20:00-00:00, Sat 00:00-00:00, Sun 00:00-00:00, Mon 00:00-07:00 20:00-00:00, Tue 00:00-07:00 20:00-00:00, Wed 00:00-07:00 20:00-00:00",
 		},
-		"the day is that of the zone": {
+		"a date that differs between UTC and the zone: the week begins with the date of the zone": {
 			specOf("Asia/Tokyo", "0 1 * * *", "0 2 * * *"), "2026-11-26T16:00:00Z",
 			"Fri 01:00-02:00, Sat 01:00-02:00, Sun 01:00-02:00, Mon 01:00-02:00, Tue 01:00-02:00, Wed 01:00-02:00, Thu 01:00-02:00",
 		},
-		"clocks go forward: a window that they skip is empty": {
+		"clocks go forward: a window in the skipped hour is empty": {
 			specOf("Europe/Berlin", "0 2 * * *", "0 3 * * *"), "2026-03-27T12:00:00+01:00",
 			"Fri 02:00-03:00, Sat 02:00-03:00, Sun 23h0m0s, Mon 02:00-03:00, Tue 02:00-03:00, Wed 02:00-03:00, Thu 02:00-03:00",
 		},
-		"clocks go back: a window is as long as the clocks show": {
+		"clocks go back: a window begins and ends at its local times": {
 			specOf("Europe/Berlin", "0 20 * * *", "0 4 * * *"), "2026-10-23T12:00:00+02:00",
 			"Fri 00:00-04:00 20:00-00:00, Sat 00:00-04:00 20:00-00:00, Sun 25h0m0s 00:00-04:00 20:00-00:00, Mon 00:00-04:00 20:00-00:00, Tue 00:00-04:00 20:00-00:00, Wed 00:00-04:00 20:00-00:00, Thu 00:00-04:00 20:00-00:00",
 		},
@@ -58,11 +58,11 @@ func TestWeeks(t *testing.T) {
 			specOf("Africa/Cairo", "0 22 * * *", "0 6 * * *"), "2026-04-23T12:00:00+02:00",
 			"Thu 00:00-06:00 22:00-01:00, Fri 23h0m0s 01:00-06:00 22:00-00:00, Sat 00:00-06:00 22:00-00:00, Sun 00:00-06:00 22:00-00:00, Mon 00:00-06:00 22:00-00:00, Tue 00:00-06:00 22:00-00:00, Wed 00:00-06:00 22:00-00:00",
 		},
-		"a holiday is a whole day": {
+		"a holiday: asleep for the whole day": {
 			specOf("UTC", "0 12 * * 4", "0 13 * * 4", torporv1alpha1.Holiday{First: "2026-11-28"}), "2026-11-26T12:30:00Z",
 			"Thu 12:00-13:00, Fri, Sat 00:00-00:00, Sun, Mon, Tue, Wed",
 		},
-		"a schedule of each minute is cut": {
+		"a schedule that changes every minute: the day is cut": {
 			specOf("UTC", "*/2 * * * *", "1-59/2 * * * *"), "2026-11-26T12:00:00Z",
 			"",
 		},
@@ -116,7 +116,7 @@ func TestWeekAgreesWithPhases(t *testing.T) {
 	}
 }
 
-// TestEndOfSleep has times in a sleep, before one, and schedules without an end.
+// TestEndOfSleep has times during a sleep and before one, and schedules whose sleep does not end.
 func TestEndOfSleep(t *testing.T) {
 	t.Parallel()
 	s := parse(t, specOf("Europe/Berlin", "0 20 * * *", "0 7 * * *"))

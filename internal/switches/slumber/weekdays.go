@@ -11,13 +11,13 @@ import (
 const (
 	// weekdayField is the index of the day of the week in a cron expression.
 	weekdayField = 4
-	// saturday is the last day of the week that the cron parser accepts. Cron also accepts 7, which is a Sunday.
+	// saturday is the last day of the week that the cron parser accepts. Cron itself also accepts 7 for Sunday.
 	saturday, sundayAgain = 6, 7
 	daysPerWeek           = 7
 )
 
-// expandWeekdays writes days of the week as the cron parser reads them: 7 becomes 0, and ranges that contain the
-// night from Saturday to Sunday become lists. An element that it cannot read stays as it is, and the parser refuses it.
+// expandWeekdays rewrites a day-of-week field for the cron parser: 7 becomes 0, and ranges that wrap from Saturday
+// to Sunday become lists. An element that it cannot read is not changed, and the parser rejects it.
 func expandWeekdays(text string) string {
 	fields := strings.Fields(text)
 	if len(fields) != weekdayField+1 {
@@ -38,7 +38,7 @@ func expandWeekdayRange(part string) string {
 	first, last := readWeekday(from), readWeekday(to)
 	size := 1
 	if hasStep {
-		size, _ = strconv.Atoi(step) // An error leaves 0, which no step is.
+		size, _ = strconv.Atoi(step) // After an error, size is 0, which is not a valid step.
 	}
 	switch {
 	case first == sundayAgain && !isRange && !hasStep:
@@ -53,7 +53,7 @@ func expandWeekdayRange(part string) string {
 		last += daysPerWeek
 	}
 	var list []string
-	size = min(size, daysPerWeek+1) // A longer step selects the first day only, too, and the sum cannot overflow.
+	size = min(size, daysPerWeek+1) // A longer step also selects only the first day; without this limit, the sum could overflow.
 	for day := first; day <= last; day += size {
 		list = append(list, strconv.Itoa(day%daysPerWeek))
 	}

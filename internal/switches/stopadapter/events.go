@@ -2,5 +2,5 @@
 
 package stopadapter
 
-// EventObjectsLeft reports that a deleted StopAdapter could not restore the objects that it has stopped, and why.
+// EventObjectsLeft reports that objects stopped through a deleted StopAdapter could not be restored, and why.
 const EventObjectsLeft = "ObjectsLeft"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stopadapter makes a stoppable kind from a StopAdapter, or returns the error in its spec. It has no side
+// Package stopadapter converts a StopAdapter to a stoppable kind, or returns the error in its spec. It has no side
 // effects.
 package stopadapter
 
@@ -68,8 +68,8 @@ func compileQuestions(state torporv1alpha1.StopAdapterState) (q adapterQuestions
 	return q, nil
 }
 
-// read evaluates the expressions for an object. An expression without a result counts as false, and the message has
-// the error. An object without a status, which its own controller has not seen yet, is evaluated with an empty one.
+// read evaluates the expressions on an object. An expression that fails counts as false, and the message has the
+// error. An object without a status, which its own controller has not seen yet, is evaluated with an empty status.
 func (q adapterQuestions) read(u *unstructured.Unstructured) kinds.ObservedActivity {
 	object := u.Object
 	if object["status"] == nil {

@@ -10,8 +10,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestObjectsWithoutAStatusCanBeStopped has an object that its own controller has not seen yet, or, like Flux, does not
-// reconcile while it is stopped.
+// TestObjectsWithoutAStatusCanBeStopped has an object without a status, because its own controller has not seen it
+// yet or, like Flux, does not reconcile it while it is stopped.
 func TestObjectsWithoutAStatusCanBeStopped(t *testing.T) {
 	for _, o := range testenv.ListForeignObjects() {
 		t.Run(o.Example, func(t *testing.T) {

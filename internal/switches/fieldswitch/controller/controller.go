@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller stops and restores the objects of one kind with a switch. A pass reads an object and its
-// autoscalers, calls fieldswitch.Decide, and writes all differences at once. It writes the fields that the adapter
-// names, in objects of other owners, and its own annotations; it never writes a status.
+// autoscalers, calls fieldswitch.Decide, and writes all differences in one patch. It writes the fields that the
+// kind's switch or its StopAdapter names, and Torpor's annotations, but never a status.
 //
 // Only the metadata of the objects is cached, because a cluster may have thousands, of which few are ever stopped.
-// Those few are read whole, past the cache, when their annotations change.
+// The whole objects of these few are read from the API server when their annotations change.
 package controller
 
 import (
@@ -41,23 +41,23 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// Name is the name of the events and of the field manager. The controller of a kind is called Name and the kind's
-// name.
+// Name is the name of the event recorder and the field manager. The controller of a kind is called Name followed by
+// the kind's name.
 const Name = "torpor-switch"
 
 const (
-	// refusedInterval is the time after which a write that the API server has refused is tried again.
+	// refusedInterval is the time after which a write that the API server rejected is tried again.
 	refusedInterval = 2 * time.Minute
 	// maxRefusal limits how much of the API server's message is shown, in bytes.
 	maxRefusal = 500
-	// newRefusal is the error class of a refusal that was not reported yet.
+	// newRefusal is the class of a refusal that was just recorded on the object, so that an event must report it.
 	newRefusal = "NewRefusal"
 )
 
 // Observer is notified when a kind can be stopped, and when its objects change.
 type Observer interface {
-	// AddKind announces a kind that can be stopped. The reader returns metadata from a cache, and whole objects past
-	// it.
+	// AddKind announces a kind that can be stopped. The reader returns metadata from a cache, and whole objects from
+	// the API server.
 	AddKind(ctx context.Context, kind kinds.Kind, reader client.Reader)
 	// RemoveKind withdraws a kind.
 	RemoveKind(ctx context.Context, kind kinds.Kind)
@@ -69,13 +69,13 @@ type Observer interface {
 type Controller struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Kind is the kind; it has a switch.
+	// Kind is the reconciled kind; its Switch is not nil.
 	Kind kinds.Kind
 	// Observer is notified about the kind; nil for none.
 	Observer Observer
-	// Metrics exposes the stops; nil for none.
+	// Metrics exposes metrics of the stops; nil for none.
 	Metrics *Metrics
-	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
+	// Ends tracks the overdue ends of stops of all controllers; if nil, they get no priority.
 	Ends *urgency.OverdueEnds
 
 	client client.Client
@@ -137,7 +137,7 @@ func (c Controller) isRestoreDue(obj *metav1.PartialObjectMetadata) bool {
 	return fieldswitch.IsRestoreDue(obj, c.Clock.Now())
 }
 
-// hasSwitch passes on objects that have an annotation of a switch, or had one before an update.
+// hasSwitch accepts events of objects that have an annotation of a switch, or had one before an update.
 func hasSwitch() predicate.Predicate {
 	has := predicate.NewPredicateFuncs(func(o client.Object) bool { return fieldswitch.HasSwitch(o) })
 	return predicate.Funcs{
@@ -154,7 +154,7 @@ func (c Controller) newMetadata() *metav1.PartialObjectMetadata {
 	return m
 }
 
-// announce announces the kind for as long as the controller runs.
+// announce adds the kind to the Observer, and removes it when the controller ends.
 func (c Controller) announce(ctx context.Context, cached client.Reader) error {
 	c.Metrics.add(c.Kind, cached, c.Clock)
 	if c.Observer != nil {
@@ -168,9 +168,8 @@ func (c Controller) announce(ctx context.Context, cached client.Reader) error {
 	return nil
 }
 
-// TrimMetadata removes fields that no controller of this package reads from an object that is about to be cached: the
-// managed fields of an object without a stop, and kubectl's last-applied annotation, which contains the whole object
-// once more.
+// TrimMetadata removes what this package does not read from an object that is about to be cached: the managed fields
+// of an object without a stop, and kubectl's last-applied annotation, which repeats the whole object.
 func TrimMetadata(m *metav1.PartialObjectMetadata) {
 	if !fieldswitch.HasSwitch(m) {
 		m.ManagedFields = nil
@@ -178,7 +177,7 @@ func TrimMetadata(m *metav1.PartialObjectMetadata) {
 	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
 }
 
-// tellObserver passes events to the Observer, and requests no pass.
+// tellObserver passes events to the Observer, and enqueues nothing.
 func (c Controller) tellObserver() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	return handler.Funcs{
@@ -197,13 +196,13 @@ func (c Controller) tellObserver() handler.EventHandler {
 	}
 }
 
-// isSelectedAnew reports whether an update may change which Slumbers an object concerns. Most updates change a status
-// only.
+// isSelectedAnew reports whether an update may change which Slumbers an object concerns. Most updates change only a
+// status.
 func isSelectedAnew(before, after client.Object) bool {
 	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
 
-// observe reads the whole object, and the other objects that the decision depends on.
+// observe reads the whole object, and its autoscalers if the kind is scaled.
 func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMetadata) (fieldswitch.ObservedSwitch, error) {
 	if !fieldswitch.HasSwitch(cached) {
 		return fieldswitch.ObservedSwitch{}, nil
@@ -234,7 +233,8 @@ func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMet
 	return seen, nil
 }
 
-// readRefusal returns the part of an autoscaler that matters here; its status changes every few seconds.
+// readRefusal returns the fields of an autoscaler that RefuseAutoscaled uses, because the status of an autoscaler
+// changes every few seconds.
 func readRefusal(a *autoscalingv2.HorizontalPodAutoscaler) any {
 	return [...]any{a.Spec.ScaleTargetRef, a.Spec.MinReplicas, a.OwnerReferences}
 }
@@ -248,7 +248,7 @@ func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Requ
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: autoscaler.Namespace, Name: autoscaler.Spec.ScaleTargetRef.Name}}}
 }
 
-// act writes all differences in one patch, which is refused if the object has changed since it was read.
+// act writes all differences in one patch, which fails with a conflict if the object has changed since it was read.
 func (c Controller) act(ctx context.Context, seen fieldswitch.ObservedSwitch, plan fieldswitch.SwitchPlan) error {
 	if seen.Object == nil {
 		return nil
@@ -267,8 +267,8 @@ func (c Controller) act(ctx context.Context, seen fieldswitch.ObservedSwitch, pl
 	return nil
 }
 
-// describeRefusal returns the reason why the API server refuses a write that it has understood: a schema or an
-// admission denies it. It is empty for other errors, which are temporary or do not concern the object.
+// describeRefusal returns the API server's message if the schema or admission rejected a write. It is empty for
+// other errors, which are temporary or do not concern the object.
 func describeRefusal(err error) string {
 	status, isStatus := errors.AsType[*k8serrors.StatusError](err)
 	if !isStatus {
@@ -286,13 +286,14 @@ func describeRefusal(err error) string {
 	return strings.ToValidUTF8(why[:min(len(why), maxRefusal)], "")
 }
 
-// noteRefusal records once, in an annotation for users and Slumbers, why an object cannot be changed.
+// noteRefusal records in an annotation, for users and Slumbers, why an object cannot be changed. The same reason is
+// recorded only once.
 func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructured, why string, refusal error) error {
 	if fieldswitch.ReadSwitch(obj).Refused == why {
 		return &reconcile.RefusedError{Message: why, Err: refusal}
 	}
 	noted := obj.DeepCopy()
-	annotations := noted.GetAnnotations() // The object has annotations: those of its switch.
+	annotations := noted.GetAnnotations() // Not nil: the object has an annotation of its switch.
 	annotations[torporv1alpha1.StopRefusedAnnotation] = why
 	noted.SetAnnotations(annotations)
 	if err := reconcile.PatchObserved(ctx, c.client, obj, noted, Name); err != nil {
@@ -301,7 +302,7 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 	return &reconcile.RefusedError{Class: newRefusal, Message: why, Err: refusal}
 }
 
-// report writes no status: the annotations of the object record the result.
+// report leaves the status alone, because annotations of the object record the result.
 func report(_ *metav1.PartialObjectMetadata, seen fieldswitch.ObservedSwitch, plan fieldswitch.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	switch {
 	case refused == nil:

@@ -74,18 +74,18 @@ func (o *observed) count() int {
 	return len(o.kinds)
 }
 
-// story is a namespace with workloads, and controllers with exactly the rights of their feature.
+// story is a namespace with workloads, and controllers with only the permissions of their feature.
 type story struct {
 	*testenv.Environment
 	namespace string
 	observer  *observed
 	metrics   *Metrics
-	// clock is that of the controllers.
+	// clock is the clock of the controllers.
 	clock clock.PassiveClock
 	stop  func()
-	// lists counts the lists that the controllers' client has requested from the API server.
+	// lists counts the list requests of the controllers' client to the API server.
 	lists atomic.Int64
-	// read has the names of the objects that were read whole.
+	// read has the names of the objects that the controllers read as a whole.
 	read sync.Map
 }
 
@@ -124,7 +124,7 @@ func (s *story) start(t *testing.T) {
 	})
 }
 
-// grantRights creates the role of the feature, once for all tests.
+// grantRights creates the ClusterRole of the feature, once for all tests.
 func (s *story) grantRights(t *testing.T) string {
 	t.Helper()
 	const namespace = "default"
@@ -146,7 +146,8 @@ func (s *story) patch(t *testing.T, u *unstructured.Unstructured, patch string) 
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("alice")))
 }
 
-// waitFor waits until the spec of an object is as expected, and Torpor keeps fields to restore, or does not.
+// waitFor waits until the spec of an object is as expected and, depending on isKept, an annotation saves fields to
+// restore or none.
 func (s *story) waitFor(t *testing.T, what string, u *unstructured.Unstructured, isKept bool, holds func(spec map[string]any) bool) {
 	t.Helper()
 	s.WaitFor(t, what, u, func() error {
@@ -165,8 +166,8 @@ func deployment(name string) string {
   template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: a, image: example.com/a}]}}}}`, name)
 }
 
-// TestWorkloadsAreStoppedAndRestored has a user stop each kind, with a manager that ends in between, and start it:
-// the spec is restored.
+// TestWorkloadsAreStoppedAndRestored has a user stop an object of each kind, restarts the manager, and has the user
+// start the object: its spec is restored.
 func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
 	cronJob := `{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {schedule: "0 3 * * *",
   jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: example.com/a}]}}}}}}`
@@ -192,7 +193,7 @@ func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
 		s.stop()
 		s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
 		s.start(t)
-		s.waitFor(t, u.GetKind()+" is as it was", u, false, isRunning)
+		s.waitFor(t, u.GetKind()+" is restored", u, false, isRunning)
 		after, _, _ := unstructured.NestedMap(u.Object, "spec")
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("%s: spec (-before +after):\n%s", u.GetKind(), diff)
@@ -211,7 +212,7 @@ func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
 }
 
 // TestASlumberAndOthersDecideAboutADeployment has a Slumber's annotation stop a Deployment, a user scale it, and
-// autoscalers and owners in the way.
+// autoscalers and owners that prevent a stop.
 func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	s := newStory(t)
 	defer s.stop()
@@ -223,17 +224,17 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	s.patch(t, u, wake)
 	s.waitFor(t, "the Deployment wakes", u, false, replicasAre(3))
 
-	t.Log("A user who scales it in the night keeps it running, and is named.")
+	t.Log("A user who scales the Deployment during the stop keeps it running, and is recorded.")
 	s.patch(t, u, sleep)
 	s.waitFor(t, "the Deployment sleeps again", u, true, replicasAre(0))
 	s.patch(t, u, `{"spec": {"replicas": 5}}`)
-	s.waitFor(t, "the Deployment is left alone", u, false, replicasAre(5))
+	s.waitFor(t, "the Deployment is not changed", u, false, replicasAre(5))
 	if found := fieldswitch.ReadSwitch(u); found.ResumedBy != "unknown (field manager alice)" {
 		t.Errorf("expected who resumed it, found %+v", found)
 	}
 	s.WaitForEvent(t, s.namespace, fieldswitch.EventStartedByOthers, "found them changed by unknown (field manager alice)")
 
-	t.Log("Objects that KEDA scales from zero, and objects with a controller, are refused.")
+	t.Log("Objects that KEDA scales from zero, and objects with an owning controller, are not stopped.")
 	scaled := s.create(t, deployment("scaled"))
 	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: keda-hpa-scaled, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: scaled, uid: u-1, controller: true}]},
   spec: {maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: scaled}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
@@ -248,16 +249,16 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	}
 	s.WaitForEvent(t, s.namespace, fieldswitch.EventStopRefused, "Database db owns it")
 
-	t.Log("An autoscaler that rests does not matter.")
+	t.Log("An autoscaler with minReplicas above zero does not prevent a stop.")
 	resting := s.create(t, deployment("resting"))
 	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: resting},
   spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: resting}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
 	s.patch(t, resting, sleep)
-	s.waitFor(t, "the resting one sleeps, too", resting, true, replicasAre(0))
+	s.waitFor(t, "the Deployment of that autoscaler sleeps, too", resting, true, replicasAre(0))
 }
 
-// TestRefusalsOfTheAPIServerAreReported has a policy against Deployments without replicas, and a user who stops a
-// Deployment nevertheless.
+// TestRefusalsOfTheAPIServerAreReported has a policy that rejects Deployments without replicas, and a user who stops
+// a Deployment.
 func TestRefusalsOfTheAPIServerAreReported(t *testing.T) {
 	s := newStory(t)
 	defer s.stop()
@@ -273,12 +274,12 @@ func TestRefusalsOfTheAPIServerAreReported(t *testing.T) {
 		MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace}}},
 	}})
 	u := s.create(t, deployment("kept"))
-	testenv.Eventually(t, "the policy holds", func() error {
+	testenv.Eventually(t, "the policy is in effect", func() error {
 		err := s.Client.Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"replicas": 0}}`)), client.DryRunAll)
 		return testenv.ErrorIf(err == nil, "the Deployment may have no replicas")
 	})
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`)
-	s.WaitFor(t, "the object says why", u, func() error {
+	s.WaitFor(t, "an annotation has the reason", u, func() error {
 		found := fieldswitch.ReadSwitch(u)
 		return testenv.ErrorIf(!strings.Contains(found.Refused, "two replicas at least") || len(found.Saved) > 0, "found %v", u.GetAnnotations())
 	})
@@ -289,8 +290,8 @@ func TestRefusalsOfTheAPIServerAreReported(t *testing.T) {
 	})
 }
 
-// TestObjectsWithoutASwitchAreNotRead has Deployments that change and are scaled, and one that is stopped, with a
-// manager that starts before and after.
+// TestObjectsWithoutASwitchAreNotRead has a Deployment that is changed and scaled, and one that is stopped, and
+// starts the manager before and after the stop.
 func TestObjectsWithoutASwitchAreNotRead(t *testing.T) {
 	s := newStory(t)
 	plain := s.create(t, deployment("plain"))

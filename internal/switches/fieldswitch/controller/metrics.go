@@ -21,12 +21,13 @@ import (
 
 const scrapeTimeout = 5 * time.Second
 
-// Metrics reads the stops that users requested directly from the caches of the kinds that can be stopped now. One
-// lives as long as the process; register it once.
+// Metrics reads the stops that users requested directly from the caches of the kinds that can be stopped now. A
+// process has one, which is registered once.
 type Metrics struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]measuredKind
-	// saved are the counters of all kinds since the process began: a kind that comes back must not count again.
+	// saved are the counters of all kinds since the process began, so that a kind that returns continues with its
+	// counts.
 	saved map[schema.GroupKind]*stopmetrics.Counters
 }
 
@@ -105,7 +106,7 @@ func (m *Metrics) countersOf(kind kinds.Kind, of clock.PassiveClock) *stopmetric
 	return counters
 }
 
-// observeSavings returns the present moment of an object for its savings.
+// observeSavings returns the observation of an object from which its savings are counted.
 func (m *Metrics) observeSavings(kind kinds.Kind, obj metav1.Object, now time.Time) savings.Moment {
 	var counters *stopmetrics.Counters
 	if m != nil {

@@ -15,8 +15,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestSavingsOfADeploymentSurviveTheManager stops a Deployment for three hours, with a new manager after one hour, and
-// none in the second. The start records what was shown, and a later manager shows it again.
+// TestSavingsOfADeploymentSurviveTheManager stops a Deployment for three hours. The manager runs in the first hour,
+// not in the second, and a new one in the third. The start records the savings that the metrics show, and a later
+// manager shows them again.
 func TestSavingsOfADeploymentSurviveTheManager(t *testing.T) {
 	s := &story{Environment: shared.Get(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}, metrics: NewMetrics()}
 	s.namespace = s.CreateNamespace(t)

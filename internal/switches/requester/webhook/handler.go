@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook records who stops something and who starts it again, for API servers that cannot do
-// so by a policy (ADR 0038). It refuses nothing: on any error, the request proceeds without a record.
+// Package webhook records who stops and who starts an object, for API servers that cannot do so by a policy (ADR
+// 0038). It never denies a request: on any error, the request proceeds without a record.
 package webhook
 
 import (
@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// maxBody is the maximum size of an admission review. An object has at most 3 MiB, and a review contains
-	// two.
+	// maxBody is the maximum size of an admission review. An object has at most 3 MiB, and a review contains two
+	// objects.
 	maxBody = 7 << 20
 	// maxUser is the maximum length of a recorded name. All annotations of an object together have at most
 	// 256 KiB.
@@ -45,11 +45,11 @@ func noteSlumber(r requester.Request, old, updated *admittedObject) map[string]s
 	return requester.NextOfSlumber(r, r.Version == "" || !reflect.DeepEqual(old.Spec, updated.Spec))
 }
 
-// annotator returns the annotations with which a request proceeds.
+// annotator returns the annotations that the object gets if the request is admitted.
 type annotator func(r requester.Request, old, updated *admittedObject) map[string]string
 
-// newHandler answers admission reviews. A request that it cannot read fails the call, which the
-// configurations ignore; a refusal would block the request.
+// newHandler handles admission reviews. A review that it cannot read is an HTTP error, which the webhook
+// configurations ignore; a denial would block the user's request.
 func newHandler(next annotator) http.Handler {
 	hook := &admission.Webhook{RecoverPanic: new(false), Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		answer, err := noteRequest(r, next)
@@ -68,7 +68,7 @@ func newHandler(next annotator) http.Handler {
 	})
 }
 
-// admittedObject holds the fields of an object on which its notes depend.
+// admittedObject holds the fields of an object on which the notes depend.
 type admittedObject struct {
 	Metadata struct {
 		Annotations       map[string]string `json:"annotations"`
@@ -78,7 +78,7 @@ type admittedObject struct {
 	Spec map[string]any `json:"spec"`
 }
 
-// noteRequest answers with a patch of annotations only, whatever other fields the object may have.
+// noteRequest returns a response whose patch changes only annotations.
 func noteRequest(r admission.Request, next annotator) (admission.Response, error) {
 	if len(r.UserInfo.Username) > maxUser {
 		return admission.Response{}, fmt.Errorf("expected a user with a name of at most %d bytes, found %d", maxUser, len(r.UserInfo.Username))
@@ -121,7 +121,7 @@ type patchOperation struct {
 	Value     any    `json:"value,omitempty"`
 }
 
-// listOperations returns the operations that turn the sent annotations into the wanted ones.
+// listOperations returns the patch operations that turn the sent annotations into the desired ones.
 func listOperations(sent, wanted map[string]string) []patchOperation {
 	operations := []patchOperation{}
 	if sent == nil && len(wanted) > 0 {

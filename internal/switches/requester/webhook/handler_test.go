@@ -68,7 +68,7 @@ func raw(text string) (r runtime.RawExtension) {
 	return r
 }
 
-// TestRequestsAreNoted sends requests in the API server's own form.
+// TestRequestsAreNoted sends admission reviews as an API server encodes them.
 func TestRequestsAreNoted(t *testing.T) {
 	const noted = `{"op":"add","path":"/metadata/annotations/torpor.dev~1request-version","value":"7"},{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}`
 	for name, row := range map[string]struct{ path, old, updated, options, want string }{
@@ -107,7 +107,7 @@ func TestRequestsAreNoted(t *testing.T) {
 		"a stop of a Deployment: noted": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"torpor.dev/stopped":"true"}}}`, "", `[` + noted + `]`,
 		},
-		"a user replaces the annotations of a Deployment: its record is put back": {
+		"a user replaces the annotations of a Deployment: its record is restored": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"torpor.dev/stops":"[]"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"fieldManager":"kubectl-rollout"}`,
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1stops","value":"[]"}]`,
 		},
@@ -124,7 +124,8 @@ func TestRequestsAreNoted(t *testing.T) {
 	}
 }
 
-// TestUnrecordableRequestsAreAllowed sends requests that cannot be noted: a refusal would keep a user from a start.
+// TestUnrecordableRequestsAreAllowed sends requests that cannot be noted. A denial would prevent a user from
+// starting an object.
 func TestUnrecordableRequestsAreAllowed(t *testing.T) {
 	for name, row := range map[string]struct {
 		request admissionv1.AdmissionRequest
@@ -147,8 +148,8 @@ func TestUnrecordableRequestsAreAllowed(t *testing.T) {
 	}
 }
 
-// TestMalformedReviewsAreFailedCalls has calls fail, so that the API server applies failurePolicy, which it
-// does not after a regular refusal.
+// TestMalformedReviewsAreFailedCalls has calls fail with an HTTP error, to which the API server applies
+// failurePolicy. It would not do so for a response that denies the request.
 func TestMalformedReviewsAreFailedCalls(t *testing.T) {
 	server := httptest.NewUnstartedServer(newHandler(func(requester.Request, *admittedObject, *admittedObject) map[string]string { panic("a mistake") }))
 	server.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
@@ -169,7 +170,7 @@ func TestMalformedReviewsAreFailedCalls(t *testing.T) {
 			request.Header.Set("Content-Type", "application/json")
 			answer, err := server.Client().Do(request)
 			if err != nil {
-				return // The connection was cut, which is a failed call.
+				return // The connection was closed, which also is a failed call.
 			}
 			defer func() { _ = answer.Body.Close() }()
 			if answer.StatusCode == http.StatusOK {

@@ -27,13 +27,14 @@ import (
 )
 
 const (
-	// maxWritesAtOnce keeps a large wave from taking all of the manager's share of the API server.
+	// maxWritesAtOnce limits concurrent writes, so that a large wave does not use up the manager's share of the API
+	// server.
 	maxWritesAtOnce = 8
-	// maxFailures limits the refused writes that a message lists.
+	// maxFailures limits how many failed writes a message lists.
 	maxFailures = 5
 	// awaitInterval is how often a deleted Slumber checks for kinds that are not announced yet.
 	awaitInterval = 5 * time.Second
-	// fieldUnknown is part of the API server's error for a field that the schema lacks.
+	// fieldUnknown is a part of the API server's error message for a field that the schema lacks.
 	fieldUnknown = "field not declared in schema"
 )
 
@@ -41,18 +42,18 @@ const (
 type memberWrite struct {
 	memberObject
 	stops torporv1alpha1.ScheduledStop
-	// before are the stops that the member had.
+	// before are the stops in the member's status before the write.
 	before torporv1alpha1.ScheduledStop
 }
 
-// logChanges logs the stops and starts that were written into a member.
+// logChanges logs the stops and starts that were written to a member.
 func (w memberWrite) logChanges(ctx context.Context) {
 	logger := log.FromContext(ctx).WithValues("memberKind", w.kind.Name(), "memberNamespace", w.GetNamespace(), "member", w.GetName())
 	reconcile.LogChanges(logger, stoprecord.Changes("", w.before.Stops, w.stops.Stops))
 }
 
-// act writes the stops that differ into the members. Stops of other Slumbers and all other fields belong to other
-// field managers. It continues after a failure: a refused write of one member must not hold up the others.
+// act writes the stops of each member for which they differ. Stops of other Slumbers and all other fields belong to
+// other field managers. A failed write of one member does not prevent those of the others.
 func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Plan) error {
 	writes := listWrites(seen, plan)
 	var group errgroup.Group
@@ -67,12 +68,12 @@ func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Pla
 			return nil
 		})
 	}
-	_ = group.Wait() // Each failure is stored with its write.
+	_ = group.Wait() // Each write stores its own error.
 	return joinFailures(failures)
 }
 
-// joinFailures makes one error of the errors of several members, in a stable order, so that the condition does not
-// change back and forth. A stale cache is not reported, and hides no failure.
+// joinFailures joins the errors of several members in a stable order, so that the condition does not alternate.
+// ErrStale is returned only if there is no other error.
 func joinFailures(failures []error) error {
 	failures = slices.DeleteFunc(failures, func(err error) bool { return err == nil })
 	if told := slices.DeleteFunc(slices.Clone(failures), func(err error) bool { return errors.Is(err, reconcile.ErrStale) }); len(told) > 0 {
@@ -92,7 +93,7 @@ func joinFailures(failures []error) error {
 	return &joinedError{strings.Join(texts, "; "), failures}
 }
 
-// joinedError is several errors in one line of text.
+// joinedError joins several errors in one line of text.
 type joinedError struct {
 	text string
 	all  []error
@@ -124,16 +125,16 @@ func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
 	return writes
 }
 
-// isAnnotated reports whether an object has an annotation with these stops. After an interrupted write it may still
-// have the old one.
+// isAnnotated reports whether the annotation of an object holds these stops. After an interrupted write, it may
+// still hold the old ones.
 func isAnnotated(o client.Object, stops torporv1alpha1.ScheduledStop) bool {
 	name, value, err := stoprecord.ScheduledAnnotation(stops, stops.Slumber)
 	return err == nil && o.GetAnnotations()[name] == value
 }
 
-// writeStops writes the stops of a member into its status, and then into an annotation. The served schema may be
-// another project's, which drops the field, and it may be replaced at any time. Readers use the status where both
-// contain the Slumber. A failure of one write does not prevent the other.
+// writeStops writes the stops of a member to its status, and then to an annotation, because the served schema may
+// drop the status field, and may be replaced at any time. If both contain the Slumber, readers use the status. A
+// failure of one write does not prevent the other.
 func (c Controller) writeStops(ctx context.Context, name string, write memberWrite) error {
 	var inStatus error
 	if write.kind.Switch() == nil {
@@ -144,7 +145,7 @@ func (c Controller) writeStops(ctx context.Context, name string, write memberWri
 
 // applyStatus applies the stops to status.scheduledStops. A schema without the field is not a failure.
 func (c Controller) applyStatus(ctx context.Context, name string, write memberWrite) error {
-	status := map[string]any{} // An apply without the field removes the entries of this field manager.
+	status := map[string]any{} // Without the field, the apply removes the entries of this field manager.
 	if write.stops.Slumber != "" {
 		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&write.stops)
 		if err != nil {
@@ -159,7 +160,7 @@ func (c Controller) applyStatus(ctx context.Context, name string, write memberWr
 	}
 	err := apply()
 	if len(status) == 0 && k8serrors.IsInvalid(err) {
-		// The status would be empty. The API server would turn it into null then, which the schema refuses.
+		// An empty status becomes null at the API server, and the schema rejects null.
 		status["scheduledStops"] = []any{}
 		err = apply()
 	}
@@ -185,7 +186,7 @@ func (c Controller) annotateStop(ctx context.Context, name string, write memberW
 	if value != "" || applied.GetAnnotations()[annotation] == "" {
 		return nil
 	}
-	// Another field manager has written the annotation, and an apply does not remove it.
+	// The annotation belongs to another field manager, so the apply does not remove it.
 	without := applied.DeepCopy()
 	annotations := without.GetAnnotations()
 	delete(annotations, annotation)
@@ -193,7 +194,8 @@ func (c Controller) annotateStop(ctx context.Context, name string, write memberW
 	return reconcile.PatchObserved(ctx, c.client, applied, without, Name+"-"+name)
 }
 
-// newApplied returns an apply of the member that names its UID: another object of the same name was not observed.
+// newApplied returns an apply configuration with the member's UID, so that another object of the same name is not
+// changed.
 func (w memberWrite) newApplied() *unstructured.Unstructured {
 	applied := &unstructured.Unstructured{Object: map[string]any{}}
 	applied.SetGroupVersionKind(w.kind.GVK())
@@ -203,18 +205,18 @@ func (w memberWrite) newApplied() *unstructured.Unstructured {
 	return applied
 }
 
-// finalize starts everything that a deleted Slumber has stopped. That includes objects that the cache lacks, since
-// nothing else would ever start them, and workloads, even if the feature that stops them is off now. A newly started
-// manager waits for kinds that are not announced yet.
+// finalize starts every object that a deleted Slumber has stopped, because nothing else would. This includes objects
+// that the cache lacks, and workloads even if the feature that stops them is now disabled. A newly started manager
+// waits for kinds that are not announced yet.
 func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (time.Duration, error) {
 	var failures []error
 	missing, announced := listKindNames(s), c.listKinds()
 	for _, kind := range append(slices.Clone(announced), listUnannounced(announced)...) {
 		objects, isServed, err := listObjects(ctx, c.live, kind.Kind, s.Namespace)
 		if k8serrors.IsForbidden(err) && kind.reader == nil {
-			continue // The feature is off, and may never have been on.
+			continue // The feature is disabled, and may never have been enabled.
 		}
-		failures = append(failures, err) // A failing conversion of one kind must not hold up the others.
+		failures = append(failures, err) // A failing conversion webhook of one kind must not delay the others.
 		if isServed || err != nil {
 			missing = slices.DeleteFunc(missing, func(name string) bool { return name == kind.GVK().GroupKind().String() })
 		}
@@ -237,9 +239,9 @@ func (c Controller) release(ctx context.Context, name string, kind kinds.Kind, o
 	return errors.Join(failures...)
 }
 
-// releaseOrphans removes the stops of a Slumber that does not exist: nothing else ends them. They remain if a
-// Slumber's finalizer was removed by hand, or they were written by hand. The object names the Slumber or
-// ClusterSlumber, and orphaned is its view.
+// releaseOrphans removes the stops of a Slumber that does not exist, because nothing else ends them. Such stops
+// remain if the Slumber's finalizer was removed by hand, and may also be written by hand. obj is the missing Slumber
+// or ClusterSlumber, and orphaned is its view as a Slumber.
 func (c Controller) releaseOrphans(ctx context.Context, obj client.Object, orphaned *torporv1alpha1.Slumber) error {
 	limited, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -248,7 +250,7 @@ func (c Controller) releaseOrphans(ctx context.Context, obj client.Object, orpha
 	case err == nil:
 		return nil // The cache is behind.
 	case !k8serrors.IsNotFound(err) || k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return fmt.Errorf("read the %s: %w", stoprecord.NameSlumber(orphaned.Name), err) // Also if the API server does not serve the kind for a moment.
+		return fmt.Errorf("read the %s: %w", stoprecord.NameSlumber(orphaned.Name), err) // Also if the API server temporarily does not serve the kind.
 	}
 	var failures []error
 	for _, kind := range c.listKinds() {
@@ -258,7 +260,7 @@ func (c Controller) releaseOrphans(ctx context.Context, obj client.Object, orpha
 	return errors.Join(failures...)
 }
 
-// listUnannounced returns the workloads that are not announced.
+// listUnannounced returns the workload kinds that are not announced.
 func listUnannounced(announced []readableKind) (all []readableKind) {
 	for _, kind := range kinds.ListWorkloads() {
 		if !slices.ContainsFunc(announced, func(known readableKind) bool { return known.GVK().GroupKind() == kind.GVK().GroupKind() }) {

@@ -28,11 +28,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// slowAPI refuses the writes of some objects at once, and accepts those of others after a while.
+// slowAPI rejects the writes of some objects immediately, and accepts those of all others after a delay.
 type slowAPI struct {
 	client.Client
 	refuses map[string]error
-	// ofStatus is the answer to each write of a status; nil accepts it like any other write.
+	// ofStatus is the error of each write of a status; nil accepts it like any other write.
 	ofStatus error
 	mu       sync.Mutex
 	written  []string
@@ -91,8 +91,8 @@ func stopAll(kind kinds.Kind, names ...string) (*observation, slumber.Plan) {
 	return seen, plan
 }
 
-// TestRefusedMembersDoNotPreventOtherWrites has an admission that refuses two members. The others are written
-// nevertheless, and the message names both in a stable order.
+// TestRefusedMembersDoNotPreventOtherWrites has an API server that rejects the writes of two members. The other
+// members are written, and the message names both in a stable order.
 func TestRefusedMembersDoNotPreventOtherWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowAPI{refuses: map[string]error{"d": errors.New("forbidden for d"), "b": errors.New("forbidden for b")}}
@@ -108,16 +108,16 @@ func TestRefusedMembersDoNotPreventOtherWrites(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreReportedNextToAStaleMember has one member for which the cache is behind: that alone is not reported,
-// and it hides no refusal.
+// TestRefusalsAreReportedNextToAStaleMember has one member for which the cache is stale. This alone is not reported,
+// and it does not hide a rejected write.
 func TestRefusalsAreReportedNextToAStaleMember(t *testing.T) {
 	refusal, stale := errors.New("forbidden"), fmt.Errorf("%w: gone", reconcile.ErrStale)
 	for what, row := range map[string]struct {
 		refuses map[string]error
 		isStale bool
 	}{
-		"a stale member: the error is of a stale cache":          {map[string]error{"a": stale}, true},
-		"a refused and a stale member: the error is the refusal": {map[string]error{"a": stale, "b": refusal}, false},
+		"a stale member: the error is ErrStale":                          {map[string]error{"a": stale}, true},
+		"a rejected and a stale member: the error is only the rejection": {map[string]error{"a": stale, "b": refusal}, false},
 	} {
 		seen, plan := stopAll(kinds.ListWorkloads()[0], "a", "b")
 		synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestRefusalsAreReportedNextToAStaleMember(t *testing.T) {
 	}
 }
 
-// TestManyRefusalsAreCut has more refusals than a condition should list.
+// TestManyRefusalsAreCut has more rejected writes than a condition lists.
 func TestManyRefusalsAreCut(t *testing.T) {
 	api := &slowAPI{refuses: map[string]error{}}
 	names := strings.Split("abcdefgh", "")
@@ -144,14 +144,14 @@ func TestManyRefusalsAreCut(t *testing.T) {
 }
 
 // TestMembersAreAnnotatedUnderEverySchema has an API server whose schema lacks status.scheduledStops, and one that
-// refuses the status.
+// rejects the status write.
 func TestMembersAreAnnotatedUnderEverySchema(t *testing.T) {
 	for what, row := range map[string]struct {
 		ofStatus error
 		want     string
 	}{
 		"the schema lacks status.scheduledStops: no error": {fmt.Errorf("apply: .status.scheduledStops: %s", fieldUnknown), "<nil>"},
-		"the API server refuses the status: an error":      {errors.New("forbidden"), "write status.scheduledStops: apply the status of ClusterDeployment a: forbidden"},
+		"the API server rejects the status: an error":      {errors.New("forbidden"), "write status.scheduledStops: apply the status of ClusterDeployment a: forbidden"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			api := &slowAPI{ofStatus: row.ofStatus}
@@ -165,7 +165,8 @@ func TestMembersAreAnnotatedUnderEverySchema(t *testing.T) {
 }
 
 // TestPartlyWrittenStopsAreWrittenAgain has, in each row, the stops in the status and in the annotation of a stopped
-// member. A pass writes nothing only if one of them holds the wanted stops and the other holds nothing else.
+// member. A pass writes nothing only if the annotation holds the desired stops, and the status holds the same or
+// none.
 func TestPartlyWrittenStopsAreWrittenAgain(t *testing.T) {
 	seen, plan := stopAll(kinds.ListOwn()[0], "a")
 	wanted := listWrites(seen, plan)[0].stops
@@ -176,9 +177,9 @@ func TestPartlyWrittenStopsAreWrittenAgain(t *testing.T) {
 		isWritten          bool
 	}{
 		"the stops are stored nowhere: they are written":                                {nil, nil, true},
-		"only the status holds the wanted stops: they are written again":                {&wanted, nil, true},
-		"only the annotation holds the wanted stops: nothing is written":                {nil, &wanted, false}, // As schemas of other projects leave it.
-		"the status and the annotation hold the wanted stops: nothing is written":       {&wanted, &wanted, false},
+		"only the status holds the desired stops: they are written again":               {&wanted, nil, true},
+		"only the annotation holds the desired stops: nothing is written":               {nil, &wanted, false}, // As if the schema drops the status field.
+		"the status and the annotation hold the desired stops: nothing is written":      {&wanted, &wanted, false},
 		"the annotation holds an older reason: the stops are written again":             {&wanted, &another, true},
 		"the status holds an older reason: the stops are written again":                 {&another, &wanted, true},
 		"only the annotation holds stops, with an older reason: they are written again": {nil, &another, true},
@@ -203,7 +204,7 @@ func TestPartlyWrittenStopsAreWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestASelectorThatCannotBeReadIsObserved leaves the report to the decision.
+// TestASelectorThatCannotBeReadIsObserved expects no error from the observation: the decision reports the selector.
 func TestASelectorThatCannotBeReadIsObserved(t *testing.T) {
 	s := &torporv1alpha1.Slumber{Spec: torporv1alpha1.SlumberSpec{Waves: []torporv1alpha1.SlumberWave{{Name: "all", Targets: []torporv1alpha1.SlumberTarget{{
 		Kind: "ClusterDeployment", Selector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}},
@@ -214,7 +215,7 @@ func TestASelectorThatCannotBeReadIsObserved(t *testing.T) {
 	}
 }
 
-// clusterLister lists one cluster, and nothing else.
+// clusterLister lists one ClusterDeployment, and no other objects.
 type clusterLister struct{ client.Client }
 
 // List implements client.Reader.

@@ -28,17 +28,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// ClusterName is the name of the controller of ClusterSlumbers and of its events.
+// ClusterName is the name of the controller of ClusterSlumbers and of its event recorder.
 const ClusterName = "torpor-clusterslumber"
 
 const (
-	// delayPerMember is added to changesDelay for each member: each pass lists every kind in all namespaces.
+	// delayPerMember is added to changesDelay for each member, because each pass lists every kind in all namespaces.
 	delayPerMember = time.Millisecond
-	// awakeDelayFactor delays passes while a ClusterSlumber is awake: changes of its members then only change counts.
+	// awakeDelayFactor multiplies the delay while a ClusterSlumber is awake, because changes of its members then
+	// affect only counts.
 	awakeDelayFactor = 10
 )
 
-// ClusterController reconciles ClusterSlumbers. It shares the passes of Slumbers: a ClusterSlumber is handled as a
+// ClusterController reconciles ClusterSlumbers. Its passes are those of Slumbers: a ClusterSlumber is handled as a
 // Slumber without a namespace. It needs a manager that watches all namespaces.
 type ClusterController struct{ Controller }
 
@@ -109,7 +110,7 @@ func (c ClusterController) observe(ctx context.Context, s *torporv1alpha1.Cluste
 	return c.Controller.observe(ctx, view, reach)
 }
 
-// observeInvalid returns the observation of a ClusterSlumber whose reach cannot be determined.
+// observeInvalid returns the observation of a ClusterSlumber whose namespaces cannot be selected.
 func (c ClusterController) observeInvalid(view *torporv1alpha1.Slumber, invalid error) *observation {
 	return &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: view, InvalidReach: invalid}}
 }
@@ -131,8 +132,8 @@ func (c ClusterController) report(s *torporv1alpha1.ClusterSlumber, seen *observ
 	return out
 }
 
-// enqueueConcerned requests a pass of each ClusterSlumber that an object concerns, including those that are gone; of
-// each ClusterSlumber without an object.
+// enqueueConcerned requests a pass of each ClusterSlumber that an object concerns, including those that are gone. If
+// obj is nil, it requests a pass of every ClusterSlumber.
 func (c ClusterController) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc) {
 	var list torporv1alpha1.ClusterSlumberList
 	if err := c.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -159,19 +160,19 @@ func (c ClusterController) enqueueConcerned(ctx context.Context, kind kinds.Kind
 	}
 }
 
-// concerns reports whether a ClusterSlumber may select an object, or has stopped it. It ignores the Slumbers of the
-// namespace.
+// concerns reports whether a ClusterSlumber may select an object, or has stopped it. It does not check whether a
+// Slumber of the namespace takes precedence.
 func (c ClusterController) concerns(ctx context.Context, s *torporv1alpha1.ClusterSlumber, kind kinds.Kind, obj client.Object) bool {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := c.client.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, namespace, client.UnsafeDisableDeepCopy); err != nil {
-		namespace.Name = obj.GetNamespace() // A later event of the namespace requests a pass.
+		namespace.Name = obj.GetNamespace() // If it is not cached yet, its event requests a pass later.
 	}
 	reach, err := slumber.NewReach(s, []metav1.PartialObjectMetadata{*namespace}, nil)
 	return err == nil && slumber.Concerns(slumber.ViewOf(s), reach, kind.GVK().GroupKind(), obj)
 }
 
-// delayOf returns how long changes of members are gathered into one pass of a ClusterSlumber.
+// delayOf returns how long changes of members are batched into one pass of a ClusterSlumber.
 func delayOf(s *torporv1alpha1.ClusterSlumber) time.Duration {
 	delay := changesDelay + time.Duration(s.Status.Members)*delayPerMember
 	if s.Status.State == torporv1alpha1.SlumberAwake {

@@ -29,17 +29,17 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// clusterStory has namespaces with Deployments, and a ClusterSlumber with nights in it. No controller of Kubernetes
-// runs: the test writes the status of the Deployments.
+// clusterStory has namespaces with Deployments, and a ClusterSlumber that stops them at night. No controller of
+// Kubernetes runs: the test writes the status of the Deployments.
 type clusterStory struct {
 	*testenv.Environment
 	clock   *clocktesting.FakePassiveClock
 	run     string
 	slumber *torporv1alpha1.ClusterSlumber
-	// awake are the replicas of each Deployment when it runs.
+	// awake maps each Deployment to its replicas while it runs.
 	awake map[client.ObjectKey]int32
-	// requests counts requests of the manager. lists and namespacedLists count those that list Deployments, and those of
-	// a single namespace of the ClusterSlumber.
+	// requests counts requests of the manager. lists counts those that list Deployments, and namespacedLists those
+	// among them that list a single namespace of the ClusterSlumber.
 	requests, lists, namespacedLists atomic.Int64
 }
 
@@ -84,7 +84,7 @@ func (s *clusterStory) addDeployment(t *testing.T, namespace, name string, repli
 	return key
 }
 
-// finish writes the status of a Deployment whose Pods are as its spec requires.
+// finish writes the status of a Deployment as if its Pods matched its spec.
 func (s *clusterStory) finish(ctx context.Context, key client.ObjectKey) error {
 	var d appsv1.Deployment
 	if err := s.Client.Get(ctx, key, &d); err != nil {
@@ -138,8 +138,8 @@ func (s *clusterStory) moveTo(t *testing.T, now time.Time) {
 	s.ExpectAnnotated(t, s.slumber, map[string]string{"looked-at": now.Format(time.RFC3339Nano)})
 }
 
-// waitFor waits until exactly these Deployments are stopped, finishes what they do, and waits for the state of the
-// ClusterSlumber.
+// waitFor waits until exactly these Deployments are scaled to zero, writes the status of all, and waits for the
+// state of the ClusterSlumber.
 func (s *clusterStory) waitFor(t *testing.T, what string, state torporv1alpha1.SlumberState, stopped ...client.ObjectKey) {
 	t.Helper()
 	s.waitForReplicas(t, what, stopped...)
@@ -154,7 +154,8 @@ func (s *clusterStory) waitFor(t *testing.T, what string, state torporv1alpha1.S
 	})
 }
 
-// waitForReplicas waits until exactly these Deployments have no replicas, and all others have those from before.
+// waitForReplicas waits until exactly these Deployments have no replicas, and all others have their original
+// replicas.
 func (s *clusterStory) waitForReplicas(t *testing.T, what string, stopped ...client.ObjectKey) {
 	t.Helper()
 	want := maps.Clone(s.awake)
@@ -176,9 +177,9 @@ func (s *clusterStory) waitForReplicas(t *testing.T, what string, stopped ...cli
 	})
 }
 
-// TestClusterSlumber follows two nights over several namespaces, with managers that die in between. A namespace that
-// is created during the window sleeps, too. A Slumber and a label exclude objects, and every wake restores the
-// replicas.
+// TestClusterSlumber follows two nights over several namespaces, with managers that die in between. Objects of a
+// namespace that is created during the window are stopped, too. A Slumber and a label exclude objects, and every
+// wake restores the replicas.
 func TestClusterSlumber(t *testing.T) {
 	s := newClusterStory(t)
 	a, b := s.addNamespace(t, nil), s.addNamespace(t, nil)
@@ -222,7 +223,7 @@ func TestClusterSlumber(t *testing.T) {
 	ofTeam = &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: b, Name: "of-team"}, Spec: *s.slumber.Spec.SlumberSpec.DeepCopy()}
 	ofTeam.Spec.Suspend = true
 	s.ExpectCreated(t, ofTeam)
-	s.waitFor(t, "a Slumber takes its objects over", torporv1alpha1.SlumberAsleep, shop, late, later)
+	s.waitFor(t, "a Slumber of the namespace takes its objects over", torporv1alpha1.SlumberAsleep, shop, late, later)
 	testenv.ExpectNoError(t, s.Client.Delete(t.Context(), ofTeam))
 	s.waitFor(t, "the Slumber is deleted", torporv1alpha1.SlumberAsleep, shop, blog, late, later)
 	testenv.ExpectNoError(t, s.Client.Delete(t.Context(), s.slumber))
@@ -246,8 +247,8 @@ func (s *clusterStory) readStops(t *testing.T, key client.ObjectKey) []torporv1a
 	return fieldswitch.ReadSwitch(&d).Scheduled
 }
 
-// TestClusterSlumberAtScale counts the requests of a night over many namespaces: a bounded number for each Deployment
-// and transition, and no list for each namespace.
+// TestClusterSlumberAtScale counts the requests of a night over many namespaces. Their number per Deployment and
+// transition is limited, and no namespace is listed separately.
 func TestClusterSlumberAtScale(t *testing.T) {
 	s := newClusterStory(t)
 	namespaces, deployments := testenv.CountRepetitions(20, 1000), 5
@@ -281,5 +282,5 @@ func TestClusterSlumberAtScale(t *testing.T) {
 	}
 }
 
-// maxRequestsPerDeployment is the highest accepted number of requests for a Deployment in one transition.
+// maxRequestsPerDeployment limits the requests per Deployment in one transition.
 const maxRequestsPerDeployment = 6

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller runs the decisions of package slumber. A pass reads the objects that a Slumber selects, calls
-// slumber.Decide, writes the stops that differ into the status of the members and into an annotation, and reports. It
-// writes several objects in a pass, and never the spec of any.
+// slumber.Decide, writes changed stops to the status and an annotation of the members, and reports. It may write
+// several objects in a pass, but never the spec of one.
 package controller
 
 import (
@@ -36,22 +36,23 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// Name is the name of the controller and of its events. Its field manager on a member is Name and the Slumber's name.
+// Name is the name of the controller and of its events. Its field manager on a member is Name followed by the
+// Slumber's name.
 const Name = "torpor-slumber"
 
 // Controller reconciles Slumbers.
 type Controller struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Metrics exposes the states.
+	// Metrics exposes metrics of the Slumbers.
 	Metrics *Metrics
-	// Members are the kinds with a switch; nil for none.
+	// Members are the kinds whose objects are stopped by a switch of their own; nil for none.
 	Members *MemberKinds
-	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
+	// Ends tracks the overdue ends of stops of all controllers; if nil, they get no priority.
 	Ends *urgency.OverdueEnds
 
 	client client.Client
-	// live is a reader that does not use the cache.
+	// live reads from the API server, not from the cache.
 	live client.Reader
 }
 
@@ -114,7 +115,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// newGoneFunc returns an object for a request, and its view as a Slumber.
+// newGoneFunc returns the Slumber or ClusterSlumber that a request names, without its content, and its view as a
+// Slumber.
 type newGoneFunc func(req ctrl.Request) (client.Object, *torporv1alpha1.Slumber)
 
 func newGoneSlumber(req ctrl.Request) (client.Object, *torporv1alpha1.Slumber) {
@@ -122,13 +124,13 @@ func newGoneSlumber(req ctrl.Request) (client.Object, *torporv1alpha1.Slumber) {
 	return s, s.DeepCopy()
 }
 
-// withOrphans also handles the members of a Slumber or ClusterSlumber that is gone.
+// withOrphans extends a reconciler, so that it also removes the stops of a Slumber or ClusterSlumber that is gone.
 func (c Controller) withOrphans(newGone newGoneFunc, pass ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
 	return ctrlreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 		obj, orphaned := newGone(req)
 		err := c.client.Get(ctx, req.NamespacedName, obj)
 		if !k8serrors.IsNotFound(err) {
-			return pass.Reconcile(ctx, req) // The pass reads the object, too, and reports the error.
+			return pass.Reconcile(ctx, req) // The pass reads the object again, and returns the error.
 		}
 		obj, _ = newGone(req)
 		if err := c.releaseOrphans(ctx, obj, orphaned); errors.Is(err, reconcile.ErrStale) {
@@ -140,8 +142,8 @@ func (c Controller) withOrphans(newGone newGoneFunc, pass ctrlreconcile.Reconcil
 	})
 }
 
-// slumbersOfNamespace maps a member to the Slumbers that may select it or may have selected it, including those that
-// are gone.
+// slumbersOfNamespace maps a member to the Slumbers of its namespace, and to those whose stops it records, even if
+// they are gone.
 func (c Controller) slumbersOfNamespace(ctx context.Context, o client.Object) []ctrl.Request {
 	var list torporv1alpha1.SlumberList
 	if err := c.client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
@@ -154,7 +156,7 @@ func (c Controller) slumbersOfNamespace(ctx context.Context, o client.Object) []
 	return append(requests, listRecorded(o)...) // The handler drops duplicates.
 }
 
-// listRecorded returns requests for the Slumbers that the stops of an object name.
+// listRecorded returns requests for the Slumbers whose stops an object records.
 func listRecorded(o client.Object) (requests []ctrl.Request) {
 	for _, stop := range stoprecord.ReadScheduled(o.GetAnnotations()) {
 		if !strings.HasPrefix(stop.Slumber, torporv1alpha1.ClusterSlumberPrefix) {
@@ -164,8 +166,9 @@ func listRecorded(o client.Object) (requests []ctrl.Request) {
 	return requests
 }
 
-// enqueueConcerned requests a pass of each Slumber that an object concerns, including those that are gone; of each
-// Slumber without an object. Many objects change at once in a wave, and each pass reads all of them.
+// enqueueConcerned requests a pass of each Slumber that an object concerns, including those that are gone. If obj is
+// nil, it requests a pass of every Slumber. Passes are delayed, because many objects of a wave change at the same
+// time and each pass reads all of them.
 func (c Controller) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc) {
 	if obj == nil {
 		obj = &metav1.PartialObjectMetadata{}
@@ -187,7 +190,7 @@ func (c Controller) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj c
 	}
 }
 
-// memberChanged passes on events that can change a decision.
+// memberChanged accepts events that may change a decision.
 func (c Controller) memberChanged(kind kinds.Kind) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		now := c.Clock.Now()
@@ -197,7 +200,7 @@ func (c Controller) memberChanged(kind kinds.Kind) predicate.Predicate {
 	}}
 }
 
-// observation is an observation with the objects that are needed for acting.
+// observation is what Decide uses, together with the objects that Act writes.
 type observation struct {
 	slumber.Observed
 	reach     *slumber.Reach
@@ -211,19 +214,20 @@ type memberObject struct {
 	kind kinds.Kind
 }
 
-// observe reads the members: kinds with a Go type from the cache, and other kinds as their cached metadata requires.
+// observe reads the members. Objects of kinds with a Go type come from the cache; those of other kinds are read from
+// the API server if their cached metadata requires it.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber, reach *slumber.Reach) (*observation, error) {
 	seen := &observation{reach: reach, Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
 	if !slumber.HasReadableSelectors(s) {
-		return seen, nil // The selected objects are unknown; the decision reports the reason.
+		return seen, nil // It is unknown which objects are selected; the decision reports the reason.
 	}
 	for _, kind := range c.listKinds() {
 		objects, isServed, err := listMembers(ctx, kind, s, reach)
 		if err != nil && (kind.Switch() == nil || ctx.Err() != nil) {
 			return nil, err
 		}
-		if err != nil { // A failing conversion of one kind must not hold up the others.
+		if err != nil { // A failing conversion webhook of one kind must not delay the others.
 			if seen.UnreadableKinds == nil {
 				seen.UnreadableKinds = map[string]string{}
 			}
@@ -239,8 +243,8 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber, reac
 	return seen, nil
 }
 
-// addMembers sorts the objects of a kind into the waves that select them, and into those that no wave selects any
-// longer.
+// addMembers adds the objects of a kind to the waves that select them, and to the leftovers those that the Slumber
+// has stopped and no wave selects any longer.
 func (o *observation) addMembers(kind kinds.Kind, objects []client.Object) error {
 	for _, object := range objects {
 		wave, err := o.reach.FindWave(o.Slumber, kind.GVK().GroupKind(), object)
@@ -269,7 +273,7 @@ func listKindNames(s *torporv1alpha1.Slumber) (names []string) {
 	return slices.Compact(names)
 }
 
-// listKinds returns the kinds that may be served.
+// listKinds returns the kinds of which a member may be, whether or not they are served.
 func (c Controller) listKinds() []readableKind {
 	var all []readableKind
 	for _, kind := range kinds.ListOwn() {
@@ -281,7 +285,7 @@ func (c Controller) listKinds() []readableKind {
 	return all
 }
 
-// describeListFailure returns the reason why a kind could not be listed, as a stable text.
+// describeListFailure returns a stable text for the reason why a kind could not be listed.
 func describeListFailure(err error) string {
 	if reason := k8serrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
@@ -289,8 +293,9 @@ func describeListFailure(err error) string {
 	return "no answer in time"
 }
 
-// listMembers returns the objects of a kind that may concern a Slumber, and others. Only the metadata of kinds
-// without a Go type is cached. Their whole objects are read if the metadata shows that one concerns the Slumber.
+// listMembers returns at least the objects of a kind that concern a Slumber. For kinds without a Go type, only
+// metadata is cached; whole objects are read from the API server if the metadata shows that one concerns the
+// Slumber.
 func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber, reach *slumber.Reach) (objects []client.Object, isServed bool, err error) {
 	if kind.Switch() == nil {
 		return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
@@ -310,8 +315,8 @@ func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumb
 	return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
 }
 
-// listObjects returns the objects of a kind in a namespace, which may be shared with the cache, and whether the kind
-// is served.
+// listObjects returns the objects of a kind in a namespace, which may be shared with the cache and must not be
+// changed, and whether the kind is served.
 func listObjects(ctx context.Context, reader client.Reader, kind kinds.Kind, namespace string) (objects []client.Object, isServed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

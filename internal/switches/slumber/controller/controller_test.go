@@ -47,14 +47,14 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// story is a namespace with clusters, and a Slumber with nights in it. The test sets the time.
+// story is a namespace with clusters, and a Slumber that stops them at night. The test sets the time.
 type story struct {
 	*testenv.Environment
 	namespace string
 	clock     *clocktesting.FakePassiveClock
 	slumber   *torporv1alpha1.Slumber
 	clusters  map[string]*hivev1.ClusterDeployment
-	// metrics are those of the manager that was started last.
+	// metrics are the metrics of the manager that was started last.
 	metrics *Metrics
 }
 
@@ -90,7 +90,7 @@ func (s *story) startManager(t *testing.T) (stop func()) {
 	return testenv.StartManager(t, s.Environment, Controller{Clock: s.clock, Metrics: s.metrics}.SetupWithManager)
 }
 
-// finish writes the report of the cluster's own controller once its machines are in the requested state.
+// finish writes the status that the cluster's own controller reports once the machines are in the requested state.
 func (s *story) finish(t *testing.T, name string) {
 	t.Helper()
 	cd := s.clusters[name]
@@ -105,13 +105,13 @@ func (s *story) finish(t *testing.T, name string) {
 	testenv.ExpectNoError(t, s.Client.Status().Patch(t.Context(), cd, client.MergeFrom(before)))
 }
 
-// isWanted reports whether a cluster is to be stopped.
+// isWanted reports whether a stop of the cluster is requested.
 func (s *story) isWanted(cd *hivev1.ClusterDeployment) bool {
 	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, s.clock.Now())
 	return hibernation.EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled) == hivev1.PowerStateHibernating
 }
 
-// moveTo advances the time, and triggers a pass of the Slumber: the clock of a test triggers none.
+// moveTo advances the time, and triggers a pass of the Slumber, because the test's clock does not.
 func (s *story) moveTo(t *testing.T, now time.Time) {
 	t.Helper()
 	s.clock.SetTime(now)
@@ -124,8 +124,7 @@ func (s *story) annotate(t *testing.T, obj client.Object, name, value string) {
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, change)))
 }
 
-// waitFor waits until exactly these clusters, in the order of names, are to be stopped, and the Slumber is in a
-// state.
+// waitFor waits until stops of exactly these clusters, sorted by name, are requested, and the Slumber has the state.
 func (s *story) waitFor(t *testing.T, what string, state torporv1alpha1.SlumberState, stopped ...string) {
 	t.Helper()
 	s.WaitFor(t, what, s.slumber, func() error {
@@ -145,7 +144,7 @@ func (s *story) waitFor(t *testing.T, what string, state torporv1alpha1.SlumberS
 }
 
 // TestNightInWaves follows a night: the waves fall asleep in order, with a manager that dies in between, and wake in
-// the reverse order. Nothing but status is written.
+// reverse order. The spec of the clusters is never written.
 func TestNightInWaves(t *testing.T) {
 	s := newStory(t)
 	stop := s.startManager(t)
@@ -185,8 +184,8 @@ func TestNightInWaves(t *testing.T) {
 	stop()
 }
 
-// TestUsersOverrideSlumbers has one cluster that a user stopped before the night, one that a user skips during it,
-// and a Slumber that is deleted.
+// TestUsersOverrideSlumbers has one cluster that a user stopped before the night, two for which users skip the
+// Slumber's stop during the night, and a Slumber that is deleted.
 func TestUsersOverrideSlumbers(t *testing.T) {
 	s := newStory(t)
 	stopped := []byte(`{"spec": {"powerState": "Hibernating"}}`)
@@ -214,7 +213,7 @@ func TestUsersOverrideSlumbers(t *testing.T) {
 	s.waitFor(t, "the skip is over", torporv1alpha1.SlumberAsleep, "blog", "shop", "store")
 
 	testenv.ExpectNoError(t, s.Client.Delete(t.Context(), s.slumber))
-	testenv.Eventually(t, "the deleted Slumber starts all but what a user stopped", func() error {
+	testenv.Eventually(t, "the deleted Slumber starts all clusters except the one that a user stopped", func() error {
 		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(s.slumber), s.slumber)
 		for name, cd := range s.clusters {
 			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
@@ -229,16 +228,16 @@ func TestUsersOverrideSlumbers(t *testing.T) {
 	stop()
 }
 
-// TestInvalidSlumbersAreRefusedOrReported has schedules that the schema refuses, and one that only the controller can
+// TestInvalidSlumbersAreRefusedOrReported has Slumbers that the schema rejects, and one that only the controller can
 // check.
 func TestInvalidSlumbersAreRefusedOrReported(t *testing.T) {
 	s := newStory(t)
 	for what, change := range map[string]string{
-		"a wave without targets":   `{"spec": {"waves": [{"name": "a", "targets": []}]}}`,
-		"an unknown kind":          `{"spec": {"waves": [{"name": "a", "targets": [{"kind": "Pod", "selector": {}}]}]}}`,
-		"a timeout without a time": `{"spec": {"waveTimeout": "0s"}}`,
-		"a holiday of two forms":   `{"spec": {"holidays": [{"first": "2026-12-24", "last": "--12-26"}]}}`,
-		"a deadline of a second":   `{"spec": {"startingDeadlineSeconds": 1}}`,
+		"a wave without targets":            `{"spec": {"waves": [{"name": "a", "targets": []}]}}`,
+		"an unknown kind":                   `{"spec": {"waves": [{"name": "a", "targets": [{"kind": "Pod", "selector": {}}]}]}}`,
+		"a timeout of zero":                 `{"spec": {"waveTimeout": "0s"}}`,
+		"a holiday with and without a year": `{"spec": {"holidays": [{"first": "2026-12-24", "last": "--12-26"}]}}`,
+		"a deadline of one second":          `{"spec": {"startingDeadlineSeconds": 1}}`,
 	} {
 		if err := s.Client.Patch(t.Context(), s.slumber.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change))); err == nil {
 			t.Errorf("expected %s to be refused", what)
@@ -248,7 +247,7 @@ func TestInvalidSlumbersAreRefusedOrReported(t *testing.T) {
 	stop := s.startManager(t)
 	s.waitFor(t, "the night begins", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"timeZone": "Europe/Atlantis"}}`))))
-	s.waitFor(t, "sleeping members stay asleep", torporv1alpha1.SlumberInvalid, "blog", "shop")
+	s.waitFor(t, "sleeping members remain asleep", torporv1alpha1.SlumberInvalid, "blog", "shop")
 	s.WaitForEvent(t, s.namespace, slumber.EventInvalidSchedule, `found "Europe/Atlantis"`)
 	if c := meta.FindStatusCondition(s.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c == nil || c.Status != metav1.ConditionTrue || c.Reason != torporv1alpha1.SlumberInvalidReason {
 		t.Errorf("expected the condition to say so, found %+v", c)
@@ -256,7 +255,7 @@ func TestInvalidSlumbersAreRefusedOrReported(t *testing.T) {
 	s.expectGauge(t, "torpor_slumber_stalled", 1)
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"timeZone": "UTC"}}`))))
 	s.expectGauge(t, "torpor_slumber_stalled", 0)
-	s.waitFor(t, "the wave goes on", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
+	s.waitFor(t, "the wave continues", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
 	stop()
 }
 
@@ -279,8 +278,8 @@ func (s *story) expectGauge(t *testing.T, name string, want float64) {
 	})
 }
 
-// TestSlumberStopsMembersOfEveryKind has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each
-// stores its stop in the right place.
+// TestSlumberStopsMembersOfEveryKind has a MySQLCluster, an app, and a Deployment whose kind is announced and
+// withdrawn. Each stores its stop where its controller reads it.
 func TestSlumberStopsMembersOfEveryKind(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)
@@ -312,7 +311,7 @@ func TestSlumberStopsMembersOfEveryKind(t *testing.T) {
 		}
 		return c.Reason
 	}
-	env.WaitFor(t, "the manager has started, and Deployments may still be announced", s, func() error {
+	env.WaitFor(t, "the Slumber waits for Deployments to be announced", s, func() error {
 		return testenv.ErrorIf(stalledBy() != "" || s.Status.Members != 2, "found %+v", s.Status)
 	})
 	clock.SetTime(clock.Now().Add(slumber.KindsGrace))
@@ -343,7 +342,7 @@ func TestSlumberStopsMembersOfEveryKind(t *testing.T) {
 	})
 }
 
-// memberReader counts reads of whole objects of a namespace past the cache, and may refuse them.
+// memberReader counts lists of whole objects of a namespace from the API server, and may fail them.
 type memberReader struct {
 	client.Reader
 	namespace  string
@@ -363,8 +362,8 @@ func (r *memberReader) List(ctx context.Context, list client.ObjectList, options
 	return r.Reader.List(ctx, list, options...)
 }
 
-// TestUnlistableKindDoesNotDelayOthers has a kind whose webhook does not answer, which one Slumber selects and
-// another does not.
+// TestUnlistableKindDoesNotDelayOthers has a kind whose conversion webhook does not answer. One Slumber selects the
+// kind, and another does not.
 func TestUnlistableKindDoesNotDelayOthers(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)
@@ -387,14 +386,14 @@ func TestUnlistableKindDoesNotDelayOthers(t *testing.T) {
 	members.AddKind(t.Context(), deployments, reader)
 	now := clocktesting.NewFakePassiveClock(beforeNight().Add(2 * time.Hour))
 	defer testenv.StartManager(t, env, Controller{Clock: now, Metrics: NewMetrics(), Members: members}.SetupWithManager)()
-	env.WaitFor(t, "the app is stopped by the Slumber of apps", app, func() error {
+	env.WaitFor(t, "the Slumber that selects only apps stops the app", app, func() error {
 		return testenv.ErrorIf(len(app.Status.ScheduledStops) != 1, "found %+v", app.Status.ScheduledStops)
 	})
 	members.ObjectChanged(t.Context(), deployments, shop)
 	testenv.ExpectEqual(t, "lists of Deployments for a Slumber that selects none", int64(0), reader.whole.Load())
 
 	env.ExpectCreated(t, both)
-	env.WaitFor(t, "the app is stopped by the other Slumber, too", app, func() error {
+	env.WaitFor(t, "the other Slumber stops the app, too", app, func() error {
 		return testenv.ErrorIf(len(app.Status.ScheduledStops) != 2, "found %+v", app.Status.ScheduledStops)
 	})
 	stalled := func() metav1.Condition {

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// silentAPI answers no list before its caller gives up.
+// silentAPI does not answer a list before its context ends.
 type silentAPI struct{ client.Reader }
 
 // List implements client.Reader.

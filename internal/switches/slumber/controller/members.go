@@ -20,21 +20,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// MemberKinds are the kinds with a switch that can be stopped now, and the readers of their objects. The controllers
-// of these kinds announce and withdraw them. One lives as long as the process.
+// MemberKinds holds the kinds with a switch of their own that can be stopped now, and the readers of their objects.
+// The controllers of these kinds announce and withdraw them. A process has one MemberKinds.
 type MemberKinds struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]readableKind
-	// running are the controllers that run now.
+	// running are the controllers that are notified now.
 	running []*notifiedController
 	// awaitedUntil is the time until which kinds may still be announced, because the controller has just started.
 	awaitedUntil time.Time
 }
 
-// addFunc requests a pass after a delay.
+// addFunc adds a request to a queue after a delay.
 type addFunc func(req ctrl.Request, delay time.Duration)
 
-// enqueueFunc adds requests for everything that an object concerns, or for everything if the object is nil.
+// enqueueFunc adds a request for each Slumber or ClusterSlumber that an object concerns, or for all of them if the
+// object is nil.
 type enqueueFunc func(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc)
 
 // notifiedController is a controller that is notified about kinds and their objects.
@@ -43,10 +44,11 @@ type notifiedController struct {
 	enqueue enqueueFunc
 }
 
-// changesDelay gathers the changes of many objects into one pass.
+// changesDelay delays a pass, so that it handles the changes of many objects.
 const changesDelay = time.Second
 
-// readableKind is a kind and the reader of its objects, which reads metadata from a cache and whole objects past it.
+// readableKind is a kind and the reader of its objects, which reads metadata from a cache and whole objects from the
+// API server.
 type readableKind struct {
 	kinds.Kind
 	reader client.Reader
@@ -90,8 +92,8 @@ func (m *MemberKinds) list() []readableKind {
 	return all
 }
 
-// notify triggers a pass of everything that an object concerns; of everything without an object. A controller that
-// starts passes over all of its objects.
+// notify triggers a pass of each Slumber and ClusterSlumber that an object concerns, or of all if obj is nil.
+// Controllers that start later reconcile all their objects anyway.
 func (m *MemberKinds) notify(ctx context.Context, kind kinds.Kind, obj client.Object) {
 	m.mu.Lock()
 	running := slices.Clone(m.running)
@@ -101,8 +103,8 @@ func (m *MemberKinds) notify(ctx context.Context, kind kinds.Kind, obj client.Ob
 	}
 }
 
-// kindsAwaitedUntil is the time until which a missing kind may still be announced; zero if no kinds are announced at
-// all.
+// kindsAwaitedUntil returns the time until which a missing kind may still be announced; zero if no kinds are ever
+// announced.
 func (m *MemberKinds) kindsAwaitedUntil() time.Time {
 	if m == nil {
 		return time.Time{}

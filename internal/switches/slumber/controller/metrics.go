@@ -11,8 +11,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics reads every Slumber and ClusterSlumber, which has no namespace, directly from the cache, so that the values
-// are right after a restart and vanish with the object. One lives as long as the process; register it once.
+// Metrics reads every Slumber and ClusterSlumber directly from the cache, so that the values are right after a
+// restart and vanish with the object. For a ClusterSlumber, the namespace label is empty. A process has one Metrics,
+// which is registered once.
 type Metrics struct {
 	cache reconcile.ScrapedCache
 	// clusterCache is used by the controller of ClusterSlumbers, which not every manager has.
@@ -46,7 +47,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if !m.cache.List(&slumbers) {
 		return
 	}
-	m.clusterCache.List(&ofCluster) // None without its controller.
+	m.clusterCache.List(&ofCluster) // Empty if its controller does not run.
 	all := slumbers.Items
 	for i := range ofCluster.Items {
 		s := &ofCluster.Items[i]

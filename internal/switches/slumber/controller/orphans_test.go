@@ -22,8 +22,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestStopsOfASlumberThatIsGoneAreTakenAway has a ClusterDeployment that a Slumber has stopped and whose Slumber lost
-// its finalizer, and a Deployment with an annotation that was written by hand.
+// TestStopsOfASlumberThatIsGoneAreTakenAway has a ClusterDeployment whose Slumber is gone without its finalizer
+// having run, and a Deployment with a stop that was written by hand.
 func TestStopsOfASlumberThatIsGoneAreTakenAway(t *testing.T) {
 	env := shared.Get(t)
 	now := clocktesting.NewFakePassiveClock(beforeNight())
@@ -53,7 +53,7 @@ func TestStopsOfASlumberThatIsGoneAreTakenAway(t *testing.T) {
 	})
 }
 
-// unservedAPI answers a read of an object with an error.
+// unservedAPI fails every read of an object, unless its error is nil.
 type unservedAPI struct {
 	client.Reader
 	err error
@@ -64,8 +64,8 @@ func (u unservedAPI) Get(context.Context, client.ObjectKey, client.Object, ...cl
 	return u.err
 }
 
-// TestStopsOfASlumberThatCannotBeReadStay has an API server that does not serve Slumbers for a moment, one that does
-// not answer, and a cache that is behind.
+// TestStopsOfASlumberThatCannotBeReadStay has an API server that temporarily does not serve Slumbers, one that does
+// not answer, and a Slumber that only the cache lacks.
 func TestStopsOfASlumberThatCannotBeReadStay(t *testing.T) {
 	resource := schema.GroupResource{Group: "torpor.dev", Resource: "slumbers"}
 	notServed := k8serrors.NewGenericServerResponse(404, "get", resource, "nights", "404 page not found", 0, true)

@@ -103,8 +103,7 @@ func (s *outageStory) startManager(t *testing.T) (stop func()) {
 	})
 }
 
-// readOff returns which members are stopped, and how many stops of the Slumber each of them records, in the order of
-// names.
+// readOff returns the names of the stopped members, sorted, and how many stops of the Slumber each member records.
 func (s *outageStory) readOff(t *testing.T) (off []string, stops map[string]int, err error) {
 	t.Helper()
 	stops = map[string]int{}
@@ -141,7 +140,7 @@ func kindOf(o client.Object) string {
 }
 
 // waitFor waits until exactly these members are stopped, and each member that the Slumber has ever stopped records
-// that number of stops.
+// the given number of stops.
 func (s *outageStory) waitFor(t *testing.T, what string, stops int, want ...string) {
 	t.Helper()
 	testenv.Eventually(t, what, func() error {
@@ -158,7 +157,7 @@ func (s *outageStory) waitFor(t *testing.T, what string, stops int, want ...stri
 	})
 }
 
-// describeSpecs returns what users have written, and versions the resource versions.
+// describeSpecs returns the spec and the resource version of each member.
 func (s *outageStory) describeSpecs(t *testing.T) (specs map[string]any, versions map[string]string) {
 	t.Helper()
 	specs, versions = map[string]any{}, map[string]string{}
@@ -172,9 +171,9 @@ func (s *outageStory) describeSpecs(t *testing.T) (specs map[string]any, version
 	return specs, versions
 }
 
-// TestOutageDuringAWindowRunsEachActionOnce has no manager running when a window begins, then when it ends,
-// and then during a whole window, with members of every kind. The result is the same as without the outage, each
-// action happens once, and a member that a user has stopped in between stays stopped.
+// TestOutageDuringAWindowRunsEachActionOnce has no manager running when a window begins, then when it ends, and then
+// during a whole window, with members of every kind. The result is the same as without the outage, each action
+// happens once, and a member that a user stopped during the outage remains stopped.
 func TestOutageDuringAWindowRunsEachActionOnce(t *testing.T) {
 	s := newOutageStory(t)
 	before, _ := s.describeSpecs(t)
@@ -189,12 +188,12 @@ func TestOutageDuringAWindowRunsEachActionOnce(t *testing.T) {
 	alice := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`))
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.members["kept"], alice))
 	stop = s.startManager(t)
-	s.waitFor(t, "all members sleep after an outage over the evening", 1, "app", "cluster", "db", "hourly", "kept", "shop", "store", "synced")
+	s.waitFor(t, "all members are stopped after an outage in the evening", 1, "app", "cluster", "db", "hourly", "kept", "shop", "store", "synced")
 	stop()
 
 	s.clock.SetTime(beforeNight().Add(17 * time.Hour))
 	stop = s.startManager(t)
-	s.waitFor(t, "all members but the user's wake after an outage over the morning", 1, "kept")
+	s.waitFor(t, "all members except the user's are started after an outage in the morning", 1, "kept")
 	stop()
 	after, versions := s.describeSpecs(t)
 	delete(before, "kept")
@@ -205,7 +204,7 @@ func TestOutageDuringAWindowRunsEachActionOnce(t *testing.T) {
 
 	s.clock.SetTime(beforeNight().Add(17*time.Hour + day))
 	stop = s.startManager(t)
-	s.WaitFor(t, "a pass has run after an outage over a night", s.slumber, func() error {
+	s.WaitFor(t, "a pass has run after an outage of a whole night", s.slumber, func() error {
 		next := s.slumber.Status.NextTransitions
 		return testenv.ErrorIf(len(next) == 0 || !next[0].At.After(s.clock.Now()), "found %+v", next)
 	})

@@ -34,7 +34,7 @@ func (c Controller) report(s *torporv1alpha1.Slumber, _ *observation, plan slumb
 	return out
 }
 
-// describeState returns the Slumber, its reason, and when its next state begins.
+// describeState returns the requester, the reason, and the time of the next transition, for the log.
 func describeState(s *torporv1alpha1.Slumber) decision.Request {
 	asked := decision.Request{Requester: stoprecord.NameSlumber(s.Name), Reason: s.Spec.Reason}
 	if next := s.Status.NextTransitions; len(next) > 0 {

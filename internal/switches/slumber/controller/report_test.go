@@ -35,9 +35,9 @@ func TestScheduleChangesAreReported(t *testing.T) {
 		observed int64
 		want     []decision.Change
 	}{
-		"a generation that was seen: nothing changes":  {2, nil},
-		"a new generation: the schedule has changed":   {1, []decision.Change{{What: "Schedule changed", Request: byUser}}},
-		"a Slumber that is new: the schedule is there": {0, []decision.Change{{What: "Schedule changed", Request: byUser}}},
+		"an observed generation: nothing is logged":      {2, nil},
+		"a new generation: a changed schedule is logged": {1, []decision.Change{{What: "Schedule changed", Request: byUser}}},
+		"a new Slumber: a changed schedule is logged":    {0, []decision.Change{{What: "Schedule changed", Request: byUser}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +57,7 @@ func TestScheduleChangesAreReported(t *testing.T) {
 	}
 }
 
-// TestStopsOfMembersAreLogged captures the log of a stop that a Slumber has written into a cluster.
+// TestStopsOfMembersAreLogged captures the log of a stop that a Slumber writes to a cluster.
 func TestStopsOfMembersAreLogged(t *testing.T) {
 	t.Parallel()
 	var lines []string

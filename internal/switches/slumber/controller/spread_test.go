@@ -31,7 +31,8 @@ func (s *story) sortByTurn(names ...string) []string {
 	return names
 }
 
-// change has a user change the reason, so that the status shows that a pass has seen the time.
+// change advances the time and has a user change the reason, so that the observed generation shows when a pass has
+// run at this time.
 func (s *story) change(t *testing.T, now time.Time) {
 	t.Helper()
 	s.clock.SetTime(now)
@@ -39,7 +40,7 @@ func (s *story) change(t *testing.T, now time.Time) {
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, reason)))
 }
 
-// waitForWave waits until the status has the begin of a wave, from which its turns count.
+// waitForWave waits until the status records when the stop or start of a wave began, from which its turns count.
 func (s *story) waitForWave(t *testing.T, wave int, shouldSleep bool) {
 	t.Helper()
 	s.WaitFor(t, fmt.Sprintf("wave %d is to sleep: %t", wave, shouldSleep), s.slumber, func() error {
@@ -48,9 +49,9 @@ func (s *story) waitForWave(t *testing.T, wave int, shouldSleep bool) {
 	})
 }
 
-// TestSpreadOverDelaysEachStop follows a night with spec.spreadOver: each cluster of the first wave is stopped at its
-// turn and not a second earlier, also by another manager; the second wave follows the first. The morning is spread as
-// well.
+// TestSpreadOverDelaysEachStop follows a night with spec.spreadOver: each cluster of the first wave is stopped at
+// its turn and not a second earlier, even by another manager. The second wave follows the first. Starts in the
+// morning are spread, too.
 func TestSpreadOverDelaysEachStop(t *testing.T) {
 	s := newStory(t)
 	spread := fmt.Appendf(nil, `{"spec": {"spreadOver": %q}}`, spreadOver)
@@ -71,7 +72,7 @@ func TestSpreadOverDelaysEachStop(t *testing.T) {
 			stop = s.startManager(t)
 			s.moveTo(t, turn)
 		}
-		stopped = nil // Two clusters may have one turn.
+		stopped = nil // Two clusters may have the same turn.
 		for _, other := range []string{"blog", "shop"} {
 			if !s.turn(other, evening).After(s.clock.Now()) {
 				stopped = append(stopped, other)
@@ -100,7 +101,7 @@ func TestSpreadOverDelaysEachStop(t *testing.T) {
 	}
 	s.waitFor(t, "the turn of the database", torporv1alpha1.SlumberWakingUp, "blog", "shop")
 	s.finish(t, "store")
-	// The first wave begins to wake now, and a user does not wait for its turns.
+	// The first wave begins to wake now. A skip by a user takes effect before the cluster's turn.
 	woken := s.clock.Now()
 	s.waitForWave(t, 0, false)
 	last := order[1]
@@ -116,7 +117,7 @@ func TestSpreadOverDelaysEachStop(t *testing.T) {
 	stop()
 }
 
-// TestClusterSlumberSpreadsStops has Deployments of two namespaces: each is scaled down at its own turn.
+// TestClusterSlumberSpreadsStops has Deployments in two namespaces, each of which is scaled down at its own turn.
 func TestClusterSlumberSpreadsStops(t *testing.T) {
 	s := newClusterStory(t)
 	spread := fmt.Appendf(nil, `{"spec": {"spreadOver": %q}}`, spreadOver)
@@ -163,7 +164,7 @@ func TestClusterSlumberSpreadsStops(t *testing.T) {
 	stop()
 }
 
-// TestSpreadAtAdmission has values of spec.spreadOver and the refusal of a real API server.
+// TestSpreadAtAdmission has values of spec.spreadOver and the error of a real API server.
 func TestSpreadAtAdmission(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)
@@ -171,11 +172,11 @@ func TestSpreadAtAdmission(t *testing.T) {
 		over    time.Duration
 		refusal string
 	}{
-		"nothing: accepted":                {0, ""},
-		"fifteen minutes: accepted":        {15 * time.Minute, ""},
-		"four hours: accepted":             {4 * time.Hour, ""},
-		"more than four hours: refused":    {4*time.Hour + time.Second, "expected a duration from 0s to 4h"},
-		"a time before the begin: refused": {-time.Second, "expected a duration from 0s to 4h"},
+		"zero: accepted":                {0, ""},
+		"fifteen minutes: accepted":     {15 * time.Minute, ""},
+		"four hours: accepted":          {4 * time.Hour, ""},
+		"more than four hours: refused": {4*time.Hour + time.Second, "expected a duration from 0s to 4h"},
+		"a negative duration: refused":  {-time.Second, "expected a duration from 0s to 4h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := sleepAt("0 20 * * *")

@@ -12,14 +12,14 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// emptyCache has not seen any object yet.
+// emptyCache lists no objects.
 type emptyCache struct{ client.Client }
 
 // List implements client.Reader.
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 // TestDeletedSlumberReleasesObjectsMissingFromTheCache has a Slumber that is deleted as soon as it has stopped
-// something: nothing else would ever start that.
+// clusters, which are not in the cache yet. Nothing else would ever start them.
 func TestDeletedSlumberReleasesObjectsMissingFromTheCache(t *testing.T) {
 	s := newStory(t)
 	stop := s.startManager(t)

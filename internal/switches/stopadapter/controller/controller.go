@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs a controller for the kind of each StopAdapter while that kind is served and Torpor has the
-// rights to it, and reports that in the StopAdapter.
+// Package controller runs a controller for the kind of each StopAdapter while the kind is served and Torpor has the
+// required permissions, and reports in the StopAdapter whether it runs.
 package controller
 
 import (
@@ -33,10 +33,10 @@ import (
 const (
 	// Name is the name of the controller and of its events.
 	Name = "torpor-stopadapters"
-	// rightsInterval is how often existing rights are checked again.
+	// rightsInterval is how often permissions that exist are checked again.
 	rightsInterval = time.Minute
-	// lookInterval is the interval between passes of an adapter whose controller does not run, and settledInterval of
-	// one whose controller runs.
+	// lookInterval is the interval between passes of an adapter whose controller does not run. settledInterval
+	// applies while the controller runs.
 	lookInterval, settledInterval = 5 * time.Second, time.Minute
 )
 
@@ -46,13 +46,13 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Manager runs the controllers of the kinds.
 	Manager manager.Manager
-	// Observer is notified when a kind can be stopped.
+	// Observer is notified of kinds that can be stopped, and of changes of their objects.
 	Observer fieldswitchcontroller.Observer
-	// Metrics exposes the stops.
+	// Metrics exposes metrics of the stops.
 	Metrics *fieldswitchcontroller.Metrics
-	// WatchNamespaces are the only namespaces in which rights are needed; empty means all.
+	// WatchNamespaces are the only namespaces in which permissions are needed; empty means all.
 	WatchNamespaces []string
-	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
+	// Ends tracks the overdue ends of stops of all controllers; if nil, they get no priority.
 	Ends *urgency.OverdueEnds
 
 	groups   *adapterGroups
@@ -103,7 +103,7 @@ type observation struct {
 	problem error
 }
 
-// adapterPlan defines whether a controller runs for the kind.
+// adapterPlan defines whether a controller for the kind should run.
 type adapterPlan struct{ Runs bool }
 
 func observe(_ context.Context, a *torporv1alpha1.StopAdapter) (*observation, error) {
@@ -166,7 +166,8 @@ func (c Controller) report(a *torporv1alpha1.StopAdapter, seen *observation, _ a
 	return out
 }
 
-// describeGroup returns a condition that reports whether the controller of a kind runs, and what it waits for.
+// describeGroup returns a condition that reports whether the controller of a kind runs, and otherwise what it waits
+// for.
 func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) decision.Condition {
 	target := a.Spec.Target
 	switch {
@@ -179,7 +180,7 @@ func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) de
 		return decision.False(torporv1alpha1.StopAdapterFailedReason, "Expected to watch "+target.Kind+", found: "+is.Error)
 	case is.Phase == conditional.Starting:
 		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, "The controller of "+target.Kind+" starts: the objects of the kind are being listed")
-	case is.Condition.State == conditional.Unknown: // A new leader has not checked yet.
+	case is.Condition.State == conditional.Unknown: // A new leader has not checked whether the kind is served.
 		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, fmt.Sprintf("Checking whether the API server serves %s/%s %s", target.Group, target.Version, target.Kind))
 	default:
 		return decision.False(torporv1alpha1.StopAdapterDormantReason, fmt.Sprintf("The API server does not serve %s/%s %s", target.Group, target.Version, target.Kind))

@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 
 const examples = "../../../../examples/stopadapters"
 
-// readRole returns the ClusterRole of an example. The role for viewers has the same resources.
+// readRole returns the ClusterRole of an example StopAdapter, and checks that the role for viewers has the same
+// resources.
 func readRole(t *testing.T, name string, adapter *torporv1alpha1.StopAdapter) *rbacv1.ClusterRole {
 	t.Helper()
 	file, err := os.Open(filepath.Join(examples, name+".yaml"))
@@ -58,8 +59,8 @@ func readRole(t *testing.T, name string, adapter *torporv1alpha1.StopAdapter) *r
 	return role
 }
 
-// TestEveryExampleStopsAndRestores has each adapter of the examples stop an object of its kind. The adapter is
-// dormant without the kind and forbidden without the rights. Then the object reaches its state, and is restored.
+// TestEveryExampleStopsAndRestores has each example StopAdapter stop an object of its kind and restore it. Before
+// that, the adapter reports the missing kind, and then the missing permissions.
 func TestEveryExampleStopsAndRestores(t *testing.T) {
 	env := testenv.Start(t)
 	namespace := env.CreateNamespace(t)
@@ -90,7 +91,7 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 		waitFor(a, torporv1alpha1.StopAdapterDormantReason)
 	}
 	env.InstallCRDs(t, "testdata/crds.yaml")
-	var granted rbacv1.ClusterRole // kube-controller-manager does that with the labels of the examples' roles.
+	var granted rbacv1.ClusterRole // As kube-controller-manager aggregates the examples' roles by their labels.
 	testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapters"}, &granted))
 	for _, o := range testenv.ListForeignObjects() {
 		waitFor(adapters[o.Example], torporv1alpha1.StopAdapterForbiddenReason)
@@ -134,11 +135,11 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 		kafkas.SetGroupVersionKind(schema.GroupVersionKind{Group: a.Spec.Target.Group, Version: a.Spec.Target.Version, Kind: a.Spec.Target.Kind + "List"})
 		asManager, err := client.New(limited.Config, client.Options{Mapper: env.Client.RESTMapper()})
 		testenv.ExpectNoError(t, err)
-		testenv.Eventually(t, "the API server follows", func() error {
+		testenv.Eventually(t, "the manager has lost the permission", func() error {
 			return testenv.ErrorIf(!k8serrors.IsForbidden(asManager.List(t.Context(), kafkas)), "the manager may read them")
 		})
 		testenv.ExpectNoError(t, env.Client.Delete(t.Context(), a))
-		env.WaitFor(t, "the adapter names the missing rights", a, func() error {
+		env.WaitFor(t, "the adapter reports the missing permissions", a, func() error {
 			c := meta.FindStatusCondition(a.Status.Conditions, torporv1alpha1.StopAdapterReadyCondition)
 			return testenv.ErrorIf(c == nil || c.Reason != torporv1alpha1.StopAdapterForbiddenReason || !strings.Contains(c.Message, "the StopAdapter is removed at"), "found %+v", c)
 		})
@@ -160,7 +161,7 @@ func expectGone(t *testing.T, env *testenv.Environment, a *torporv1alpha1.StopAd
 	})
 }
 
-// releaseDeleted has a Slumber and a user stop an object each, and deletes the adapter.
+// releaseDeleted has a Slumber and a user stop one object each, and deletes the adapter.
 func releaseDeleted(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter) {
 	stop := torporv1alpha1.ScheduledStop{Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(time.Now()), By: "Slumber nights", Requested: true}}}
 	name, value, err := stoprecord.ScheduledAnnotation(stop, "nights")
@@ -226,7 +227,7 @@ func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, ad
 	})
 	report(o.Awake, "awake")
 	annotations := u.GetAnnotations()
-	delete(annotations, torporv1alpha1.StopsAnnotation) // The record stays.
+	delete(annotations, torporv1alpha1.StopsAnnotation) // The record of stops is not removed.
 	if diff := cmp.Diff(before.GetAnnotations(), annotations); diff != "" && len(before.GetAnnotations())+len(annotations) > 0 {
 		t.Errorf("annotations (-before +after):\n%s", diff)
 	}

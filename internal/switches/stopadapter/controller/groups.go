@@ -11,18 +11,19 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// removeTimeout limits the wait for a controller to end.
+// removeTimeout limits how long a pass waits for a controller to end.
 const removeTimeout = 10 * time.Second
 
-// adapterGroups are the controllers of kinds, by the name of their StopAdapter.
+// adapterGroups holds the controllers of kinds, by the name of their StopAdapter.
 type adapterGroups struct {
 	mu  sync.Mutex
 	all map[string]adapterGroup
-	// gone maps the names of deleted adapters to their UIDs; another adapter may have such a name by now. A value in
-	// abandoned means that gone has entries.
+	// gone maps the names of deleted adapters to the UIDs of their groups, because another adapter may have the same
+	// name by now. A value in abandoned signals that gone has entries.
 	gone      map[string]string
 	abandoned chan struct{}
-	// isOver is true once all controllers have been ended: a controller that is added later would never end.
+	// isOver is true once all controllers have been ended. No controller is added after that, because it would never
+	// end.
 	isOver bool
 }
 
@@ -33,7 +34,7 @@ type adapterGroup struct {
 	generation int64
 }
 
-// add returns false if it is too late to add a controller.
+// add adds the controller of an adapter. It returns false if all controllers have already been ended.
 func (g *adapterGroups) add(a *torporv1alpha1.StopAdapter, group *conditional.Group) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,7 +48,7 @@ func (g *adapterGroups) add(a *torporv1alpha1.StopAdapter, group *conditional.Gr
 	return true
 }
 
-// isCurrent reports whether the controller of this generation of an adapter exists.
+// isCurrent reports whether the existing controller was created for this UID and generation of an adapter.
 func (g *adapterGroups) isCurrent(a *torporv1alpha1.StopAdapter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +65,7 @@ func (g *adapterGroups) status(name string) conditional.GroupStatus {
 	return conditional.GroupStatus{}
 }
 
-// remove ends a controller. If that takes too long, the controller ends later.
+// remove ends a controller, and waits for that at most for removeTimeout.
 func (g *adapterGroups) remove(ctx context.Context, name string) {
 	g.mu.Lock()
 	is, isThere := g.all[name]
@@ -75,14 +76,14 @@ func (g *adapterGroups) remove(ctx context.Context, name string) {
 	}
 }
 
-// end ends a controller that is no longer in the map.
+// end ends a controller that has been removed from the map.
 func (is adapterGroup) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	_ = is.Remove(ctx) // On a timeout, it continues to end.
+	_ = is.Remove(ctx) // After a timeout, the controller continues to end.
 }
 
-// abandon marks the controller of a deleted adapter, so that it ends soon.
+// abandon marks the controller of a deleted adapter, so that run ends it.
 func (g *adapterGroups) abandon(name string) {
 	g.mu.Lock()
 	if is, isThere := g.all[name]; isThere {
@@ -98,7 +99,7 @@ func (g *adapterGroups) abandon(name string) {
 	}
 }
 
-// run ends the controllers of deleted adapters, and in the end all of them.
+// run ends the controllers of deleted adapters, and all controllers when the context ends.
 func (g *adapterGroups) run(ctx context.Context) error {
 	for {
 		select {
@@ -115,7 +116,8 @@ func (g *adapterGroups) run(ctx context.Context) error {
 	}
 }
 
-// takeGone returns the controllers of deleted adapters. The controller of a newer adapter of the same name stays.
+// takeGone removes and returns the controllers of deleted adapters. It keeps the controller of a newer adapter of
+// the same name.
 func (g *adapterGroups) takeGone() (gone []adapterGroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +131,7 @@ func (g *adapterGroups) takeGone() (gone []adapterGroup) {
 	return gone
 }
 
-// close refuses further controllers, and returns the names of the existing ones.
+// close prevents further controllers from being added, and returns the names of the existing ones.
 func (g *adapterGroups) close() (names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

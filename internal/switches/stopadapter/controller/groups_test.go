@@ -18,8 +18,8 @@ func adapterOf(uid types.UID) *torporv1alpha1.StopAdapter {
 	return a
 }
 
-// TestRecreatedAdapterKeepsItsController has an adapter that is deleted and created again before the
-// controller of the first has ended.
+// TestRecreatedAdapterKeepsItsController has an adapter that is deleted and created again before the controller of
+// the deleted adapter has ended.
 func TestRecreatedAdapterKeepsItsController(t *testing.T) {
 	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
 	g.add(adapterOf("first"), nil)
@@ -34,8 +34,8 @@ func TestRecreatedAdapterKeepsItsController(t *testing.T) {
 	}
 }
 
-// TestControllerThatOutlastsTheFeatureIsNotKept has a controller whose pass outlasts the feature: nothing would ever
-// end it.
+// TestControllerThatOutlastsTheFeatureIsNotKept has a controller that a pass adds after the feature has ended.
+// Nothing would ever end it.
 func TestControllerThatOutlastsTheFeatureIsNotKept(t *testing.T) {
 	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
 	over, cancel := context.WithCancel(t.Context())
@@ -48,8 +48,8 @@ func TestControllerThatOutlastsTheFeatureIsNotKept(t *testing.T) {
 	}
 }
 
-// TestStartingControllerReportsNoMissingKind has a controller of which a new leader has not checked the kind
-// yet, and one whose informers are listing objects.
+// TestStartingControllerReportsNoMissingKind has a controller whose kind a new leader has not checked yet, and one
+// whose informers are still listing objects.
 func TestStartingControllerReportsNoMissingKind(t *testing.T) {
 	a := adapterOf("first")
 	a.Spec.Target = torporv1alpha1.StopAdapterTarget{Group: "example.com", Version: "v1", Kind: "Thing"}
@@ -57,9 +57,9 @@ func TestStartingControllerReportsNoMissingKind(t *testing.T) {
 		is   conditional.GroupStatus
 		want string
 	}{
-		"not checked yet: AdapterStarts":           {conditional.GroupStatus{}, "Unknown AdapterStarts"},
-		"informers that still list: AdapterStarts": {conditional.GroupStatus{Phase: conditional.Starting, Condition: conditional.Status{State: conditional.True}}, "Unknown AdapterStarts"},
-		"a kind that is not served: KindNotServed": {conditional.GroupStatus{Phase: conditional.Dormant, Condition: conditional.Status{State: conditional.False}}, "False KindNotServed"},
+		"a kind that is not checked yet: AdapterStarts":   {conditional.GroupStatus{}, "Unknown AdapterStarts"},
+		"informers that are still listing: AdapterStarts": {conditional.GroupStatus{Phase: conditional.Starting, Condition: conditional.Status{State: conditional.True}}, "Unknown AdapterStarts"},
+		"a kind that is not served: KindNotServed":        {conditional.GroupStatus{Phase: conditional.Dormant, Condition: conditional.Status{State: conditional.False}}, "False KindNotServed"},
 	} {
 		if found := describeGroup(a, row.is); string(found.Status)+" "+found.Reason != row.want {
 			t.Errorf("%s: expected %q, found %+v", name, row.want, found)

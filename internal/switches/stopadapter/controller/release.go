@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// releaseTimeout is how long a deleted adapter tries to restore the objects that it has stopped: its role is
-	// often deleted with it.
+	// releaseTimeout is how long the controller tries to restore the objects that a deleted adapter has stopped. It
+	// may not succeed, because the adapter's ClusterRole is often deleted with it.
 	releaseTimeout = 5 * time.Minute
-	// releaseInterval is how often it tries.
+	// releaseInterval is the interval between these attempts.
 	releaseInterval = 5 * time.Second
-	// releasePage is how many objects are read at once.
+	// releasePage is the page size of the list of objects.
 	releasePage = 500
 )
 
-// finalize restores the objects that a deleted adapter has stopped. If the kind is not served any more, its objects
-// are gone. Objects that cannot be restored in time stay as they are, and an event reports that.
+// finalize restores the objects that a deleted adapter has stopped. If the kind is no longer served, its objects are
+// gone. Objects that cannot be restored within releaseTimeout are not changed, and an event reports this.
 func (c Controller) finalize(ctx context.Context, a *torporv1alpha1.StopAdapter) (time.Duration, error) {
-	c.groups.remove(ctx, a.Name) // The controller of the kind would continue to stop objects.
+	c.groups.remove(ctx, a.Name) // Otherwise the controller of the kind would continue to stop objects.
 	err := c.release(ctx, a)
 	if err == nil {
 		return 0, nil
