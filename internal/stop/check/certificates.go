@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// nearMargin is how long before the expiry of its certificates a cluster should be running: OpenShift
-	// renews them in their last fifth.
+	// nearMargin is how long before its certificates expire a cluster should be running again. OpenShift renews
+	// certificates in the last fifth of their validity.
 	nearMargin = 3 * 24 * time.Hour
-	// sameCertificates is the maximum difference between the expiries of certificates of API servers behind
-	// one address. A slightly later expiry is the certificate of another server, and not a renewed one.
+	// sameCertificates is the maximum difference between the expiries of the certificates of API servers behind one
+	// address. An expiry that is only slightly later belongs to the certificate of another server, not to a renewed
+	// one.
 	sameCertificates = 24 * time.Hour
-	// maxAuthorities is the number of certificates that are read from a bundle.
+	// maxAuthorities is the maximum number of certificates that are read from a bundle.
 	maxAuthorities = 100
-	// signerName is the prefix of the name of the authority that signs kubelets' certificates on OpenShift.
-	// The bundle contains other authorities, too.
+	// signerName is the prefix of the name of the certificate authority that signs kubelets' certificates on
+	// OpenShift. The bundle also contains other authorities.
 	signerName = "kube-csr-signer"
 )
 
@@ -31,7 +32,7 @@ const (
 // means unknown.
 func (s *Survey) AddServingCertificate(expiry time.Time) { s.addExpiry(expiry) }
 
-// AddSigner records the expiry of the authority that signs kubelets' certificates.
+// AddSigner records the expiry of the certificate authority that signs kubelets' certificates.
 func (s *Survey) AddSigner(item []byte) {
 	var c struct {
 		Data struct {
@@ -49,8 +50,8 @@ func (s *Survey) addExpiry(at time.Time) {
 	}
 }
 
-// signerExpiry returns the expiry of the authority that signs kubelets' certificates. After a renewal a bundle still
-// contains the earlier authorities, so the latest expiry is returned.
+// signerExpiry returns the expiry of the certificate authority that signs kubelets' certificates. After a renewal a
+// bundle still contains the earlier authorities, so the latest expiry is returned.
 func signerExpiry(bundle string) time.Time {
 	var last, lastNamed time.Time
 	rest := []byte(bundle)
@@ -94,8 +95,8 @@ func ServingExpiry(chains [][]*x509.Certificate) time.Time {
 	return best
 }
 
-// nextWakeBy returns the new wakeBy. The known time is kept if the seen expiry is only slightly later, because that is
-// the certificate of another API server behind the same address.
+// nextWakeBy returns the new status.hibernationCheck.wakeBy. The previous time is kept if the observed expiry is
+// only slightly later, because it belongs to another API server behind the same address.
 func nextWakeBy(before *hivev1.HibernationCheck, seen time.Time) *metav1.Time {
 	var known *metav1.Time
 	if before != nil {

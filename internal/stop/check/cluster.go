@@ -13,9 +13,9 @@ import (
 // EndlessStop is the assumed duration of a stop without an end.
 const EndlessStop = 24 * time.Hour
 
-// StopWindow is the time of a stop that is in effect, planned or assumed.
+// StopWindow is the period of a stop that is in effect, planned or assumed.
 type StopWindow struct {
-	// Now is the time at which the findings are computed. Since is when the stop began or would begin.
+	// Now is the current time. Since is when the stop began or would begin.
 	Now, Since time.Time
 	// Until is when the stop ends; zero if it has no end.
 	Until time.Time
@@ -28,7 +28,7 @@ func (s StopWindow) length() time.Duration {
 	return s.Until.Sub(s.Since)
 }
 
-// JudgeCheck returns the findings of a check that matter to a stop, the worst first.
+// JudgeCheck returns the findings of a hibernation check that concern a stop in this window, the worst first.
 func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 	if check == nil {
 		return nil
@@ -52,7 +52,7 @@ func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 	return sortFindings(findings)
 }
 
-// ObjectFacts are the properties of an object that keep a cluster from hibernating.
+// ObjectFacts are the properties of a ClusterDeployment that prevent a hibernation.
 type ObjectFacts struct {
 	IsBeingDeleted bool
 	// Unsupported is why the cluster cannot hibernate; empty if it can.

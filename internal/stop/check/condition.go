@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// checkAction is the action of events about findings.
+// checkAction is the Action of events about findings.
 const checkAction = "CheckHibernation"
 
 // Condition returns the condition HibernationPossible. Its reason is the code of the worst finding, and its message
@@ -36,8 +36,8 @@ func Condition(findings []Finding, isChecked bool) decision.Condition {
 	return decision.True(findings[0].Code, message)
 }
 
-// Events returns a warning for each blocking finding, and for certificates that expire soon. It omits findings that
-// the previous condition already lists.
+// Events returns a warning event for each blocking finding, and for certificates that expire soon. It omits findings
+// that the previous condition already lists.
 func Events(before *metav1.Condition, findings []Finding) []decision.Event {
 	var events []decision.Event
 	for _, f := range findings {

@@ -16,13 +16,13 @@ type Severity string
 
 // These are the severities of a finding.
 const (
-	// Blocking findings keep the stop or the start from succeeding, or from having any effect.
+	// Blocking findings predict that the stop or the start will fail or have no effect.
 	Blocking Severity = "blocking"
 	// Warning findings are costs or risks of a stop.
 	Warning Severity = "warning"
 )
 
-// Finding is one problem of one stop. Its code identifies the kind of the problem.
+// Finding is one problem of one stop. Its code identifies the kind of problem.
 type Finding struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
@@ -33,15 +33,15 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// catalogueEntry is the severity and the text of all findings of a code. A %s in the text is replaced with the
-// objects that were found.
+// catalogueEntry has the severity and the text of the findings with a code. A %s in the text is replaced with the
+// affected objects.
 type catalogueEntry struct {
 	code     string
 	severity Severity
 	text     string
 }
 
-// catalogue returns every code, the worst first.
+// catalogue returns the entries of all codes, the worst first.
 func catalogue() []catalogueEntry {
 	return []catalogueEntry{
 		{torporv1alpha1.BeingDeletedFinding, Blocking, "Expected the object to stay, found that it is being deleted; Torpor does not change it"},
@@ -74,7 +74,7 @@ func catalogue() []catalogueEntry {
 	}
 }
 
-// Codes returns the codes of all findings, the worst first.
+// Codes returns all codes, the worst first.
 func Codes() []string {
 	var codes []string
 	for _, e := range catalogue() {
@@ -83,7 +83,7 @@ func Codes() []string {
 	return codes
 }
 
-// NewFinding returns the finding of a code. objects are the first objects of the finding, and count is their total
+// NewFinding returns a finding with a code. objects are the first objects of the finding, and count is their total
 // number.
 func NewFinding(code string, count int, objects ...string) Finding {
 	entries := catalogue()
@@ -95,7 +95,7 @@ func NewFinding(code string, count int, objects ...string) Finding {
 	return f
 }
 
-// NewRemark returns a finding about the object itself.
+// NewRemark returns a finding about the stopped object itself.
 func NewRemark(code, found string) Finding {
 	f := NewFinding(code, 0, found)
 	f.Objects = nil

@@ -9,21 +9,21 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// AutoscalerStatusPath is the path of the object in which the Cluster Autoscaler of Kubernetes reports that it runs.
+// AutoscalerStatusPath is the path of the ConfigMap to which the Cluster Autoscaler of Kubernetes writes its status.
 // The autoscaler of OpenShift is detected by its MachineAutoscalers.
 const AutoscalerStatusPath = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 
 const (
-	// autoscalerUpdatedAnnotation holds the time of the Cluster Autoscaler's last report, as time.Time.String formats
-	// it.
+	// autoscalerUpdatedAnnotation holds the time of the Cluster Autoscaler's last status update, as time.Time.String
+	// formats it.
 	autoscalerUpdatedAnnotation = "cluster-autoscaler.kubernetes.io/last-updated"
 	autoscalerTimeFormat        = "2006-01-02 15:04:05.999999999 -0700 MST"
-	// autoscalerAge is the age of a report from which the Cluster Autoscaler counts as removed. It reports every ten
-	// seconds, or less often in a cluster without nodes that it may scale.
+	// autoscalerAge is the age of a status above which the Cluster Autoscaler counts as removed. It updates its
+	// status every ten seconds, or less often in a cluster without nodes that it may scale.
 	autoscalerAge = time.Hour
 )
 
-// PausedAnnotation pauses a MachineHealthCheck, whatever its value is.
+// PausedAnnotation pauses a MachineHealthCheck, regardless of its value.
 const PausedAnnotation = "cluster.x-k8s.io/paused"
 
 // HealthChecksPath is the path of the MachineHealthChecks of OpenShift.
@@ -31,7 +31,7 @@ const HealthChecksPath = openShiftMachines + "machinehealthchecks"
 
 const openShiftMachines = "/apis/machine.openshift.io/v1beta1/"
 
-// machineLists returns the lists that show upgrades, and controllers that replace or add machines.
+// machineLists returns the lists that reveal upgrades, and controllers that replace or add machines.
 func machineLists() []SurveyList {
 	const openShift = "/apis/config.openshift.io/v1/"
 	checks, scalers := []string{torporv1alpha1.HealthCheckReplacesMachinesFinding}, []string{torporv1alpha1.AutoscalerAddsMachinesFinding}
@@ -80,7 +80,7 @@ func addClusterVersion(s *Survey, item []byte) error {
 	return nil
 }
 
-// addMachineConfigPool finds nodes that are being updated. Each of them is drained and restarted, one after the other.
+// addMachineConfigPool finds nodes that are being updated, which OpenShift drains and restarts one after the other.
 func addMachineConfigPool(s *Survey, item []byte) error {
 	var p conditioned
 	if err := decode(item, &p); err != nil {
@@ -92,8 +92,8 @@ func addMachineConfigPool(s *Survey, item []byte) error {
 	return nil
 }
 
-// addHealthCheck finds health checks that replace machines. When a resume begins, the nodes have been Ready=Unknown
-// since the machines stopped, so a health check considers them unhealthy at once.
+// addHealthCheck finds MachineHealthChecks that replace machines. When a resume begins, the nodes have been
+// Ready=Unknown since the machines stopped, so a MachineHealthCheck immediately considers them unhealthy.
 func addHealthCheck(s *Survey, item []byte) error {
 	var c struct {
 		Metadata struct {
@@ -115,7 +115,8 @@ func addHealthCheck(s *Survey, item []byte) error {
 	return nil
 }
 
-// isZero reports whether a number or a percentage is zero. A health check with that limit never replaces a machine.
+// isZero reports whether a number or a percentage is zero. A MachineHealthCheck with this limit never replaces a
+// machine.
 func isZero(limit any) bool {
 	switch limit := limit.(type) {
 	case float64:
@@ -132,7 +133,8 @@ func addClusterAutoscaler(s *Survey, _ []byte) error {
 	return nil
 }
 
-// addMachineAutoscaler finds MachineSets that grow. A MachineAutoscaler has no effect without a ClusterAutoscaler.
+// addMachineAutoscaler finds MachineAutoscalers, which add machines to MachineSets. They have no effect without a
+// ClusterAutoscaler.
 func addMachineAutoscaler(s *Survey, item []byte) error {
 	if !s.hasClusterAutoscaler {
 		return nil
@@ -148,7 +150,7 @@ func addNodeClaim(s *Survey, item []byte) error {
 	return s.noteNamed(torporv1alpha1.KarpenterReplacesNodesFinding, "", item)
 }
 
-// noteNamed counts a finding for each item of a list.
+// noteNamed counts an item for a finding, named by the prefix and the name of the item.
 func (s *Survey) noteNamed(code, prefix string, item []byte) error {
 	var o struct {
 		Metadata objectName `json:"metadata"`

@@ -14,7 +14,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// TestControllersOfMachines has the objects of a cluster by the path of their list, in the order of the lists.
+// TestControllersOfMachines has the objects of a cluster, by the path of their list, and the expected findings.
 func TestControllersOfMachines(t *testing.T) {
 	const (
 		versions, pools = "/apis/config.openshift.io/v1/clusterversions", "/apis/machineconfiguration.openshift.io/v1/machineconfigpools"
@@ -46,22 +46,22 @@ func TestControllersOfMachines(t *testing.T) {
 		found items
 		want  []torporv1alpha1.StopFinding
 	}{
-		"an upgrade of OpenShift: a finding":   {items{versions: {progressing("Progressing", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/x")},
-		"an OpenShift cluster at rest: none":   {items{versions: {progressing("Progressing", "False")}, pools: {progressing("Updating", "False")}}, nil},
-		"an upgrade that is unknown: none":     {items{versions: {progressing("Progressing", "Unknown")}}, nil},
-		"nodes that are updated: a finding":    {items{pools: {progressing("Updating", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/x")},
-		"a health check: a finding":            {items{openShiftChecks: {check("", `"40%"`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
-		"a check of Cluster API: a finding":    {items{capiChecks: {check("", "null")}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
-		"a paused health check: none":          {items{openShiftChecks: {check(`"cluster.x-k8s.io/paused":""`, `"40%"`)}}, nil},
-		"a check that replaces nothing: none":  {items{openShiftChecks: {check("", "0"), check("", `"0%"`), check("", `"0"`)}}, nil},
-		"an autoscaler of OpenShift":           {items{scalers: {scaler}, machineScalers: {machineScaler}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "MachineAutoscaler/machines/worker-a")},
-		"an autoscaler without machines: none": {items{scalers: {scaler}}, nil},
-		"machines without an autoscaler: none": {items{machineScalers: {machineScaler}}, nil},
-		"a pool of Karpenter":                  {items{nodePools: {`{"metadata":{"name":"default"}}`}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "NodePool/default")},
-		"nodes of Karpenter": {
+		"an upgrade of OpenShift: a finding":                      {items{versions: {progressing("Progressing", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/x")},
+		"an OpenShift cluster without an upgrade: no finding":     {items{versions: {progressing("Progressing", "False")}, pools: {progressing("Updating", "False")}}, nil},
+		"an upgrade with status Unknown: no finding":              {items{versions: {progressing("Progressing", "Unknown")}}, nil},
+		"nodes that are being updated: a finding":                 {items{pools: {progressing("Updating", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/x")},
+		"a MachineHealthCheck of OpenShift: a finding":            {items{openShiftChecks: {check("", `"40%"`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
+		"a MachineHealthCheck of Cluster API: a finding":          {items{capiChecks: {check("", "null")}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
+		"a paused MachineHealthCheck: no finding":                 {items{openShiftChecks: {check(`"cluster.x-k8s.io/paused":""`, `"40%"`)}}, nil},
+		"a MachineHealthCheck with a limit of zero: no finding":   {items{openShiftChecks: {check("", "0"), check("", `"0%"`), check("", `"0"`)}}, nil},
+		"a MachineAutoscaler with a ClusterAutoscaler: a finding": {items{scalers: {scaler}, machineScalers: {machineScaler}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "MachineAutoscaler/machines/worker-a")},
+		"only a ClusterAutoscaler: no finding":                    {items{scalers: {scaler}}, nil},
+		"only a MachineAutoscaler: no finding":                    {items{machineScalers: {machineScaler}}, nil},
+		"a NodePool of Karpenter: a finding":                      {items{nodePools: {`{"metadata":{"name":"default"}}`}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "NodePool/default")},
+		"a NodeClaim of Karpenter: a finding": {
 			items{nodeClaims: {`{"metadata":{"name":"a"}}`, `{"metadata":{"name":"b"}}`}}, finding(torporv1alpha1.KarpenterReplacesNodesFinding, "a", "b"),
 		},
-		"objects of another shape: none": {items{versions: {`{"status":{"conditions":"all"}}`}, openShiftChecks: {`[]`}, nodeClaims: {`1`}}, nil},
+		"malformed objects: no finding": {items{versions: {`{"status":{"conditions":"all"}}`}, openShiftChecks: {`[]`}, nodeClaims: {`1`}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, read := NewSurvey(fixedTime()), 0
@@ -81,7 +81,8 @@ func TestControllersOfMachines(t *testing.T) {
 	}
 }
 
-// TestTheClusterAutoscalerIsFoundByItsStatus has the status ConfigMap with recent, old and malformed times.
+// TestTheClusterAutoscalerIsFoundByItsStatus has the status ConfigMap of the Cluster Autoscaler with recent, old and
+// malformed times.
 func TestTheClusterAutoscalerIsFoundByItsStatus(t *testing.T) {
 	status := func(at string) string {
 		return fmt.Sprintf(`{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/last-updated":%q}}}`, at)
@@ -100,8 +101,8 @@ func TestTheClusterAutoscalerIsFoundByItsStatus(t *testing.T) {
 	}
 }
 
-// TestListsOfOpenShiftAreReadThereOnly checks that lists of OpenShift are skipped in a cluster without OpenShift, and
-// read in a cluster whose namespaces are unknown.
+// TestListsOfOpenShiftAreReadThereOnly expects the lists of OpenShift to be skipped on other clusters, and to be
+// read if the namespaces of the cluster are unknown.
 func TestListsOfOpenShiftAreReadThereOnly(t *testing.T) {
 	skipped := func(s *Survey) (names []string) {
 		for _, l := range Lists() {

@@ -12,20 +12,20 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Plan describes the effects of a stop or a start of one object, and the problems that it may meet.
+// Plan describes the effects of a stop or a start of one object, and its predicted problems.
 type Plan struct {
-	// Effects describe in sentences what happens, in the order of the events.
+	// Effects are sentences that describe what happens, in chronological order.
 	Effects []string
-	// WakeBy is when a cluster has to be running; nil if that is not known, or does not matter.
+	// WakeBy is when a cluster must be running again; nil if this is unknown or not relevant.
 	WakeBy   *metav1.Time
 	Findings []Finding
 }
 
 // PlanRequest is the stop or start that a user plans.
 type PlanRequest struct {
-	// IsStart reports that the object is to be started, and not stopped.
+	// IsStart is true for a planned start, and false for a stop.
 	IsStart bool
-	// Now is the time of the plan, and Until when the stop is to end; zero if the user sets no end.
+	// Now is the current time, and Until the planned end of the stop; zero if the user sets no end.
 	Now, Until time.Time
 	// Record is the record of the switch, and UntilAnnotation the annotation with the end of its stop.
 	Record          stoprecord.Records
@@ -43,7 +43,7 @@ func (r PlanRequest) formatTime(at time.Time) string {
 	return stoprecord.FormatLocal(at, r.Zone)
 }
 
-// Stop returns the time of the stop that is in effect, with the planned end, or of a stop that begins now.
+// Stop returns the period of the stop in effect, or of a stop that begins now, with the planned end.
 func (r PlanRequest) Stop() StopWindow {
 	s := StopWindow{Now: r.Now, Since: r.Now, Until: r.Until}
 	if r.Record.Holds() {
@@ -59,14 +59,14 @@ func (r PlanRequest) Stop() StopWindow {
 	return s
 }
 
-// JudgeShared returns the findings that objects of every kind may have.
+// JudgeShared returns the findings that do not depend on the kind of the object.
 func JudgeShared(object metav1.Object, r PlanRequest) []Finding {
 	var findings []Finding
 	if object.GetDeletionTimestamp() != nil {
 		findings = append(findings, NewFinding(torporv1alpha1.BeingDeletedFinding, 0))
 	}
 	if r.IsStart || !r.Until.IsZero() {
-		return findings // The annotation is removed or replaced.
+		return findings // The start removes the annotation, or the new end replaces it.
 	}
 	if ignored := r.Record.DescribeIgnored(r.UntilAnnotation); ignored != "" {
 		return append(findings, NewRemark(torporv1alpha1.UntilInvalidFinding, ignored))
@@ -85,7 +85,7 @@ func JudgeShared(object metav1.Object, r PlanRequest) []Finding {
 	return findings
 }
 
-// JudgeSlumber returns the finding about the Slumber that stops the object now. scheduled is the stop of that Slumber;
+// JudgeSlumber returns a finding about the Slumber that stops the object now. scheduled is the stop of this Slumber;
 // nil if no Slumber stops the object.
 func JudgeSlumber(scheduled *torporv1alpha1.ScheduledStop, r PlanRequest) []Finding {
 	if scheduled == nil {
@@ -104,8 +104,8 @@ func JudgeSlumber(scheduled *torporv1alpha1.ScheduledStop, r PlanRequest) []Find
 	}
 }
 
-// DescribeTakeover describes the effects of a manual stop of an object that only a Slumber stops. It returns nil if no
-// Slumber stops the object, or if a manual stop is in effect already.
+// DescribeTakeover describes the effects of a manual stop of an object that only a Slumber stops. It returns nil if
+// no Slumber stops the object, or if a manual stop is already in effect.
 func (r PlanRequest) DescribeTakeover(scheduled *torporv1alpha1.ScheduledStop, startCommand string) []string {
 	if scheduled == nil || r.IsStart || r.Record.Holds() {
 		return nil

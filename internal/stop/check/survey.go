@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// maxObjects is how many objects a finding names.
+	// maxObjects is the maximum number of objects that a finding names.
 	maxObjects = 3
 	// maxNameBytes is the maximum length of a Kubernetes name with a namespace.
 	maxNameBytes = 2*253 + 1
-	// MaxItemBytes is the size above which objects are skipped. No object that a survey needs is that large.
+	// MaxItemBytes is the size above which objects are skipped. The objects that a survey needs are smaller.
 	MaxItemBytes = 256 << 10
-	// maxServices is how many Services of webhooks are read.
+	// maxServices is the maximum number of Services of webhooks that are read.
 	maxServices = 20
-	// namespacesList is the list that shows whether the cluster is an OpenShift cluster.
+	// namespacesList is the name of the list that shows whether the cluster is an OpenShift cluster.
 	namespacesList = "Namespaces"
 )
 
-// SurveyList is a list of a cluster that is read for a survey.
+// SurveyList is a list of objects that is read from a cluster for a survey.
 type SurveyList struct {
-	// Name is the name for users.
+	// Name is shown to users.
 	Name string
 	// Path is the path of the list, and Selector is the label selector of the relevant objects.
 	Path, Selector string
@@ -42,8 +42,8 @@ type SurveyList struct {
 	add   func(*Survey, []byte) error
 }
 
-// Lists returns the lists that are read from a cluster, in this order: namespaces come after the webhooks
-// that refer to them.
+// Lists returns the lists that are read from a cluster, in the order in which to read them: namespaces after the
+// webhooks whose selectors refer to them.
 func Lists() []SurveyList {
 	const admission, nodes = "/apis/admissionregistration.k8s.io/v1/", "/api/v1/nodes"
 	webhooks, quorum := []string{torporv1alpha1.WebhookBlocksWakeUpFinding}, []string{torporv1alpha1.EtcdQuorumSmallFinding}
@@ -65,13 +65,13 @@ func (s *Survey) Skips(l SurveyList) bool {
 	return l.isOfOpenShift && !s.isOpenShift && !slices.Contains(s.unread, namespacesList)
 }
 
-// SignerPath is the path of the object in which every API server publishes the authorities that it trusts,
-// including that of the kubelets' certificates.
+// SignerPath is the path of the ConfigMap in which every API server publishes the certificate authorities that it
+// trusts, including the signer of the kubelets' certificates.
 const SignerPath = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-// Survey collects the findings of a cluster. It evaluates the items of the lists one by one, and stores no item.
+// Survey collects the findings of a cluster. It evaluates the items of the lists one by one, without storing them.
 type Survey struct {
-	// now is the time by the cluster's own clock.
+	// now is the current time by the cluster's own clock.
 	now          time.Time
 	found        map[string]*findingTally
 	webhooks     []webhookAtRisk
@@ -86,8 +86,8 @@ type Survey struct {
 	wakeBy      time.Time
 	unread      []string
 	unreadCodes map[string]bool
-	// isCutShort is true if the time ended before everything was read, or if a server failed. Another survey may
-	// read more.
+	// isCutShort is true if the time ran out before everything was read, or if a server failed, so that another
+	// survey may read more.
 	isCutShort bool
 }
 
@@ -102,7 +102,7 @@ type talliedObject struct {
 	after time.Duration
 }
 
-// NewSurvey begins a survey of a cluster. now is the time by the cluster's clock.
+// NewSurvey returns an empty survey of a cluster. now is the current time by the cluster's clock.
 func NewSurvey(now time.Time) *Survey {
 	return &Survey{
 		now: now, found: map[string]*findingTally{}, namespaces: map[string]map[string]string{}, services: map[string]bool{},
@@ -113,7 +113,7 @@ func NewSurvey(now time.Time) *Survey {
 // AddItem evaluates one item of a list. An item that cannot be decoded is skipped.
 func (s *Survey) AddItem(l SurveyList, item []byte) {
 	if len(item) <= MaxItemBytes {
-		_ = l.add(s, item) // An object of another shape yields no finding.
+		_ = l.add(s, item) // A malformed object yields no finding.
 	}
 }
 
@@ -125,14 +125,14 @@ func (s *Survey) SkipList(l SurveyList) {
 	}
 }
 
-// NoteCut records that something was not read for a reason that may pass.
+// NoteCut records that the survey is incomplete for a temporary reason.
 func (s *Survey) NoteCut() { s.isCutShort = true }
 
-// IsCutShort reports whether another survey may read more.
+// IsCutShort reports whether the survey is incomplete for a temporary reason.
 func (s *Survey) IsCutShort() bool { return s.isCutShort }
 
-// note counts a finding and records its first objects. These are the objects that are affected first; objects that
-// are affected at the same time stay in the order of the list.
+// note counts an object for a finding, and records the name if it is among the first maxObjects. The objects that
+// are affected earliest come first; those with the same time keep the order of the list.
 func (s *Survey) note(code, name string, after time.Duration) {
 	t := s.found[code]
 	if t == nil {
@@ -148,12 +148,13 @@ func (s *Survey) note(code, name string, after time.Duration) {
 	t.objects = t.objects[:min(len(t.objects), maxObjects)]
 }
 
-// isPrintable reports whether a name can be shown to users: it comes from a cluster that may be hostile.
+// isPrintable reports whether a name can be shown to users, because it comes from a cluster that may be hostile.
 func isPrintable(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// BuildCheck returns the findings. Those of lists that could not be read are taken from the previous check.
+// BuildCheck returns the result of the survey. Findings of lists that could not be read are taken from the previous
+// check.
 func (s *Survey) BuildCheck(before *hivev1.HibernationCheck) *hivev1.HibernationCheck {
 	s.judgeWebhooks()
 	s.judgeControlPlane()
@@ -189,7 +190,7 @@ func (t *findingTally) finding(code string) torporv1alpha1.StopFinding {
 	return f
 }
 
-// objectName is the part that every item has.
+// objectName holds the namespace and the name of an item.
 type objectName struct {
 	Name              string            `json:"name"`
 	Namespace         string            `json:"namespace"`

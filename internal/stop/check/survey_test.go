@@ -27,7 +27,7 @@ import (
 
 func fixedTime() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
 
-// items are the objects of a cluster, by the last part of their lists' paths.
+// items are the objects of a cluster, by the last element of the path of their list.
 type items map[string][]string
 
 func listNamed(t *testing.T, name string) SurveyList {
@@ -88,7 +88,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 	}{
 		"a webhook for Pods of all namespaces blocks":                                {`{}`, true},
 		"a webhook without a failure policy blocks":                                  {`{"failurePolicy":""}`, true},
-		"a webhook that fails open blocks nothing":                                   {`{"failurePolicy":"Ignore"}`, false},
+		"a webhook with failurePolicy Ignore blocks nothing":                         {`{"failurePolicy":"Ignore"}`, false},
 		"a webhook outside the cluster blocks nothing":                               {`{"clientConfig":{"url":"https://policy.example.com"}}`, false},
 		"a webhook for leases blocks":                                                {`{` + leases + `}`, true},
 		"a webhook for deletions blocks nothing":                                     {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
@@ -96,7 +96,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 		"a wildcard that covers the status of nodes blocks":                          {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
 		"a wildcard for all statuses blocks":                                         {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
 		"a wildcard for all resources without subresources blocks":                   {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
-		"a webhook for other namespaces blocks nothing":                              {`{` + elsewhere + `}`, false},
+		"a webhook that selects other namespaces blocks nothing":                     {`{` + elsewhere + `}`, false},
 		"a webhook that excludes the system's namespaces, but not its own, blocks":   {`{` + notTheSystem + `}`, true},
 		"a webhook that excludes the system's namespaces and its own blocks nothing": {`{` + noneOfThese + `}`, false},
 		"a webhook for leases of other namespaces blocks nothing":                    {`{` + leases + `,` + notTheSystem + `}`, false},
@@ -147,23 +147,23 @@ func TestFindingsOfAList(t *testing.T) {
 			items{"poddisruptionbudgets": {`{"metadata":{"name":"b","namespace":"n"},"status":{"expectedPods":3,"disruptionsAllowed":0}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EvictionForbiddenFinding, Count: 1, Objects: []string{"n/b"}},
 		},
-		"a budget without Pods forbids nothing": {items{"poddisruptionbudgets": {`{"metadata":{"name":"b"},"status":{"disruptionsAllowed":0}}`}}, nil},
-		"the most frequent CronJobs are named, with the time when the first is affected": {
+		"a budget without Pods has no finding": {items{"poddisruptionbudgets": {`{"metadata":{"name":"b"},"status":{"disruptionsAllowed":0}}`}}, nil},
+		"a finding names the most frequent CronJobs, and when the first one is affected": {
 			items{"cronjobs": {
 				`{"metadata":{"name":"hourly","namespace":"n"},"spec":{"schedule":"0 * * * *"}}`, `{"metadata":{"name":"often","namespace":"n"},"spec":{"schedule":"*/5 * * * *"}}`,
 				`{"metadata":{"name":"daily","namespace":"n"},"spec":{"schedule":"@daily"}}`, `{"metadata":{"name":"weekly","namespace":"n"},"spec":{"schedule":"@weekly"}}`,
 			}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.CronJobsMissStartsFinding, Count: 4, Objects: []string{"n/often", "n/hourly", "n/daily"}, After: &metav1.Duration{Duration: 505 * time.Minute}},
 		},
-		"a CronJob that is suspended misses nothing":        {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","suspend":true}}`}}, nil},
-		"a CronJob with a deadline misses little":           {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","startingDeadlineSeconds":600}}`}}, nil},
-		"a CronJob with an invalid schedule misses nothing": {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"often"}}`, `{"metadata":{"name":"b"},"spec":{"schedule":"0 0 30 2 *"}}`}}, nil},
+		"a suspended CronJob has no finding":                {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","suspend":true}}`}}, nil},
+		"a CronJob with a starting deadline has no finding": {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","startingDeadlineSeconds":600}}`}}, nil},
+		"a CronJob with an invalid schedule has no finding": {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"often"}}`, `{"metadata":{"name":"b"},"spec":{"schedule":"0 0 30 2 *"}}`}}, nil},
 		"a volume on a machine's disk is a finding": {
 			items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"local":{"path":"/d"},"claimRef":{"namespace":"n","name":"data"}},"status":{"phase":"Bound"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/data"}},
 		},
-		"an unclaimed volume is ignored":          {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"hostPath":{}},"status":{"phase":"Available"}}`}}, nil},
-		"a volume at the cloud outlives machines": {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"csi":{},"claimRef":{"name":"d"}},"status":{"phase":"Bound"}}`}}, nil},
+		"a volume without a claim has no finding": {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"hostPath":{}},"status":{"phase":"Available"}}`}}, nil},
+		"a volume of a CSI driver has no finding": {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"csi":{},"claimRef":{"name":"d"}},"status":{"phase":"Bound"}}`}}, nil},
 		"a volume that could not be detached is a finding": {
 			items{"volumeattachments": {`{"metadata":{"name":"csi-1"},"status":{"detachError":{"message":"x"}}}`, `{"metadata":{"name":"csi-2"},"status":{"attached":true}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 1, Objects: []string{"csi-1"}},
@@ -172,12 +172,12 @@ func TestFindingsOfAList(t *testing.T) {
 			items{"namespaces": {`{"metadata":{"name":"old","deletionTimestamp":"2026-11-01T00:00:00Z"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.FinalizersPendingFinding, Count: 1, Objects: []string{"old"}},
 		},
-		"a young cluster of OpenShift is a finding": {
+		"an OpenShift cluster that is less than a day old is a finding": {
 			items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T13:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.ClusterTooYoungFinding, Count: 1},
 		},
-		"an OpenShift cluster that is a day old has no finding": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
-		"a young cluster that is not OpenShift has no finding":  {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
+		"an OpenShift cluster that is a day old has no finding":      {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
+		"another cluster that is less than a day old has no finding": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
 		"a control plane of two nodes is a finding": {
 			items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EtcdQuorumSmallFinding, Count: 2, Objects: []string{"m0", "m1"}},
@@ -212,7 +212,7 @@ func TestFindingsOfUnreadListsAreKept(t *testing.T) {
 	}
 }
 
-// authority returns a certificate in PEM that is valid until a time.
+// authority returns a CA certificate in PEM that is valid until a time.
 func authority(t *testing.T, name string, until time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -242,16 +242,16 @@ func TestWhenACertificateExpiresFirst(t *testing.T) {
 		before  time.Time
 		want    time.Time
 	}{
-		"the API server's certificate expires first: the time is its expiry":                {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
-		"the signer's certificate expires first: the time is its expiry":                    {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
-		"a renewed signer: the time is the expiry of the new certificate":                   {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"other authorities of the bundle: ignored":                                          {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"an invalid bundle is ignored":                                                      {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
-		"no known certificate: the time is unset":                                           {time.Time{}, `{}`, time.Time{}, time.Time{}},
-		"an unread certificate: the known time is kept":                                     {time.Time{}, `nonsense`, day(5), day(5)},
-		"another API server's certificate is valid a little longer: the known time is kept": {day(20).Add(time.Hour), `{}`, day(20), day(20)},
-		"another API server's certificate expires a little earlier: the time is its expiry": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
-		"a renewed certificate: the time is its expiry":                                     {day(44), `{}`, day(20), day(44)},
+		"the API server's certificate expires first: wakeBy is its expiry":                {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
+		"the signer's certificate expires first: wakeBy is its expiry":                    {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
+		"a renewed signer: wakeBy is the expiry of the new certificate":                   {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"other authorities of the bundle: ignored":                                        {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"an invalid bundle is ignored":                                                    {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
+		"no known certificate: wakeBy is unset":                                           {time.Time{}, `{}`, time.Time{}, time.Time{}},
+		"a certificate that cannot be read: wakeBy is kept":                               {time.Time{}, `nonsense`, day(5), day(5)},
+		"another API server's certificate is valid a little longer: wakeBy is kept":       {day(20).Add(time.Hour), `{}`, day(20), day(20)},
+		"another API server's certificate expires a little earlier: wakeBy is its expiry": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
+		"a renewed certificate: wakeBy is its expiry":                                     {day(44), `{}`, day(20), day(44)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, before := NewSurvey(fixedTime()), &hivev1.HibernationCheck{}

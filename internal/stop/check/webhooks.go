@@ -17,7 +17,7 @@ import (
 
 const (
 	systemNamespace, leaseNamespace = "kube-system", "kube-node-lease"
-	// maxWebhooks is how many webhooks of a cluster are judged.
+	// maxWebhooks is the maximum number of webhooks of a cluster that are examined.
 	maxWebhooks = 500
 	wildcard    = "*"
 	failPolicy  = "Fail"
@@ -49,15 +49,15 @@ type webhookRule struct {
 	Resources  []string `json:"resources"`
 }
 
-// wakeUpRequest is a request that a cluster needs when it resumes.
+// wakeUpRequest is a request that must succeed when a cluster resumes.
 type wakeUpRequest struct {
 	group, resource, operation string
-	// namespaces are those of the request's objects; nil for objects without a namespace.
+	// namespaces are the namespaces of the request's objects; nil for cluster-scoped objects.
 	namespaces []string
 }
 
-// wakeUpRequests returns the requests of kubelets and of the control plane. own is the namespace of the
-// webhook.
+// wakeUpRequests returns the requests of kubelets and of the control plane that must succeed. own is the namespace
+// of the webhook.
 func wakeUpRequests(own string) []wakeUpRequest {
 	system := []string{systemNamespace, own}
 	return []wakeUpRequest{
@@ -79,14 +79,14 @@ func wakeUpRequests(own string) []wakeUpRequest {
 // webhookAtRisk is a webhook without which a request of the resume fails.
 type webhookAtRisk struct {
 	configuration, service string
-	// namespaces are the namespaces of the requests. The webhook is called if its selector matches one of them. It is
-	// nil if a request has no namespace, because the webhook is always called then.
+	// namespaces are the namespaces of the requests. The webhook is called if its selector matches one of them. It
+	// is nil for a cluster-scoped request, for which the webhook is always called.
 	namespaces []string
 	selector   labels.Selector
 }
 
 // addWebhooks records the webhooks that a cluster may call when it resumes. It skips webhooks outside the cluster,
-// which may answer, and webhooks that select objects by labels, which are assumed to select no object of the system.
+// which may answer, and webhooks that select objects by labels, which are assumed to select no system objects.
 func addWebhooks(s *Survey, item []byte) error {
 	var c webhookConfiguration
 	if err := decode(item, &c); err != nil {
@@ -160,8 +160,8 @@ func ServicePath(name string) string {
 	return "/api/v1/namespaces/" + url.PathEscape(namespace) + "/services/" + url.PathEscape(service)
 }
 
-// AddService records a Service of a webhook. A Service without a selector leads out of the cluster, so it may
-// answer.
+// AddService records a Service of a webhook. A Service without a selector may lead to a server outside the cluster,
+// so its webhooks are not at risk.
 func (s *Survey) AddService(name string, item []byte) {
 	var service struct {
 		Spec struct {

@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	// youngAge is the age at which OpenShift has replaced the signer of the first certificates of its
-	// kubelets.
+	// youngAge is the age at which OpenShift has replaced the first signer of its kubelets' certificates.
 	youngAge = 24 * time.Hour
-	// openShiftNamespace exists on OpenShift only.
+	// openShiftNamespace exists only on OpenShift.
 	openShiftNamespace = "openshift-cluster-version"
-	// maxMissedStarts is how many starts a CronJob may miss.
+	// maxMissedStarts is how many starts a CronJob may miss before its controller reports TooManyMissedTimes.
 	maxMissedStarts = 100
-	// maxScheduleBytes is far more than a schedule needs.
+	// maxScheduleBytes limits the length of a schedule that is parsed.
 	maxScheduleBytes = 256
-	// goodQuorum is the number of members with which etcd survives the loss of one.
+	// goodQuorum is the minimum number of etcd members with which etcd survives the loss of one.
 	goodQuorum = 3
 )
 
-// addNamespace keeps the labels of namespaces that webhooks may select, and finds those that are being
+// addNamespace records the labels of namespaces that webhooks may select, and finds namespaces that are being
 // deleted.
 func addNamespace(s *Survey, item []byte) error {
 	var n struct {
@@ -71,7 +70,7 @@ func addBudget(s *Survey, item []byte) error {
 	return nil
 }
 
-// addCronJob finds CronJobs that would miss more starts in a long stop than their controller counts.
+// addCronJob finds CronJobs that would miss more than maxMissedStarts starts in a long stop.
 func addCronJob(s *Survey, item []byte) error {
 	var j struct {
 		Metadata objectName `json:"metadata"`
@@ -91,7 +90,7 @@ func addCronJob(s *Survey, item []byte) error {
 	return nil
 }
 
-// JudgeSchedule returns a finding if a CronJob would miss more starts in a stop than its controller counts. deadline is
+// JudgeSchedule returns a finding if a CronJob would miss more than maxMissedStarts starts in a stop. deadline is
 // its starting deadline in seconds; nil if it has none.
 func JudgeSchedule(name, schedule string, deadline *int64, r PlanRequest) []Finding {
 	if after := missedStartsAfter(schedule); after > 0 && r.Stop().length() >= after && !isBoundedBy(deadline, after) {
@@ -100,14 +99,14 @@ func JudgeSchedule(name, schedule string, deadline *int64, r PlanRequest) []Find
 	return nil
 }
 
-// isBoundedBy reports whether a starting deadline keeps a CronJob from missing too many starts: only starts
-// within the deadline are counted.
+// isBoundedBy reports whether a starting deadline prevents a CronJob from missing too many starts, because only
+// starts within the deadline count.
 func isBoundedBy(deadline *int64, after time.Duration) bool {
 	return deadline != nil && *deadline < int64(after/time.Second)
 }
 
-// missedStartsAfter returns how long a stop may be until a schedule has missed too many starts; 0 if it never
-// does. It counts from a Monday in the past, so that the result does not depend on the present time.
+// missedStartsAfter returns the length of a stop after which a schedule has missed too many starts; 0 if it never
+// does. It counts from a fixed Monday, so that the result does not depend on the current time.
 func missedStartsAfter(schedule string) time.Duration {
 	if len(schedule) > maxScheduleBytes {
 		return 0
@@ -126,7 +125,7 @@ func missedStartsAfter(schedule string) time.Duration {
 	return at.Sub(monday)
 }
 
-// addVolume finds volumes that are on the disk of one machine.
+// addVolume finds volumes that are stored on the disk of a machine.
 func addVolume(s *Survey, item []byte) error {
 	var v struct {
 		Metadata objectName `json:"metadata"`
@@ -184,7 +183,7 @@ func addControlPlaneNode(s *Survey, item []byte) error {
 	return nil
 }
 
-// judgeControlPlane adds the nodes of a control plane that is too small to lose one. A control plane outside the
+// judgeControlPlane adds a finding for a control plane with too few nodes to lose one. A control plane outside the
 // cluster has no nodes, and no finding.
 func (s *Survey) judgeControlPlane() {
 	if len(s.controlPlane) >= goodQuorum {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics exports gauges of stops in effect, and counters of what stops save. They are the same for every kind
-// that can be stopped: one query of a dashboard or an alert covers all kinds.
+// Package metrics exports gauges of stops in effect, and counters of what stops save. They are the same for every
+// kind that can be stopped, so that one query covers all kinds.
 package metrics
 
 import (
@@ -50,9 +50,9 @@ func (g *Gauges) CollectStop(ch chan<- prometheus.Metric, obj metav1.Object, par
 	}
 }
 
-// Counters are the counters of what the stops of one kind save, one series for each object that was ever stopped. A sum
-// over objects would fall whenever an object is deleted, and Prometheus takes a fall for a counter that begins again at
-// zero. The series of an object ends with the object.
+// Counters count what the stops of one kind save, with one series for each object that was ever stopped, which ends
+// when the object is deleted. A sum over all objects would decrease then, and Prometheus treats a decrease as a
+// reset to zero.
 type Counters struct {
 	meter                 atomic.Pointer[savings.Meter]
 	machines, cpu, memory *prometheus.Desc
@@ -89,13 +89,13 @@ func (c *Counters) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// UseClock sets the clock, unless a controller of this process has set it before.
+// UseClock sets the clock, unless it was set before in this process.
 func (c *Counters) UseClock(of clock.PassiveClock) {
 	c.meter.CompareAndSwap(nil, savings.NewMeter(savings.ReadInstants(of)))
 }
 
-// Observe returns the present moment of an object with these savings. It is called in each pass, so that the object is
-// known before its stop ends. Now is the time of a pass without counters.
+// Observe returns the moment of an observation of an object with these savings. It is called in each pass, so that
+// the object is known before its stop ends. now is used only if c is nil.
 func (c *Counters) Observe(uid types.UID, s *torporv1alpha1.Savings, now time.Time) savings.Moment {
 	if c != nil {
 		if meter := c.meter.Load(); meter != nil {
@@ -105,7 +105,8 @@ func (c *Counters) Observe(uid types.UID, s *torporv1alpha1.Savings, now time.Ti
 	return savings.Moment{At: now, Counted: savings.Elapsed(s, now)}
 }
 
-// CollectSavings exports the counters of an object, if it was ever stopped. EndScrape follows the last object.
+// CollectSavings exports the counters of an object, if it was ever stopped. EndScrape must be called after the last
+// object.
 func (c *Counters) CollectSavings(ch chan<- prometheus.Metric, obj metav1.Object, s *torporv1alpha1.Savings) {
 	meter := c.meter.Load()
 	if s == nil || meter == nil {

@@ -33,15 +33,15 @@ func TestStopsThatGoOnAreShown(t *testing.T) {
 		stop torporv1alpha1.StopRecord
 		want []string
 	}{
-		"a stop without an end shows its start":  {torporv1alpha1.StopRecord{Since: since, Requested: true}, []string{shownSince}},
-		"a stop with an end shows both":          {torporv1alpha1.StopRecord{Since: since, Until: &until, Requested: true}, []string{shownSince, shownUntil}},
-		"an expired stop has no metrics":         {torporv1alpha1.StopRecord{Since: since, Until: &until, EndedAt: &until, Requested: true}, nil},
-		"a stop that a user ended shows nothing": {torporv1alpha1.StopRecord{Since: since, EndedAt: &until}, nil},
+		"a stop without an end exports its start":          {torporv1alpha1.StopRecord{Since: since, Requested: true}, []string{shownSince}},
+		"a stop with an end exports its start and its end": {torporv1alpha1.StopRecord{Since: since, Until: &until, Requested: true}, []string{shownSince, shownUntil}},
+		"an expired stop has no metrics":                   {torporv1alpha1.StopRecord{Since: since, Until: &until, EndedAt: &until, Requested: true}, nil},
+		"a stop that a user ended has no metrics":          {torporv1alpha1.StopRecord{Since: since, EndedAt: &until}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			registry := prometheus.NewPedanticRegistry()
-			// Another kind registers the same gauges.
+			// A second kind can register the same gauges.
 			registry.MustRegister(collector{NewGauges("K"), stoprecord.Records{test.stop}}, collector{NewGauges("Other"), nil})
 			found, err := testutil.GatherAndCount(registry)
 			if err != nil || found != len(test.want) {

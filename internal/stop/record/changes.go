@@ -28,7 +28,8 @@ func describeStop(stop torporv1alpha1.StopRecord) decision.Request {
 	return asked
 }
 
-// RequestOf returns the request of the stop in effect, which the object's own switch or a Slumber holds.
+// RequestOf returns the request of the stop in effect: that of the object's own switch if it requests a stop,
+// otherwise that of the Slumber. Without a stop, it returns the requester of the last start.
 func RequestOf(own Records, scheduled *torporv1alpha1.ScheduledStop) decision.Request {
 	if scheduled != nil && !own.Holds() {
 		return Records(scheduled.Stops).Request()
@@ -36,8 +37,8 @@ func RequestOf(own Records, scheduled *torporv1alpha1.ScheduledStop) decision.Re
 	return own.Request()
 }
 
-// Changes returns the change of a switch's requests between two states of its stop records. A stop that ended at its
-// requested end time is no change: Events reports it.
+// Changes returns the requested stop or start that differs between two states of a switch's records, if any. A stop
+// that ended at its requested end is not included, because Events reports it.
 func Changes(part string, before, after Records) []decision.Change {
 	if len(after) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// DescribeIgnored returns why the annotation with the end of the stop is ignored; empty if it is not.
+// DescribeIgnored returns why the annotation with the end of the stop is ignored; empty if it is not ignored.
 func (r Records) DescribeIgnored(untilAnnotation string) string {
 	newest := r.RequestedStop()
 	if newest == nil || newest.RequestedUntil == "" || newest.Until != nil {
@@ -45,8 +45,8 @@ func (r Records) Describe() string {
 	return text
 }
 
-// Events returns the events for the differences between two states of the stop records. An annotation holds the end of
-// the stops.
+// Events returns the events for the differences between two states of the records. untilAnnotation is the name of
+// the annotation with the end of the stop.
 func Events(before, after Records, untilAnnotation, action string) []decision.Event {
 	var events []decision.Event
 	if begun, last := after.RequestedStop(), before.RequestedStop(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {

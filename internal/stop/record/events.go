@@ -8,7 +8,7 @@ const (
 	// EventStopOverdue reports that a stop is still in effect after the time in the annotation
 	// torpor.dev/until, and why.
 	EventStopOverdue = "StopOverdue"
-	// EventRequesterUnknown reports a stop whose requester no admission has recorded.
+	// EventRequesterUnknown reports a stop whose requester was not recorded by an admission policy or webhook.
 	EventRequesterUnknown = "RequesterUnknown"
 	// EventAnnotationIgnored reports an invalid annotation of a stop.
 	EventAnnotationIgnored = "AnnotationIgnored"

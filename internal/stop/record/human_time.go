@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// morning and evening are the hours of a day that is typed without a time, and of tonight.
+	// morning is the hour of a day that is typed without a time, and evening is the hour of tonight.
 	morning, evening = 8, 20
-	// maxDays is the longest typed time in days, ten years.
+	// maxDays is the maximum number of days that can be typed: ten years.
 	maxDays = 3650
 )
 
 // ParseNewUntil parses the end of a stop that a user types: a future time, a duration from now, or a word such as
-// tomorrow. Days and times without a zone are those of the zone of now.
+// tomorrow. Days and times without a zone are in the time zone of now.
 func ParseNewUntil(text string, now time.Time) (time.Time, error) {
 	until, err := parseTyped(text, now)
 	if err != nil {
@@ -30,7 +30,7 @@ func ParseNewUntil(text string, now time.Time) (time.Time, error) {
 	return until, nil
 }
 
-// IsAnnotationTime reports whether an annotation can hold the text: a time with a zone, or a duration of Go.
+// IsAnnotationTime reports whether an annotation can hold the text: an RFC 3339 time, or a duration in Go's format.
 func IsAnnotationTime(text string) bool {
 	_, err := ParseUntil(text, time.Time{})
 	return err == nil
@@ -114,14 +114,14 @@ func parseDay(word string, now time.Time) (time.Time, bool) {
 	return day, err == nil && day.Sub(now) <= maxDays*24*time.Hour
 }
 
-// dayAfter returns noon of a later day, which exists in every zone.
+// dayAfter returns noon of the day that is a number of days after now. Noon exists on every day in every time zone.
 func dayAfter(now time.Time, days int) time.Time {
 	year, month, day := now.Date()
 	return time.Date(year, month, day+days, 12, 0, 0, 0, now.Location())
 }
 
-// atWallClock returns the first time after now at which a clock in the zone of now shows a time of a day. A time that the
-// clock skips counts as if it had not been changed yet: 02:30 becomes 03:30.
+// atWallClock returns the first instant after now with a local time of day on a date, in the time zone of now. A
+// local time that a clock change skips is moved forward: 02:30 becomes 03:30.
 func atWallClock(date time.Time, hour, minute int, now time.Time) time.Time {
 	year, month, day := date.Date()
 	wall := time.Date(year, month, day, hour, minute, 0, 0, time.UTC)
@@ -131,7 +131,7 @@ func atWallClock(date time.Time, hour, minute int, now time.Time) time.Time {
 	second := wall.Add(-time.Duration(after) * time.Second).In(now.Location())
 	isFirst, isSecond := shows(first, wall), shows(second, wall)
 	switch {
-	case isFirst && isSecond && second.Before(first): // The zone may be farther than a day from the change.
+	case isFirst && isSecond && second.Before(first): // After unusual clock changes; the earlier instant comes first.
 		first, second = second, first
 	case isSecond && !isFirst:
 		return second
@@ -144,7 +144,7 @@ func atWallClock(date time.Time, hour, minute int, now time.Time) time.Time {
 	return first
 }
 
-// shows reports whether a clock shows a time at an instant.
+// shows reports whether an instant has a local time.
 func shows(at, wall time.Time) bool {
 	return at.Hour() == wall.Hour() && at.Minute() == wall.Minute() && at.Day() == wall.Day()
 }

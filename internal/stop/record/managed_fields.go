@@ -12,7 +12,7 @@ import (
 )
 
 // AnnotationSwitch is the set of annotations of one switch: the one that stops an object or a part of it, those in
-// which admission records the requester, and those with the reason and the end of this stop alone.
+// which admission records the requester, and those with the reason and the end of this switch's stop only.
 type AnnotationSwitch struct {
 	Name, RequestedBy, RequestVersion, Reason, Until string
 }
@@ -29,8 +29,8 @@ func (s AnnotationSwitch) ReasonAnnotation(annotations map[string]string) string
 	return ownOrShared(annotations, s.Reason, torporv1alpha1.ReasonAnnotation)
 }
 
-// Annotations returns the annotation that requests the stop, and those that describe this stop alone. They are set and
-// removed together.
+// Annotations returns the annotation that requests the stop, and the switch's own annotations for its reason and
+// end. They are set and removed together.
 func (s AnnotationSwitch) Annotations() []string {
 	return []string{s.Name, s.Reason, s.Until, s.Until + torporv1alpha1.NotedSuffix}
 }
@@ -42,7 +42,7 @@ func ownOrShared(annotations map[string]string, own, shared string) string {
 	return shared
 }
 
-// ReadRequest reads the request that an object makes by annotations.
+// ReadRequest reads a request from the annotations of an object.
 func (s AnnotationSwitch) ReadRequest(obj metav1.Object, isStopped bool) Request {
 	annotations := obj.GetAnnotations()
 	until := s.UntilAnnotation(annotations)
@@ -68,8 +68,8 @@ func FieldManagerOf(obj metav1.Object, annotation string) string {
 	return ""
 }
 
-// WriteTimeOf returns when the field manager of an annotation last wrote, as recorded by the API server; nil
-// if it was not recorded.
+// WriteTimeOf returns when the field manager that set an annotation last wrote the object, as recorded by the API
+// server; nil if this was not recorded.
 func WriteTimeOf(obj metav1.Object, annotation string) *metav1.Time {
 	if e := fieldEntryOf(obj, annotation); e != nil {
 		return e.Time
@@ -88,7 +88,8 @@ func fieldEntryOf(obj metav1.Object, annotation string) *metav1.ManagedFieldsEnt
 	return &fields[i]
 }
 
-// LastWriter returns the field manager that last wrote an object, as a requester whose name admission has not recorded.
+// LastWriter returns an unknown requester with the name of the field manager that last wrote an object, for use when
+// admission has recorded no user.
 func LastWriter(obj metav1.Object) string {
 	var last *metav1.ManagedFieldsEntry
 	fields := obj.GetManagedFields()

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// overdueGrace is the time after the end of a stop until it is overdue: a start takes time.
+// overdueGrace is how long after its end a stop becomes overdue, because a start takes time.
 const overdueGrace = 5 * time.Minute
 
-// Next steps that tables show for a stop with an end.
+// The texts of the column NEXT for a stop with an end.
 const (
 	StartsByItself          = "starts by itself"
 	ShouldHaveStartedItself = "should have started by itself: check whether the manager runs"
@@ -23,7 +23,7 @@ func IsOverdue(until *metav1.Time, now time.Time) bool {
 	return until != nil && now.After(until.Add(overdueGrace))
 }
 
-// FormatLocal formats a time for users, in their time zone. Programs get RFC 3339 in UTC.
+// FormatLocal formats a time for users, in their time zone. Output for programs uses RFC 3339 in UTC instead.
 func FormatLocal(at time.Time, zone *time.Location) string {
 	return at.In(zone).Format("2006-01-02 15:04 MST")
 }

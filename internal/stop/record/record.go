@@ -12,14 +12,15 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// followUpLimit is the time after the end of a stop during which HasJustExpired is true. Controllers run the passes of
-// such objects after those that end the overdue stops of other objects.
+// followUpLimit is the time after the end of a stop during which HasJustExpired is true. Passes of such objects run
+// after those that end overdue stops of other objects.
 const followUpLimit = 2 * time.Minute
 
-// MaxRecords is the number of stops that are kept for one switch.
+// MaxRecords is the maximum number of stops that are recorded for one switch.
 const MaxRecords = 10
 
-// MaxScheduled is the number of stops of one Slumber that an object keeps: a week of nights, and the present one.
+// MaxScheduled is the maximum number of stops by one Slumber that an object records: a week of nights, and the
+// current one.
 const MaxScheduled = 8
 
 // Records are the stops of one switch, newest first. Only the newest can still be requested.
@@ -45,22 +46,23 @@ func (r Records) HasExpired() bool {
 	return newest != nil && newest.EndedAt != nil
 }
 
-// HasJustExpired reports whether the newest stop has ended by itself within followUpLimit, or is about to.
+// HasJustExpired reports whether the newest stop has ended by itself within the last followUpLimit, or at a time
+// that is not recorded yet.
 func (r Records) HasJustExpired(now time.Time) bool {
 	return len(r) > 0 && r[0].StartedBy == torporv1alpha1.UntilAnnotation && (r[0].EndedAt == nil || now.Sub(r[0].EndedAt.Time) < followUpLimit)
 }
 
 // IsEndSavedIn reports whether the records in a saved status already contain the end of the newest stop as it is
-// requested now. Only then may the switch be reset. Otherwise a manager that restarts in between would not know the
-// reason of the reset.
+// requested now. Only then may the switch be reset: otherwise, after a restart in between, the manager would not
+// know the reason for the reset.
 func (r Records) IsEndSavedIn(saved Records) bool {
 	newest, last := r.RequestedStop(), saved.RequestedStop()
 	return newest != nil && last != nil && last.StartedBy == torporv1alpha1.UntilAnnotation &&
 		last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
 }
 
-// NextRecords returns the records after the present request of an object. The result does not depend on how often it is
-// called.
+// NextRecords returns the records after the current request of an object. Calling it again with the result changes
+// nothing.
 func NextRecords(before Records, asked Request, now time.Time) Records {
 	var next Records
 	for _, stop := range before {
@@ -73,8 +75,8 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 		return next
 	}
 	if newest := next.RequestedStop(); newest != nil && asked.Version != "" && newest.RequestVersion != "" && asked.Version != newest.RequestVersion {
-		// The switch was reset and set again between two passes. A schema that drops the version must not cause a
-		// new stop in each pass.
+		// The switch was reset and set again between two passes. The stored version must not be empty: a schema that
+		// drops it must not cause a new stop in each pass.
 		withdraw(newest, Request{}, now)
 	}
 	if next.RequestedStop() == nil {
@@ -97,7 +99,7 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 	return next
 }
 
-// begin adds the requested stop. Its time is unknown if no field manager of the object is recorded.
+// begin adds the requested stop.
 func (r Records) begin(asked Request, now time.Time) Records {
 	lastVersion := ""
 	if len(r) > 0 {
@@ -135,8 +137,8 @@ func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	}
 }
 
-// setEnd records the end of a stop. A time before the stop began is left over from an earlier stop, and is ignored:
-// otherwise it would end this stop at once.
+// setEnd records the end of a stop. It ignores an end before the start of the stop, which is left over from an
+// earlier stop and would end this one immediately.
 func setEnd(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	text := truncate(asked.Until, maxUntil)
 	if text == stop.RequestedUntil {

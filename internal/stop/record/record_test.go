@@ -27,13 +27,13 @@ func TestNotesNameTheLastWriter(t *testing.T) {
 	}{
 		"a new end: noted as alice's":                                   {nil, annotations{until: "8h"}, "8h by alice", "alice"},
 		"another end: noted as alice's":                                 {annotations{until: "8h", note: "8h by bob"}, annotations{until: "9h", note: "8h by bob"}, "9h by alice", "alice"},
-		"an end that stays: noted as bob's":                             {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h"}, "8h by bob", "bob"},
-		"a forged note: noted as bob's":                                 {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h", note: "8h by the-ceo"}, "8h by bob", "bob"},
-		"an end without a note: no author":                              {annotations{until: "8h"}, annotations{until: "8h", note: "8h by the-ceo"}, "", ""},
+		"an unchanged end: noted as bob's":                              {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h"}, "8h by bob", "bob"},
+		"a forged note of an unchanged end: noted as bob's":             {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h", note: "8h by the-ceo"}, "8h by bob", "bob"},
+		"a forged note of an end without a note: no author":             {annotations{until: "8h"}, annotations{until: "8h", note: "8h by the-ceo"}, "", ""},
 		"a removed end: no author":                                      {annotations{until: "8h", note: "8h by bob"}, annotations{note: "8h by bob"}, "", ""},
 		"a note about an earlier end: no author":                        {annotations{until: "9h", note: "8h by bob"}, annotations{until: "9h"}, "8h by bob", ""},
 		"a text longer than any end: no author":                         {nil, annotations{until: strings.Repeat("9h", 40)}, "", ""},
-		"as many characters as an end has: noted as alice's":            {nil, annotations{until: strings.Repeat("ü", 64)}, strings.Repeat("ü", 64) + " by alice", "alice"},
+		"a text of the maximum number of characters: noted as alice's":  {nil, annotations{until: strings.Repeat("ü", 64)}, strings.Repeat("ü", 64) + " by alice", "alice"},
 		"an empty end: no author":                                       {nil, annotations{until: ""}, " by alice", ""},
 		"a text that contains the separator of notes: noted as alice's": {nil, annotations{until: "8h by bob"}, "8h by bob by alice", "alice"},
 	} {
@@ -124,7 +124,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", r)
 			}
 		},
-		"a stop ends at its time, and stays ended": func(t *testing.T, s *switchStory) {
+		"a stop ends at its requested end, and remains ended": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "2026-11-23T10:00:00Z")
 			s.expect(t, true, "at once")
 			s.wait(time.Hour - time.Nanosecond)
@@ -142,11 +142,11 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.wait(2 * time.Hour)
 			s.expect(t, false, "after an outage")
 		},
-		"a duration starts when it is written, and other writes do not extend it": func(t *testing.T, s *switchStory) {
+		"a duration counts from when it was written, and other writes do not extend it": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.wait(10 * time.Minute)
 			s.expect(t, true, "at first")
-			s.asked.UntilWrittenAt = s.now.Add(5 * time.Minute) // The same field manager has written another field.
+			s.asked.UntilWrittenAt = s.now.Add(5 * time.Minute) // The same field manager writes another field.
 			s.wait(50 * time.Minute)
 			s.expect(t, false, "an hour after the stop")
 		},
@@ -224,7 +224,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
 		},
-		"a stop without a note has an unknown requester, not the last one": func(t *testing.T, s *switchStory) {
+		"a stop without a note has an unknown requester, not that of the last stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			s.look()
 			s.start("bob")
@@ -256,7 +256,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", r)
 			}
 		},
-		"a schema that drops the version does not make a stop of each pass": func(t *testing.T, s *switchStory) {
+		"a schema that drops the version does not cause a new stop in each pass": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			for range 3 {
 				s.look()
@@ -266,7 +266,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", s.records)
 			}
 		},
-		"a long reason is cut": func(t *testing.T, s *switchStory) {
+		"a long reason is truncated": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			s.asked.Reason = strings.Repeat("é", 100_000)
 			s.look()
@@ -274,7 +274,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %d bytes", len(reason))
 			}
 		},
-		"ten stops are kept": func(t *testing.T, s *switchStory) {
+		"the last ten stops are kept": func(t *testing.T, s *switchStory) {
 			for i := range 12 {
 				s.stop(fmt.Sprint("person ", i), "")
 				s.look()
@@ -297,7 +297,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestAnyStory has users do anything in any order, and the manager run passes at any time.
+// TestAnyStory runs random sequences of requests by users and passes of the manager.
 func TestAnyStory(t *testing.T) {
 	for seed := range uint64(2000) {
 		dice := rand.New(rand.NewPCG(seed, 0))

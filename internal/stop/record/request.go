@@ -13,16 +13,16 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// UnknownRequester is the requester if admission recorded none. A field manager is no substitute, because programs
-// choose its name freely.
+// UnknownRequester is the requester if admission recorded none. The field manager is not a substitute, because
+// clients choose its name freely.
 const UnknownRequester = "unknown"
 
 const (
-	// maxReason is the number of bytes of a reason that is kept: a record has up to ten reasons.
+	// maxReason is the number of bytes to which a reason is truncated, because a record has up to ten reasons.
 	maxReason = 512
-	// noteSeparator separates the text of a note from its author.
+	// noteSeparator separates the noted text from its author.
 	noteSeparator = " by "
-	// maxUntil limits the length of an end in characters. Valid times and sensible durations are shorter.
+	// maxUntil limits the length of a noted end in characters. Valid times and sensible durations are shorter.
 	maxUntil = 64
 )
 
@@ -30,10 +30,10 @@ const (
 type Request struct {
 	// IsStopped is the state of the switch.
 	IsStopped bool
-	// By is the requester that admission recorded, and Version the version of the object before the request;
-	// empty if nothing was recorded.
+	// By is the requester that admission recorded, and Version the resource version of the object before the
+	// request; both are empty if nothing was recorded.
 	By, Version string
-	// FieldManager is the program that set the switch, and At the time; empty and zero if not recorded.
+	// FieldManager is the field manager that set the switch, and At when; empty and zero if not recorded.
 	FieldManager string
 	At           time.Time
 	// Reason and Until are the values of the annotations.
@@ -44,7 +44,8 @@ type Request struct {
 	UntilWrittenAt time.Time
 }
 
-// requester returns the user who set the switch, if admission recorded the user after the last recorded version.
+// requester returns the user whom admission recorded, if it recorded a version other than lastVersion, and otherwise
+// an unknown requester.
 func (r Request) requester(lastVersion string) string {
 	switch {
 	case r.By != "" && r.Version != "" && r.Version != lastVersion:
@@ -56,8 +57,7 @@ func (r Request) requester(lastVersion string) string {
 	}
 }
 
-// ParseUntil returns the end of a stop from the text of its annotation and the time at which that was
-// written.
+// ParseUntil returns the end of a stop from the text of its annotation and the time at which this text was written.
 func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
 	if len(text) <= maxUntil {
 		if at, err := time.Parse(time.RFC3339, text); err == nil {
@@ -70,8 +70,8 @@ func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found %.40q", text)
 }
 
-// ReadAuthor returns the author of an annotation with a time, from the note of admission; empty if there is
-// no note about the present text.
+// ReadAuthor returns who wrote an annotation that holds a time, from the note of admission; empty if the note is
+// missing or about another text.
 func ReadAuthor(annotations map[string]string, name string) string {
 	text := annotations[name]
 	by, isAboutThis := strings.CutPrefix(annotations[name+torporv1alpha1.NotedSuffix], text+noteSeparator)
@@ -81,9 +81,9 @@ func ReadAuthor(annotations map[string]string, name string) string {
 	return by
 }
 
-// NextAuthorNote returns the note about an annotation with a time, after a request of a user that replaces
-// the annotations of before. It is empty if the annotation gets no note. Texts that are longer than any time
-// are not noted.
+// NextAuthorNote returns the note about an annotation that holds a time, after a request of a user that replaces the
+// annotations in before. It is empty if the annotation gets no note: it was removed, is longer than maxUntil, or did
+// not change and had no note.
 func NextAuthorNote(before, annotations map[string]string, name, user string) string {
 	text, isThere := annotations[name]
 	old, wasThere := before[name]
@@ -97,7 +97,7 @@ func NextAuthorNote(before, annotations map[string]string, name, user string) st
 	}
 }
 
-// truncate cuts a text without breaking a character.
+// truncate shortens a text without splitting a character.
 func truncate(text string, size int) string {
 	if len(text) <= size {
 		return text

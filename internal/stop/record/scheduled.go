@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// maxScheduledAnnotation is the number of bytes that an annotation with a ScheduledStop may have.
+	// maxScheduledAnnotation is the maximum number of bytes of an annotation with a ScheduledStop.
 	maxScheduledAnnotation = 32 << 10
-	// maxSlumbers is the number of Slumbers whose annotations are read.
+	// maxSlumbers is the maximum number of Slumbers whose annotations are read.
 	maxSlumbers = 20
 )
 
-// ReadScheduled returns the ScheduledStops in the annotations of an object, sorted by the name of their Slumber. An annotation that is
-// malformed, too large, or names another Slumber than its key is ignored.
+// ReadScheduled returns the ScheduledStops in the annotations of an object, sorted by the name of their Slumber. It
+// ignores an annotation that is malformed or too large, or whose content names another Slumber than its key.
 func ReadScheduled(annotations map[string]string) []torporv1alpha1.ScheduledStop {
 	return readScheduledExcept(nil, annotations)
 }
 
-// readScheduledExcept is like ReadScheduled, and leaves out Slumbers whose stops are known already. It must be cheap,
-// because it is called for each event of a member.
+// readScheduledExcept is like ReadScheduled, but omits the Slumbers of known. It must be cheap, because it is called
+// for each event of a member.
 func readScheduledExcept(known []torporv1alpha1.ScheduledStop, annotations map[string]string) (stops []torporv1alpha1.ScheduledStop) {
 	for name, text := range annotations {
 		slumber, isSlumber := strings.CutPrefix(name, torporv1alpha1.SlumberAnnotationPrefix)
@@ -51,8 +51,8 @@ func NameSlumber(recorded string) string {
 	return "Slumber " + recorded
 }
 
-// ListScheduled returns all ScheduledStops of an object: those of status.scheduledStops, and those that only
-// an annotation holds. Another project's schema drops the field of the status, and keeps the annotations.
+// ListScheduled returns all ScheduledStops of an object: those of status.scheduledStops, and those that only an
+// annotation holds. Another project's schema drops the status field, but keeps the annotations.
 func ListScheduled(inStatus []torporv1alpha1.ScheduledStop, annotations map[string]string) []torporv1alpha1.ScheduledStop {
 	return append(slices.Clip(inStatus), readScheduledExcept(inStatus, annotations)...)
 }
@@ -71,14 +71,13 @@ func ScheduledAnnotation(stop torporv1alpha1.ScheduledStop, slumber string) (nam
 	return name, string(data), nil
 }
 
-// FindScheduled returns the ScheduledStop by which a Slumber stops an object now; nil if no Slumber does.
+// FindScheduled returns the first ScheduledStop that is in effect for an object now; nil if there is none.
 func FindScheduled(inStatus []torporv1alpha1.ScheduledStop, annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
 	return FindHolding(ListScheduled(inStatus, annotations), annotations, now)
 }
 
-// FindHolding returns the first of the stops that is in effect; nil if no stop is. A stop ends when it
-// expires, so that an object starts even if no manager handles Slumbers, and it has no effect while the
-// object is skipped.
+// FindHolding returns the first of the stops that is in effect; nil if none is. A stop is not in effect once it has
+// expired, so that an object starts even if no manager handles Slumbers, nor while a user skips it.
 func FindHolding(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
 	if skippedUntil, _ := ReadSkip(annotations); now.Before(skippedUntil) {
 		return nil
@@ -91,8 +90,7 @@ func FindHolding(stops []torporv1alpha1.ScheduledStop, annotations map[string]st
 	return nil
 }
 
-// ScheduledEnd returns when the Slumber's stop in effect expires; zero if no stop is in effect, or it never
-// expires.
+// ScheduledEnd returns when the Slumber's stop in effect expires; zero if no stop is in effect or it never expires.
 func ScheduledEnd(inStatus []torporv1alpha1.ScheduledStop, annotations map[string]string, now time.Time) time.Time {
 	if scheduled := FindScheduled(inStatus, annotations, now); scheduled != nil && scheduled.ExpiresAt != nil {
 		return scheduled.ExpiresAt.Time
@@ -100,8 +98,8 @@ func ScheduledEnd(inStatus []torporv1alpha1.ScheduledStop, annotations map[strin
 	return time.Time{}
 }
 
-// ReadSkip returns the time until which the object is exempt from Slumbers; zero if it is not. It returns an error if
-// the annotation is invalid.
+// ReadSkip returns the time until which the object is exempt from Slumbers; zero without the annotation. It returns
+// an error if the annotation is invalid.
 func ReadSkip(annotations map[string]string) (time.Time, error) {
 	text := annotations[torporv1alpha1.SkipUntilAnnotation]
 	if text == "" {

@@ -21,8 +21,8 @@ func stopOf(slumber, reason string) torporv1alpha1.ScheduledStop {
 	return torporv1alpha1.ScheduledStop{Slumber: slumber, Stops: []torporv1alpha1.StopRecord{{Since: since, Reason: reason, Requested: true}}}
 }
 
-// TestListScheduled has rows with the stops of a status and of annotations. A row lists the Slumbers in
-// order, and where their stop was found.
+// TestListScheduled has the stops in a status and in annotations, and the expected Slumbers in order, each with the
+// place from which its stop was read.
 func TestListScheduled(t *testing.T) {
 	t.Parallel()
 	encode := func(stop torporv1alpha1.ScheduledStop) string {
@@ -78,7 +78,7 @@ func TestListScheduled(t *testing.T) {
 	}
 }
 
-// TestScheduledStopsHold has rows of stops, in the status and in annotations.
+// TestScheduledStopsHold expects stops to be in effect or not, both in the status and in annotations.
 func TestScheduledStopsHold(t *testing.T) {
 	t.Parallel()
 	now := start().Add(time.Hour)
@@ -93,12 +93,12 @@ func TestScheduledStopsHold(t *testing.T) {
 		want        bool
 		end         time.Time
 	}{
-		"a stop without an end: in effect":                       {stop: stopOf("nights", ""), now: now, want: true},
-		"a stop that expires later: in effect":                   {stop: expiring, now: now, want: true, end: now.Add(time.Minute)},
-		"an expired stop: not in effect":                         {stop: expiring, now: now.Add(time.Minute)},
-		"an ended stop: not in effect":                           {stop: ended, now: now},
-		"a stop of a Slumber that is skipped now: not in effect": {stop: expiring, annotations: skip, now: now},
-		"a stop of a Slumber whose skip has ended: in effect":    {stop: stopOf("nights", ""), annotations: skip, now: now.Add(time.Minute), want: true},
+		"a stop without an end: in effect":            {stop: stopOf("nights", ""), now: now, want: true},
+		"a stop that expires later: in effect":        {stop: expiring, now: now, want: true, end: now.Add(time.Minute)},
+		"an expired stop: not in effect":              {stop: expiring, now: now.Add(time.Minute)},
+		"an ended stop: not in effect":                {stop: ended, now: now},
+		"a stop that a user skips now: not in effect": {stop: expiring, annotations: skip, now: now},
+		"a stop after the end of a skip: in effect":   {stop: stopOf("nights", ""), annotations: skip, now: now.Add(time.Minute), want: true},
 	} {
 		annotation, value, err := stoprecord.ScheduledAnnotation(row.stop, "nights")
 		if err != nil {

@@ -12,43 +12,45 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// Instant is a time by two clocks: the wall clock, which an administrator or NTP may set, and the monotonic time since
-// the process began, which nobody can.
+// Instant is a time by two clocks: the wall clock, which an administrator or NTP may set, and the monotonic time
+// since the process began, which cannot be set.
 type Instant struct {
 	Wall   time.Time
 	Uptime time.Duration
 }
 
 const (
-	// smallStep is a difference of the wall clock from the steady time that is accepted at once.
+	// smallStep is the difference between the wall clock and the steady time up to which the wall clock is accepted
+	// immediately.
 	smallStep = 5 * time.Minute
-	// trustAfter is the time after which a larger difference is accepted. A wrong clock that is set right before that
-	// has no effect. A machine that was suspended counts the suspension as a step.
+	// trustAfter is the time after which a larger difference is accepted. A wrong clock that is corrected before
+	// that has no effect. The suspension of a machine also counts as a step of the clock.
 	trustAfter = 2 * time.Hour
 )
 
-// Meter measures the stops in effect for one process. The wall clock counts only the time before the process first saw
-// a stop. From then on the monotonic clock does, so that a step of the wall clock neither adds nor removes savings.
+// Meter measures the stops in effect for one process. The time before the process first saw a stop is measured by
+// the wall clock, and the time after that by the monotonic clock, so that a step of the wall clock neither adds nor
+// removes savings.
 type Meter struct {
 	now func() Instant
 
 	mu sync.Mutex
-	// anchor is an instant at which the wall clock was accepted. Doubt is the uptime since which the wall clock differs
-	// from it by more than smallStep; nil while it does not.
+	// anchor is the last instant at which the wall clock was accepted. doubt is the uptime since which the wall
+	// clock differs from the steady time by more than smallStep; nil while it does not.
 	anchor *Instant
 	doubt  *time.Duration
 	marks  map[types.UID]*mark
-	// round increases with each scrape. Marks that two scrapes have not used are dropped.
+	// round increases with each scrape. Marks that were not used in two scrapes are dropped.
 	round int
 }
 
-// mark is what a process knows of an object.
+// mark is what the process has recorded about an object.
 type mark struct {
-	// since identifies the stop in effect, in Unix seconds. Before is its duration when it was first seen, at the uptime
-	// seenAt.
+	// since identifies the stop in effect, in Unix seconds. before is its duration when it was first seen, at the
+	// uptime seenAt.
 	since          int64
 	before, seenAt time.Duration
-	// shown are the largest counters that were exported.
+	// shown are the largest values of the counters that were exported.
 	shown Totals
 	round int
 }
@@ -56,13 +58,14 @@ type mark struct {
 // NewMeter returns a Meter that reads an instant when it needs one.
 func NewMeter(now func() Instant) *Meter { return &Meter{now: now, marks: map[types.UID]*mark{}} }
 
-// ReadInstants returns a source of instants for a Meter. The times of a real clock have a monotonic part.
+// ReadInstants returns a source of instants for a Meter. It relies on the monotonic reading that the times of a real
+// clock have.
 func ReadInstants(of clock.PassiveClock) func() Instant {
 	start := of.Now()
 	return func() Instant { return Instant{Wall: of.Now().Round(0), Uptime: of.Since(start)} }
 }
 
-// Observe returns the present moment of an object with these savings.
+// Observe returns the moment of an observation of an object with these savings.
 func (m *Meter) Observe(uid types.UID, s *torporv1alpha1.Savings) Moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,7 +93,7 @@ func (m *Meter) observe(uid types.UID, s *torporv1alpha1.Savings) (Moment, *mark
 	return now, one
 }
 
-// steadyTime returns the wall-clock time without steps that have not lasted yet.
+// steadyTime returns the wall-clock time without steps that have not been accepted yet.
 func (m *Meter) steadyTime(at Instant) time.Time {
 	if m.anchor == nil {
 		m.anchor = &at
@@ -108,8 +111,8 @@ func (m *Meter) steadyTime(at Instant) time.Time {
 	}
 }
 
-// Read returns the counters of an object. They never fall while the process lives and the object exists: a stop ends a
-// moment before the cache shows its end.
+// Read returns the counters of an object. They never decrease while the process runs and the object exists, although
+// a stop ends shortly before the cache shows its end.
 func (m *Meter) Read(uid types.UID, s *torporv1alpha1.Savings) Totals {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +121,7 @@ func (m *Meter) Read(uid types.UID, s *torporv1alpha1.Savings) Totals {
 	return one.shown
 }
 
-// EndScrape drops what is known of objects that two scrapes have not used: they are gone.
+// EndScrape drops the marks of objects that were not read in two scrapes, because these objects are gone.
 func (m *Meter) EndScrape() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,11 +26,11 @@ type world struct {
 	t    *testing.T
 	rng  *rand.Rand
 	true time.Time
-	// offset is the error of the wall clock of the manager's machine. upSince is the begin of the process; zero while no
-	// manager runs, until the time downUntil.
+	// offset is the error of the wall clock of the manager's machine. upSince is when the process began; zero while
+	// no manager runs, which lasts until downUntil.
 	offset             time.Duration
 	upSince, downUntil time.Time
-	// isWrong is true while the clock is wrong by a day. A process that starts then counts the error, so none does.
+	// isWrong is true while the clock is wrong by a day. No process starts then, because it would count the error.
 	isWrong bool
 	meter   *Meter
 	objects []*object
@@ -39,7 +39,7 @@ type world struct {
 	restarts, steps, deleted, stops int
 }
 
-// object is one object at the API server, and what is true of it.
+// object is one object at the API server, with its real state.
 type object struct {
 	uid    types.UID
 	stored *torporv1alpha1.Savings
@@ -48,8 +48,8 @@ type object struct {
 	isWanted, isOff bool
 	nextChange      time.Time
 	exact           Totals
-	// shown is the last scraped value, and shownBy is the process that exported it. kept is the value at Prometheus: the
-	// largest of all processes.
+	// shown is the last scraped value, and shownBy is the process that exported it. kept is the largest value that
+	// Prometheus has stored.
 	shown, kept Totals
 	shownBy     *Meter
 }
@@ -65,7 +65,7 @@ func (w *world) newObject(n int) *object {
 	return o
 }
 
-// startManager begins a process, on the same machine or on another one whose clock differs.
+// startManager starts a process, on the same machine or on another machine with another clock error.
 func (w *world) startManager() {
 	w.restarts++
 	if w.rng.IntN(3) == 0 {
@@ -75,8 +75,8 @@ func (w *world) startManager() {
 	w.meter = NewMeter(func() Instant { return Instant{Wall: w.wall(), Uptime: w.true.Sub(w.upSince)} })
 }
 
-// reconcile runs a pass. The manager is killed before or after one write in ten: a pass that is repeated must not count
-// twice.
+// reconcile runs a pass. The manager is killed before or after one write in ten, because a repeated pass must not
+// count twice.
 func (w *world) reconcile(o *object) {
 	now, rate := w.meter.Observe(o.uid, o.stored), Rate{}
 	if o.isWanted {
@@ -137,7 +137,7 @@ func (w *world) disturb() {
 	}
 }
 
-// stepByADay lets a process see a clock that is wrong by a day for an hour.
+// stepByADay makes the clock of a running process wrong by a day for an hour.
 func (w *world) stepByADay() {
 	before := w.offset
 	w.offset, w.isWrong = before+24*time.Hour, true
@@ -183,7 +183,8 @@ func (w *world) tick() {
 }
 
 // TestCountersEqualTheIntegral simulates 30 days with restarts, kills at writes, outages, failovers, clock steps and
-// deletions. At the end, the counters equal the exact integral within 1 %, and no counter fell within one process.
+// deletions. At the end, the counters equal the exact integral within 1 %, and no counter decreased within one
+// process.
 func TestCountersEqualTheIntegral(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {

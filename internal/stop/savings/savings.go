@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxAnnotation is the number of bytes of an annotation that is read.
+	// maxAnnotation is the maximum number of bytes of an annotation that is read.
 	maxAnnotation = 4 << 10
-	// maxStop is the longest time that one stop can count. Users can write any time into an annotation.
+	// maxStop is the longest time that one stop can count, because users can write any time into an annotation.
 	maxStop = 10 * 365 * 24 * time.Hour
 	// bytesPerKiB converts sums to the units of the metrics.
 	bytesPerKiB = 1024
@@ -30,7 +30,7 @@ const (
 // Rate is what an object saves per second.
 type Rate struct{ Machines, CPUMillis, MemoryKiB int64 }
 
-// IsZero reports whether the object saves nothing: it runs, or nothing is known of its Pods and machines.
+// IsZero reports whether the object saves nothing: it runs, or its Pods and machines are unknown.
 func (r Rate) IsZero() bool { return r == Rate{} }
 
 // RateOf returns the rate that the savings of an object record.
@@ -41,17 +41,17 @@ func RateOf(s *torporv1alpha1.Savings) Rate {
 	return Rate{Machines: s.Machines, CPUMillis: s.CPUMillis, MemoryKiB: s.MemoryKiB}
 }
 
-// Moment is the time of an observation, and the duration that the stop in effect has then. A Meter measures both.
+// Moment is the time of an observation, and how long the stop in effect has lasted then. A Meter measures both.
 type Moment struct {
 	At      time.Time
 	Counted time.Duration
 }
 
-// Next returns the savings of an object that saves at a rate from a moment on. The caller writes the result together
-// with the stop or the start itself.
+// Next returns the savings of an object that saves at a rate beginning with a moment. The caller writes the result
+// together with the stop or the start itself.
 //
-// Invariant: the result depends only on the stored savings, never on an earlier result that was not stored. A pass that
-// runs again after a lost write therefore counts nothing twice (TestCountersEqualTheIntegral).
+// Invariant: the result depends only on the stored savings, never on an earlier result that was not stored. A pass
+// that is repeated after a lost write therefore counts nothing twice (TestCountersEqualTheIntegral).
 func Next(stored *torporv1alpha1.Savings, rate Rate, now Moment) *torporv1alpha1.Savings {
 	before := RateOf(stored)
 	if before == rate {
@@ -75,8 +75,8 @@ func Next(stored *torporv1alpha1.Savings, rate Rate, now Moment) *torporv1alpha1
 	return next
 }
 
-// countWeek adds the part of an ended stop that lies in the week of its end. A clock that is set back over a Monday does
-// not begin the earlier week again.
+// countWeek adds the part of an ended stop that lies in the week of its end. If the clock is set back past a Monday,
+// the sum of the newer week is kept.
 func countWeek(s *torporv1alpha1.Savings, machines int64, now Moment) {
 	if machines == 0 {
 		return
@@ -88,7 +88,7 @@ func countWeek(s *torporv1alpha1.Savings, machines int64, now Moment) {
 	s.WeekMachineSeconds = add(s.WeekMachineSeconds, machines, min(now.Counted, max(0, now.At.Sub(s.Week.Time))))
 }
 
-// WeekOf returns the begin of the week of a time: Monday, 00:00 UTC.
+// WeekOf returns the start of the week that contains a time: Monday, 00:00 UTC.
 func WeekOf(at time.Time) time.Time {
 	at = at.UTC()
 	day := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
@@ -119,7 +119,8 @@ func Elapsed(s *torporv1alpha1.Savings, now time.Time) time.Duration {
 	return min(max(0, now.Sub(s.Since.Time)), maxStop)
 }
 
-// add returns a sum plus a rate times a duration. It saturates, so that no value of an annotation makes a sum fall.
+// add returns a sum plus a rate times a duration. It saturates instead of overflowing, so that no value of an
+// annotation can decrease a sum.
 func add(sum, rate int64, counted time.Duration) int64 {
 	more := math.Round(float64(max(0, rate)) * max(0, counted).Seconds())
 	if more >= float64(math.MaxInt64-max(0, sum)) {
@@ -131,7 +132,7 @@ func add(sum, rate int64, counted time.Duration) int64 {
 // Totals are the values of the counters of an object.
 type Totals struct{ MachineSeconds, CPUSeconds, MemoryByteSeconds float64 }
 
-// total returns the counters of an object whose stop in effect has this duration.
+// total returns the counters of an object whose stop in effect has lasted for the duration.
 func total(s *torporv1alpha1.Savings, counted time.Duration) Totals {
 	if s == nil {
 		return Totals{}

@@ -31,23 +31,23 @@ func TestNext(t *testing.T) {
 	}{
 		"an object that was never stopped has no savings": {nil, Rate{}, tuesday(), 0, nil},
 		"a stop begins in whole seconds":                  {nil, two, tuesday().Add(time.Millisecond), 0, &off},
-		"a stop that goes on is not written":              {&off, two, tuesday().Add(time.Hour), time.Hour, &off},
-		"a stop that ends is added": {
+		"a continuing stop changes nothing":               {&off, two, tuesday().Add(time.Hour), time.Hour, &off},
+		"a stop that ends is added to the sums": {
 			&off, Rate{}, tuesday().Add(time.Hour), time.Hour, &torporv1alpha1.Savings{MachineSeconds: 7200, Week: monday, WeekMachineSeconds: 7200},
 		},
-		"a stop that began last week counts for this week since Monday": {
+		"the stop of an object that began last week counts for this week from Monday": {
 			&off,
 			Rate{},
 			tuesday().AddDate(0, 0, 6), 6 * 24 * time.Hour,
 			&torporv1alpha1.Savings{MachineSeconds: 2 * 6 * 86400, Week: at(monday.AddDate(0, 0, 7)), WeekMachineSeconds: 2 * 43200},
 		},
-		"another rate ends one stop and begins the next": {
+		"a changed rate ends one period and begins the next": {
 			&off,
 			Rate{Machines: 3},
 			tuesday().Add(time.Hour), time.Hour,
 			&torporv1alpha1.Savings{Since: at(tuesday().Add(time.Hour)), Machines: 3, MachineSeconds: 7200, Week: monday, WeekMachineSeconds: 7200},
 		},
-		"a sum that is forged saturates": {
+		"a forged sum near the maximum saturates": {
 			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: math.MaxInt64, CPUMilliSeconds: math.MaxInt64 - 1},
 			Rate{},
 			tuesday().Add(time.Hour), time.Hour,
@@ -66,7 +66,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestWeeks has times in two weeks, with a cluster that wakes on Tuesday at noon.
+// TestWeeks has a cluster that sleeps from Sunday noon to Tuesday noon, at times in two weeks.
 func TestWeeks(t *testing.T) {
 	t.Parallel()
 	sunday := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -77,13 +77,13 @@ func TestWeeks(t *testing.T) {
 		at   time.Time
 		want time.Duration
 	}{
-		"no savings":                            {nil, tuesday(), 0},
-		"asleep since Sunday noon, on Sunday":   {off, sunday.Add(time.Hour), time.Hour},
-		"asleep since Sunday noon, on Tuesday":  {off, tuesday(), 36 * time.Hour},
-		"awake since Tuesday, an hour later":    {awake, tuesday().Add(time.Hour), 36 * time.Hour},
-		"awake since Tuesday, on the Sunday":    {awake, sunday.AddDate(0, 0, 7), 36 * time.Hour},
-		"awake since Tuesday, in the next week": {awake, sunday.AddDate(0, 0, 8), 0},
-		"a clock that is behind":                {off, sunday.Add(-time.Hour), 0},
+		"no savings":                                   {nil, tuesday(), 0},
+		"asleep since Sunday noon, on Sunday":          {off, sunday.Add(time.Hour), time.Hour},
+		"asleep since Sunday noon, on Tuesday":         {off, tuesday(), 36 * time.Hour},
+		"awake since Tuesday, an hour later":           {awake, tuesday().Add(time.Hour), 36 * time.Hour},
+		"awake since Tuesday, on the Sunday":           {awake, sunday.AddDate(0, 0, 7), 36 * time.Hour},
+		"awake since Tuesday, in the next week":        {awake, sunday.AddDate(0, 0, 8), 0},
+		"a clock that is behind the start of the stop": {off, sunday.Add(-time.Hour), 0},
 	} {
 		if found := WeekMachineSeconds(row.s, row.at); found != row.want.Seconds() {
 			t.Errorf("%s: expected %s, found %.0f s", name, row.want, found)
@@ -91,7 +91,7 @@ func TestWeeks(t *testing.T) {
 	}
 }
 
-// TestMeterAndClockSteps has a process that sees a stop, and then steps of the wall clock.
+// TestMeterAndClockSteps has a process that first sees a stop, and then steps of the wall clock.
 func TestMeterAndClockSteps(t *testing.T) {
 	t.Parallel()
 	now := Instant{Wall: tuesday()}
@@ -107,9 +107,9 @@ func TestMeterAndClockSteps(t *testing.T) {
 	}{
 		{"an hour passes", time.Hour, time.Hour, time.Hour},
 		{"the clock is set back by a day", time.Minute, -24 * time.Hour, time.Hour + time.Minute},
-		{"and right again", time.Minute, 24*time.Hour + 2*time.Minute, time.Hour + 2*time.Minute},
+		{"the clock is corrected", time.Minute, 24*time.Hour + 2*time.Minute, time.Hour + 2*time.Minute},
 		{"the clock is set ahead by a year", time.Minute, 365 * 24 * time.Hour, time.Hour + 3*time.Minute},
-		{"and stays so", 3 * time.Hour, 3 * time.Hour, 4*time.Hour + 3*time.Minute},
+		{"the clock stays ahead", 3 * time.Hour, 3 * time.Hour, 4*time.Hour + 3*time.Minute},
 	} {
 		advance(row.real, row.wall)
 		if found := m.Read("a", off).CPUSeconds; found != row.want.Seconds() {
@@ -124,7 +124,7 @@ func TestMeterAndClockSteps(t *testing.T) {
 	}
 }
 
-// TestMeterForgetsDeletedObjects scrapes without an object.
+// TestMeterForgetsDeletedObjects scrapes twice without an object that was scraped before.
 func TestMeterForgetsDeletedObjects(t *testing.T) {
 	t.Parallel()
 	m := NewMeter(func() Instant { return Instant{Wall: tuesday()} })
