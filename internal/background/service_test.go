@@ -18,17 +18,18 @@ import (
 
 const callTime = 10 * time.Second
 
-// server is what a test's service calls. The lock of the service guards it. A value is the number of stored answers.
+// server is called by the service of a test, whose lock guards it. The value of a key is the number of stored
+// answers.
 type server struct {
 	*Service[string, int]
 	t *testing.T
-	// begun are the keys of calls, and began is when they began, since the start of the test.
+	// begun are the keys of the calls that began, and began is when each began, since the start of the test.
 	begun   []string
 	began   []time.Duration
 	at      time.Time
 	calling map[string]int
 	dropped int
-	// queues are the queues of keys.
+	// queues maps keys to their queues.
 	queues map[string]Share
 	// take replaces the call of a key.
 	take func(key string, due time.Time, call Call) Call
@@ -67,7 +68,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// call takes callTime, unless the key is "hangs".
+// call makes a call that takes callTime, or until its context ends if the key is "hangs".
 func (s *server) call(key string, value *int) func(context.Context) func() {
 	return func(ctx context.Context) func() {
 		s.Lock()
@@ -91,7 +92,7 @@ func (s *server) call(key string, value *int) func(context.Context) func() {
 	}
 }
 
-// ask requests calls that are due after some time.
+// ask requests calls of keys in a queue after a delay.
 func (s *server) ask(after time.Duration, queue Share, keys ...string) {
 	s.Lock()
 	defer s.Unlock()
@@ -214,7 +215,7 @@ func TestQueuesDoNotDelayEachOther(t *testing.T) {
 		s.Unlock()
 		s.elapse(callTime)
 		s.Lock()
-		s.expect("calls at work", "map[c:1 hangs:1]", fmt.Sprint(s.calling))
+		s.expect("calls in progress", "map[c:1 hangs:1]", fmt.Sprint(s.calling))
 		s.Unlock()
 		s.ask(0, prompt, "slow") // A call moves to another queue.
 		s.expect("a key that moved", "[slow]", s.elapse(callTime))
@@ -238,7 +239,7 @@ func TestCallsWithoutRoomDoNotDelayOthers(t *testing.T) {
 			return call
 		}
 		s.ask(0, queue, "a1", "a2", "b1", "b2", "c1", "d1")
-		s.expect("one of each share, up to the limit of the queue", "[a1 b1 c1]", sorted(s.elapse(1)))
+		s.expect("one call of each share, up to the limit of the queue", "[a1 b1 c1]", sorted(s.elapse(1)))
 		s.expect("the next ones", "[a2 b2 d1]", sorted(s.elapse(callTime)))
 	})
 }
@@ -268,11 +269,11 @@ func TestTakePostponesForgetsAndCalls(t *testing.T) {
 			return call
 		}
 		s.ask(0, Share{}, "calm", "over", "none")
-		s.expect("a call that is put off", "[]", s.elapse(5*time.Second-1))
-		s.expect("and made later", "[calm]", s.elapse(1))
+		s.expect("a postponed call", "[]", s.elapse(5*time.Second-1))
+		s.expect("the postponed call is made later", "[calm]", s.elapse(1))
 		s.expect("calls that Take has withdrawn", "[]", s.elapse(time.Hour))
 		s.ask(0, Share{}, "asks")
-		s.expect("a call that Take moves", "[]", s.elapse(time.Minute-1))
+		s.expect("a call that Take postpones by a minute", "[]", s.elapse(time.Minute-1))
 	})
 }
 
@@ -292,7 +293,7 @@ func TestPostponedCallsAreTakenWhenRequestedAgain(t *testing.T) {
 		s.elapse(time.Minute)
 		s.ask(2*time.Hour, Share{}, "a") // This changes nothing.
 		s.ask(time.Minute, Share{}, "a")
-		s.expect("before it is taken again", "[]", s.elapse(time.Hour-time.Minute-1))
+		s.expect("before the call is taken again", "[]", s.elapse(time.Hour-time.Minute-1))
 		s.expect("the call", "[a]", s.elapse(1))
 		if want := []time.Duration{time.Second, 2 * time.Minute, time.Hour}; !slices.Equal(taken, want) {
 			t.Errorf("expected it to be taken after %v, found %v", want, taken)
@@ -360,8 +361,8 @@ func TestRunDueFollowsTheClock(t *testing.T) {
 	}
 }
 
-// TestRandomRequestsKeepTheLimits requests, forgets and postpones calls at random. The limits hold at any time, and the
-// last requested call of each key is made.
+// TestRandomRequestsKeepTheLimits requests, forgets and postpones calls at random. The limits are never exceeded,
+// and the last requested call of each key is made.
 func TestRandomRequestsKeepTheLimits(t *testing.T) {
 	queues := []Share{{"prompt", 3}, {"patient", 2}, {}}
 	shares := []Share{{"x", 2}, {"y", 1}}

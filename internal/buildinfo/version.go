@@ -21,8 +21,8 @@ type BuildVersion struct {
 	Go   string `json:"go"`
 }
 
-// ReadVersion returns the version that this program was built from. Unknown parts, for example outside of a
-// repository, are "unknown".
+// ReadVersion returns the version that this program was built from. Parts that are not known, for example in a build
+// outside of a repository, are "unknown".
 func ReadVersion() BuildVersion {
 	v := BuildVersion{Version: "unknown", Commit: "unknown", Date: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpguard bounds what the manager's HTTP requests to foreign servers can cost and reach. Users of the
-// hub name clouds and target clusters in Secrets, so a server may send an endless answer, or be one that no
-// user may reach.
+// Package httpguard limits which servers the manager's HTTP clients can reach, and how much they read from them.
+// Users of the hub name clouds and target clusters in Secrets, so a server may send an endless response, or be one
+// that users must not reach.
 package httpguard
 
 import (
@@ -14,24 +14,24 @@ import (
 	"sync/atomic"
 )
 
-// ErrAnswerTooLarge means that a server sent more than allowed.
+// ErrAnswerTooLarge means that a response is larger than allowed.
 var ErrAnswerTooLarge = errors.New("the server's answer is larger than allowed")
 
 const (
 	maxHeaderBytes = 64 << 10
-	// maxFailureBytes is how much is read of answers that only report a failure; the rest is cut off.
+	// maxFailureBytes is how much is read of a response with an error status; the rest is ignored.
 	maxFailureBytes = 64 << 10
 )
 
-// BoundTransport limits a transport to a few headers and to uncompressed answers: a gzip of 400 KiB may
-// expand to a thousand times as much.
+// BoundTransport limits the size of response headers, and disables compression: a gzip of 400 KiB may expand to a
+// thousand times as much.
 func BoundTransport(t *http.Transport) {
 	t.DisableCompression, t.MaxResponseHeaderBytes = true, maxHeaderBytes
 }
 
-// NewClient returns a client that follows no redirect, because a redirect would carry credentials to a host
-// that the server chooses. Each answer has a budget of bytes, and so have all answers together unless total
-// is zero. An answer that ends after the context of its request is an error.
+// NewClient returns a client that does not follow redirects, because a redirect would send credentials to a host
+// that the server chooses. Each response is limited to perAnswer bytes, and all responses together to total bytes
+// unless total is zero. A response that ends after the context of its request is an error.
 func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
 	return &http.Client{
 		Transport:     LimitTransport(base, perAnswer, total),
@@ -39,8 +39,8 @@ func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
 	}
 }
 
-// LimitTransport returns a transport whose answers have the budgets of NewClient, for libraries that create
-// their own clients. Those follow redirects.
+// LimitTransport returns a transport with the limits of NewClient, for libraries that create their own clients. Such
+// clients follow redirects.
 func LimitTransport(base http.RoundTripper, perAnswer, total int64) http.RoundTripper {
 	limited := &limitedTransport{base: base, perAnswer: perAnswer, isTotalLimited: total > 0}
 	limited.total.Store(total)
@@ -75,8 +75,8 @@ func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // endOf returns an error if the context of a request has ended. A server whose handler returns when the client
-// disconnects answers with an empty 200. http.Transport still returns what it reads between the server's close_notify
-// and the close of the connection, so such an answer would count as a success.
+// disconnects sends an empty 200 response. http.Transport may still return this response, which would then count as
+// a success.
 func endOf(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -84,7 +84,7 @@ func endOf(ctx context.Context) error {
 	return fmt.Errorf("the answer is too late: %w", context.Cause(ctx))
 }
 
-// timelyBody is a body that is complete only if it ends before the context of its request.
+// timelyBody is a body whose end is an error if the context of its request has already ended.
 type timelyBody struct {
 	io.ReadCloser
 	end func() error

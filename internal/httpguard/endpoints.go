@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// ErrAddressDenied means that users of the hub may not reach the address of a server through the manager.
+// ErrAddressDenied means that users of the hub must not reach an address through the manager.
 var ErrAddressDenied = errors.New("the address is link-local or of a metadata service, which is refused unless --allow-endpoints lists it")
 
-// Endpoints are the servers that an administrator lists with --allow-endpoints.
+// Endpoints are the servers that an administrator allows with --allow-endpoints.
 type Endpoints struct {
 	patterns []string
 	prefixes []netip.Prefix
 }
 
-// ParseEndpoints reads host names, patterns such as *.example.com, addresses, and networks such as 10.0.0.0/8.
+// ParseEndpoints parses host names, patterns such as *.example.com, IP addresses, and networks such as 10.0.0.0/8.
 func ParseEndpoints(list []string) (Endpoints, error) {
 	var e Endpoints
 	for _, entry := range list {
@@ -44,7 +44,7 @@ func ParseEndpoints(list []string) (Endpoints, error) {
 // IsEmpty reports whether nothing is listed.
 func (e Endpoints) IsEmpty() bool { return len(e.patterns)+len(e.prefixes) == 0 }
 
-// Includes reports whether a host is listed: a name by a pattern, an address by a network.
+// Includes reports whether a host is listed: a name if it matches a pattern, and an address if it is in a network.
 func (e Endpoints) Includes(host string) bool {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return e.includesAddress(address)
@@ -66,8 +66,8 @@ func (e Endpoints) includesAddress(address netip.Addr) bool {
 	return false
 }
 
-// CheckHost refuses a host that is a denied address. Names are checked when they are resolved; a request
-// through a proxy is resolved elsewhere.
+// CheckHost returns an error for a host that is a denied address. Names are checked later, when they are resolved,
+// except in a request through a proxy, which resolves them itself.
 func (e Endpoints) CheckHost(host string) error {
 	address, err := netip.ParseAddr(host)
 	if err == nil && isDenied(address) && !e.includesAddress(address) {
@@ -76,8 +76,8 @@ func (e Endpoints) CheckHost(host string) error {
 	return nil
 }
 
-// ControlDial is the Control of a net.Dialer. It receives each address after its name was resolved, so a name
-// whose address changes between a check and its use gains nothing.
+// ControlDial is the Control of a net.Dialer. It checks each address after its name was resolved, so a name whose
+// address changes between a check and its use does not bypass the check.
 func (e Endpoints) ControlDial(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -86,8 +86,7 @@ func (e Endpoints) ControlDial(_, address string, _ syscall.RawConn) error {
 	return e.CheckHost(host)
 }
 
-// isDenied reports whether an address belongs to the manager's own machine or its cloud instead of to a
-// network.
+// isDenied reports whether an address is link-local, or that of a cloud's metadata service.
 func isDenied(address netip.Addr) bool {
 	address = address.WithZone("").Unmap()
 	if address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() {
@@ -99,15 +98,15 @@ func isDenied(address netip.Addr) bool {
 			return true
 		}
 	}
-	// NAT64 leads to the IPv4 address in the last four bytes.
+	// A NAT64 address leads to the IPv4 address in its last four bytes.
 	if bytes := address.As16(); address.Is6() && netip.MustParsePrefix("64:ff9b::/96").Contains(address) {
 		return isDenied(netip.AddrFrom4([4]byte(bytes[12:])))
 	}
 	return false
 }
 
-// IsPublic reports whether an address belongs to the internet, and not to a network that the manager may be
-// part of.
+// IsPublic reports whether an address is on the public internet, and not on a network to which the manager may be
+// connected.
 func IsPublic(address netip.Addr) bool {
 	address = address.WithZone("").Unmap()
 	if !address.IsGlobalUnicast() || address.IsPrivate() || isDenied(address) {
@@ -120,8 +119,8 @@ func IsPublic(address netip.Addr) bool {
 	if address.Is6() && !netip.MustParsePrefix("2000::/3").Contains(address) {
 		return false
 	}
-	// From the IANA registry of special purposes: this host, carriers' NAT, protocol assignments, benchmarks,
-	// reserved, and prefixes that embed IPv4 addresses (Teredo, 6to4).
+	// From the IANA registry of special-purpose addresses: this host, carriers' NAT, protocol assignments,
+	// benchmarks, reserved, and prefixes that embed IPv4 addresses (Teredo, 6to4).
 	for _, special := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16"} {
 		if netip.MustParsePrefix(special).Contains(address) {
 			return false

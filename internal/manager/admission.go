@@ -27,10 +27,10 @@ import (
 // webhookService is the name of the Service in config/webhook.
 const webhookService = "torpor-webhook"
 
-// addAdmission serves the admission webhooks. They are not a conditional group, because groups run on the leader only,
-// and the webhook's Service routes to every replica. The server needs no kind to be installed, and gets no request
-// before config/webhook or config/record/webhook is applied. The returned context is for the manager: it ends once the
-// API server no longer calls this replica.
+// addAdmission serves the admission webhooks. They are not a conditional group, because groups run only on the
+// leader, and the webhook's Service routes to every replica. The server needs no kind to be installed, and receives
+// no request before config/webhook or config/record/webhook is applied. The returned context is for the manager: it
+// ends when the API server no longer calls this replica.
 func addAdmission(ctx context.Context, mgr manager.Manager, c *webhookConfig) (context.Context, error) {
 	if c == nil {
 		return ctx, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
-// addClaim returns the condition that holds while this installation is the active one of the cluster. A manager without
-// leader election, as on a laptop, makes no claim. enabled are the groups of controllers that run, which the Lease
+// addClaim returns a condition that is True while this installation is the active one of the cluster; none for a
+// manager without leader election, as on a laptop. enabled are the groups of controllers that run, which the Lease
 // records.
 func addClaim(mgr manager.Manager, o Options, enabled []string) ([]conditional.Condition, error) {
 	if !o.LeaderElection {
@@ -45,7 +45,7 @@ func addClaim(mgr manager.Manager, o Options, enabled []string) ([]conditional.C
 	return []conditional.Condition{installation}, nil
 }
 
-// NewClient makes a client without a cache, with the scheme of all kinds of Torpor.
+// NewClient returns a client without a cache whose scheme has all kinds of Torpor.
 func NewClient(cfg *rest.Config) (client.Client, error) {
 	s, err := newScheme()
 	if err != nil {

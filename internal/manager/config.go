@@ -24,15 +24,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
-// Config is the part of the options that features receive, parsed and checked.
+// Config holds the options that features receive, parsed and checked.
 type Config struct {
-	// enabled are the groups of controllers that run, and takeOver those that also handle objects of another writer.
+	// enabled are the groups of controllers that run, and takeOver those groups that also handle objects of another
+	// writer.
 	enabled, takeOver []string
 	// namespaces are the only namespaces whose objects are handled; empty means all.
 	namespaces []string
-	// requiresPossible refuses hibernations of clusters whose condition HibernationPossible is False.
+	// requiresPossible rejects hibernations of clusters whose condition HibernationPossible is False.
 	requiresPossible bool
-	// hiveReasons reports the conditions of ClusterDeployments in the reasons of Hive.
+	// hiveReasons makes conditions of ClusterDeployments use the reasons of Hive.
 	hiveReasons bool
 	// webhook is nil if no webhook is served.
 	webhook *webhookConfig
@@ -46,11 +47,11 @@ type Config struct {
 type webhookConfig struct {
 	host string
 	port int
-	// namespace is that of the Service of the webhooks.
+	// namespace is the namespace of the webhooks' Service.
 	namespace     string
 	certFolder    string
 	leavesBundles bool
-	// servesApps means that the controllers of apps are enabled, whose webhooks must be installed.
+	// servesApps is true if the controllers of apps are enabled, whose webhooks must be installed.
 	servesApps bool
 }
 
@@ -78,7 +79,7 @@ type appConfig struct {
 	kpack         kpack.Settings
 }
 
-// Parse returns the configuration of the features, or the errors of all flags.
+// Parse returns the configuration of the features, or the joined errors of all flags.
 func (o Options) Parse() (Config, error) {
 	c := Config{
 		takeOver: o.TakeOver, namespaces: o.WatchNamespaces, requiresPossible: o.RequireHibernationPossible, hiveReasons: o.HiveReasons,
@@ -129,7 +130,7 @@ func (o Options) parseApps() (appConfig, error) {
 	c := appConfig{pods: lrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}, isolateSpaces: o.IsolateSpaces}
 	err := parseFlag("--image-registries", &c.registries, imageregistry.ParsePolicy, o.ImageRegistries)
 	if o.TrustNodeImages {
-		// Images that were loaded into nodes have a name and no digest, and may not exist in a registry.
+		// An image that was loaded into nodes has a name but no digest, and may not exist in a registry.
 		c.pods.PullPolicy, c.registries = corev1.PullIfNotPresent, imageregistry.Policy{}
 	}
 	var badRoute, badKpack error

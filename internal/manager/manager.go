@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manager wires Torpor's features together. No other package does.
+// Package manager wires Torpor's features together. No other package does this.
 package manager
 
 import (
@@ -75,10 +75,10 @@ import (
 const (
 	defaultNamespace = "torpor-system"
 
-	// noLimit disables the client's own rate limit. The API server has priority and fairness, and each controller has
-	// few workers. With a limit here, a hundred apps that restart at once would delay each other.
+	// noLimit disables the client's own rate limit. The API server has priority and fairness, and each controller
+	// has few workers. With a limit here, a hundred apps that restart at the same time would delay each other.
 	noLimit = -1
-	// shutdownTimeout limits the wait for running passes; each of their effects is safe to interrupt.
+	// shutdownTimeout limits the wait for running passes, which can safely be interrupted.
 	shutdownTimeout = 20 * time.Second
 )
 
@@ -134,7 +134,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 type feature struct {
 	name  string
 	kinds featureKinds
-	// metrics are registered once for the life of the process, even while the feature does not run.
+	// metrics of an enabled feature are registered once, when the process starts, and remain registered while its
+	// controllers do not run. Those of a disabled feature are not registered.
 	metrics []prometheus.Collector
 	setup   conditional.SetupFunc
 }
@@ -144,13 +145,13 @@ type sharedParts struct {
 	guards map[string]*reconcile.WriterGuard
 	// podCache holds the Pods of apps.
 	podCache *podcache.Cache
-	// outer is the manager that runs the controllers of StopAdapters.
+	// outer is the manager of the process, to which the controllers of StopAdapters are added.
 	outer manager.Manager
-	// ends orders the overdue ends of stops before other work.
+	// ends gives overdue ends of stops priority over other work.
 	ends *urgency.OverdueEnds
 }
 
-// listFeatures returns all features of Torpor, a row for each.
+// listFeatures returns all features of Torpor.
 func listFeatures(c Config, s sharedParts) []feature {
 	now := clock.RealClock{}
 	hibernationController := hibernationcontroller.Controller{
@@ -204,8 +205,8 @@ func listFeatures(c Config, s sharedParts) []feature {
 // kpackFeatureName is the name of the group that --kpack-repository enables.
 const kpackFeatureName = "kpack"
 
-// kpackFeature returns the group that has kpack build source code. It has a flag instead of a name in --controllers,
-// because it needs rights for the API of another project.
+// kpackFeature returns the group that lets kpack build source code. A flag enables it instead of --controllers,
+// because it needs permissions for the API of another project.
 func kpackFeature(c Config, s sharedParts) feature {
 	controller := kpackcontroller.Controller{Guard: s.guards["spaces"], Clock: clock.RealClock{}, Settings: c.apps.kpack}
 	return feature{kpackFeatureName, needs(korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(), kpack.ImageKind()), nil, controller.SetupWithManager}
@@ -219,8 +220,8 @@ func workloadKinds() (all featureKinds) {
 	return all
 }
 
-// slumberKinds returns the kinds of schedules. ClusterSlumbers are cluster-scoped, so a manager of some namespaces
-// leaves them out.
+// slumberKinds returns the kinds of schedules. A manager of only some namespaces does not handle ClusterSlumbers,
+// which are cluster-scoped.
 func slumberKinds(namespaces []string) featureKinds {
 	kinds := needs(torporv1alpha1.SlumberKind())
 	if len(namespaces) == 0 {
@@ -245,7 +246,8 @@ func switchWorkloads(s sharedParts, now clock.PassiveClock, members *slumbercont
 	return setupAll(setups...)
 }
 
-// routeKinds returns the kinds of the feature, including the kind that routes become if clusters may lack it.
+// routeKinds returns the kinds of the feature routes, including the kind in which routes are published if clusters
+// may lack it.
 func routeKinds(publisher route.Publisher) featureKinds {
 	all := needs(korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind())
 	if publisher.UsesGateway() {
@@ -266,8 +268,9 @@ func watchedNamespaces(list []string) map[string]cache.Config {
 	return watched
 }
 
-// trimWrittenFields removes the lists of written fields from the managedFields of apps' objects. Only the writer and
-// the time are read. There are tens of thousands of such objects, and the lists are a third of the memory of each.
+// trimWrittenFields removes the lists of fields from the managedFields of the objects of apps, of which only the
+// manager and the time are used. There are tens of thousands of these objects, and the lists take a third of their
+// memory.
 func trimWrittenFields(o any) (any, error) {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -344,7 +347,7 @@ func addFeatures(mgr manager.Manager, o Options, c Config) error {
 		if err != nil {
 			return fmt.Errorf("set up %s: %w", f.name, err)
 		}
-		// A feature is ready once it is known whether its kinds are served, even if they are not.
+		// A feature is ready as soon as it has determined whether its kinds are served, even if they are not.
 		if err := mgr.AddReadyzCheck(f.name, group.Checker(conditional.RequireResolved)); err != nil {
 			return fmt.Errorf("add readiness check of %s: %w", f.name, err)
 		}
@@ -367,7 +370,8 @@ func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 	}
 }
 
-// listPlatforms returns the actuators of all platforms, in the order of their names. A new platform is a new line here.
+// listPlatforms returns the actuators of all platforms, in the order of their names. To add a platform, add a line
+// here.
 func listPlatforms(c cloudConfig) []actuator.Describer {
 	return []actuator.Describer{
 		aws.New(aws.Options{Endpoint: c.awsEndpoint, Endpoints: c.endpoints, AssumableRoles: c.assumableRoles}),

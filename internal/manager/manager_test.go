@@ -21,7 +21,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestRun follows one manager. It is the only such test, because the process has one metrics registry.
+// TestRun runs a manager. It is the only test that does, because the process has only one metrics registry.
 func TestRun(t *testing.T) {
 	env, watches := testenv.StartAPIServer(t).CountWatches()
 	o := Options{InsecureMetrics: true, MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Page: PageOptions{Address: testenv.FreeAddress(t)}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 	})
 	ready := func() error { _, err := readURL(t, "http://"+o.ProbeAddress+"/readyz"); return err }
 
-	t.Log("Without any CRD it becomes ready and its controller is dormant.")
+	t.Log("Without any CRD, the manager becomes ready, and its controllers are dormant.")
 	testenv.Eventually(t, "ready without CRDs", ready)
 	waitForPhase(t, o, "Dormant")
 
@@ -78,7 +78,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// expectOneWatchOfPods waits until the controllers of processes and of LRPs have started their watches.
+// expectOneWatchOfPods waits until the controllers of processes and LRPs have started their watches, and expects one
+// watch of Pods.
 func expectOneWatchOfPods(t *testing.T, watches *testenv.WatchCounter, o Options) {
 	t.Helper()
 	waitForMetric(t, o, `torpor_gate_state{group="restart",state="Running"} 1`)

@@ -65,7 +65,8 @@ func TestEveryGroupOfControllersIsInOneFeature(t *testing.T) {
 	}
 }
 
-// TestDefaultsInstallEveryFeature compares what config/default and the chart install with the folders of features.
+// TestDefaultsInstallEveryFeature compares the features that config/default and the chart install with the folders
+// in config/features.
 func TestDefaultsInstallEveryFeature(t *testing.T) {
 	var want []string
 	folders, err := os.ReadDir(filepath.Join(configFolder, "features"))
@@ -73,7 +74,7 @@ func TestDefaultsInstallEveryFeature(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range folders {
-		if folder.IsDir() && folder.Name() != "record" { // The record has a value of its own.
+		if folder.IsDir() && folder.Name() != "record" { // The chart has a separate value for the record.
 			want = append(want, folder.Name())
 		}
 	}
@@ -134,7 +135,7 @@ func TestContainersSetGOMEMLIMIT(t *testing.T) {
 	}
 }
 
-// Other projects are looked for by name, so the role must grant exactly these names.
+// The manager reads objects of other projects by name, so its role must grant exactly these names.
 func TestManagerMayLookForOtherProjects(t *testing.T) {
 	want := map[string][]string{"leases": nil, "deployments": nil, "mutatingwebhookconfigurations": nil}
 	for _, u := range []otherwriter.Upstream{otherwriter.Hive(), otherwriter.MOCO(), otherwriter.Korifi(), otherwriter.Eirini()} {
@@ -208,7 +209,7 @@ func TestPoliciesMatchEveryKindWithASwitch(t *testing.T) {
 	}
 }
 
-// The manager starts objects when their stops end. The example policies for verbs must allow it to.
+// The manager starts objects when their stops end, which the example policies for verbs must allow.
 func TestVerbPoliciesAllowStartsByTheManager(t *testing.T) {
 	var wanted, granted []string
 	for document := range strings.SplitSeq(readConfig(t, "../examples/policies/verbs.yaml"), "\n---\n") {

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// reviewLifetime is how long the result of a review of a token and a path is reused.
+	// reviewLifetime is how long the result of the reviews of a token and a path is cached.
 	reviewLifetime = 10 * time.Second
 	reviewTimeout  = 5 * time.Second
-	// maxReviews limits the cached results. While the cache is full, other callers are refused without a review, so
+	// maxReviews limits the cached results. While the cache is full, other tokens are rejected without a review, so
 	// that unauthenticated callers cannot flood the API server with reviews.
 	maxReviews = 100
 )
 
-// errTooManyReviews is returned if callers use too many different tokens.
+// errTooManyReviews is returned while the cache of reviews is full.
 var errTooManyReviews = errors.New("expected fewer different tokens, found too many within the last seconds; try again")
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -55,7 +55,7 @@ func metricsOptions(o Options) server.Options {
 	return options
 }
 
-// reviewKey holds a hash instead of the token.
+// reviewKey identifies a review. It holds a hash instead of the token.
 type reviewKey struct {
 	token [sha256.Size]byte
 	path  string
@@ -66,7 +66,7 @@ type reviewAnswer struct {
 	until  time.Time
 }
 
-// metricsGuard allows callers with the right to get the path, as in kubectl auth can-i get /metrics.
+// metricsGuard allows callers with the permission to get the path, as in kubectl auth can-i get /metrics.
 type metricsGuard struct {
 	review func(ctx context.Context, token, path string) (status int, err error)
 	clock  clock.PassiveClock
@@ -112,7 +112,8 @@ func (g *metricsGuard) decide(ctx context.Context, token, path string) (int, err
 	return status, nil
 }
 
-// recall returns a cached result and removes expired ones. It returns an error if the cache is full of valid results.
+// recall returns a cached result, and removes expired ones. It returns an error if the result is not cached and the
+// cache is full.
 func (g *metricsGuard) recall(key reviewKey) (status int, ok bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
-// DefaultRolloutsAtOnce keeps a rollout of a fleet moving, and limits the clusters that a faulty version affects at
-// first.
+// DefaultRolloutsAtOnce is the default of Options.RolloutsAtOnce. It limits how many clusters a faulty version
+// affects at first, without letting one cluster block a whole fleet.
 const DefaultRolloutsAtOnce = 2
 
-// DefaultInstanceStopDelay exceeds the time in which common gateways stop sending requests to an instance.
+// DefaultInstanceStopDelay is longer than common gateways take to stop sending requests to an instance.
 const DefaultInstanceStopDelay = 3 * time.Second
 
 // DefaultExporterImage contains a mysqld_exporter that supports the flags in use.
@@ -35,18 +35,19 @@ type Options struct {
 	InsecureMetrics bool
 	// PprofAddress is host:port of the profiles, which are served without authorization; "0" and empty disable them.
 	PprofAddress string
-	// LeaderElection lets only one of several managers act; Namespace is the namespace of its Lease.
+	// LeaderElection makes only one of several managers active; Namespace is the namespace of the Lease for this.
 	LeaderElection bool
 	Namespace      string
-	// PodName is the name of the manager's own Pod, from which its Deployment follows; empty if unknown.
+	// PodName is the name of the manager's own Pod, from which the name of its Deployment is derived; empty if
+	// unknown.
 	PodName string
 	// AWSEndpoint replaces the endpoint of EC2; empty means the endpoint of AWS.
 	AWSEndpoint string
-	// Controllers enables groups of controllers, in the form of SelectControllers; empty means all.
+	// Controllers lists the enabled groups of controllers, in the format of SelectControllers; empty means all.
 	Controllers []string
-	// RequireHibernationPossible refuses hibernations of clusters whose condition HibernationPossible is False.
+	// RequireHibernationPossible rejects hibernations of clusters whose condition HibernationPossible is False.
 	RequireHibernationPossible bool
-	// HiveReasons reports the conditions of ClusterDeployments in the reasons of Hive.
+	// HiveReasons makes conditions of ClusterDeployments use the reasons of Hive.
 	HiveReasons bool
 	// Webhook configures the admission webhooks.
 	Webhook WebhookOptions
@@ -66,7 +67,7 @@ type Options struct {
 	ContainerEngineSockets []string
 	// AllowTargetProxies lists the hosts of the proxies that kubeconfigs of clusters may name; empty allows none.
 	AllowTargetProxies []string
-	// AllowInsecureTargetClusters accepts kubeconfigs with plain HTTP, unverified certificates, any proxy or
+	// AllowInsecureTargetClusters accepts kubeconfigs with plain HTTP, unverified certificates, any proxy, or
 	// impersonation.
 	AllowInsecureTargetClusters bool
 	// RolloutsAtOnce is the maximum number of MySQLClusters whose serving Pods are replaced at the same time; 0 means
@@ -77,28 +78,28 @@ type Options struct {
 	RouteGateway, RouteIngressClass string
 	// ExporterImage contains mysqld_exporter, for MySQLClusters with collectors.
 	ExporterImage string
-	// FailoverWaits are the times for which the primary of a MySQLCluster may not answer.
+	// FailoverWaits are how long the primary of a MySQLCluster may fail to answer before a failover.
 	FailoverWaits clustering.FailoverWaits
 	// IsolateSpaces creates a NetworkPolicy for each space that allows traffic only from the same space.
 	IsolateSpaces bool
 	// Kpack configures builds of source code by kpack.
 	Kpack KpackOptions
-	// ImageRegistries lists the registries that are queried about images, in the form of imageregistry.ParsePolicy;
-	// empty means none.
+	// ImageRegistries lists the registries that are queried about images, in the format of
+	// imageregistry.ParsePolicy; empty means none.
 	ImageRegistries []string
-	// TrustNodeImages runs images of apps that a node has cached without the registry's authorization.
+	// TrustNodeImages runs images of apps that a node has cached without asking the registry for authorization.
 	TrustNodeImages bool
-	// InstanceStopDelay is how long an instance with a port keeps serving after it has left its Services, if others
-	// serve in its place.
+	// InstanceStopDelay is how long an instance with a port keeps serving after it has been removed from its
+	// Services, if other instances serve in its place.
 	InstanceStopDelay time.Duration
-	// TakeOver lists the groups of controllers that also handle objects which another project writes.
+	// TakeOver lists the groups of controllers that also handle objects that another project writes.
 	TakeOver []string
 	// WatchNamespaces lists the only namespaces whose objects are handled; empty means all.
 	WatchNamespaces []string
-	// Image is the image of Torpor, for Pods that copy its program into other containers; empty means that no such Pods
-	// can be created.
+	// Image is the image of Torpor, for Pods that copy its binary into other containers; if empty, no such Pods can
+	// be created.
 	Image string
-	// Log gets a line per change.
+	// Log receives a line for each change.
 	Log *slog.Logger
 }
 
@@ -106,14 +107,14 @@ type Options struct {
 type WebhookOptions struct {
 	// Address is host:port; "0" disables the webhooks.
 	Address string
-	// CertFolder contains tls.crt and tls.key. If it is empty, the manager issues a certificate, and stores the
-	// authority of all replicas in a Secret.
+	// CertFolder contains tls.crt and tls.key. If it is empty, the manager issues a certificate, and stores the CA
+	// for all replicas in a Secret.
 	CertFolder string
 	// LeavesBundles leaves the caBundle of the webhook configurations to another controller.
 	LeavesBundles bool
 }
 
-// KpackOptions configure builds of source code by kpack, in the form of kpack.ParseSettings.
+// KpackOptions configure builds of source code by kpack, in the format of kpack.ParseSettings.
 type KpackOptions struct {
 	// Repository is the prefix of the repositories of built images; empty disables builds by kpack.
 	Repository string

@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/page"
 )
 
-// addPage serves the page on every replica. The page has its own watches, with the rights of the features, because the
-// features run on the leader only.
+// addPage serves the page on every replica. The page has its own watches, with the permissions of the features,
+// because the features run only on the leader.
 func addPage(mgr manager.Manager, o Options) error {
 	if o.Page.Address == "" || o.Page.Address == "0" {
 		return nil

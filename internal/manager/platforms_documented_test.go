@@ -22,9 +22,9 @@ const (
 	// generatedTable and generatedTableEnd enclose the generated table of a page in docs/clouds.
 	generatedTable    = "<!-- generated from the code by make generate -->\n"
 	generatedTableEnd = "<!-- end of the generated part -->\n"
-	// statusesHeading precedes the table of the HTTP statuses that platforms share.
+	// statusesHeading precedes the table of HTTP statuses that several platforms share.
 	statusesHeading = "\n### HTTP statuses\n"
-	// sharedRow stands for these statuses in the table of a platform.
+	// sharedRow replaces these statuses in the table of a platform.
 	sharedRow = "| [HTTP statuses](README.md#http-statuses) | as in that table |\n"
 )
 
@@ -48,9 +48,9 @@ func TestPlatformsAreDocumented(t *testing.T) {
 	compareTable(t, "README.md", table.String())
 }
 
-// TestErrorsOfPlatformsAreDocumented compares the table of errors on the page of each platform with the table that its
-// actuator reads; TORPOR_UPDATE=1 writes it again. The rows of HTTP statuses, which platforms share, are one row that
-// refers to the page of all platforms. The last row, which is the same everywhere, is on that page only.
+// TestErrorsOfPlatformsAreDocumented compares the table of errors on the page of each platform with the table that
+// its actuator uses; TORPOR_UPDATE=1 writes it again. The shared rows of HTTP statuses are replaced with one row
+// that links to the page of all platforms. The last row, which is the same for all platforms, is only on that page.
 func TestErrorsOfPlatformsAreDocumented(t *testing.T) {
 	shared, last := describeStatuses()
 	for _, a := range listPlatforms(cloudConfig{}) {
@@ -73,7 +73,7 @@ func TestStatusesOfPlatformsAreDocumented(t *testing.T) {
 	compareTableAfter(t, "README.md", statusesHeading, errorTable(shared, nil))
 }
 
-// TestRetriesAreDocumented compares the pauses of the classes of errors with the code.
+// TestRetriesAreDocumented compares the documented retry intervals of the error classes with the code.
 func TestRetriesAreDocumented(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(cloudsFolder, "README.md"))
 	if err != nil {
@@ -102,7 +102,8 @@ func describeStatuses() (shared []actuator.ErrorDescription, last actuator.Error
 	return described[:len(described)-1], described[len(described)-1]
 }
 
-// errorTable returns a table with the rows. The shared ones, if they occur, are one row with a link.
+// errorTable returns a table with the rows. Shared rows, if they all occur in a sequence, are replaced with one row
+// with a link.
 func errorTable(rows, shared []actuator.ErrorDescription) string {
 	var table strings.Builder
 	table.WriteString("| error | class |\n|---|---|\n")
@@ -135,7 +136,7 @@ func TestSharedRowsOfErrorsAreOneRow(t *testing.T) {
 	}
 }
 
-// describeRetry returns how often a cloud is asked again after an error.
+// describeRetry returns the intervals at which a cloud is queried again after an error.
 func describeRetry(class actuator.ErrorClass) string {
 	retry := hibernation.RetryOf(class)
 	first := strings.TrimSuffix(retry.First.String(), "m0s")
@@ -148,13 +149,13 @@ func describeRetry(class actuator.ErrorClass) string {
 	return fmt.Sprintf("%s to %dm", first, int(retry.Longest.Minutes()))
 }
 
-// compareTable compares the first generated table of a page with the wanted one.
+// compareTable compares the first generated table of a page with the expected one.
 func compareTable(t *testing.T, page, table string) {
 	t.Helper()
 	compareTableAfter(t, page, "", table)
 }
 
-// compareTableAfter compares the first generated table after a heading with the wanted one.
+// compareTableAfter compares the first generated table after a heading with the expected one.
 func compareTableAfter(t *testing.T, page, heading, table string) {
 	t.Helper()
 	path := filepath.Join(cloudsFolder, page)

@@ -14,11 +14,11 @@ import (
 	"github.com/torpor-dev/torpor/config"
 )
 
-// rightsInterval is how often granted rights are checked again.
+// rightsInterval is how often granted permissions are checked again.
 const rightsInterval = time.Minute
 
-// listRights returns the rights that the role of a group of controllers grants, in each namespace, or in all if none is
-// given.
+// listRights returns the permissions that the role of a group of controllers grants, for each of the namespaces, or
+// for all if the list is empty.
 func listRights(controllers string, namespaces []string) ([]authorizationv1.ResourceAttributes, error) {
 	data, err := config.ReadRole(controllers)
 	if err != nil {
@@ -40,7 +40,7 @@ func listRights(controllers string, namespaces []string) ([]authorizationv1.Reso
 	return rights, nil
 }
 
-// expandRule splits a rule into single rights. Rules of controllers name at least one group, resource and verb.
+// expandRule splits a rule into single permissions. Rules of controllers name at least one group, resource and verb.
 func expandRule(rule rbacv1.PolicyRule, namespace string) (rights []authorizationv1.ResourceAttributes) {
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {

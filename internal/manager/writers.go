@@ -14,7 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// These rights allow to look for other projects by name. Without them Torpor relies on the metadata of the objects.
+// These permissions allow the manager to detect other projects by the names of their objects. Without them, Torpor
+// relies on the metadata of the objects.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hive-controllers-leader;moco;13c200ec.cloudfoundry.org;eirini-controller-leader,verbs=get
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=hive-controllers;moco-controller;korifi-controllers-controller-manager;eirini-controller,verbs=get
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=clusterdeploymentvalidators.admission.hive.openshift.io;moco-mutating-webhook-configuration;moco-validating-webhook-configuration;korifi-controllers-mutating-webhook-configuration;korifi-controllers-validating-webhook-configuration,verbs=get
@@ -36,7 +37,7 @@ func newWriterGuards(reader client.Reader, takeOver []string) map[string]*reconc
 	return guards
 }
 
-// checkTakeOver returns an error unless each of the features has a guard.
+// checkTakeOver returns an error if one of the features has no guard.
 func checkTakeOver(features []string) error {
 	guarded := slices.Sorted(maps.Keys(newWriterGuards(nil, nil)))
 	for _, f := range features {

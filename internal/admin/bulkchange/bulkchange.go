@@ -18,20 +18,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PageSize is how many objects are read at once.
+// PageSize is the number of objects in each page of a list.
 const PageSize = 500
 
-// Editor changes objects directly, as an admin.
+// Editor changes objects with the permissions of the administrator.
 type Editor struct {
 	Client client.Client
 	// DryRun prints the changes without making them.
 	DryRun bool
-	// Out gets a line for each object.
+	// Out receives a line for each changed object.
 	Out io.Writer
 }
 
-// EachObject calls do with the metadata of every object of a kind, a page at a time, and joins the errors. A kind that is not
-// served has no objects.
+// EachObject calls do with the metadata of every object of a kind, and joins the errors. It reads the objects in
+// pages. A kind that is not served has no objects.
 func (e Editor) EachObject(ctx context.Context, kind schema.GroupVersionKind, do func(*metav1.PartialObjectMetadata) error, options ...client.ListOption) error {
 	var failed []error
 	token := ""
@@ -52,7 +52,7 @@ func (e Editor) EachObject(ctx context.Context, kind schema.GroupVersionKind, do
 	}
 }
 
-// HasObject reads an object into obj, and reports false if there is none of the name.
+// HasObject reads an object into obj, and reports whether it exists.
 func (e Editor) HasObject(ctx context.Context, key types.NamespacedName, obj client.Object) (bool, error) {
 	err := e.Client.Get(ctx, key, obj)
 	if k8serrors.IsNotFound(err) {
@@ -64,7 +64,7 @@ func (e Editor) HasObject(ctx context.Context, key types.NamespacedName, obj cli
 	return true, nil
 }
 
-// DeleteObject deletes the object that was read, and its dependents in the background. It does not delete a newer
+// DeleteObject deletes an object that was read, and its dependents in the background. It does not delete a newer
 // object of the same name.
 func (e Editor) DeleteObject(ctx context.Context, obj client.Object, why string) error {
 	if e.DryRun {
@@ -78,7 +78,8 @@ func (e Editor) DeleteObject(ctx context.Context, obj client.Object, why string)
 	return nil
 }
 
-// PatchMetadata changes fields of the metadata as a merge patch does. It fails if the object has changed since it was read.
+// PatchMetadata applies a merge patch to the metadata of an object. It fails if the object has changed since it was
+// read.
 func (e Editor) PatchMetadata(ctx context.Context, obj *metav1.PartialObjectMetadata, fields map[string]any) error {
 	fields["resourceVersion"] = obj.ResourceVersion
 	patch, err := json.Marshal(map[string]any{"metadata": fields})
@@ -91,7 +92,7 @@ func (e Editor) PatchMetadata(ctx context.Context, obj *metav1.PartialObjectMeta
 	return nil
 }
 
-// Print prints a change of an object, and its reason or its details unless they are empty.
+// Print prints a line about a change of an object, followed by the reason unless it is empty.
 func (e Editor) Print(done string, obj client.Object, why string) {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	if gvk, err := e.Client.GroupVersionKindFor(obj); kind == "" && err == nil {
@@ -104,10 +105,10 @@ func (e Editor) Print(done string, obj client.Object, why string) {
 	if why != "" {
 		why = ": " + why
 	}
-	_, _ = fmt.Fprintf(e.Out, "%s %s %s%s\n", done, kind, name, why) // Nobody reads it, then.
+	_, _ = fmt.Fprintf(e.Out, "%s %s %s%s\n", done, kind, name, why) // If the write fails, there is no reader.
 }
 
-// IgnoreNotServed drops the error of a kind that the API server does not serve.
+// IgnoreNotServed returns nil for the error that the API server does not serve a kind, and other errors unchanged.
 func IgnoreNotServed(err error) error {
 	if k8serrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check decides whether a hub is ready for Torpor. It is pure: internal/admin/check/hub makes the
-// observation.
+// Package check decides whether a hub is ready for Torpor. It has no side effects: internal/admin/check/hub observes
+// the hub.
 package check
 
 import (
@@ -21,37 +21,37 @@ import (
 // CheckState is the result of one check.
 type CheckState string
 
-// These are the states. A hub is ready if no check has failed.
+// The results of a check. A hub is ready if no check has failed.
 const (
 	Passed CheckState = "ok"
 	Warned CheckState = "warning"
 	Failed CheckState = "failed"
 )
 
-// Check is the name of one check.
+// Check is the name of a check.
 type Check string
 
-// These are the checks, in the order of the report.
+// The checks, in the order of the report.
 const (
 	// KubernetesCheck verifies the version of the API server.
 	KubernetesCheck Check = "kubernetes"
 	// APIsCheck verifies that the API server serves the resources that an installation needs.
 	APIsCheck Check = "apis"
-	// RecordCheck finds the policies or webhooks that record the requesters of stops, and warns if there are none.
+	// RecordCheck verifies that policies or webhooks record the requesters of stops, and warns otherwise.
 	RecordCheck Check = "record"
-	// DefinitionsCheck reports which CustomResourceDefinitions are missing, and which ones other projects own.
+	// DefinitionsCheck reports which CustomResourceDefinitions are missing, and which are another project's.
 	DefinitionsCheck Check = "definitions"
 	// InstallationCheck fails if another installation is active on the hub.
 	InstallationCheck Check = "installation"
 	// DeploymentCheck verifies that the Pods of the manager are ready.
 	DeploymentCheck Check = "deployment"
-	// RightsCheck verifies that the caller may install Torpor.
+	// RightsCheck verifies that the caller has the permissions to install Torpor.
 	RightsCheck Check = "rights"
-	// WebhookCheck verifies the certificate by which the API server trusts the webhooks for apps.
+	// WebhookCheck verifies the caBundle with which the API server verifies the webhooks for apps.
 	WebhookCheck Check = "webhook"
 	// AdmissionCheck sends dry-run requests through the installed policies and webhooks, and verifies that they answer.
 	AdmissionCheck Check = "admission"
-	// ClockCheck compares the clocks of the API server and of this machine.
+	// ClockCheck compares the clocks of the API server and of the local machine.
 	ClockCheck Check = "clock"
 )
 
@@ -70,11 +70,12 @@ type Finding struct {
 }
 
 const (
-	// OldestKubernetes is the first version whose API server accepts all manifests in config.
+	// OldestKubernetes is the oldest version whose API server accepts all manifests in config.
 	OldestKubernetes = "1.33"
 	// RecordKubernetes is the first version that serves mutating admission policies as v1.
 	RecordKubernetes = "1.36"
-	// A skew of some seconds does not harm Leases and certificates. Beyond a minute a held Lease seems to have expired.
+	// A skew of some seconds does not affect Leases and certificates. With a skew of more than a minute, a held
+	// Lease appears to have expired.
 	bearableSkew, harmfulSkew = 5 * time.Second, time.Minute
 	// The manager renews its certificate long before this.
 	shortestValidity = 7 * 24 * time.Hour
@@ -85,7 +86,7 @@ type APIResource struct{ Group, Version, Name string }
 
 func (r APIResource) String() string { return strings.Trim(r.Group+"/"+r.Version, "/") + " " + r.Name }
 
-// NeededResources returns the resources that an installation consists of.
+// NeededResources returns the API resources that an installation uses.
 func NeededResources() []APIResource {
 	return []APIResource{
 		{"", "v1", "namespaces"},
@@ -114,7 +115,7 @@ func RecordResource() APIResource {
 	return APIResource{"admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies"}
 }
 
-// AccessRight is a right that an installation needs.
+// AccessRight is a permission: a verb on a resource.
 type AccessRight struct {
 	Verb     string
 	Resource APIResource
@@ -124,7 +125,7 @@ func (r AccessRight) String() string {
 	return r.Verb + " " + strings.TrimSuffix(r.Resource.Name+"."+r.Resource.Group, ".")
 }
 
-// NeededRights returns the rights that the caller needs to install Torpor.
+// NeededRights returns the permissions that the caller needs to install Torpor.
 func NeededRights() []AccessRight {
 	var rights []AccessRight
 	for _, r := range NeededResources() {
@@ -137,7 +138,8 @@ func NeededRights() []AccessRight {
 	return rights
 }
 
-// GrantingRights allow the caller to grant rights that the caller does not have, as the roles of the manager require.
+// GrantingRights returns the permissions to create roles with permissions that the caller does not have, as the
+// roles of the manager may require.
 func GrantingRights() []AccessRight {
 	roles := APIResource{"rbac.authorization.k8s.io", "v1", "clusterroles"}
 	return []AccessRight{{"escalate", roles}, {"bind", roles}}
@@ -149,24 +151,26 @@ type WebhookClient struct {
 	CABundle []byte
 }
 
-// AdmissionAnswer is the answer to a dry-run request, which stores nothing.
+// AdmissionAnswer is the result of a dry-run request that calls an admission policy or webhook.
 type AdmissionAnswer struct {
-	// Kind is the kind of the requested object, and Admission the policy or the webhook configuration that is to answer.
+	// Kind is the kind of the requested object, and Admission the policy or webhook configuration that should
+	// answer.
 	Kind, Admission string
-	// IsForApps is true for the webhook for apps, without which they can be neither started nor stopped. The others only
-	// record requesters.
+	// IsForApps is true for the webhook for apps, without which apps can be neither started nor stopped. All others
+	// only record requesters.
 	IsForApps bool
-	// IsForbidden is true if the caller may not create the object, so the admission was not called.
+	// IsForbidden is true if the caller may not create the object, so that the policy or webhook was not called.
 	IsForbidden bool
-	// Problem describes an answer that lacks something, or a missing answer; empty for a good one.
+	// Problem describes what is missing in the response, or why there is none; empty if the answer is as expected.
 	Problem string
 }
 
 // ManagerDeployment is the Deployment of the manager.
 type ManagerDeployment struct {
-	// Desired and Ready are numbers of Pods.
+	// Desired and Ready are the numbers of desired and of ready Pods.
 	Desired, Ready int32
-	// Problems are reasons why Pods are not ready, such as "torpor-manager-x: ImagePullBackOff: …". They are sorted.
+	// Problems are the reasons why Pods are not ready, such as "torpor-manager-x: ImagePullBackOff: …". They are
+	// sorted.
 	Problems []string
 }
 
@@ -176,30 +180,31 @@ type Observed struct {
 	Version string
 	// Served are the resources of NeededResources and RecordResource that the API server serves.
 	Served []APIResource
-	// Definitions are the judgements of Torpor's CustomResourceDefinitions.
+	// Definitions are the states of Torpor's CustomResourceDefinitions on the hub.
 	Definitions []crds.Judgement
-	// Namespace is the namespace of the requested installation, and Acting that of the active one; empty if none is
-	// active.
+	// Namespace is the namespace of the requested installation, and Acting the namespace of the active one; empty if
+	// none is active.
 	Namespace, Acting string
-	// Deployment is that of the manager in Namespace, or nil.
+	// Deployment is the manager's Deployment in Namespace; nil if there is none.
 	Deployment *ManagerDeployment
-	// Missing are the rights of NeededRights and GrantingRights that the caller lacks.
+	// Missing are the permissions of NeededRights and GrantingRights that the caller lacks.
 	Missing []AccessRight
-	// RecordPolicies are the bindings of the policies that record requesters, and RecordWebhooks the webhook
-	// configurations that do so instead.
+	// RecordPolicies are the bindings of the policies that record requesters, and RecordWebhooks the webhooks that
+	// can be used instead.
 	RecordPolicies []string
 	RecordWebhooks []WebhookClient
 	// Webhooks are the webhooks for apps; empty if they are not installed.
 	Webhooks []WebhookClient
-	// Admission are the answers of the installed policies and webhooks.
+	// Admission are the results of dry-run requests to the installed policies and webhooks.
 	Admission []AdmissionAnswer
-	// Now is the time of this machine, and ServerTime that of the API server, in whole seconds. Travel is the duration
-	// of the request.
+	// Now is the time of the local machine, and ServerTime the time of the API server, in whole seconds. Travel is
+	// the duration of the request.
 	Now, ServerTime time.Time
 	Travel          time.Duration
 }
 
-// Judge returns a finding for each check, and several for a check with several problems.
+// Judge returns the findings of all checks: at least one for each check, and several for a check with several
+// problems.
 func Judge(seen Observed) []Finding {
 	return slices.Concat(
 		judgeKubernetes(seen), judgeAPIs(seen), judgeRecord(seen), judgeDefinitions(seen),
@@ -207,8 +212,8 @@ func Judge(seen Observed) []Finding {
 	)
 }
 
-// DescribeMissing returns what an installation lacks until it works; empty if no check has failed, all Pods of the
-// manager are ready, and the manager acts.
+// DescribeMissing returns what an installation still lacks to work; empty if no check has failed, all Pods of the
+// manager are ready, and the manager is active.
 func DescribeMissing(seen Observed, findings []Finding) string {
 	d := seen.Deployment
 	switch at := slices.IndexFunc(findings, func(f Finding) bool { return f.State == Failed }); {
@@ -282,8 +287,8 @@ func judgeRecord(seen Observed) []Finding {
 	}}
 }
 
-// judgeRecordWebhooks reports a webhook that the API server does not trust: requests pass, but no requester is
-// recorded.
+// judgeRecordWebhooks warns of a webhook that the API server does not trust: requests succeed, but their requesters
+// are not recorded.
 func judgeRecordWebhooks(seen Observed) Finding {
 	var names []string
 	for _, w := range seen.RecordWebhooks {
@@ -438,8 +443,8 @@ func judgeAdmission(seen Observed) []Finding {
 	return []Finding{{AdmissionCheck, Passed, "dry-run requests are answered: " + strings.Join(answered, ", "), ""}}
 }
 
-// findLastExpiry returns when the last certificate of a bundle expires. A bundle contains two while an authority is
-// replaced.
+// findLastExpiry returns when the last certificate of a bundle expires. A bundle contains two certificates while a
+// CA is being replaced.
 func findLastExpiry(bundle []byte) (last time.Time, err error) {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		c, err := x509.ParseCertificate(block.Bytes)
@@ -463,7 +468,7 @@ func judgeClock(seen Observed) []Finding {
 	if seen.ServerTime.IsZero() {
 		return []Finding{{ClockCheck, Warned, "the response of the API server has no date", "compare the two clocks yourself"}}
 	}
-	// The header has whole seconds, and the response took some time.
+	// The Date header has whole seconds, and the request took some time.
 	skew := seen.Now.Sub(seen.ServerTime).Abs()
 	skew = max(0, skew-seen.Travel-time.Second)
 	found := Finding{ClockCheck, Passed, fmt.Sprintf("the clocks of the API server and of this machine agree within %s", bearableSkew), ""}

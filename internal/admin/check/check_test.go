@@ -21,7 +21,7 @@ import (
 
 func now() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
 
-// bundleUntil returns the certificate of an authority that expires at a time.
+// bundleUntil returns a CA certificate that expires at a time.
 func bundleUntil(t *testing.T, ends time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// PartOfLabel has the value Torpor on objects that Torpor has installed, and VersionLabel has the version.
+	// PartOfLabel has the value Torpor on objects that Torpor has installed, and VersionLabel has the version of
+	// Torpor.
 	PartOfLabel  = "app.kubernetes.io/part-of"
 	VersionLabel = "app.kubernetes.io/version"
 	// Torpor is the value of PartOfLabel.
@@ -27,13 +28,13 @@ const (
 // State is the state of one of Torpor's CustomResourceDefinitions on a hub.
 type State string
 
-// These are the states of a definition on a hub.
+// The states of a definition on a hub.
 const (
 	// Absent means that the hub does not have the definition.
 	Absent State = "absent"
-	// Current means that the definition is Torpor's, of this version.
+	// Current means that the definition is Torpor's and of this version.
 	Current State = "current"
-	// Outdated means that the definition is Torpor's, of another version.
+	// Outdated means that the definition is Torpor's, but of another version.
 	Outdated State = "another version"
 	// Foreign means that the definition is another project's.
 	Foreign State = "another project's"
@@ -98,7 +99,8 @@ func JudgeCRD(ours, served *apiextensionsv1.CustomResourceDefinition) (Judgement
 	return j, nil
 }
 
-// isTorpors checks the label, or the description of the kind for a definition without a label.
+// isTorpors reports whether a served definition is Torpor's, by its label or, without the label, by the description
+// of the kind.
 func isTorpors(ours, served *apiextensionsv1.CustomResourceDefinition) bool {
 	if served.Labels[PartOfLabel] == Torpor {
 		return true
@@ -120,7 +122,8 @@ func schemaOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *ap
 	return nil
 }
 
-// missingFields returns the paths of one schema that the other lacks. A missing field is listed without its subfields.
+// missingFields returns the paths of the fields in ours that theirs lacks. A missing field is listed without its
+// subfields.
 func missingFields(path string, ours, theirs *apiextensionsv1.JSONSchemaProps) []string {
 	if theirs.XPreserveUnknownFields != nil && *theirs.XPreserveUnknownFields {
 		return nil
@@ -147,7 +150,7 @@ func missingFields(path string, ours, theirs *apiextensionsv1.JSONSchemaProps) [
 func PrepareCRD(ours, served *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.CustomResourceDefinition {
 	prepared := ours.DeepCopy()
 	if served != nil {
-		// Keep labels, annotations and a conversion that others have added.
+		// Keep labels, annotations and a conversion that were added after the installation.
 		prepared.ObjectMeta = *served.ObjectMeta.DeepCopy()
 		prepared.Spec.Conversion = served.Spec.Conversion
 	}
@@ -156,7 +159,8 @@ func PrepareCRD(ours, served *apiextensionsv1.CustomResourceDefinition, version 
 	return prepared
 }
 
-// contains reports whether a value includes all fields of another one. The API server may have added defaults.
+// contains reports whether has includes all fields of wanted. It may have more, because the API server adds
+// defaults.
 func contains(has, wanted any) (bool, error) {
 	var plain [2]any
 	for i, value := range []any{has, wanted} {

@@ -35,7 +35,7 @@ func TestJudgeCRD(t *testing.T) {
 	}
 	served := func(change func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 		crd := PrepareCRD(ours, nil, "v1.0.0")
-		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter} // As the API server fills it in.
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter} // As defaulted by the API server.
 		change(crd)
 		return crd
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package korifi hands objects that Korifi has created to Torpor's controllers, once Korifi's controllers no longer
-// run.
+// Package korifi hands over objects that Korifi has created to Torpor's controllers, once Korifi's controllers no
+// longer run.
 package korifi
 
 import (
@@ -29,10 +29,10 @@ import (
 // ErrUpstreamRuns is returned before anything is changed, if Korifi's controllers or webhooks still exist.
 var ErrUpstreamRuns = errors.New("the controllers of Korifi are still installed")
 
-// FromKorifi gives the users of Korifi's roles those of Torpor, marks every object of a kind that both projects handle,
-// and removes Korifi's finalizers from all its kinds. It then deletes Korifi's AppWorkloads and StatefulSets, because
-// Torpor starts nothing while they exist. It may be run again after an error. Objects are found by the names of
-// upstream's kinds and labels:
+// FromKorifi grants Torpor's roles to the subjects of Korifi's, marks every object of the kinds that both projects
+// handle as Torpor's, and removes Korifi's finalizers from all of Korifi's kinds. It then deletes Korifi's
+// AppWorkloads and StatefulSets, because Torpor starts no app while they exist. It may be run again after an error.
+// Objects are found by the names of upstream's kinds and labels:
 // https://github.com/cloudfoundry/korifi/tree/main/controllers/api/v1alpha1
 func FromKorifi(ctx context.Context, e bulkchange.Editor) error {
 	if err := requireStopped(ctx, e); err != nil {
@@ -46,7 +46,7 @@ func FromKorifi(ctx context.Context, e bulkchange.Editor) error {
 		failed = append(failed, e.EachObject(ctx, korifiKind(kind), func(obj *metav1.PartialObjectMetadata) error { return takeObject(ctx, e, obj, false) }))
 	}
 	if err := errors.Join(failed...); err != nil {
-		return err // Do not end the workloads of an app that could not be handed over.
+		return err // Do not delete the workloads of an app that could not be handed over.
 	}
 	return deleteWorkloads(ctx, e)
 }
@@ -59,13 +59,14 @@ func handledKinds() []string {
 	return []string{"CFOrg", "CFSpace", "CFDomain", "CFRoute", "CFPackage", "CFBuild", "CFProcess", "CFApp", "CFTask", "CFServiceInstance", "CFServiceBinding"}
 }
 
-// unknownKinds returns the kinds that Torpor does not handle. Their finalizers would block their namespaces forever,
-// because no controller removes them.
+// unknownKinds returns the kinds of Korifi that Torpor does not handle. Their finalizers would block the deletion of
+// their namespaces forever, because no controller removes them.
 func unknownKinds() []string {
 	return []string{"CFServiceOffering", "CFServicePlan", "CFServiceBroker", "CFSecurityGroup", "BuildWorkload", "TaskWorkload", "AppWorkload"}
 }
 
-// requireStopped does not check the Lease, because a Lease outlives its holder for a while.
+// requireStopped returns an error if Korifi's controllers have Pods or its webhooks exist. It does not check the
+// Lease, which remains for a while after its holder has ended.
 func requireStopped(ctx context.Context, e bulkchange.Editor) error {
 	upstream := otherwriter.Korifi()
 	for _, namespace := range upstream.Namespaces {
@@ -94,7 +95,8 @@ func requireStopped(ctx context.Context, e bulkchange.Editor) error {
 	return nil
 }
 
-// takeObject removes Korifi's finalizers, and marks an object that Torpor would otherwise not handle.
+// takeObject removes Korifi's finalizers from an object and, if Torpor handles the kind, annotates the object so
+// that Torpor takes it over.
 func takeObject(ctx context.Context, e bulkchange.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
 	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), isUpstreamFinalizer)
 	owner := otherwriter.FindWriter(otherwriter.Observed{
@@ -127,11 +129,12 @@ func takeObject(ctx context.Context, e bulkchange.Editor, obj *metav1.PartialObj
 
 func isUpstreamFinalizer(name string) bool {
 	group := korifiv1alpha1.CFAppKind().Group
-	// Only the finalizer of packages has another form.
+	// Only the finalizer of packages has another format.
 	return strings.HasSuffix(name, "."+group) || name == group+"/cfPackageController"
 }
 
-// deleteWorkloads ends Korifi's Pods. Torpor waits for their end app by app, so that no worker runs twice.
+// deleteWorkloads deletes the owners of Korifi's Pods. For each app, Torpor waits until these Pods have ended, so
+// that no worker runs twice.
 func deleteWorkloads(ctx context.Context, e bulkchange.Editor) error {
 	remove := func(obj *metav1.PartialObjectMetadata) error {
 		return e.DeleteObject(ctx, obj, "Torpor starts its own Pods when those of Korifi are gone")
@@ -142,8 +145,8 @@ func deleteWorkloads(ctx context.Context, e bulkchange.Editor) error {
 	)
 }
 
-// rolesOf returns the ClusterRoles of Torpor by those of Korifi. It leaves out admins: an admin of Korifi is bound in a
-// namespace, but one of Torpor in the whole cluster, so an administrator has to decide.
+// rolesOf maps ClusterRoles of Korifi to those of Torpor. It omits the role of admins, which Korifi binds in a
+// namespace but Torpor in the whole cluster, so that an administrator has to decide.
 func rolesOf() map[string]string {
 	const prefix = "korifi-controllers-"
 	return map[string]string{
@@ -153,8 +156,8 @@ func rolesOf() map[string]string {
 	}
 }
 
-// bindRoles creates a RoleBinding for each of Korifi's, which are kept: Korifi removes its ClusterRoles when it is
-// uninstalled.
+// bindRoles creates a RoleBinding to Torpor's role for each RoleBinding to Korifi's. It keeps the latter, because
+// they have no effect once Korifi's ClusterRoles are uninstalled.
 func bindRoles(ctx context.Context, e bulkchange.Editor) error {
 	token, failed := "", []error(nil)
 	for {
@@ -206,8 +209,8 @@ func bindRole(ctx context.Context, e bulkchange.Editor, theirs *rbacv1.RoleBindi
 	return nil
 }
 
-// requireGives returns an error if a present RoleBinding differs from the one that Torpor needs. Its author is unknown,
-// so this command does not change it.
+// requireGives returns an error if an existing RoleBinding does not grant what the one of Torpor would. The existing
+// one is not changed, because its author is unknown.
 func requireGives(present, own *rbacv1.RoleBinding, of string) error {
 	const remedy = "correct or delete it, and run this again"
 	if present.RoleRef != own.RoleRef {

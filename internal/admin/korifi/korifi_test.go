@@ -33,7 +33,8 @@ func (o oneBinding) Get(_ context.Context, key client.ObjectKey, into client.Obj
 	return nil
 }
 
-// TestExistingRoleBindingMustGrantTheSameRole has a RoleBinding with the name that Torpor's would get.
+// TestExistingRoleBindingMustGrantTheSameRole has an existing RoleBinding with the name of the one that Torpor would
+// create.
 func TestExistingRoleBindingMustGrantTheSameRole(t *testing.T) {
 	t.Parallel()
 	alice, bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob"}
@@ -48,9 +49,9 @@ func TestExistingRoleBindingMustGrantTheSameRole(t *testing.T) {
 		found rbacv1.RoleBinding
 		want  string
 	}{
-		"a binding of an earlier run: accepted":   {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
-		"a binding to another role: refused":      {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
-		"a binding with another subject: refused": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
+		"a binding of an earlier run: accepted":          {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
+		"a binding to another role: refused":             {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
+		"a binding without one of the subjects: refused": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
 	} {
 		err := bindRole(t.Context(), bulkchange.Editor{Client: oneBinding{found: row.found}, Out: io.Discard}, theirs)
 		if said := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(said, row.want) && row.want != "" {

@@ -30,7 +30,7 @@ type ownDefinition struct {
 	kind   metav1.TypeMeta
 }
 
-// listOwnDefinitions judges the served definitions as `torpor install` does, and leaves out those of other projects.
+// listOwnDefinitions returns the served definitions that are Torpor's, by the same criteria as `torpor install`.
 func (o Options) listOwnDefinitions(ctx context.Context) ([]ownDefinition, error) {
 	files, err := fs.Glob(crd.Files, "*.yaml")
 	if err != nil || !o.DeletesCRDs {
@@ -79,7 +79,7 @@ func judge(ours *apiextensionsv1.CustomResourceDefinition, served *unstructured.
 	return crds.JudgeCRD(ours, typed)
 }
 
-// requireNoObjects returns an error if objects of the definitions exist, unless they are to be deleted as well.
+// requireNoObjects returns an error if objects of the definitions exist, unless they should be deleted as well.
 func (o Options) requireNoObjects(ctx context.Context, own []ownDefinition) error {
 	for _, d := range own {
 		list := &metav1.PartialObjectMetadataList{TypeMeta: d.kind}
@@ -96,8 +96,7 @@ func (o Options) requireNoObjects(ctx context.Context, own []ownDefinition) erro
 	return nil
 }
 
-// removeDefinitions deletes the definitions, and with them all their objects, and waits until the API server has
-// finished.
+// removeDefinitions deletes the definitions, and thereby all their objects, and waits until they are gone.
 func (o Options) removeDefinitions(ctx context.Context, own []ownDefinition) error {
 	for _, d := range own {
 		if err := o.DeleteObject(ctx, d.served, ""); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uninstall removes Torpor from a cluster, in an order in which no step waits for something that an earlier one
-// removed.
+// Package uninstall removes Torpor from a cluster. The order of the steps ensures that no step depends on a part
+// that an earlier step has removed.
 package uninstall
 
 import (
@@ -44,10 +44,10 @@ type Options struct {
 
 	// Namespace is the namespace of the installation.
 	Namespace string
-	// DeletesCRDs also deletes Torpor's CustomResourceDefinitions, but never those of another project. Nothing is done
-	// while objects of these kinds exist, unless DeletesObjects requests to delete them as well.
+	// DeletesCRDs also deletes Torpor's CustomResourceDefinitions, but never those of another project. If objects of
+	// these kinds exist, nothing is done unless DeletesObjects is set, which deletes them as well.
 	DeletesCRDs, DeletesObjects bool
-	// Clock is used while Pods end.
+	// Clock is used while waiting for Pods to end.
 	Clock clock.Clock
 }
 
@@ -57,8 +57,8 @@ func Run(ctx context.Context, o Options) error {
 	if err = errors.Join(err, o.requireNoObjects(ctx, definitions)); err != nil {
 		return err
 	}
-	// Remove the webhooks first, because without a manager they would block all writes. Remove the finalizers once no
-	// manager adds them again.
+	// Remove the webhooks first, because without a manager they would block all writes. Remove the finalizers after
+	// the manager, because it would add them again.
 	for _, step := range []func(context.Context) error{o.removeWebhooks, o.removePrograms, o.awaitPods} {
 		if err := step(ctx); err != nil {
 			return err
@@ -206,7 +206,7 @@ func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
 	return nil
 }
 
-// warnOfSleepers lists the objects that stay stopped by their own spec, because no controller starts them.
+// warnOfSleepers lists the objects that remain stopped by their own spec, because no controller starts them.
 func (o Options) warnOfSleepers(ctx context.Context) error {
 	var failed []error
 	for _, k := range kinds.ListBuiltIn() {
@@ -231,7 +231,7 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// warnOfStopped lists the objects that stay stopped by their own switch, because no controller resets it.
+// warnOfStopped lists the objects that remain stopped by their own switch, because no controller resets it.
 func (o Options) warnOfStopped(ctx context.Context) error {
 	var switched []schema.GroupVersionKind
 	for _, k := range kinds.ListWorkloads() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package claim lets only one Torpor act on a cluster. The Lease for leader election is in the namespace of the
-// installation, so a second installation in another namespace has a leader too. The Lease of this package exists once
-// per cluster.
+// installation, so a second installation in another namespace has its own leader. The Lease of this package exists
+// only once in a cluster.
 package claim
 
 import (
@@ -30,19 +30,20 @@ const (
 	callTimeout   = 10 * time.Second
 )
 
-// These are the reasons of the condition while the installation does not act.
+// The reasons of the condition while the installation is not active.
 const (
 	standbyReason = "Standby"
 	otherReason   = "AnotherInstallation"
 	lostReason    = "LeaseLost"
 )
 
-// errTaken reports that another installation acts.
+// errTaken reports that another installation is active.
 var errTaken = errors.New("another installation of Torpor is active in this cluster")
 
-// Claim is the claim of an installation to act. It is a conditional.Condition that holds while the Lease is held.
+// Claim makes an installation the active one of its cluster. It is a conditional.Condition that is True while this
+// replica holds the Lease.
 type Claim struct {
-	// Reader reads without a cache, and Client writes.
+	// Reader reads from the API server, and Client writes.
 	Reader client.Reader
 	Client client.Client
 	// Namespace is the namespace of the installation.
@@ -61,14 +62,14 @@ type Claim struct {
 // String implements conditional.Condition.
 func (*Claim) String() string { return "Installation" }
 
-// NeedLeaderElection returns true: the leader of the installation makes the claim for all its replicas.
+// NeedLeaderElection returns true, because the leader makes the claim for all replicas of the installation.
 func (*Claim) NeedLeaderElection() bool { return true }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=torpor,verbs=get;update
 
-// Start acquires and renews the Lease until ctx ends. It does not release the Lease, because the next leader of this
-// installation continues with it.
+// Start acquires and renews the Lease until ctx ends. It does not release the Lease at the end, because the next
+// leader of this installation continues to renew it.
 func (c *Claim) Start(ctx context.Context) error {
 	for {
 		err := c.renew(ctx)
@@ -100,14 +101,15 @@ func (c *Claim) Observe(ctx context.Context, _ conditional.Sources, report func(
 	}
 }
 
-// CheckClaim is a readiness check. A replica that does not lead is ready.
+// CheckClaim is a readiness check. It fails if another installation is active. A replica that does not lead is
+// ready.
 func (c *Claim) CheckClaim(*http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failure
 }
 
-// IsHeld reports whether this replica acts.
+// IsHeld reports whether this replica is active.
 func (c *Claim) IsHeld() bool {
 	status, _ := c.current()
 	return status.State == conditional.True
@@ -123,7 +125,8 @@ func (c *Claim) current() (conditional.Status, <-chan struct{}) {
 	return c.status, c.changed
 }
 
-// note records the result of an attempt. A failed call changes nothing until the Lease has expired.
+// note records the result of an attempt to renew the Lease. After a failed request, the status does not change
+// before the Lease has expired.
 func (c *Claim) note(ctx context.Context, err error) {
 	before, _ := c.current()
 	now := c.Clock.Now()

@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
-// Standby compares this replica, while it waits to lead, with the manager that leads the same installation. A waiting
-// replica with other controllers or namespaces would otherwise do nothing without an error.
+// Standby compares this replica, while it waits to lead, with the manager that leads the same installation.
+// Otherwise a waiting replica with other controllers or namespaces would do nothing, without reporting an error.
 type Standby struct {
 	// Claim is the claim of this replica, with its scope.
 	Claim *Claim
@@ -25,10 +25,10 @@ type Standby struct {
 	failure error
 }
 
-// NeedLeaderElection returns false: the comparison runs on replicas that wait to lead.
+// NeedLeaderElection returns false, because the comparison runs on replicas that wait to lead.
 func (*Standby) NeedLeaderElection() bool { return false }
 
-// Start compares until ctx ends.
+// Start compares the two managers periodically until ctx ends.
 func (s *Standby) Start(ctx context.Context) error {
 	for {
 		s.compare(ctx)
@@ -40,7 +40,8 @@ func (s *Standby) Start(ctx context.Context) error {
 	}
 }
 
-// CheckScope is a readiness check. A replica that leads is ready.
+// CheckScope is a readiness check. It fails if this replica waits and differs from the leading manager. A replica
+// that leads is ready.
 func (s *Standby) CheckScope(*http.Request) error {
 	if s.Claim.IsHeld() {
 		return nil

@@ -51,13 +51,13 @@ func TestStandbyWithAnotherScopeIsNotReady(t *testing.T) {
 	expect("a Pod of another Deployment", split,
 		"torpor-manager leads with the controllers hibernation in all namespaces, and that this replica of torpor-workloads waits with the controllers workloads in all namespaces")
 
-	t.Log("A Lease that cannot be read changes nothing.")
+	t.Log("If the Lease cannot be read, the last result is kept.")
 	reader := split.Claim.Reader
 	split.Claim.Reader = unreadable{hub.Client}
 	expect("the Lease cannot be read", split, "torpor-manager leads")
 	split.Claim.Reader = reader
 
-	t.Log("The leader ends, and the Lease expires. Then the other one leads.")
+	t.Log("The leader ends, and the Lease expires. Then the other replica leads.")
 	now.Step(2 * leaseDuration)
 	expect("no manager leads", split, "")
 	claim(split)
@@ -71,7 +71,7 @@ func TestStandbyWithAnotherScopeIsNotReady(t *testing.T) {
 	}
 }
 
-// unreadable is an API server that refuses reads.
+// unreadable is a client whose reads fail.
 type unreadable struct{ client.Reader }
 
 func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lease reads and writes the Lease kube-system/torpor. The active installation holds it and records its scope
-// in it.
+// Package lease reads and writes the Lease kube-system/torpor. The active installation holds this Lease, and records
+// its scope in it.
 package lease
 
 import (
@@ -19,13 +19,13 @@ const (
 	Name      = "torpor"
 )
 
-// clockMargin is the time from the end of a Lease until its expiry is reported. It tolerates a difference between the
+// clockMargin is how long after the end of a Lease its expiry is reported. It allows for a difference between the
 // clocks of the reader and the manager.
 const clockMargin = 5 * time.Minute
 
 // Acting describes the active manager, as recorded by the Lease. The zero value means that nothing is known.
 type Acting struct {
-	// Installation is the namespace of the installation that holds the Lease; empty if none does.
+	// Installation is the namespace of the installation that holds the Lease; empty if no installation holds it.
 	Installation string
 	// Scope describes what the manager handles; nil if unknown.
 	Scope *Scope
@@ -33,7 +33,8 @@ type Acting struct {
 	EndedAt time.Time
 }
 
-// Read reads the Lease. A missing Lease has no meaning, because a manager without --leader-elect writes none.
+// Read returns the active manager from the Lease. Without a Lease, nothing is known, because a manager without
+// --leader-elect writes none.
 func Read(l *coordinationv1.Lease, now time.Time) Acting {
 	s := l.Spec
 	if s.HolderIdentity == nil || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
@@ -50,7 +51,7 @@ func Read(l *coordinationv1.Lease, now time.Time) Acting {
 	}
 }
 
-// DescribeEnd reports that the Lease has expired; empty if it is held or if that is unknown.
+// DescribeEnd returns a message that the Lease has expired; empty if it is held, or if this is unknown.
 func (a Acting) DescribeEnd() string {
 	if a.EndedAt.IsZero() {
 		return ""

@@ -26,14 +26,14 @@ func TestRead(t *testing.T) {
 	}{
 		"a Lease that was never held: no active installation is known":                         {&coordinationv1.Lease{}, Acting{}},
 		"a Lease that was never renewed: no active installation is known":                      {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(60))}}, Acting{}},
-		"a Lease that was just renewed: an installation acts":                                  {held("a", 60, 59*time.Second), Acting{Installation: "a"}},
+		"a Lease that was just renewed: an installation is active":                             {held("a", 60, 59*time.Second), Acting{Installation: "a"}},
 		"a Lease that has just expired: no active installation is known":                       {held("a", 60, time.Minute), Acting{}},
 		"a Lease that may have expired by the reader's clock: no active installation is known": {held("a", 60, 6*time.Minute), Acting{}},
 		"a Lease that has expired by any clock: the installation has ended":                    {held("a", 60, 6*time.Minute+time.Second), Acting{EndedAt: now.Add(-5*time.Minute - time.Second)}},
 		"a Lease that was released: no active installation is known":                           {held("", 60, time.Second), Acting{}},
-		"a Lease of a version that renews less often: an installation acts":                    {held("a", 600, 5*time.Minute), Acting{Installation: "a"}},
-		"a holder whose clock is ahead: an installation acts":                                  {held("a", 60, -time.Minute), Acting{Installation: "a"}},
-		"a Lease without controllers has no scope: an installation acts":                       {annotate(held("a", 60, 0), torporv1alpha1.WatchNamespacesAnnotation, ""), Acting{Installation: "a"}},
+		"a Lease of a version that renews less often: an installation is active":               {held("a", 600, 5*time.Minute), Acting{Installation: "a"}},
+		"a holder whose clock is ahead: an installation is active":                             {held("a", 60, -time.Minute), Acting{Installation: "a"}},
+		"a Lease without controllers: an installation with an unknown scope is active":         {annotate(held("a", 60, 0), torporv1alpha1.WatchNamespacesAnnotation, ""), Acting{Installation: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +52,7 @@ func annotate(l *coordinationv1.Lease, names ...string) *coordinationv1.Lease {
 	return l
 }
 
-// TestTakeReplacesScope lets one manager after the other take the Lease, which then records only the scope of the last
+// TestTakeReplacesScope has managers take the Lease one after the other. It then records only the scope of the last
 // one.
 func TestTakeReplacesScope(t *testing.T) {
 	t.Parallel()
@@ -119,13 +119,13 @@ func TestDescribeGap(t *testing.T) {
 		controllers, namespace string
 		want                   string
 	}{
-		"a handled object: no gap":                    {some, "hibernation", "watched", ""},
-		"a manager of all namespaces: no gap":         {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
-		"an unknown scope is not a gap":               {nil, "hibernation", "other", ""},
-		"controllers that do not run are reported":    {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
-		"a namespace that is not watched is reported": {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
-		"cluster-scoped objects are not watched":      {some, "hibernation", "", "the manager in the namespace torpor-system watches some namespaces only, and handles no cluster-scoped objects; run one without --watch-namespaces"},
-		"the first of two reasons is shown":           {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+		"a handled object: no reason":                                                                 {some, "hibernation", "watched", ""},
+		"a manager of all namespaces: no reason":                                                      {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
+		"an unknown scope: no reason":                                                                 {nil, "hibernation", "other", ""},
+		"controllers that do not run: reported":                                                       {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+		"a namespace that is not watched: reported":                                                   {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
+		"a cluster-scoped object and a manager of some namespaces: reported":                          {some, "hibernation", "", "the manager in the namespace torpor-system watches some namespaces only, and handles no cluster-scoped objects; run one without --watch-namespaces"},
+		"controllers that do not run and a namespace that is not watched: only the first is reported": {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,7 +160,7 @@ func TestDescribeSplit(t *testing.T) {
 		"other namespaces: reported as a split": {
 			scope("one", "sync", "a"), scope("two", "sync", "b", "c"), "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in the namespaces b,c and handles nothing",
 		},
-		"all namespaces differ from some: reported as a split": {scope("one", "sync", "a"), scope("two", "sync"), "one leads with"},
+		"some namespaces and all namespaces: reported as a split": {scope("one", "sync", "a"), scope("two", "sync"), "one leads with"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// maxListBytes limits a list in an annotation. A longer list is not written, and its contents are unknown to
-	// readers.
+	// maxListBytes limits the length of a list in an annotation. A longer list is not written, so that the scope is
+	// unknown to readers.
 	maxListBytes = 32 << 10
-	// maxNamed is the most entries of a list in a message.
+	// maxNamed is the maximum number of entries of a list in a message.
 	maxNamed = 20
 )
 
@@ -34,10 +34,11 @@ type Scope struct {
 	Version string
 }
 
-// showableVersion matches the versions that are shown: short, and without a character that a terminal interprets.
+// showableVersion matches the versions that are shown: short ones without characters that a terminal interprets.
 var showableVersion = regexp.MustCompile(`^[-+.()\w]{1,128}$`)
 
-// readScope returns nil unless both lists exist and are valid, because unknown data must not be reported as a gap.
+// readScope reads the scope from annotations. It returns nil unless both lists exist and are valid, because unknown
+// data must not be reported as a gap.
 func readScope(annotations map[string]string) *Scope {
 	controllers, hasControllers := parseList(annotations, torporv1alpha1.ControllersAnnotation)
 	namespaces, hasNamespaces := parseList(annotations, torporv1alpha1.WatchNamespacesAnnotation)
@@ -66,7 +67,8 @@ func parseList(annotations map[string]string, name string) (list []string, isRea
 	return list, !slices.ContainsFunc(list, func(entry string) bool { return len(validation.IsDNS1123Label(entry)) > 0 })
 }
 
-// write records the scope. It replaces the scope of another process even where this scope cannot be recorded.
+// write records the scope in annotations. It removes the scope of an earlier holder even if this scope is too long
+// to be recorded.
 func (s Scope) write(l metav1.Object) {
 	annotations := l.GetAnnotations()
 	if annotations == nil {
@@ -93,14 +95,14 @@ func (s Scope) write(l metav1.Object) {
 
 // Gap is the reason why no controller acts on an object.
 type Gap struct {
-	// Found describes what the active manager leaves out, and Remedy is the next step.
+	// Found describes what the active manager does not handle, and Remedy is the next step.
 	Found, Remedy string
 }
 
 func (g Gap) String() string { return g.Found + "; " + g.Remedy }
 
 // DescribeGap returns the reason why the active manager does not handle objects of a namespace with a group of
-// controllers; nil if it does, or if that is unknown. An empty namespace means cluster-scoped objects.
+// controllers; nil if it does, or if this is unknown. An empty namespace means cluster-scoped objects.
 func (a Acting) DescribeGap(controllers, namespace string) *Gap {
 	switch s := a.Scope; {
 	case s == nil:
@@ -122,8 +124,8 @@ func (a Acting) DescribeGap(controllers, namespace string) *Gap {
 	}
 }
 
-// DescribeInaction returns the reason why no manager handles objects of a namespace with a group of controllers; empty
-// if one does, or if that is unknown.
+// DescribeInaction returns the reason why no manager handles objects of a namespace with a group of controllers;
+// empty if a manager does, or if this is unknown.
 func (a Acting) DescribeInaction(controllers, namespace string) string {
 	if gap := a.DescribeGap(controllers, namespace); gap != nil {
 		return gap.String()
@@ -131,9 +133,9 @@ func (a Acting) DescribeInaction(controllers, namespace string) string {
 	return a.DescribeEnd()
 }
 
-// DescribeSplit describes how a manager that waits to lead the same installation differs from the active one; empty if
-// it does not differ. Two Pods of one Deployment may differ during a rollout. An unknown Deployment is assumed to be
-// the same one.
+// DescribeSplit describes how the scope of a manager that waits to lead the same installation differs from that of
+// the active manager; empty if it does not differ. Two Pods of one Deployment may differ during a rollout. An
+// unknown Deployment is assumed to be the same one.
 func (a Acting) DescribeSplit(installation string, waiting Scope) string {
 	leading := a.Scope
 	switch {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otherwriter decides whether another project manages an object: Hive, MOCO and Korifi have
-// controllers for the kinds that Torpor handles, and two controllers for one object undo each other's work.
+// Package otherwriter decides whether another project handles an object. Hive, MOCO and Korifi have controllers for
+// kinds that Torpor handles, and two controllers of one object undo each other's writes.
 package otherwriter
 
 import (
@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FieldManager is the field manager with which Torpor reports another writer. Its entries are no sign that
-// Torpor handles the object.
+// FieldManager is the field manager with which Torpor reports another writer. Its entries do not count as writes by
+// Torpor.
 const FieldManager = "torpor-observer"
 
 // ownPrefix is the prefix of all of Torpor's field managers.
@@ -23,18 +23,20 @@ const ownPrefix = "torpor"
 // Upstream is a project that writes the same kinds.
 type Upstream struct {
 	Name string
-	// Managers are the names of its field managers; a name that ends in a dash is a prefix.
+	// Managers are the names of the project's field managers; a name that ends in a dash is a prefix.
 	Managers []string
-	// Finalizers are those that only its controllers add.
+	// Finalizers are the finalizers that only the project's controllers add.
 	Finalizers []string
-	// Lease is the name of its leader's Lease, and Deployment that of its controllers.
+	// Lease is the name of the Lease for leader election, and Deployment the name of the Deployment of its
+	// controllers.
 	Lease, Deployment string
-	// Namespaces are those in which its own manuals install it; its webhooks reveal others.
+	// Namespaces are the namespaces in which its documentation installs it; other namespaces are found through its
+	// webhooks.
 	Namespaces []string
 	// Webhooks are the names of its webhook configurations for the kinds.
 	Webhooks []string
-	// SharesFinalizer reports that its finalizer has the name of Torpor's. It then deletes the objects
-	// that belong to an object.
+	// SharesFinalizer is true if the project's finalizer has the same name as Torpor's, so that the project would
+	// delete the dependents of an object.
 	SharesFinalizer bool
 }
 
@@ -54,8 +56,8 @@ func MOCO() Upstream {
 	}
 }
 
-// Korifi handles orgs, spaces, apps and the objects that belong to them. Its controllers are called manager,
-// the default of kubebuilder.
+// Korifi handles orgs, spaces, apps and the objects that belong to them. The field manager of its controllers is
+// manager, the default of kubebuilder.
 func Korifi() Upstream {
 	return Upstream{
 		Name: "Korifi", Managers: []string{"manager", "korifi-"}, Lease: "13c200ec.cloudfoundry.org", Deployment: "korifi-controllers-controller-manager",
@@ -93,16 +95,16 @@ type Observed struct {
 	Fields     []metav1.ManagedFieldsEntry
 	Finalizers []string
 	IsDeleting bool
-	// Running describes how it is known that the upstream runs, and Webhook is the name of its webhook
-	// configuration; empty without such a sign.
+	// Running describes the evidence that the upstream runs, and Webhook is the name of its webhook configuration;
+	// empty if not found.
 	Running, Webhook string
-	// IsTakenOver reports that a user has decided that Torpor handles the object.
+	// IsTakenOver is true if a user has decided that Torpor handles the object.
 	IsTakenOver bool
 }
 
-// FindWriter returns the writer of the object, and the evidence; it is empty if Torpor may write. Entries of
-// the upstream that are older than Torpor's first entry do not count: they stay forever after it is
-// uninstalled.
+// FindWriter describes the other writer of the object and the evidence for it; it returns an empty string if Torpor
+// may write. Entries of the upstream that are older than Torpor's first entry do not count, because they remain
+// after the upstream is uninstalled.
 func FindWriter(o Observed) string {
 	manager, written := lastEntry(o)
 	own := firstOwnEntry(o.Fields)
@@ -111,7 +113,7 @@ func FindWriter(o Observed) string {
 	case o.IsTakenOver:
 		return ""
 	case o.IsDeleting && !o.Upstream.SharesFinalizer:
-		return "" // Torpor deletes its own objects, whatever other writers there are.
+		return "" // Torpor deletes its own objects, even if there are other writers.
 	case o.Running != "":
 		return fmt.Sprintf("%s runs: %s", o.Upstream.Name, o.Running)
 	case manager != "" && (own.IsZero() || !written.Before(own)):
@@ -125,7 +127,7 @@ func FindWriter(o Observed) string {
 	}
 }
 
-// lastEntry returns the upstream's newest entry.
+// lastEntry returns the field manager and the time of the upstream's newest entry.
 func lastEntry(o Observed) (manager string, written time.Time) {
 	for _, f := range o.Fields {
 		if o.Upstream.IsManager(f.Manager) && (manager == "" || timeOf(f).After(written)) {

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TakeFields returns the field managers of an object, with the fields that the project has applied or updated
-// as applied by the owner; nil if the project has no entry. Subresources such as the status stay as they are.
+// TakeFields returns managed fields in which the owner has applied the fields that the project applied or updated;
+// nil if the project has no entry. Entries of subresources such as the status are not changed.
 func TakeFields(entries []metav1.ManagedFieldsEntry, from Upstream, owner string) ([]metav1.ManagedFieldsEntry, error) {
 	isTheirs := func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "" && from.IsManager(e.Manager) }
 	if !slices.ContainsFunc(entries, isTheirs) {
@@ -38,7 +38,7 @@ func TakeFields(entries []metav1.ManagedFieldsEntry, from Upstream, owner string
 	return taken, nil
 }
 
-// joinFields returns the fields of both. Each set is a tree of objects whose names are paths.
+// joinFields returns the union of two sets of fields. Each set is a JSON tree whose keys are path elements.
 func joinFields(a, b metav1.FieldsV1) (*metav1.FieldsV1, error) {
 	var trees [2]map[string]any
 	for i, set := range []metav1.FieldsV1{a, b} {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hub reads the state of a hub before Torpor is installed or upgraded. It changes nothing.
+// Package hub observes a hub before Torpor is installed or upgraded. It changes nothing on the hub.
 package hub
 
 import (
@@ -35,7 +35,7 @@ import (
 const (
 	// managerDeployment is the name of the manager's Deployment in the chart and in config.
 	managerDeployment = "torpor-manager"
-	// maxPods limits the Pods of the manager that are read.
+	// maxPods is the maximum number of the manager's Pods that are read.
 	maxPods = 20
 )
 
@@ -50,11 +50,13 @@ type Observer struct {
 	Clock     clock.PassiveClock
 }
 
-// Observe reads everything that the decision needs, and sends dry-run requests through the admission that is installed. It returns an error if the caller may not read something; a missing
-// object is part of the observation.
+// Observe reads everything that the decision needs, and sends dry-run requests to the installed admission policies
+// and webhooks. It returns an error if the caller lacks a permission to read. A missing object is not an error, but
+// part of the observation.
 func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 	seen := admincheck.Observed{Namespace: o.Namespace}
-	// The default limits of client-go would delay some of these requests by seconds. Each is sent once, one after the other.
+	// The default limits of client-go would delay some of these requests by seconds. They are sent once, one after
+	// the other.
 	o.Config = rest.CopyConfig(o.Config)
 	o.Config.QPS = -1
 	kube, err := kubernetes.NewForConfig(o.Config)
@@ -102,7 +104,7 @@ func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 	return seen, nil
 }
 
-// observeClock compares this machine's clock with the Date header of a response.
+// observeClock records the local time and the Date header of a response.
 func (o Observer) observeClock(ctx context.Context, seen *admincheck.Observed) error {
 	client, err := rest.HTTPClientFor(o.Config)
 	if err != nil {
@@ -168,7 +170,8 @@ func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace
 	return missing, nil
 }
 
-// namespaceOf returns the namespace of the installation for namespaced resources.
+// namespaceOf returns the namespace in which a permission on a resource is checked; empty for cluster-scoped
+// resources.
 func namespaceOf(r admincheck.APIResource, namespace string) string {
 	switch r.Name {
 	case "serviceaccounts", "services", "deployments", "roles", "rolebindings", "poddisruptionbudgets", "networkpolicies":
@@ -178,7 +181,8 @@ func namespaceOf(r admincheck.APIResource, namespace string) string {
 	}
 }
 
-// readDeployment returns nil if the namespace has no Deployment of the manager. Pods that the caller may not list have no problems.
+// readDeployment returns the manager's Deployment, or nil if the namespace has none. If the caller may not list
+// Pods, no problems are reported.
 func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace string) (*admincheck.ManagerDeployment, error) {
 	found, err := kube.AppsV1().Deployments(namespace).Get(ctx, managerDeployment, metav1.GetOptions{})
 	if k8serrors.IsNotFound(err) {
@@ -187,7 +191,7 @@ func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace st
 	if err != nil {
 		return nil, fmt.Errorf("read the Deployment of the manager: %w", err)
 	}
-	d := &admincheck.ManagerDeployment{Desired: 1, Ready: found.Status.ReadyReplicas} // The API server's default is one.
+	d := &admincheck.ManagerDeployment{Desired: 1, Ready: found.Status.ReadyReplicas} // Desired defaults to one, as at the API server.
 	if found.Spec.Replicas != nil {
 		d.Desired = *found.Spec.Replicas
 	}
@@ -219,7 +223,7 @@ func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace st
 	return d, nil
 }
 
-// describeProblem returns why a Pod is not ready, or "".
+// describeProblem returns why a Pod is not ready; empty if it is ready.
 func describeProblem(pod *corev1.Pod) string {
 	for _, s := range pod.Status.ContainerStatuses {
 		switch {
@@ -271,7 +275,7 @@ func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *admin
 		_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			seen.RecordPolicies = append(seen.RecordPolicies, name)
-		} else if !k8serrors.IsNotFound(err) { // The API server may also not serve the kind.
+		} else if !k8serrors.IsNotFound(err) { // NotFound also if the API server does not serve the kind.
 			return fmt.Errorf("read the binding of the policy %s: %w", name, err)
 		}
 		noting, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})

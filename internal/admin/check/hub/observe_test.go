@@ -26,7 +26,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestHubIsObserved observes a real API server, first without changes and then after each change that a check covers.
+// TestHubIsObserved observes a real API server, first unchanged and then after each change that a check detects.
 func TestHubIsObserved(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
@@ -89,8 +89,8 @@ func TestHubIsObserved(t *testing.T) {
 	}, "clusterdeployments.hive.openshift.io: another project's", "namespace elsewhere is", "mutate-cfapps.torpor.dev: expected a certificate")
 }
 
-// TestRecordingOfRequestersIsReported observes an API server with the policies, and an older one before and after the
-// webhook is installed.
+// TestRecordingOfRequestersIsReported observes an API server that serves the policies, and an older one before and
+// after the webhook is installed.
 func TestRecordingOfRequestersIsReported(t *testing.T) {
 	t.Parallel()
 	expect := func(env *testenv.Environment, want admincheck.CheckState, says string) {
@@ -118,8 +118,8 @@ func TestRecordingOfRequestersIsReported(t *testing.T) {
 	testenv.ExpectEqual(t, "answers of a webhook that no manager serves", want, seen.Admission)
 }
 
-// TestCheckSendsDryRunRequests sends dry-run requests through policies, and through webhooks that no manager serves.
-// Nothing is stored.
+// TestCheckSendsDryRunRequests sends dry-run requests to policies, and to webhooks that no manager serves. Nothing
+// is stored.
 func TestCheckSendsDryRunRequests(t *testing.T) {
 	t.Parallel()
 	answersOf := func(env *testenv.Environment) map[string]string {
@@ -200,7 +200,7 @@ func TestPodsThatAreNotReadyAreExplained(t *testing.T) {
 		pod.Status = status
 		testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), pod))
 	}
-	// The observer ignores client-go's limits: with these its 81 requests would take minutes.
+	// The observer must ignore client-go's rate limits, with which its 81 requests would take minutes.
 	cfg := rest.CopyConfig(env.Config)
 	cfg.QPS, cfg.Burst = 0.2, 1
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -27,27 +27,26 @@ import (
 )
 
 const (
-	// probeName is the beginning of the names of probes, none of which is ever stored.
+	// probeName is the prefix of the names of probes, which are never stored.
 	probeName = "torpor-check-"
-	// probeTimeout limits one request, and is shorter than the time that the API server gives a webhook.
+	// probeTimeout limits one request. It is shorter than the timeout of the API server for a webhook.
 	probeTimeout = 5 * time.Second
-	// maxProblem limits the message of the API server in a finding, in bytes.
+	// maxProblem limits the length of the API server's message in a finding, in bytes.
 	maxProblem = 300
 )
 
-// probe is a harmless object that is created with a dry run, so that the API server calls the admission and stores
-// nothing.
+// probe is an object that is created with a dry run, so that the API server calls admission without storing it.
 type probe struct {
 	kind schema.GroupVersionKind
 	spec map[string]any
 	// annotations request a stop, with a reason and an end for policies that require them.
 	annotations map[string]string
-	// admission is the name of the policy or of the webhook configuration, and noted the annotation that it adds; empty
-	// for the webhook for apps, whose answer is enough.
+	// admission is the name of the policy or webhook configuration, and noted the annotation that it should add. It
+	// is empty for the webhook for apps, of which any answer is enough.
 	admission, noted string
 }
 
-// listProbes returns the probes of the admission that is installed.
+// listProbes returns the probes for the installed policies and webhooks.
 func listProbes(seen admincheck.Observed) []probe {
 	stop := func(more ...string) map[string]string {
 		annotations := map[string]string{torporv1alpha1.ReasonAnnotation: "torpor check", torporv1alpha1.UntilAnnotation: "1h"}
@@ -100,7 +99,7 @@ func isInstalled(seen admincheck.Observed, admission string) bool {
 	return isRecord || slices.Contains(seen.RecordPolicies, admission) || admission == webhookName && len(seen.Webhooks) > 0
 }
 
-// observeAdmission sends a dry-run request through each admission that is installed.
+// observeAdmission sends a dry-run request to each installed policy and webhook.
 func (o Observer) observeAdmission(ctx context.Context, kube kubernetes.Interface, seen *admincheck.Observed) error {
 	probes := listProbes(*seen)
 	if len(probes) == 0 {
@@ -124,7 +123,7 @@ func (o Observer) observeAdmission(ctx context.Context, kube kubernetes.Interfac
 }
 
 func newProbeClient(cfg *rest.Config, probes []probe) (client.Client, error) {
-	mapper := meta.NewDefaultRESTMapper(nil) // Discovery would cost a dozen calls.
+	mapper := meta.NewDefaultRESTMapper(nil) // Discovery would cost a dozen requests.
 	for _, p := range probes {
 		mapper.Add(p.kind, meta.RESTScopeNamespace)
 	}
@@ -137,8 +136,8 @@ func newProbeClient(cfg *rest.Config, probes []probe) (client.Client, error) {
 	return c, nil
 }
 
-// send creates the probe with a dry run. isServed is false if the API server does not serve the kind, so nothing
-// can be stopped.
+// send creates the probe with a dry run. isServed is false if the API server does not serve the kind, so that it has
+// no objects to stop.
 func (p probe) send(ctx context.Context, c client.Client, namespace string) (answer admincheck.AdmissionAnswer, isServed bool) {
 	answer = admincheck.AdmissionAnswer{Kind: p.kind.Kind, Admission: p.admission, IsForApps: p.noted == ""}
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": p.spec}}
@@ -155,7 +154,7 @@ func (p probe) send(ctx context.Context, c client.Client, namespace string) (ans
 		return answer, false
 	case k8serrors.IsForbidden(err) && !isDenied:
 		answer.IsForbidden = true
-	case err != nil && (p.noted != "" || !isDenied): // A denial of an app is an answer of the webhook.
+	case err != nil && (p.noted != "" || !isDenied): // The webhook for apps has answered even if it denies the app.
 		answer.Problem = shorten(err.Error())
 	case p.noted != "" && obj.GetAnnotations()[p.noted] == "":
 		answer.Problem = "found no annotation " + p.noted + " in the response"

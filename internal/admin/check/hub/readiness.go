@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// probesPort is the name of the port at which the manager serves its readiness checks.
+	// probesPort is the name of the port on which the manager serves its readiness checks.
 	probesPort = "probes"
-	// readinessTimeout and maxReadinessBytes limit each answer of a Pod, and maxReasons the checks whose reasons are read.
+	// readinessTimeout and maxReadinessBytes limit each response of a Pod, and maxReasons the number of checks whose
+	// reasons are read.
 	readinessTimeout  = 3 * time.Second
 	maxReadinessBytes = 4 << 10
 	maxReasons        = 3
 )
 
-// readReadiness asks a Pod of the manager, through the API server's proxy, why it is not ready. It returns "" if the Pod
-// does not answer or the caller may not use the proxy.
+// readReadiness reads from a Pod of the manager, through the API server's proxy, why it is not ready. It returns an
+// empty string if the Pod does not answer or the caller may not use the proxy.
 func readReadiness(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod) string {
 	var reasons []string
 	for line := range strings.Lines(askPod(ctx, kube, pod, "/readyz")) {
@@ -40,7 +41,7 @@ func readReadiness(ctx context.Context, kube kubernetes.Interface, pod *corev1.P
 	return strings.Join(reasons, "; ")
 }
 
-// askPod returns the answer of a Pod to a GET of its probes' port, whatever its status.
+// askPod returns the body of a Pod's response to a GET request to its probes port, regardless of the HTTP status.
 func askPod(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, path string) string {
 	port := findPort(pod, probesPort)
 	api, isREST := kube.CoreV1().RESTClient().(*rest.RESTClient)
@@ -66,7 +67,7 @@ func askPod(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, pat
 	return string(body)
 }
 
-// findPort returns the number of a container's port, or 0.
+// findPort returns the number of the container port with a name; 0 if there is none.
 func findPort(pod *corev1.Pod, name string) int32 {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {

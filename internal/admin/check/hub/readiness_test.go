@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// TestReadinessIsReadFromPods serves the manager's own kind of handler where the API server serves its proxy.
+// TestReadinessIsReadFromPods serves a handler like the manager's at the path of the API server's Pod proxy.
 func TestReadinessIsReadFromPods(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{
@@ -35,10 +35,10 @@ func TestReadinessIsReadFromPods(t *testing.T) {
 		want   string
 		most   int
 	}{
-		"a failing check is named with its reason": {checks: failing, want: "the readiness check webhook-trust fails: expected a webhook, found none"},
-		"a ready Pod has no problem":               {checks: map[string]healthz.Checker{"ping": healthz.Ping}},
-		"a forbidden proxy has no problem":         {checks: failing, status: http.StatusForbidden},
-		"long answers of many checks are bounded":  {checks: many, most: maxReasons * (maxReadinessBytes + 100)},
+		"a failing check: the problem has its name and reason":     {checks: failing, want: "the readiness check webhook-trust fails: expected a webhook, found none"},
+		"a ready Pod: no problem":                                  {checks: map[string]healthz.Checker{"ping": healthz.Ping}},
+		"a caller without permission to use the proxy: no problem": {checks: failing, status: http.StatusForbidden},
+		"many checks with long reasons: the problem is truncated":  {checks: many, most: maxReasons * (maxReadinessBytes + 100)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
