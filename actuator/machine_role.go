@@ -10,7 +10,7 @@ import (
 // MachineRole is the role of a machine in its cluster.
 type MachineRole string
 
-// These are the roles. A machine of unknown role may have either role.
+// The roles. A machine of unknown role may have either role.
 const (
 	UnknownRole      MachineRole = ""
 	ControlPlaneRole MachineRole = "control plane"
@@ -18,9 +18,9 @@ const (
 )
 
 // FindRole returns the role of a machine. Labels that Cluster API, kind and k3d set take precedence; otherwise the
-// role is read from the name, which follows the patterns of OpenShift, kubeadm and kind. cluster is the prefix of the
-// names of the cluster's machines. cluster may be empty, and labels may be nil. If labels contradict each other, the
-// control plane wins. If a name contains words of both roles, the last word wins.
+// role is read from the name, which follows the patterns of OpenShift, kubeadm and kind. cluster is the prefix of
+// the names of the cluster's machines; it may be empty, and labels may be nil. If labels contradict each other, the
+// control plane takes precedence. If a name contains words of both roles, the last word takes precedence.
 func FindRole(labels iter.Seq2[string, string], cluster, name string) MachineRole {
 	role := UnknownRole
 	if labels != nil {

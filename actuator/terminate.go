@@ -5,13 +5,14 @@ package actuator
 import "context"
 
 // Terminator is an optional interface of a BatchActuator whose cloud has spot machines that can only be terminated.
-// Without it, such a machine keeps its cluster running (docs/adr/0024-spot-machines-are-terminated-last.md).
+// Without it, a cluster with such a machine is not stopped (docs/adr/0024-spot-machines-are-terminated-last.md).
 type Terminator interface {
 	BatchActuator
-	// RequireTerminateRights returns an error if the cloud reports in advance that the rights to terminate one of the
-	// machines are missing.
+	// RequireTerminateRights returns an error if the cloud reports in advance that permissions to terminate one of
+	// the machines are missing.
 	RequireTerminateRights(ctx context.Context, t Target, ids []string) error
 	// TerminateAll permanently deletes machines of several clusters, and returns an error for each cluster. Machines
-	// that are gone already cause no error. A refused machine does not prevent the termination of the others.
+	// that are already gone cause no error. A machine whose termination is rejected does not prevent the termination
+	// of the others.
 	TerminateAll(ctx context.Context, t Target, clusters [][]string) []error
 }

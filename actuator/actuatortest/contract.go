@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package actuatortest is the contract that every actuator must pass. A test of the implementation calls Run.
+// Package actuatortest contains the contract tests that every actuator must pass. A test of the implementation calls
+// Run.
 package actuatortest
 
 import (
@@ -18,41 +19,42 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Cloud is one cluster at a cloud for tests, real or simulated.
+// Cloud is a cluster at a real or simulated cloud, for tests.
 type Cloud interface {
 	// Actuator returns the actuator under test. Several clusters may share one.
 	Actuator() actuator.Actuator
-	// Target returns the cluster with valid credentials.
+	// Target returns the target of the cluster, with valid credentials.
 	Target() actuator.Target
-	// Create creates n running machines of the cluster and returns their IDs. Twelve machines must not fit on one
-	// page.
+	// Create creates n running machines of the cluster and returns their IDs. A page of the cloud's list must have
+	// fewer than twelve machines.
 	Create(t *testing.T, n int) []string
 	// Settle waits until no machine of the cluster is starting or stopping.
 	Settle(t *testing.T)
-	// Fail makes the operation fail with the class until the test ends: every call, or only calls that name one of
-	// ids. It returns false if the cloud cannot fail in this way; the rows that need the failure are then skipped.
+	// Fail makes an operation fail with an error class until the test ends: in every call, or only in calls that
+	// name one of ids. It returns false if the cloud cannot fail in this way; tests that need the failure are then
+	// skipped.
 	Fail(t *testing.T, class actuator.ErrorClass, op Operation, ids ...string) bool
 }
 
-// OneByOneCloud is a Cloud that accepts orders for single machines only. It therefore stops the other machines of a
-// cluster even if it refuses to stop one of them.
+// OneByOneCloud is a Cloud whose API stops and starts only single machines. It therefore stops the other machines of
+// a cluster even if it rejects the stop of one.
 type OneByOneCloud interface {
 	Cloud
-	// TakesOrdersOneByOne only marks the type; it does nothing.
+	// TakesOrdersOneByOne marks the type; it is never called.
 	TakesOrdersOneByOne()
 }
 
-// ShutdownCloud is a Cloud whose machines still occupy paid capacity after a shutdown by the guest.
+// ShutdownCloud is a Cloud whose machines still occupy billed capacity after a shutdown by the guest.
 type ShutdownCloud interface {
 	Cloud
 	// ShutDown shuts a machine down as its guest would, and waits until it is off.
 	ShutDown(t *testing.T, id string)
 }
 
-// LateCloud is a Cloud that may report the state before an order for some time after it.
+// LateCloud is a Cloud that may report the previous state for some time after a stop or start.
 type LateCloud interface {
 	Cloud
-	// Delay makes observations as late as those of the real cloud until the test ends.
+	// Delay makes observations lag as much as those of the real cloud, until the test ends.
 	Delay(t *testing.T)
 }
 
@@ -66,52 +68,53 @@ type GroupCloud interface {
 // Operation is a method of an actuator.
 type Operation string
 
-// These are the operations of the contract.
+// The operations of the contract.
 const (
 	Observe Operation = "observe"
 	Stop    Operation = "stop"
 	Start   Operation = "start"
 )
 
-// Run tests the contract. newCloud returns a new, empty cluster on each call. All clusters share one account. The
-// infraID of one should be a prefix of the next one's, so that an actuator that matches by prefix fails.
+// Run runs the contract tests. newCloud returns a new, empty cluster on each call. All clusters share one account.
+// The infraID of each cluster should be a prefix of the next one's, so that an actuator that matches by prefix
+// fails.
 func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 	for name, row := range map[string]func(*testing.T, func(*testing.T) Cloud){
-		"observe finds all machines on more than one page, ordered by id":  observeFindsAllPages,
-		"machines of another infraID are invisible":                        otherClustersAreInvisible,
-		"a cluster without machines is no error":                           emptyClusterIsNoError,
-		"an empty infraID is refused":                                      emptyInfraIDIsRefused,
-		"an unknown machine is not found and the others are acted on":      unknownMachineIsNotFound,
-		"wrong credentials are invalid":                                    wrongCredentialsAreInvalid,
-		"missing credentials are missing":                                  missingCredentialsAreReported,
-		"every class of error is reported, and without the credentials":    errorClassesAreReported,
-		"a cancelled context returns promptly with the context's error":    cancelledContextReturns,
-		"calls from twenty goroutines are safe":                            concurrentCallsAreSafe,
-		"stop concerns the named machines only":                            stopsNamedMachinesOnly,
-		"nothing to stop or start is no error":                             emptyListIsNoError,
-		"stop is idempotent":                                               stopIsIdempotent,
-		"after stop no machine is running or starting":                     stoppedMachinesStayStopped,
-		"a machine that cannot be stopped yet does not hold the others":    stopsDespiteStartingMachine,
-		"a machine that can never be stopped keeps the others running":     stopsAllOrNone,
-		"start is idempotent":                                              startIsIdempotent,
-		"start works on running, stopping and stopped machines at once":    startsMixedStates,
-		"a machine without capacity does not hold the others and is named": startsDespiteNoCapacity,
-		"clusters of one account are listed and stopped together":          batchesClusters,
-		"clusters are started together, and each has its own error":        startsClustersTogether,
-		"an error of the account is returned for each cluster":             accountErrorIsOfEachCluster,
-		"machines of one account name the same account":                    machinesNameTheirAccount,
-		"a stop also stops a machine that its guest has shut down":         stopsWhatIsShutDown,
-		"an order is repeated while its effect is not visible yet":         ordersDespiteLag,
-		"members of a group are reported, and other machines are not":      membersNameTheirGroup,
+		"observe finds all machines on more than one page, sorted by id":                    observeFindsAllPages,
+		"machines of another infraID are invisible":                                         otherClustersAreInvisible,
+		"a cluster without machines is no error":                                            emptyClusterIsNoError,
+		"an empty infraID is refused":                                                       emptyInfraIDIsRefused,
+		"an unknown machine is not found, and the others are stopped or started":            unknownMachineIsNotFound,
+		"wrong credentials are invalid":                                                     wrongCredentialsAreInvalid,
+		"missing credentials are reported":                                                  missingCredentialsAreReported,
+		"every class of error is reported, without the credentials":                         errorClassesAreReported,
+		"a cancelled context returns promptly with the context's error":                     cancelledContextReturns,
+		"calls from twenty goroutines are safe":                                             concurrentCallsAreSafe,
+		"stop stops only the named machines":                                                stopsNamedMachinesOnly,
+		"nothing to stop or start is no error":                                              emptyListIsNoError,
+		"stop is idempotent":                                                                stopIsIdempotent,
+		"after stop no machine is running or starting":                                      stoppedMachinesStayStopped,
+		"a machine that cannot be stopped yet does not prevent the stop of the others":      stopsDespiteStartingMachine,
+		"a machine that can never be stopped keeps the others running":                      stopsAllOrNone,
+		"start is idempotent":                                                               startIsIdempotent,
+		"start starts running, stopping and stopped machines in one call":                   startsMixedStates,
+		"a machine without capacity is named, and does not prevent the start of the others": startsDespiteNoCapacity,
+		"clusters of one account are listed and stopped together":                           batchesClusters,
+		"clusters are started together, and each has its own error":                         startsClustersTogether,
+		"an error of the account is returned for each of its clusters":                      accountErrorIsOfEachCluster,
+		"machines of one account have the same account name":                                machinesNameTheirAccount,
+		"a stop also stops a machine that its guest has shut down":                          stopsWhatIsShutDown,
+		"a stop can be repeated while its effect is not visible yet":                        ordersDespiteLag,
+		"machines in a group are reported with its name, and other machines without":        membersNameTheirGroup,
 	} {
 		t.Run(name, func(t *testing.T) { row(t, newCloud) })
 	}
 }
 
-// callDeadline is far longer than any call to a simulated cloud takes.
+// callDeadline is much longer than any call to a simulated cloud takes.
 const callDeadline = time.Minute
 
-// testCluster is a Cloud with machines, and the helpers of the rows.
+// testCluster is a Cloud with machines, and has the helpers of the tests.
 type testCluster struct {
 	Cloud
 	t   *testing.T
@@ -127,12 +130,12 @@ func newCluster(t *testing.T, newCloud func(*testing.T) Cloud, machines int) tes
 	if len(c.ids) != machines {
 		t.Fatalf("the test's cloud made %d machines, want %d", len(c.ids), machines)
 	}
-	// Observe returns machines in this order.
+	// Observe returns machines in the same order.
 	slices.Sort(c.ids)
 	return c
 }
 
-// call calls one operation; Observe ignores ids.
+// call calls an operation; for Observe, ids are ignored.
 func (c testCluster) call(ctx context.Context, op Operation, target actuator.Target, ids []string) error {
 	switch op {
 	case Observe:
@@ -154,7 +157,7 @@ func (c testCluster) mustCall(op Operation, ids ...string) {
 	}
 }
 
-// callMayBeRefused calls an operation that may be refused because machines are in the wrong state.
+// callMayBeRefused calls an operation, which may fail with WrongState.
 func (c testCluster) callMayBeRefused(op Operation, ids ...string) {
 	c.t.Helper()
 	if err := c.call(c.t.Context(), op, c.Target(), ids); err != nil && actuator.ClassOf(err) != actuator.WrongState {
@@ -266,9 +269,9 @@ func unknownMachineIsNotFound(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectSettled(actuator.Running, nil)
 }
 
-// unknownIDLike returns an ID of the same form that is not among ids.
+// unknownIDLike returns a well-formed ID that is not among ids.
 func unknownIDLike(ids []string) string {
-	// A malformed ID would be refused for its form.
+	// A malformed ID would cause another error.
 	stem := ids[0][:len(ids[0])-1]
 	for _, last := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"} {
 		if !slices.Contains(ids, stem+last) {
@@ -327,7 +330,7 @@ func stopsDespiteStartingMachine(t *testing.T, newCloud func(*testing.T) Cloud) 
 	c.mustCall(Start, c.ids[1])
 	c.callMayBeRefused(Stop, c.ids...)
 	c.Settle(t)
-	// The machine that was starting may be in either state; the next stop stops it.
+	// The machine that was starting may be running or stopped; another stop stops it.
 	c.mustCall(Stop, c.ids[1])
 	c.expectSettled(actuator.Stopped, nil)
 }
@@ -346,7 +349,7 @@ func stopsAllOrNone(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectSettled(actuator.Running, nil)
 }
 
-// expectRefused checks that the error names exactly one machine as refused.
+// expectRefused expects RefusedIDs of the error to have exactly one machine.
 func (c testCluster) expectRefused(err error, id string) {
 	c.t.Helper()
 	known, ok := errors.AsType[*actuator.Error](err)
@@ -396,7 +399,7 @@ func startsDespiteNoCapacity(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectSettled(actuator.Running, map[string]actuator.MachineState{poor: actuator.Stopped})
 }
 
-// batchesClusters applies only to actuators that implement actuator.BatchActuator.
+// batchesClusters is skipped unless the actuator implements actuator.BatchActuator.
 func batchesClusters(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other, empty := newCluster(t, newCloud, 2), newCluster(t, newCloud, 3), newCluster(t, newCloud, 0)
 	batch, ok := one.Actuator().(actuator.BatchActuator)
@@ -431,7 +434,7 @@ func batchesClusters(t *testing.T, newCloud func(*testing.T) Cloud) {
 	other.expectSettled(actuator.Stopped, nil)
 }
 
-// startsClustersTogether applies only to actuators that implement actuator.BatchActuator.
+// startsClustersTogether is skipped unless the actuator implements actuator.BatchActuator.
 func startsClustersTogether(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other := newCluster(t, newCloud, 3), newCluster(t, newCloud, 2)
 	batch, ok := one.Actuator().(actuator.BatchActuator)
@@ -458,7 +461,7 @@ func startsClustersTogether(t *testing.T, newCloud func(*testing.T) Cloud) {
 	other.expectSettled(actuator.Running, nil)
 }
 
-// accountErrorIsOfEachCluster applies only to actuators that implement actuator.BatchActuator.
+// accountErrorIsOfEachCluster is skipped unless the actuator implements actuator.BatchActuator.
 func accountErrorIsOfEachCluster(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other := newCluster(t, newCloud, 1), newCluster(t, newCloud, 2)
 	batch, ok := one.Actuator().(actuator.BatchActuator)
@@ -478,8 +481,8 @@ func accountErrorIsOfEachCluster(t *testing.T, newCloud func(*testing.T) Cloud) 
 	other.expectSettled(actuator.Running, nil)
 }
 
-// machinesNameTheirAccount compares two clusters of one account. Only the cloud's own test can show that other
-// accounts have other names.
+// machinesNameTheirAccount compares two clusters of one account. Only a test of the implementation can verify that
+// different accounts have different names.
 func machinesNameTheirAccount(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other := newCluster(t, newCloud, 1), newCluster(t, newCloud, 1)
 	accounts := map[string]bool{}
@@ -514,7 +517,7 @@ func stopsWhatIsShutDown(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectHeld()
 }
 
-// expectHeld checks which stopped machines still occupy capacity.
+// expectHeld expects that exactly these stopped machines still occupy capacity.
 func (c testCluster) expectHeld(ids ...string) {
 	c.t.Helper()
 	machines, err := c.Actuator().Observe(c.t.Context(), c.Target())
@@ -554,8 +557,8 @@ func ordersDespiteLag(t *testing.T, newCloud func(*testing.T) Cloud) {
 	})
 }
 
-// membersNameTheirGroup checks the field that keeps members from being stopped. The interface has no other sign of a
-// group.
+// membersNameTheirGroup checks the field Group, by which the manager detects machines that it must not stop without
+// holding their group.
 func membersNameTheirGroup(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c, other := newCluster(t, newCloud, 3), newCluster(t, newCloud, 1)
 	cloud, ok := c.Cloud.(GroupCloud)
@@ -564,7 +567,7 @@ func membersNameTheirGroup(t *testing.T, newCloud func(*testing.T) Cloud) {
 	}
 	cloud.JoinGroup(t, c.ids[0], "workers-a")
 	cloud.JoinGroup(t, c.ids[2], "workers-b")
-	for range 2 { // Anything cached about a member must not hide its group.
+	for range 2 { // The second observation must not lose the group through a cache.
 		for _, row := range []struct {
 			cluster testCluster
 			want    []string
@@ -622,7 +625,8 @@ func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
 					t.Skip("the test's cloud cannot fail this way")
 				}
 				reported++
-				// The message is shown in a condition. Each change is a write, and an event for every watcher.
+				// The message is shown in a condition, so each change of it would cause a write and an event for
+				// every watcher.
 				first := c.expectError(op, c.Target(), class, c.ids...)
 				again := c.expectError(op, c.Target(), class, c.ids...)
 				expectNoSecrets(t, first, c.Target())
@@ -637,7 +641,7 @@ func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
 	}
 }
 
-// expectNoSecrets checks that the error contains no value of the credentials.
+// expectNoSecrets expects that the error contains no value of the credentials.
 func expectNoSecrets(t *testing.T, err error, target actuator.Target) {
 	t.Helper()
 	for key, value := range target.Credentials {
@@ -652,7 +656,7 @@ func cancelledContextReturns(t *testing.T, newCloud func(*testing.T) Cloud) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, op := range allOperations() {
-		// Without the goroutine, an actuator that ignores its context would block the test.
+		// The goroutine prevents an actuator that ignores its context from blocking the test.
 		answered := make(chan error, 1)
 		go func() { answered <- c.call(ctx, op, c.Target(), c.ids) }()
 		waiting, done := context.WithTimeout(t.Context(), callDeadline)

@@ -18,20 +18,20 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// flawVariable names the flaw of the toy actuator in a child process.
+// flawVariable is the environment variable with the flaw of the toy actuator in a child process.
 const flawVariable = "ACTUATORTEST_FLAW"
 
 type toyFlaw string
 
-// flawsWithRows returns all flaws, each with a row that must find it.
+// flawsWithRows maps each flaw to the name of a contract test that must find it.
 func flawsWithRows() map[toyFlaw]string {
 	return map[toyFlaw]string{
 		"forgets pages":       "observe finds all machines on more than one page",
-		"is unordered":        "ordered by id",
+		"is unordered":        "sorted by id",
 		"matches prefixes":    "machines of another infraID are invisible",
 		"accepts no infraID":  "an empty infraID is refused",
-		"gives up":            "a machine without capacity does not hold the others",
-		"stops everything":    "stop concerns the named machines only",
+		"gives up":            "a machine without capacity is named",
+		"stops everything":    "stop stops only the named machines",
 		"stops once":          "stop is idempotent",
 		"starts once":         "start is idempotent",
 		"stops in part":       "a machine that can never be stopped keeps the others running",
@@ -43,7 +43,7 @@ func flawsWithRows() map[toyFlaw]string {
 		"counts errors":       "every class of error is reported",
 		"mixes up classes":    "every class of error is reported",
 		"leaves it paid for":  "a stop also stops a machine that its guest has shut down",
-		"hides groups":        "members of a group are reported",
+		"hides groups":        "machines in a group are reported",
 	}
 }
 
@@ -55,8 +55,8 @@ func TestContractPasses(t *testing.T) {
 	})
 }
 
-// TestContractFindsFlaws runs the test above in a child process for each flaw: a contract that cannot fail would prove
-// nothing.
+// TestContractFindsFlaws runs the contract in a child process for each flaw, because a contract that cannot fail
+// would prove nothing.
 func TestContractFindsFlaws(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -80,7 +80,7 @@ func TestContractFindsFlaws(t *testing.T) {
 	}
 }
 
-// toyCloud is a cloud in memory. A machine changes state some observations after the order.
+// toyCloud is a cloud in memory. A machine reaches the requested state only after some observations.
 type toyCloud struct {
 	mu       sync.Mutex
 	flaw     toyFlaw
@@ -94,10 +94,10 @@ type toyCloud struct {
 type toyMachine struct {
 	infraID string
 	state   actuator.MachineState
-	// isHeld reports whether a stopped machine still occupies paid capacity.
+	// isHeld reports whether a stopped machine still occupies billed capacity.
 	isHeld bool
 	group  string
-	// after is how many observations the transition still takes.
+	// after is the number of observations that the transition still takes.
 	after int
 }
 
@@ -273,7 +273,7 @@ func (c *toyCloud) move(op Operation, id string, from, to actuator.MachineState)
 	return nil
 }
 
-// admit checks everything that makes the whole call fail.
+// admit returns an error for everything that makes a whole call fail.
 func (c *toyCloud) admit(ctx context.Context, t actuator.Target, op Operation) error {
 	password := string(t.Credentials["password"])
 	c.calls++
@@ -298,7 +298,7 @@ func (c *toyCloud) admit(ctx context.Context, t actuator.Target, op Operation) e
 	return err
 }
 
-// fault returns the fault of all calls, or of calls that name the machine.
+// fault returns the fault of all calls, or the fault of calls that name the machine.
 func (c *toyCloud) fault(op Operation, id string) *actuator.Error {
 	for _, f := range c.faults {
 		if f.op == op && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {

@@ -16,21 +16,21 @@ import (
 
 // Fault makes calls of an operation fail in a simulated cloud.
 type Fault struct {
-	// Operation is the cloud's name of the operation.
+	// Operation is the name of the operation in the cloud's API.
 	Operation string
 	// IDs are the machines whose calls fail. If empty, all calls fail.
 	IDs []string
-	// Status is the status of the answer, and Code the cloud's name of the error.
+	// Status is the HTTP status of the response, and Code the cloud's error code.
 	Status        int
 	Code, Message string
-	// RetryAfter is the value of the Retry-After header. If empty, the header is not sent.
+	// RetryAfter is the value of the Retry-After header. If empty, the header is not set.
 	RetryAfter string
-	// IsLater makes the cloud accept an order and fail it later.
+	// IsLater makes the cloud accept the request and fail the operation later.
 	IsLater bool
 }
 
-// Faults is embedded by a simulated cloud. It holds the faults, the number of calls, and the lock of all state of the
-// cloud. The zero value causes no failure.
+// Faults is embedded by a simulated cloud. It holds the faults, the number of calls, and the lock that guards all
+// state of the cloud. The zero value has no faults.
 type Faults struct {
 	sync.Mutex
 
@@ -45,7 +45,7 @@ func (f *Faults) Change(do func()) {
 	do()
 }
 
-// Inject adds a fault until the test ends.
+// Inject adds a fault, and removes it when the test ends.
 func (f *Faults) Inject(t *testing.T, fault Fault) {
 	t.Helper()
 	f.Change(func() { f.injected = append(f.injected, fault) })
@@ -61,7 +61,8 @@ func (f *Faults) CountCalls() map[string]int {
 	return counted
 }
 
-// FindFault returns the fault of a call of an operation, which may concern one machine. The caller holds the lock.
+// FindFault returns the fault of a call of an operation for a machine, or for no particular machine if id is empty.
+// The caller holds the lock.
 func (f *Faults) FindFault(operation, id string) (Fault, bool) {
 	for _, fault := range f.injected {
 		if fault.Operation == operation && (len(fault.IDs) == 0 || slices.Contains(fault.IDs, id)) {
@@ -89,14 +90,14 @@ type FaultyCloud interface {
 
 // FaultEffect describes the expected effect of a fault on an operation.
 type FaultEffect struct {
-	// Class and RetryAfter are those of the returned error.
+	// Class and RetryAfter are the expected fields of the returned error.
 	Class      actuator.ErrorClass
 	RetryAfter time.Duration
 	// Calls is the expected number of calls of the fault's operation.
 	Calls int
 }
 
-// ExpectEffect calls an operation for three machines while the fault is present, and checks the effect.
+// ExpectEffect injects a fault, calls an operation for three machines, and checks the effect.
 func ExpectEffect(t *testing.T, cloud FaultyCloud, op Operation, fault Fault, want FaultEffect) {
 	t.Helper()
 	ids := cloud.Create(t, 3)

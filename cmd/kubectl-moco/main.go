@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// The log entries of Kubernetes' libraries are also returned as errors, or are of no use to the user.
+	// Log messages of Kubernetes' libraries are either also returned as errors, or of no use to the user.
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// The log messages of Kubernetes' libraries either come as errors as well, or are of no use to a user.
+	// Log messages of Kubernetes' libraries are either also returned as errors, or of no use to the user.
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

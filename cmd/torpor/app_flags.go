@@ -13,7 +13,7 @@ func addAppFlags(f *pflag.FlagSet, o *manager.Options) {
 	f.StringVar(&o.RouteGateway, "route-gateway", "", "NAMESPACE/NAME of the Gateway that serves the routes of apps, as HTTPRoutes; empty creates Ingresses")
 	f.StringVar(&o.RouteIngressClass, "route-ingress-class", "", "class of the Ingresses for the routes of apps; empty means the cluster's default")
 	f.BoolVar(&o.TrustNodeImages, "trust-node-images", false, "use imagePullPolicy IfNotPresent for apps, which skips the registry's authorization for images that a node has cached")
-	f.DurationVar(&o.InstanceStopDelay, "instance-stop-delay", manager.DefaultInstanceStopDelay, "how long an instance of an app with a port keeps serving after it has left its Services, if others serve in its place, so that gateways lose no request; 0 means no delay")
+	f.DurationVar(&o.InstanceStopDelay, "instance-stop-delay", manager.DefaultInstanceStopDelay, "how long an instance of an app with a port keeps serving after it was removed from its Services, if other instances serve in its place, so that gateways lose no request; 0 means no delay")
 	addKpackFlags(f, &o.Kpack)
 }
 

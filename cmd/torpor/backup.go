@@ -16,7 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
 )
 
-// passwordVariable is the only way to pass the password, because every process can read command lines.
+// passwordVariable is the environment variable with the password. There is no flag for it, because every process can
+// read command lines.
 const passwordVariable = "TORPOR_MYSQL_PASSWORD"
 
 func backupCommand(logs io.Writer, env func(string) string) *cobra.Command {
@@ -52,7 +53,7 @@ func restoreCommand(logs io.Writer, env func(string) string) *cobra.Command {
 		Use:   "restore",
 		Short: "Fill an empty instance from a backup; runs in the Pods of restore Jobs",
 		Long: `Fill an empty instance from the newest backup that is not after a point in time. It needs mysql on the PATH. Run it
-again after it was killed: it takes out what it has left half done, and nothing else.
+again after it was killed: it first removes only what the killed run restored in part.
 
 Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; credentials for a bucket are found as by AWS's own tools.`,
 		Example: `  torpor restore --source default/test --restore-point 2026-11-20T22:00:00Z --host moco-new-0.moco-new.default.svc --folder /backup`,
@@ -73,7 +74,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; c
 	f := cmd.Flags()
 	f.StringVar(&o.Source, "source", "", "namespace/name of the MySQLCluster that was backed up")
 	f.StringVar(&point, "restore-point", "", "point in time to restore, such as 2026-11-20T22:00:00Z")
-	f.BoolVar(&o.FailsOnLeftOut, "fail-on-error", false, "fail if MySQL refuses a part of the backup, instead of leaving the part out")
+	f.BoolVar(&o.FailsOnLeftOut, "fail-on-error", false, "fail if MySQL rejects a part of the backup, instead of omitting the part")
 	f.StringVar(&o.Host, "host", "", "host name of the instance to fill")
 	f.DurationVar(&o.Wait, "wait", time.Hour, "how long to wait for the instance to answer")
 	f.StringVar(&o.Schema, "schema", "", "the only schema to restore; empty means all")
@@ -87,9 +88,9 @@ func shipBinlogsCommand(logs io.Writer, env func(string) string) *cobra.Command 
 	o := job.ShipOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
 	cmd := &cobra.Command{
 		Use:   "ship-binlogs",
-		Short: "Copy the binary logs of a MySQL cluster into a bucket or a folder, until it is stopped; runs in a Pod of its own",
-		Long: `Copy the binary logs of a MySQL cluster, so that a restore reaches every point in time. It needs mysqlbinlog on the PATH. What
-it copied is in the bucket, and so is where it goes on after it was killed. Only what the primary has executed is copied.
+		Short: "Copy the binary logs of a MySQL cluster into a bucket or a folder, until it is stopped; runs in its own Pod",
+		Long: `Copy the binary logs of a MySQL cluster, so that a restore can reach any point in time. It needs mysqlbinlog on the PATH. The
+bucket also records the position at which it continues after it was killed. Only transactions that the primary has executed are copied.
 
 Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
 		Example: `  torpor ship-binlogs --cluster default/test --host moco-test-0.moco-test.default.svc --bucket backups --endpoint http://minio:9000 --path-style`,
@@ -104,7 +105,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; cr
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
 	f.DurationVar(&o.Interval, "interval", 5*time.Second, "interval at which new events are stored")
 	f.StringVar(&o.Spool, "spool", "", "folder for data that is being uploaded; empty means the temporary folder of the machine")
-	f.StringVar(&o.Address, "address", "", "host:port at which the status is served; empty means not at all")
+	f.StringVar(&o.Address, "address", "", "host:port on which the status is served; empty does not serve it")
 	o.Bucket.AddFlags(f)
 	return cmd
 }

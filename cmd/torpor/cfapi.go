@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// callerRate is far above the needs of one user with a client.
+	// callerRate is the default of --caller-rate, which is far above the needs of one user with a client.
 	callerRate = 50
-	// failureRate lets several users behind one address mistype, without burdening the API server.
+	// failureRate is the default of --failed-credentials-rate. It lets several users behind one address mistype,
+	// without burdening the API server.
 	failureRate = 10
-	// maxInstances is far above the needs of an app.
+	// maxInstances is the default of --max-instances, which is far above the needs of an app.
 	maxInstances = 1000
 )
 
@@ -31,18 +32,18 @@ func cfAPICommand(logs io.Writer) *cobra.Command {
 deployments and namespaces. Every other request is made with the permissions of the caller. It is stateless, so that several
 replicas can run. Logs are JSON, and never contain credentials.
 
-After SIGTERM or an interrupt it accepts no new connections, answers delayed requests at once, and finishes the requests in
+After SIGTERM or an interrupt it accepts no new connections, answers delayed requests immediately, and finishes the requests in
 progress, for at most 15 s.
 
 Exit codes: 0 after a stop by signal, 1 after an error.`,
-		Example: `  # Inside a cluster; kubectl apply -k config/cf-api does that
+		Example: `  # Inside a cluster, as with kubectl apply -k config/cf-api
   torpor cf-api --address :8443 --metrics-address :8080 --tls-cert /tls/tls.crt --tls-key /tls/tls.key
 
-  # On a laptop, with a certificate of its own
+  # On a laptop, with a self-signed certificate
   mkdir -p tls && torpor cf-api --kubeconfig ./admin.kubeconfig --tls-folder ./tls
   cf api https://localhost:8443 --skip-ssl-validation && cf auth NAME-OF-A-KUBECONFIG-USER
 
-  # See what it counts
+  # Read its metrics
   curl http://127.0.0.1:8082/metrics`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,7 +68,7 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 	f.Float64Var(&o.RequestsPerSecond, "caller-rate", callerRate, "requests per second that one caller may send, with a burst of five seconds")
 	f.Float64Var(&o.FailuresPerSecond, "failed-credentials-rate", failureRate, "invalid credentials per second that are checked from one address, with a burst of four seconds; increase it behind a proxy that hides the addresses of clients")
 	f.StringVar(&o.ExternalURL, "external-url", "", "https address of this API in the links of its answers, if it is behind a proxy; empty uses the host of the request")
-	f.StringVar(&o.BuilderURL, "builder-url", "", "URL to which the source code of cf push is sent, for an external builder; empty refuses source code")
+	f.StringVar(&o.BuilderURL, "builder-url", "", "URL to which the source code of cf push is sent, for an external builder; if empty, source code is rejected")
 	f.StringVar(&o.BuilderTokenFile, "builder-token-file", "", "file with the token that authenticates this API to the builder; read again for each upload")
 	f.DurationVar(&o.MaxStaleness, "max-staleness", time.Minute, "how long a watch of the API server may be interrupted before /readyz fails and callers get 503")
 	f.Int32Var(&o.MaxInstances, "max-instances", maxInstances, "maximum number of instances of a process that a caller may request; at most 10000")

@@ -23,7 +23,8 @@ import (
 const (
 	// checkTimeout limits all calls of one observation together.
 	checkTimeout = time.Minute
-	// checkInterval is the time between two observations of --wait, and so the shortest time between two lines of progress.
+	// checkInterval is the time between two observations of --wait, and thus the shortest time between two lines of
+	// progress.
 	checkInterval = 2 * time.Second
 	// defaultCheckWait is how long --wait waits by default.
 	defaultCheckWait = 5 * time.Minute
@@ -33,7 +34,7 @@ const (
 type checkRun struct {
 	observe func(context.Context) (admincheck.Observed, error)
 	out     io.Writer
-	// progress gets what --wait waits for.
+	// progress receives a line for each change of what --wait waits for.
 	progress io.Writer
 	output   string
 	waits    bool
@@ -49,10 +50,10 @@ func checkCommand() *cobra.Command {
 		Short: "Check whether a hub is ready for Torpor, before an installation or an upgrade, and whether an installation works; nothing is changed",
 		Long: `Check whether a hub is ready for Torpor: its version and APIs, whether it can record the requesters of stops, the owner of the
 CustomResourceDefinitions, whether another installation is active, the manager's Pods, your permissions, the certificate of the webhook,
-whether installed policies and webhooks answer, and the clock. docs/install.md explains each check. Nothing is changed: the requests that
-ask policies and webhooks are dry runs, which store nothing.
+whether installed policies and webhooks answer, and the clock. docs/install.md explains each check. Nothing is changed: requests that
+call policies and webhooks are dry runs, which store nothing.
 
-With --wait, the command returns when the installation works: no check fails, all Pods of the manager are ready, and the manager acts.
+With --wait, the command returns when the installation works: no check fails, all Pods of the manager are ready, and the manager is active.
 What it waits for is printed on stderr, at most every two seconds.
 
 Exit codes:
@@ -129,8 +130,8 @@ func (r *checkRun) check(ctx context.Context) (admincheck.Observed, []admincheck
 	return seen, admincheck.Judge(seen), nil
 }
 
-// wait checks until the installation works, and prints the last findings. An API server that does not answer yet is
-// waited for.
+// wait checks until the installation works, and prints the last findings. It also waits for an API server that does
+// not answer yet.
 func (r *checkRun) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -139,7 +140,7 @@ func (r *checkRun) wait(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
 		seen, findings, err := r.check(ctx)
 		switch {
-		case ctx.Err() != nil: // The deadline has passed, so the error is not about the hub.
+		case ctx.Err() != nil: // The deadline has passed, so the error does not concern the hub.
 			return false, context.Cause(ctx)
 		case err != nil:
 			missing = err.Error()

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
-// readyHub is a hub on which an installation works.
+// readyHub returns the observation of a hub with an installation that works.
 func readyHub() admincheck.Observed {
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	return admincheck.Observed{
@@ -36,19 +36,19 @@ func TestCheckWaitsForAnInstallation(t *testing.T) {
 	bare.Deployment, bare.Acting = nil, ""
 	unreachable := errors.New("connection refused")
 	for name, row := range map[string]struct {
-		seen     []any // Observations or errors; the last one is repeated.
+		seen     []any // The results of successive checks: observations or errors; the last one is repeated.
 		code     exit.Code
 		progress string
 		took     time.Duration
 		says     string
 	}{
-		"an installation that works returns at once": {seen: []any{readyHub()}, code: exit.Done},
-		"a manager that starts is awaited, with a line for each change": {
+		"an installation that works: the command returns immediately": {seen: []any{readyHub()}, code: exit.Done},
+		"a manager that is starting: the command waits, and prints a line for each change": {
 			seen: []any{unreachable, unreachable, bare, started, waiting, readyHub()}, code: exit.Done, took: 10 * time.Second,
 			progress: "waiting: connection refused\nwaiting: a Deployment of the manager in namespace torpor-system\n" +
 				"waiting: 1 of 2 Pods of the manager are ready\nwaiting: the manager does not act yet: it does not hold the Lease of the installation\n",
 		},
-		"a check that keeps failing times out": {
+		"a check that keeps failing: the command times out": {
 			seen: []any{elsewhere}, code: exit.TimedOut, took: time.Minute, says: "timed out: expected an installation that works, found: installation: expected the installation in namespace",
 			progress: "waiting: installation: expected the installation in namespace torpor-system to be active, found that the one in namespace elsewhere is\n",
 		},
@@ -94,7 +94,7 @@ func TestCheckFailsAtOnceWithoutWait(t *testing.T) {
 		err  error
 		code exit.Code
 	}{
-		"a ready hub passes":                             {readyHub(), nil, exit.Done},
+		"a ready hub: success":                           {readyHub(), nil, exit.Done},
 		"a failed check: the exit code of a refusal":     {elsewhere, nil, exit.Refused},
 		"an unreachable hub: the exit code of a failure": {admincheck.Observed{}, errors.New("connection refused"), exit.Failed},
 	} {

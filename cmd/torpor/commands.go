@@ -86,8 +86,8 @@ it, unless GOMEMLIMIT is set.`,
 	return cmd
 }
 
-// loadKubeconfig reads a kubeconfig as kubectl does. Without one it uses the cluster that this process runs in. cluster is the name of the
-// cluster in errors.
+// loadKubeconfig reads a kubeconfig as kubectl does. Without one, it uses the cluster in which this process runs.
+// cluster is how errors name the cluster.
 func loadKubeconfig(path, cluster string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path, Precedence: clientcmd.NewDefaultClientConfigLoadingRules().Precedence}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()

@@ -8,7 +8,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/manager"
 )
 
-// addEgressFlags adds the flags by which an administrator limits the servers that users may name.
+// addEgressFlags adds the flags with which an administrator limits the servers that users may name.
 func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
 	f.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil, "host names, patterns such as *.example.com, addresses or networks that "+
 		"endpoint_url of a credentials Secret may name in addition to AWS's endpoints; empty allows all but link-local and metadata addresses")

@@ -8,7 +8,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/manager"
 )
 
-// addHibernationFlags adds the flags by which an administrator changes how all clusters hibernate, and how that is
+// addHibernationFlags adds the flags with which an administrator changes how all clusters hibernate, and how this is
 // reported.
 func addHibernationFlags(f *pflag.FlagSet, o *manager.Options) {
 	f.BoolVar(&o.HiveReasons, "hive-reasons", false, "report the conditions Hibernating and Ready of clusters, and their power state, in the reasons of Hive, "+

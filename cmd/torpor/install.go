@@ -91,7 +91,8 @@ func printManifests(out io.Writer, o config.ManifestOptions) error {
 	return nil
 }
 
-// installCRDs judges every definition before it writes the first one.
+// installCRDs installs and updates Torpor's definitions. It compares every definition before it writes the first
+// one.
 func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, out io.Writer, dryRun bool) error {
 	files, err := fs.Glob(crd.Files, "*.yaml")
 	if err != nil {
@@ -133,7 +134,8 @@ func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefi
 	return nil
 }
 
-// definition is one of Torpor's definitions, with the served one, which may be nil, and the judgement of it.
+// definition is one of Torpor's definitions, together with the served one, which may be nil, and the judgement of
+// it.
 type definition struct {
 	ours, served *apiextensionsv1.CustomResourceDefinition
 	judgement    crds.Judgement
@@ -158,7 +160,7 @@ func readCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefiniti
 	return d, nil
 }
 
-// writeCRD overwrites only the version that was judged.
+// writeCRD writes a definition. It fails if the served one has changed since it was judged.
 func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, served, prepared *apiextensionsv1.CustomResourceDefinition) error {
 	var err error
 	if served == nil {
@@ -175,7 +177,7 @@ func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinit
 	return nil
 }
 
-// programVersion returns the version of the build, in the form of a label value.
+// programVersion returns the version of the build as a valid label value.
 func programVersion() string {
 	keep := func(r rune) rune {
 		if strings.ContainsRune(".-_", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
-// logFlags are the flags of the log of a server.
+// logFlags holds the logging flags of a server.
 type logFlags struct {
 	level, format string
 	isVerbose     bool
@@ -28,8 +28,8 @@ func (l *logFlags) add(f *pflag.FlagSet) {
 	f.BoolVarP(&l.isVerbose, "verbose", "v", false, "same as --log-level=debug")
 }
 
-// buildLogger returns the logger of the flags. The libraries of Kubernetes and the standard library log through it too, because a collector
-// reads every line.
+// buildLogger returns a logger as the flags define. It also makes Kubernetes' libraries and the standard library log
+// through it, so that all lines have the same format.
 func (l *logFlags) buildLogger(logs io.Writer) (*slog.Logger, error) {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	level, isKnown := levels[l.level]
@@ -55,18 +55,19 @@ func (l *logFlags) buildLogger(logs io.Writer) (*slog.Logger, error) {
 	logger := slog.New(handler)
 	klog.SetSlogLogger(logger)
 	slog.SetDefault(logger)
-	log.SetFlags(0) // The line has its time already.
+	log.SetFlags(0) // The line already has its time.
 	return logger, nil
 }
 
-// discardLibraryLogs discards what the libraries of Kubernetes log, for commands that print all that a user needs.
-// controller-runtime would otherwise print a stack trace after 30 seconds.
+// discardLibraryLogs discards log messages of Kubernetes' libraries, for commands whose output is complete without
+// them. Otherwise controller-runtime would print a stack trace after 30 seconds, because no logger is set.
 func discardLibraryLogs() {
 	klog.SetLogger(logr.Discard())
 	crlog.SetLogger(logr.Discard())
 }
 
-// quietHandler drops what controller-runtime logs for each controller and each watch that starts: several lines for each of dozens of kinds.
+// quietHandler drops the messages that controller-runtime logs when a controller or a watch starts: several lines
+// for each of dozens of kinds.
 type quietHandler struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -9,8 +9,8 @@ import (
 )
 
 // goMemoryPercent is the share of the container's memory that Go may use. The kernel also counts memory that Go does
-// not know of: the pages of the program, files and sockets. A garbage collector that starts at the limit starts too
-// late.
+// not manage: the pages of the binary, files and sockets. The garbage collector must start before this limit is
+// reached.
 const goMemoryPercent = 70
 
 // limitMemory keeps Go below the memory limit of the container, which the Deployment passes in TORPOR_MEMORY_LIMIT.

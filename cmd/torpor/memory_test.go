@@ -17,11 +17,11 @@ func TestGoUsesAShareOfTheContainersMemory(t *testing.T) {
 		want int64
 		err  string
 	}{
-		"limit of the container: Go uses seventy percent": {map[string]string{"TORPOR_MEMORY_LIMIT": container}, 536870912 / 100 * 70, ""},
-		"no limit of the container: Go has no limit":      {nil, unlimited, ""},
-		"GOMEMLIMIT takes precedence":                     {map[string]string{"TORPOR_MEMORY_LIMIT": container, "GOMEMLIMIT": "1GiB"}, unlimited, ""},
-		"the largest number of bytes does not overflow":   {map[string]string{"TORPOR_MEMORY_LIMIT": "9223372036854775807"}, 9223372036854775807 / 100 * 70, ""},
-		"a quantity of Kubernetes is refused with a hint": {map[string]string{"TORPOR_MEMORY_LIMIT": "512Mi"}, unlimited, "expected TORPOR_MEMORY_LIMIT to be a number of bytes"},
+		"a limit of the container: Go's limit is 70 percent of it":             {map[string]string{"TORPOR_MEMORY_LIMIT": container}, 536870912 / 100 * 70, ""},
+		"no limit of the container: no limit for Go":                           {nil, unlimited, ""},
+		"a limit of the container and GOMEMLIMIT: GOMEMLIMIT takes precedence": {map[string]string{"TORPOR_MEMORY_LIMIT": container, "GOMEMLIMIT": "1GiB"}, unlimited, ""},
+		"the largest number of bytes: no overflow":                             {map[string]string{"TORPOR_MEMORY_LIMIT": "9223372036854775807"}, 9223372036854775807 / 100 * 70, ""},
+		"a Kubernetes quantity: refused with a hint":                           {map[string]string{"TORPOR_MEMORY_LIMIT": "512Mi"}, unlimited, "expected TORPOR_MEMORY_LIMIT to be a number of bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			debug.SetMemoryLimit(unlimited)

@@ -88,7 +88,7 @@ func (g *metricsGuard) filter(log logr.Logger, next http.Handler) (http.Handler,
 			log.V(1).Info("cannot review the access to the metrics", "error", err.Error())
 			http.Error(w, "the API server could not review the token", http.StatusServiceUnavailable)
 		case status != http.StatusOK:
-			http.Error(w, "expected a token with the right to get "+r.URL.Path, status)
+			http.Error(w, "expected a token with permission to get "+r.URL.Path, status)
 		default:
 			next.ServeHTTP(w, r)
 		}

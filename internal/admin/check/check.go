@@ -299,7 +299,7 @@ func judgeRecordWebhooks(seen Observed) Finding {
 		if err != nil {
 			return Finding{
 				RecordCheck, Warned, fmt.Sprintf("webhook %s: %v; the requesters of stops are not recorded", w.Name, err),
-				"run the manager with --webhook-address and the rights of config/features/record, and check its log",
+				"run the manager with --webhook-address and the permissions of config/features/record, and check its log",
 			}
 		}
 		names = append(names, w.Name)
@@ -372,11 +372,11 @@ func judgeRights(seen Observed) []Finding {
 	}
 	switch {
 	case len(missing) > 0:
-		return []Finding{{RightsCheck, Failed, "expected the rights to install Torpor, found no right to " + strings.Join(missing, ", "), "ask an admin of the hub to install it"}}
+		return []Finding{{RightsCheck, Failed, "expected the permissions to install Torpor, found no permission to " + strings.Join(missing, ", "), "ask an admin of the hub to install it"}}
 	case len(granting) > 0:
 		return []Finding{{
-			RightsCheck, Warned, "found no right to " + strings.Join(granting, ", ") + ", so you can only grant rights that you have",
-			"get every right that config/rbac and config/features grant, or ask an admin of the hub",
+			RightsCheck, Warned, "found no permission to " + strings.Join(granting, ", ") + ", so you can only grant permissions that you have",
+			"get every permission that config/rbac and config/features grant, or ask an admin of the hub",
 		}}
 	}
 	return []Finding{{RightsCheck, Passed, "you may install and upgrade Torpor", ""}}
@@ -434,8 +434,8 @@ func judgeAdmission(seen Observed) []Finding {
 	switch {
 	case len(unknown) > 0:
 		return []Finding{{
-			AdmissionCheck, Warned, "not checked: found no right to create a " + strings.Join(unknown, ", a ") + ", which a dry-run request needs",
-			"check as a user with this right",
+			AdmissionCheck, Warned, "not checked: found no permission to create a " + strings.Join(unknown, ", a ") + ", which a dry-run request needs",
+			"check as a user with this permission",
 		}}
 	case len(answered) == 0:
 		return []Finding{{AdmissionCheck, Passed, "no policy or webhook is installed that would answer", ""}}

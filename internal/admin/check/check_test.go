@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 		want   CheckState
 		says   string
 	}{
-		"an old Kubernetes fails":                             {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
+		"a Kubernetes version that is too old fails":          {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
 		"the oldest supported Kubernetes passes":              {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
 		"a version that cannot be parsed warns":               {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
 		"a resource that the API server does not serve fails": {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
@@ -65,7 +65,7 @@ func TestJudge(t *testing.T) {
 		}, RecordCheck, Warned, "found one that expired at 2026-11-24T11:00:00Z"},
 		"missing CRDs pass":  {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
 		"an older CRD warns": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
-		"a CRD of another project warns and names its writer": {
+		"a CRD of another project warns and names its field manager": {
 			func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Foreign)} }, DefinitionsCheck, Warned,
 			"another project's, written by hive-operator; left as it is; Torpor lacks status.stops",
 		},
@@ -75,14 +75,14 @@ func TestJudge(t *testing.T) {
 		"a Deployment without a ready Pod fails and names the reason": {func(o *Observed) {
 			o.Deployment = &ManagerDeployment{Desired: 2, Problems: []string{"torpor-manager-a: ImagePullBackOff: not found"}}
 		}, DeploymentCheck, Failed, "expected 2 ready Pods of the manager, found 0: torpor-manager-a: ImagePullBackOff: not found"},
-		"a Deployment with one of two Pods warns":   {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 1} }, DeploymentCheck, Warned, "found 1"},
-		"a Deployment that is scaled to zero fails": {func(o *Observed) { o.Deployment = &ManagerDeployment{} }, DeploymentCheck, Failed, "expected 1 ready Pods"},
-		"a missing right fails and is named":        {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "no right to create namespaces"},
-		"missing rights to grant rights warn":       {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
-		"a webhook without a caBundle fails":        {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found it empty"},
-		"a webhook with a malformed caBundle fails": {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
-		"an expired caBundle fails":                 {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "expired at 2026-11-24T11:00:00Z"},
-		"a caBundle that expires soon warns":        {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
+		"a Deployment with one of two Pods warns":       {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 1} }, DeploymentCheck, Warned, "found 1"},
+		"a Deployment that is scaled to zero fails":     {func(o *Observed) { o.Deployment = &ManagerDeployment{} }, DeploymentCheck, Failed, "expected 1 ready Pods"},
+		"a missing permission fails and is named":       {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "no permission to create namespaces"},
+		"missing permissions to grant permissions warn": {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
+		"a webhook without a caBundle fails":            {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found it empty"},
+		"a webhook with a malformed caBundle fails":     {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
+		"an expired caBundle fails":                     {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "expired at 2026-11-24T11:00:00Z"},
+		"a caBundle that expires soon warns":            {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
 		"a caBundle with an expired and a valid CA certificate passes": {func(o *Observed) {
 			o.Webhooks = []WebhookClient{{CABundle: slices.Concat(bundleUntil(t, now().Add(-time.Hour)), bundleUntil(t, now().AddDate(0, 1, 0)))}}
 		}, WebhookCheck, Passed, "2026-12-24"},
@@ -97,7 +97,7 @@ func TestJudge(t *testing.T) {
 		}, AdmissionCheck, Failed, "expected torpor to answer a dry-run request that creates a CFApp: failed calling webhook; apps can be neither started nor stopped"},
 		"a dry-run request that is forbidden warns": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "CFApp", Admission: "torpor", IsForApps: true, IsForbidden: true}}
-		}, AdmissionCheck, Warned, "found no right to create a CFApp"},
+		}, AdmissionCheck, Warned, "found no permission to create a CFApp"},
 		"a clock skew within the precision of the Date header passes": {func(o *Observed) { o.ServerTime = now().Add(-5900 * time.Millisecond) }, ClockCheck, Passed, "agree"},
 		"a slow response does not count as a clock skew":              {func(o *Observed) { o.ServerTime = now().Add(-20 * time.Second); o.Travel = 15 * time.Second }, ClockCheck, Passed, "agree"},
 		"a clock skew of 20 seconds warns":                            {func(o *Observed) { o.ServerTime = now().Add(21 * time.Second) }, ClockCheck, Warned, "20s apart"},

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// completionTimeout bounds how long a shell waits for the names of namespaces.
+	// completionTimeout limits how long a shell waits for the names of namespaces.
 	completionTimeout = 5 * time.Second
-	// maxNamespaces limits the namespaces that a shell offers.
+	// maxNamespaces limits the number of namespaces that a shell offers.
 	maxNamespaces = 1000
 )
 
 // completeFlags lets a shell complete the flags that name entries of the kubeconfig, and namespaces.
 func completeFlags(root *cobra.Command, rules *clientcmd.ClientConfigLoadingRules, load Loader) {
 	offer := func(flag string, list func(ctx context.Context) ([]string, error)) {
-		// The call fails only if the flag does not exist, or has completions already.
+		// The call fails only if the flag does not exist or already has completions.
 		cobra.CheckErr(root.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			names, err := list(cmd.Context())
 			if err != nil {
@@ -58,7 +58,7 @@ func listNamespaces(ctx context.Context, load Loader) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapper := meta.NewDefaultRESTMapper(nil) // Discovery would cost a dozen calls.
+	mapper := meta.NewDefaultRESTMapper(nil) // Discovery would cost a dozen requests.
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	kube, err := client.New(cfg, client.Options{Scheme: runtime.NewScheme(), Mapper: mapper})
 	if err != nil {

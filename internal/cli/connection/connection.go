@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connection finds the API server as kubectl does, for plugins of kubectl.
+// Package connection finds the API server for plugins of kubectl, as kubectl does.
 package connection
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 )
 
-// callTimeout bounds each call unless --request-timeout does.
+// callTimeout limits each request unless --request-timeout is set.
 const callTimeout = 30 * time.Second
 
-// Loader returns the configuration of the client and the namespace that the command is about.
+// Loader returns the configuration of the client and the namespace of the command.
 type Loader func() (*rest.Config, string, error)
 
-// AddFlags adds kubectl's flags to the commands of a program, lets a shell complete them, and returns a function that
-// connects according to them. Each warning of the API server is printed once.
+// AddFlags adds kubectl's connection flags to the commands of a program, lets a shell complete them, and returns a
+// Loader that applies them. Each warning of the API server is printed once.
 func AddFlags(root *cobra.Command, program string, warnings io.Writer) Loader {
 	flags := root.PersistentFlags()
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -43,7 +43,7 @@ func AddFlags(root *cobra.Command, program string, warnings io.Writer) Loader {
 		}
 		cfg.UserAgent = buildinfo.UserAgent(program)
 		cfg.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
-		// A person's tool waits for nothing but the API server.
+		// No client-side rate limit: an interactive command should wait only for the API server.
 		cfg.QPS = -1
 		if cfg.Timeout == 0 {
 			cfg.Timeout = callTimeout
@@ -54,7 +54,8 @@ func AddFlags(root *cobra.Command, program string, warnings io.Writer) Loader {
 	return load
 }
 
-// IsKindNotServed distinguishes a missing kind from a missing object.
+// IsKindNotServed reports whether an error means that the API server does not serve the kind, as opposed to a
+// missing object.
 func IsKindNotServed(err error) bool {
 	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// AddLease lets a client read the Lease of the installation without discovery.
+// AddLease registers the kind Lease, so that a client can read the Lease of the installation without discovery.
 func AddLease(known *runtime.Scheme, mapper *meta.DefaultRESTMapper) error {
 	if err := coordinationv1.AddToScheme(known); err != nil {
 		return fmt.Errorf("register Leases: %w", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exit gives errors the exit codes that plugins document in their help.
+// Package exit defines errors with the exit codes that plugins document in their help.
 package exit
 
 import (
@@ -12,7 +12,7 @@ import (
 // Code is the exit code of a program.
 type Code int
 
-// These are the exit codes of every plugin.
+// The exit codes of every plugin.
 const (
 	Done Code = iota
 	Failed
@@ -21,7 +21,7 @@ const (
 	Refused
 )
 
-// Error is an error that has an exit code of its own. One without an error inside has nothing to say.
+// Error is an error with an exit code. If Err is nil, nothing is printed.
 type Error struct {
 	Code Code
 	Err  error
@@ -36,12 +36,12 @@ func (e Error) Error() string {
 
 func (e Error) Unwrap() error { return e.Err }
 
-// WrongUsage is an error of the command line.
+// WrongUsage returns an error of the command line.
 func WrongUsage(format string, args ...any) error {
 	return Error{Usage, fmt.Errorf(format, args...)}
 }
 
-// SplitErrors returns the errors that the last errors.Join has joined.
+// SplitErrors returns the errors that errors.Join has joined, or the error itself.
 func SplitErrors(err error) []error {
 	if err == nil {
 		return nil
@@ -52,8 +52,8 @@ func SplitErrors(err error) []error {
 	return []error{err}
 }
 
-// CodeOf returns the exit code of an error, or Failed if it has none. Of several errors, the one that needs attention
-// first counts.
+// CodeOf returns the exit code of an error, or Failed if it has none. Of joined errors, the code that needs
+// attention first counts.
 func CodeOf(err error) Code {
 	var found []Code
 	for _, each := range SplitErrors(err) {

@@ -15,14 +15,14 @@ func TestCodeOf(t *testing.T) {
 		err  error
 		want Code
 	}{
-		"no error is success":                                       {nil, Done},
-		"an error of any kind is a failure":                         {errors.New("any"), Failed},
-		"a wrapped error keeps its code":                            {fmt.Errorf("around: %w", timedOut), TimedOut},
-		"an error of the command line is wrong usage":               {WrongUsage("expected %d", 1), Usage},
-		"joined errors with a failure have the code of the failure": {errors.Join(timedOut, errors.New("any"), refused), Failed},
-		"a refusal and a timeout have the code of the refusal":      {errors.Join(timedOut, refused), Refused},
-		"an error with the code of another program keeps it":        {Error{Code: 42}, 42},
-		"nil among joined errors is ignored":                        {errors.Join(nil, timedOut), TimedOut},
+		"no error is success":                                               {nil, Done},
+		"an error without a code is a failure":                              {errors.New("any"), Failed},
+		"a wrapped error keeps its code":                                    {fmt.Errorf("around: %w", timedOut), TimedOut},
+		"an error of the command line is wrong usage":                       {WrongUsage("expected %d", 1), Usage},
+		"joined errors that include a failure have the code of the failure": {errors.Join(timedOut, errors.New("any"), refused), Failed},
+		"a joined refusal and timeout have the code of the refusal":         {errors.Join(timedOut, refused), Refused},
+		"an error with the code of another program keeps it":                {Error{Code: 42}, 42},
+		"nil among joined errors is ignored":                                {errors.Join(nil, timedOut), TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

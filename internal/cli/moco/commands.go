@@ -50,7 +50,7 @@ type Plugin struct {
 func NewPlugin(s Streams) *Plugin {
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	p := &Plugin{root: a.newRootCommand(), stderr: s.Err}
-	// An error before a command runs is a usage error.
+	// An error before a command starts is a usage error.
 	p.root.PersistentPreRun = func(*cobra.Command, []string) { p.commandStarted = true }
 	p.root.SetIn(s.In)
 	p.root.SetOut(s.Out)
@@ -142,7 +142,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	if err := errors.Join(corev1.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
-	// The kinds below are mapped without discovery, which would cost a dozen calls.
+	// The kinds below are mapped without discovery, which would cost a dozen requests.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(mocov1beta2.MySQLClusterKind(), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
@@ -233,7 +233,8 @@ func (p *clusterSelection) clusterNames(ctx context.Context, kube *kubeClient, c
 	return namesOf(found), nil
 }
 
-// parseSelector refuses an empty selector. It would select every cluster, and is more likely an unset variable.
+// parseSelector returns an error for an empty selector, which would select every cluster and is more likely an unset
+// variable.
 func (p *clusterSelection) parseSelector() (labels.Selector, error) {
 	selector, err := labels.Parse(p.selector)
 	if err != nil {

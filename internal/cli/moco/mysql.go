@@ -120,7 +120,7 @@ func (s *mysqlSession) streamOptions() (remotecommand.StreamOptions, func(), err
 	}
 	fd, ok := terminalDescriptor(s.In)
 	if !ok {
-		return o, nil, exit.WrongUsage("--tty: expected the input to be a terminal, found something else; leave it out")
+		return o, nil, exit.WrongUsage("--tty: expected the input to be a terminal, found something else; omit this flag")
 	}
 	before, err := term.MakeRaw(fd)
 	if err != nil {
@@ -143,14 +143,15 @@ func terminalDescriptor(in io.Reader) (int, bool) {
 
 type fixedTerminalSize struct{ size *remotecommand.TerminalSize }
 
-// Next returns the size once, and then nil.
+// Next returns the size of the terminal once, and then nil.
 func (o *fixedTerminalSize) Next() *remotecommand.TerminalSize {
 	size := o.size
 	o.size = nil
 	return size
 }
 
-// newExecutor runs a program in a Pod by WebSocket, or by SPDY if a proxy on the way is too old for it.
+// newExecutor returns an executor that runs a program in a Pod over WebSocket, or over SPDY if a proxy does not
+// support WebSocket.
 func (kube *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
 	cfg := rest.CopyConfig(kube.config)
 	cfg.Timeout = 0 // An interactive session has no time limit.

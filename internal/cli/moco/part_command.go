@@ -30,13 +30,13 @@ import (
 
 const (
 	defaultTimeout = 5 * time.Minute
-	// lookTimeout is how long the manager may take to check the instances, one of which may not answer.
+	// lookTimeout is how long the manager may take to check the instances. One of them may not answer.
 	lookTimeout = 15 * time.Second
-	// lookRequestFormat formats times so that their texts sort by time.
+	// lookRequestFormat is a time format whose texts sort chronologically.
 	lookRequestFormat = "2006-01-02T15:04:05.000000000Z"
 )
 
-// partCommand is the common part of stop and start: they write a request into annotations, and may wait for its
+// partCommand is the common part of stop and start: they write a request to annotations, and may wait for its
 // effect.
 type partCommand struct {
 	*commands
@@ -46,7 +46,7 @@ type partCommand struct {
 	wait      bool
 	timeout   time.Duration
 	output    string
-	// lookRequest requests a check of the instances, which must be done before lookDeadline.
+	// lookRequest identifies a requested check of the instances, which must end before lookDeadline.
 	lookRequest  string
 	lookDeadline time.Time
 }
@@ -103,7 +103,8 @@ func validateOutput(format string) error {
 	return nil
 }
 
-// runForClusters writes all requests before it waits, so that one slow cluster does not delay the others.
+// runForClusters writes the requests of all clusters before it waits, so that a slow cluster does not delay the
+// others.
 func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 	if err := p.validateFlags(cmd); err != nil {
 		return err
@@ -137,8 +138,8 @@ func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 	return p.joinErrors(results)
 }
 
-// warnOfGap warns that the request will have no effect until a manager acts on the part. It also warns where MOCO
-// acts, because Torpor does not hold the Lease there.
+// warnOfGap warns that the request will have no effect until a manager acts on the part. It also warns if MOCO acts
+// on the cluster instead, because then no Torpor manager holds the Lease.
 func (p *partCommand) warnOfGap(ctx context.Context, kube *kubeClient) {
 	reason := leasereader.ReadActing(ctx, kube, p.clock.Now()).DescribeInaction(p.Part.Controllers, kube.namespace)
 	if reason != "" {
@@ -160,7 +161,7 @@ func (p *partCommand) joinErrors(results []*partResult) error {
 	return errors.Join(errs...)
 }
 
-// writeRequest writes the annotations, and reads again after a conflict with another writer.
+// writeRequest writes the annotations, and retries after a conflict with another writer.
 func (p *partCommand) writeRequest(ctx context.Context, kube *kubeClient, name string) *partResult {
 	r := &partResult{Namespace: kube.namespace, Name: name, Part: p.Part.PartName, Wanted: p.pastParticiple()}
 	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5} // Five seconds in total.
@@ -174,7 +175,7 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 		return err
 	}
 	c := p.ChangeAnnotations(before.Annotations, p.clock.Now())
-	// A removed annotation alone has not started anything if the manager refused the start.
+	// If the manager refused the start, nothing has started although the annotation is already removed.
 	c.AlreadyDone = c.AlreadyDone && (p.IsStop || !p.Part.IsStartRefused(before))
 	if p.force && !c.AlreadyDone {
 		c.Annotations[mocov1beta2.ForceStartAnnotation] = mysqlswitches.StopValue
@@ -193,7 +194,7 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 	after := before.DeepCopy()
 	after.Annotations = c.Annotations
 	patch := client.MergeFrom(before)
-	if !p.IsStop { // A start changes exactly the checked state. A stop has no checks, and no conflict may prevent it.
+	if !p.IsStop { // A start must apply to exactly the checked version. A stop has no checks, and must not fail with a conflict.
 		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	if err := kube.Patch(ctx, after, patch); err != nil {
@@ -203,15 +204,15 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 	return nil
 }
 
-// needsLook reports whether a start depends on a check of the instances that begins after the request. The status
-// may be older than the last mistake, or older than its fix.
+// needsLook reports whether a start needs a check of the instances that begins after the request, because the status
+// may be older than the last change of the instances.
 func (p *partCommand) needsLook(c *mocov1beta2.MySQLCluster) bool {
 	isStopped := c.Annotations[p.Part.Name] == mysqlswitches.StopValue || p.Part.IsStartRefused(c)
 	return !p.IsStop && p.Part == mysqlswitches.ClusteringPart() && !p.force && isStopped && c.Status.Pause != nil && c.Status.Pause.ObservedAt != nil
 }
 
-// requestLooks requests checks of all clusters that need one, so that they run concurrently. A cluster that cannot
-// be read causes an error later, when it is processed.
+// requestLooks requests a check of each cluster that needs one, so that the checks run concurrently. A cluster that
+// cannot be read is skipped, and causes an error later.
 func (p *partCommand) requestLooks(ctx context.Context, kube *kubeClient, names []string) {
 	if p.IsStop || p.Part != mysqlswitches.ClusteringPart() || p.force {
 		return
@@ -227,14 +228,14 @@ func (p *partCommand) requestLooks(ctx context.Context, kube *kubeClient, names 
 	}
 }
 
-// awaitLook returns a cluster as it was checked after the start was requested.
+// awaitLook returns a cluster, after a check of its instances that began after the request if the start needs one.
 func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name string) (*mocov1beta2.MySQLCluster, error) {
 	tick := p.clock.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		c, err := kube.getCluster(ctx, name)
 		switch {
-		case err != nil || !p.needsLook(c) || c.Status.Pause.LookRequest >= p.lookRequest: // Times in this format sort as texts.
+		case err != nil || !p.needsLook(c) || c.Status.Pause.LookRequest >= p.lookRequest: // The texts of these times sort chronologically.
 			return c, err
 		case p.clock.Now().After(p.lookDeadline):
 			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected the manager to check the instances within %s, found its last check %s ago; check whether the manager runs; --force starts clustering without a check",
@@ -248,7 +249,7 @@ func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name stri
 	}
 }
 
-// refuseHarmfulStart refuses a start of clustering that would do harm.
+// refuseHarmfulStart prints the findings of the check, and returns an error if a start of clustering would do harm.
 func (p *partCommand) refuseHarmfulStart(c *mocov1beta2.MySQLCluster, r *partResult) error {
 	if p.IsStop || p.Part != mysqlswitches.ClusteringPart() || r.change.AlreadyDone || c.Status.Pause == nil {
 		return nil
@@ -268,7 +269,7 @@ func (p *partCommand) pastParticiple() string {
 	return "started"
 }
 
-// printResult prints the result of the request, in upstream's words.
+// printResult prints the result of the request, in the words of MOCO's plugin.
 func (p *partCommand) printResult(r *partResult, many bool) {
 	if p.output == "json" {
 		return
@@ -321,7 +322,7 @@ func UntilWords() []string {
 }
 
 // ResolveUntil replaces a word of the flag --until, such as tomorrow, with its time, and prints that time before any
-// request is sent. A time with a zone and a duration stay as they are typed.
+// request is sent. A time with a zone and a duration are returned as typed.
 func ResolveUntil(w io.Writer, text string, now time.Time) (string, error) {
 	until, err := ParseUntil(text, now)
 	if err != nil || stoprecord.IsAnnotationTime(text) {
@@ -331,7 +332,8 @@ func ResolveUntil(w io.Writer, text string, now time.Time) (string, error) {
 	return until.UTC().Format(time.RFC3339), nil
 }
 
-// isReportedIn reports whether the status matches the request. Quiescing is neither stopped nor started.
+// isReportedIn reports whether the status matches the request. A part that is quiescing is neither stopped nor
+// started.
 func isReportedIn(w mysqlswitches.PartRequest, c *mocov1beta2.MySQLCluster) bool {
 	found := w.Part.ReadCondition(c)
 	if w.IsStop {

@@ -25,7 +25,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// testConflicts lets another writer change the cluster between the plugin's read and write.
+// testConflicts has another writer change the cluster between the plugin's read and its write.
 func testConflicts(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -34,9 +34,9 @@ func testConflicts(t *testing.T, server *testenv.Environment) {
 		code      exit.Code
 		stopped   bool
 	}{
-		"a stop is written in spite of other writers":            {verb: "stop", conflicts: 1000, stopped: true},
-		"a start is checked again after each of three conflicts": {verb: "start", conflicts: 3},
-		"a start is given up after too many conflicts":           {verb: "start", conflicts: 1000, code: exit.Failed, stopped: true},
+		"a stop is written despite any number of concurrent writes":        {verb: "stop", conflicts: 1000, stopped: true},
+		"a start is checked and tried again after each of three conflicts": {verb: "start", conflicts: 3},
+		"a start fails after too many conflicts":                           {verb: "start", conflicts: 1000, code: exit.Failed, stopped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,8 +79,8 @@ func testConflicts(t *testing.T, server *testenv.Environment) {
 	}
 }
 
-// testLeftStatus repeats a stop that the status still reports because the controller has not observed the start.
-// Such a status proves this stop only after it has stayed for a while.
+// testLeftStatus requests a stop while the status still reports an earlier stop, because the controller has not
+// observed the start. Such a status counts for the new stop only after it has not changed for a while.
 func testLeftStatus(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
 	kube := createTestCluster(t, server)

@@ -99,7 +99,7 @@ func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.M
 		err := kube.Get(ctx, client.ObjectKeyFromObject(c), &now)
 		return err == nil && now.Annotations[mocov1beta2.RotationAnnotation] == "", err
 	})
-	// A request without an answer ends by its own deadline, which is not the deadline of the wait.
+	// A single request that is not answered ends by its own timeout, which is not the timeout of the wait.
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("%s: expected to %s its passwords within %s, found the step unfinished; it waits for a healthy cluster: see kubectl moco status", describeCluster(c), value, r.timeout)}
 	}

@@ -18,8 +18,8 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
-// oneCluster is an API server with a cluster of three instances without a status, and with its Secret. It stops
-// answering after a write.
+// oneCluster is an API server with a cluster of three instances, without a status, and its Secret. Reads fail after
+// the first write.
 type oneCluster struct {
 	client.Client
 	isWritten bool
@@ -28,7 +28,7 @@ type oneCluster struct {
 // Get implements client.Reader.
 func (o *oneCluster) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	if o.isWritten {
-		return fmt.Errorf("net/http: request canceled: %w", context.DeadlineExceeded) // The form in which the timeout of one request is reported.
+		return fmt.Errorf("net/http: request canceled: %w", context.DeadlineExceeded) // As client-go reports the timeout of a request.
 	}
 	switch found := into.(type) {
 	case *mocov1beta2.MySQLCluster:
@@ -50,7 +50,7 @@ func (o *oneCluster) Patch(context.Context, client.Object, client.Patch, ...clie
 	return nil
 }
 
-// TestUnansweredRequestIsNotAWaitTimeout lets the API server hang long before the wait is over.
+// TestUnansweredRequestIsNotAWaitTimeout has an API server that stops answering long before the wait ends.
 func TestUnansweredRequestIsNotAWaitTimeout(t *testing.T) {
 	t.Parallel()
 	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "rotate", "test", "--wait", "--timeout", "10m")
@@ -59,7 +59,8 @@ func TestUnansweredRequestIsNotAWaitTimeout(t *testing.T) {
 	}
 }
 
-// clusterWithoutRequest is a cluster whose request is removed immediately. Its Secret may have changed by then.
+// clusterWithoutRequest is an API server that removes the requesting annotation immediately. The Secret may have
+// changed by then.
 type clusterWithoutRequest struct {
 	oneCluster
 	secret, later corev1.Secret
@@ -88,11 +89,11 @@ func TestWithdrawnRotationsAreNotReportedAsDone(t *testing.T) {
 		secret, later corev1.Secret
 		code          exit.Code
 	}{
-		"no passwords were created: failed":         {later: corev1.Secret{}, code: exit.Failed},
-		"new passwords are not promoted: failed":    {later: corev1.Secret{ObjectMeta: rotated, Data: next}, code: exit.Failed},
-		"new passwords are promoted: done":          {later: corev1.Secret{ObjectMeta: rotated}, code: exit.Done},
-		"the old passwords are still valid: failed": {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{ObjectMeta: rotated}, exit.Failed},
-		"the old passwords are discarded: done":     {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{}, exit.Done},
+		"no new passwords: failed":                              {later: corev1.Secret{}, code: exit.Failed},
+		"new passwords that are not promoted: failed":           {later: corev1.Secret{ObjectMeta: rotated, Data: next}, code: exit.Failed},
+		"new passwords that are promoted: done":                 {later: corev1.Secret{ObjectMeta: rotated}, code: exit.Done},
+		"a discard, old passwords that are still valid: failed": {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{ObjectMeta: rotated}, exit.Failed},
+		"a discard, no old passwords: done":                     {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{}, exit.Done},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,8 +114,8 @@ func TestTimeoutFlagRequiresWait(t *testing.T) {
 	}
 }
 
-// TestNoInstanceIsTakenForThePrimary covers a cluster without a chosen primary, whose primary index is 0 from the
-// start.
+// TestNoInstanceIsTakenForThePrimary has a cluster without a chosen primary, whose status.currentPrimaryIndex is 0
+// by default.
 func TestNoInstanceIsTakenForThePrimary(t *testing.T) {
 	t.Parallel()
 	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "mysql", "-u", "moco-writable", "test")

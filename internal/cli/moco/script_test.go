@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kubectl-moco": run, "kubectl_complete-moco": run})
 }
 
-// TestPlugin uses a real API server. Its subtests share one, because it takes seconds to start.
+// TestPlugin runs the scripts against a real API server. The subtests share one, because it takes seconds to start.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartAPIServer(t)
@@ -41,11 +41,12 @@ func TestPlugin(t *testing.T) {
 		scripts.Run(t, server, map[string]scripts.Command{"operator": func(ts *testscript.TestScript, _ bool, _ []string) { startOperator(ts, server) }})
 	})
 	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // There is only one Lease.
-	t.Run("others write at the same time", func(t *testing.T) { testConflicts(t, server) })
-	t.Run("a status is left from an earlier stop", func(t *testing.T) { testLeftStatus(t, server) })
+	t.Run("other writers cause conflicts", func(t *testing.T) { testConflicts(t, server) })
+	t.Run("a status that reports an earlier stop", func(t *testing.T) { testLeftStatus(t, server) })
 }
 
-// startOperator reports the annotations of every cluster in the script's namespace until the script ends.
+// startOperator writes the status that follows from the annotations of every cluster in the script's namespace,
+// until the script ends.
 func startOperator(ts *testscript.TestScript, server *testenv.Environment) {
 	kube, err := newKubeClient(server.Config, scripts.NamespaceOf(ts))
 	ts.Check(err)

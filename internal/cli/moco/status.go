@@ -33,7 +33,7 @@ type clusterRow struct {
 	// ObservedAt is the time at which the instances were checked while clustering is stopped.
 	ObservedAt *metav1.Time               `json:"observedAt,omitempty"`
 	Findings   []mocov1beta2.StartFinding `json:"findings,omitempty"`
-	// NotRestored names the parts of a backup that the restore of the cluster left out.
+	// NotRestored lists the parts of the backup that the restore of the cluster omitted.
 	NotRestored string `json:"notRestored,omitempty"`
 	Next        string `json:"next,omitempty"`
 }
@@ -149,7 +149,7 @@ func newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 	return r
 }
 
-// withOverdue marks the stops that should have ended. Their rows do not promise the missed start.
+// withOverdue marks the stops that should have ended, and replaces the announced start in their next step.
 func (r clusterRow) withOverdue(now time.Time) clusterRow {
 	for _, p := range []*partRow{&r.Clustering, &r.Reconciliation} {
 		p.Overdue = p.State == "stopped" && stoprecord.IsOverdue(p.Until, now)
@@ -200,7 +200,7 @@ func (a *commands) writeTable(rows []clusterRow, everywhere bool) error {
 	return a.writeAligned(table)
 }
 
-// formatCell joins the texts of the two parts, as one text if they are equal, and returns a dash if both are empty.
+// formatCell joins the texts of the two parts. It returns one text if they are equal, and a dash if both are empty.
 func formatCell(texts []string) string {
 	var said []string
 	for _, text := range texts {
@@ -251,7 +251,7 @@ func formatRole(s mocov1beta2.InstanceStatus) string {
 	return formatCell(said)
 }
 
-// formatWritable returns unknown for an instance that did not answer.
+// formatWritable returns yes, no, or unknown for an instance that did not answer.
 func formatWritable(writable *bool) string {
 	switch {
 	case writable == nil:
@@ -270,7 +270,7 @@ func formatLag(seconds *int64) string {
 	return (time.Duration(*seconds) * time.Second).String()
 }
 
-// unusualGTIDs returns the transactions that make a start risky.
+// unusualGTIDs describes the transactions of an instance that make a start of clustering risky.
 func unusualGTIDs(s mocov1beta2.InstanceStatus) []string {
 	var said []string
 	for _, odd := range []struct{ what, set string }{{"errant", s.ErrantGTIDs}, {"ahead", s.AheadGTIDs}, {"lacks", s.MissingGTIDs}} {
@@ -283,26 +283,26 @@ func unusualGTIDs(s mocov1beta2.InstanceStatus) []string {
 
 const (
 	pollInterval = 200 * time.Millisecond
-	// progressDelay is the time before the first line of progress.
+	// progressDelay is how long a command waits before it prints progress.
 	progressDelay = 2 * time.Second
-	// settleTime is how long a status must keep the requested state if it already had it before the request. Such a
-	// status may report an earlier request, and the controller may see no change to report.
+	// settleTime is how long the status must keep the requested state if it already had it before the request. Such
+	// a status may belong to an earlier request, and the controller may have no change to report.
 	settleTime = 3 * time.Second
 )
 
 type statusWait struct {
 	*partCommand
-	// isFresh is true if the status differed at some time since the request was written, so it now reports this
-	// request.
+	// isFresh is true if the status has differed from the requested state since the request was written, so that a
+	// matching status now belongs to this request.
 	isFresh bool
 	// startedAt is the time at which the wait began, and reachedAt the time at which the status first matched the
 	// request.
 	startedAt, reachedAt time.Time
-	// lastPrinted is the last line of progress.
+	// lastPrinted is the last printed progress.
 	lastPrinted string
 }
 
-// waitForStatus waits until the status reports this request, and not an earlier one.
+// waitForStatus waits until the status reports the effect of this request, not of an earlier one.
 func (p *partCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *partResult) {
 	if r.err != nil {
 		return
@@ -345,7 +345,7 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 	}
 }
 
-// isSettled reports whether the status matches the request and does not date from an earlier one.
+// isSettled reports whether the status matches the request and does not belong to an earlier one.
 func (w *statusWait) isSettled(c *mocov1beta2.MySQLCluster) bool {
 	if !isReportedIn(w.PartRequest, c) {
 		w.isFresh, w.reachedAt = true, time.Time{}

@@ -128,7 +128,7 @@ func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
 
 // annotatePod requests an operation by an annotation of an instance's Pod.
 func (kube *kubeClient) annotatePod(ctx context.Context, c *mocov1beta2.MySQLCluster, index int, annotation string) error {
-	// A merge patch of the annotation alone needs no resource version, because it cannot overwrite another writer's
+	// A merge patch of a single annotation needs no resource version, because it cannot overwrite another writer's
 	// change.
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotation, mysqlswitches.StopValue)
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.PodName(index)}}
@@ -138,7 +138,8 @@ func (kube *kubeClient) annotatePod(ctx context.Context, c *mocov1beta2.MySQLClu
 	return nil
 }
 
-// sayThatClusteringIsStopped prints when the request will take effect.
+// sayThatClusteringIsStopped prints, if clustering is stopped, that the request takes effect when clustering is
+// started.
 func (a *commands) sayThatClusteringIsStopped(c *mocov1beta2.MySQLCluster) {
 	if mysqlswitches.ClusteringPart().IsStopped(c.Annotations) {
 		fmt.Fprintf(a.Out, "Clustering is stopped: the request takes effect when clustering is started, by %s\n", mysqlswitches.ClusteringPart().StartCommand(c))

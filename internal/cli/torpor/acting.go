@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxWarnedNames is the most objects that a warning lists.
+	// maxWarnedNames is the maximum number of objects that a warning lists.
 	maxWarnedNames = 3
-	// slumberControllers is the group of the controllers of Slumbers.
+	// slumberControllers is the name of the group of controllers of Slumbers.
 	slumberControllers = "slumber"
 )
 
@@ -39,7 +39,7 @@ func (r stopRow) withGap(acting lease.Acting) stopRow {
 	return r
 }
 
-// addGaps adds the gaps of all rows.
+// addGaps applies withGap to all rows.
 func addGaps(rows []stopRow, acting lease.Acting) {
 	for i := range rows {
 		rows[i] = rows[i].withGap(acting)
@@ -62,11 +62,11 @@ func (a *commands) nextInFull(r stopRow) string {
 	return a.nextText(r) + "; " + r.Remedy
 }
 
-// controllers returns the group of controllers that stops and starts the target's part.
+// controllers returns the name of the group of controllers that stop and start the target's part.
 func (t target) controllers() string { return t.kind.FindPart(t.part).Controllers }
 
-// warnOfGaps warns of requests that have no effect until a manager acts on them. Objects with the same reason share a
-// line. A dry run has written no request.
+// warnOfGaps warns of requests that have no effect until a manager acts on them. Objects with the same reason share
+// a line. For a dry run, the warning reports that no request was written.
 func (a *commands) warnOfGaps(acting lease.Acting, targets []target, controllers func(target) string, dryRun string) {
 	problem := "the request was written, but no controller acts on it"
 	if dryRun == dryRunServer {
@@ -98,7 +98,7 @@ func joinNames(names []string, most int) string {
 	return text
 }
 
-// warnOfResults warns of gaps for the objects that a verb has changed.
+// warnOfResults calls warnOfGaps for the objects that a verb has changed.
 func (v *verbCommand) warnOfResults(ctx context.Context, kube *kubeClient, results []*verbResult) {
 	var asked []target
 	for _, r := range results {

@@ -10,13 +10,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// namedObject is an object that the user named. Its kind and its name are not validated yet.
+// namedObject is an object that the user named. Its kind and its name have not been validated.
 type namedObject struct{ kindName, name string }
 
 func (o namedObject) String() string { return o.kindName + "/" + o.name }
 
-// arguments are the arguments of a command, in the forms that kubectl accepts: KIND/NAME..., KIND[,KIND...] NAME... or
-// KIND[,KIND...] alone.
+// arguments are the parsed arguments of a command, in one of the forms that kubectl accepts: KIND/NAME...,
+// KIND[,KIND...] NAME... or KIND[,KIND...] alone.
 type arguments struct {
 	// kindNames are kinds without names of objects.
 	kindNames []string
@@ -64,7 +64,7 @@ func parseObjects(args []string) (parsed arguments, err error) {
 	return parsed, nil
 }
 
-// parseNames parses the arguments of a command for one kind: NAME..., where KIND/NAME is accepted too.
+// parseNames parses the arguments of a command for one kind: NAME... or KIND/NAME...
 func parseNames(kindName string, args []string) (parsed arguments, err error) {
 	for _, arg := range args {
 		if strings.Contains(arg, "/") {

@@ -23,8 +23,8 @@ import (
 // fieldManager is the field manager of the plugin's writes.
 const fieldManager = programName
 
-// change writes the request to one object, and retries after a conflict. A concurrent write does not prevent a stop or
-// a start, because neither depends on the present value.
+// change writes the request to one object, and retries after a conflict. A concurrent write does not prevent a stop
+// or a start, because neither depends on the current value.
 func (v *verbCommand) change(ctx context.Context, kube *kubeClient, t target) *verbResult {
 	r := &verbResult{Namespace: t.namespace, Kind: t.kind.GVK().Kind, Name: t.name, Part: t.part, Wanted: v.verb.pastParticiple(), target: t}
 	r.err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return v.tryChange(ctx, kube, r) })
@@ -44,7 +44,7 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 		return err
 	}
 	patch := client.MergeFrom(before)
-	if v.verb == extendVerb { // Detect a stop that has ended since the read: it must not begin again.
+	if v.verb == extendVerb { // Fail if the stop has ended since the read, because an extension must not begin it again.
 		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	if empty, err := client.MergeFrom(before).Data(after); err != nil || string(empty) == "{}" {
@@ -67,8 +67,8 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 	return nil
 }
 
-// noteRevision stores the revision that the restart began. The admission webhook has set it in the response to the
-// patch.
+// noteRevision stores the revision that the restart began. The admission webhook sets it, so the response to the
+// patch has it.
 func (r *verbResult) noteRevision(before, after client.Object) error {
 	restarter, _ := r.target.kind.Definition.(kinds.Restarter)
 	last, _ := restarter.ReadRevisions(before)
@@ -123,7 +123,8 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	return nil
 }
 
-// refuseExtension returns an error if the object is not stopped, or if the new end is not later than the present one.
+// refuseExtension returns an error if the object is not stopped, or if the new end is not later than the current
+// one.
 func (v *verbCommand) refuseExtension(r *verbResult) error {
 	if !r.before.IsAsked {
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a manual stop in effect, found none; kubectl torpor stop begins one",
@@ -157,7 +158,7 @@ func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object,
 	}
 }
 
-// formatTyped formats an end as an annotation has it. A malformed one is shown as it is.
+// formatTyped formats an end that is read from an annotation. A malformed end is returned unchanged.
 func (v *verbCommand) formatTyped(text string) string {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -183,7 +184,7 @@ func (v *verbCommand) printResult(r *verbResult) {
 		if _, err := time.ParseDuration(r.Until); err == nil {
 			said = " for " + formatCell(r.Until)
 		}
-		if isUnchanged && r.before.Until != nil { // A duration would read as time left.
+		if isUnchanged && r.before.Until != nil { // A duration would be understood as the remaining time.
 			said = " until " + stoprecord.FormatEnd(r.before.Until, v.clock.Now())
 		}
 	}

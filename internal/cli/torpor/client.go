@@ -30,7 +30,7 @@ import (
 const (
 	// pageSize is the number of objects per page of a list.
 	pageSize = 500
-	// maxObjects limits the objects of a kind. A longer list is of no use to a person.
+	// maxObjects limits the objects of a kind. A longer list is of no use in a terminal.
 	maxObjects = 50_000
 )
 
@@ -41,14 +41,14 @@ type kubeClient struct {
 	namespace string
 	config    *rest.Config
 	mapper    *meta.DefaultRESTMapper
-	// foreign holds the kinds of StopAdapters, if isAsked is set.
+	// foreign caches the kinds of StopAdapters; it is valid if isAsked is true.
 	foreign []kinds.Kind
 	isAsked bool
 }
 
 func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	known := runtime.NewScheme()
-	// The kinds below need no discovery, which would cost a dozen calls.
+	// The kinds below are mapped without discovery, which would cost a dozen requests.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, k := range kinds.ListBuiltIn() {
 		if err := k.AddToScheme(known); err != nil {
@@ -56,7 +56,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 		}
 		mapper.Add(k.GVK(), meta.RESTScopeNamespace)
 	}
-	// Previews of schedules read the kinds of Torpor, and the page is found by the others.
+	// Previews of schedules read kinds of torpor.dev, and the command page reads the other kinds.
 	for _, add := range []func(*runtime.Scheme) error{torporv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme} {
 		if err := add(known); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
@@ -87,7 +87,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 type target struct {
 	kind                  kinds.Kind
 	namespace, name, part string
-	// shownName is the display name that the user gave, if the object was found by it.
+	// shownName is the display name that the user typed, if the object was found by its display name.
 	shownName string
 }
 
@@ -103,13 +103,13 @@ func (t target) findRow(obj client.Object) stopRow {
 	return stopRow{Row: t.kind.FindRow(obj, t.part)}
 }
 
-// key identifies the object.
+// key returns the key of the target's row.
 func (t target) key() rowKey {
 	return rowKey{kind: t.kind.GVK().GroupKind(), namespace: t.namespace, name: t.name}
 }
 
-// matchKinds returns the kinds with this name. The first name of a kind is unique; several foreign kinds may share the
-// others.
+// matchKinds returns the kinds with this name. The first name of a kind is unique; several kinds of StopAdapters may
+// share other names.
 func matchKinds(known []kinds.Kind, text string) (found []kinds.Kind) {
 	for _, k := range known {
 		switch {
@@ -122,7 +122,8 @@ func matchKinds(known []kinds.Kind, text string) (found []kinds.Kind) {
 	return found
 }
 
-// chooseKind returns the only kind that was found for a name; argument is the text of the command line for errors.
+// chooseKind returns the only kind that was found for a name, or an error; argument is the text of the command line
+// for the error.
 func chooseKind(known, found []kinds.Kind, name, argument string) (kinds.Kind, error) {
 	switch len(found) {
 	case 1:
@@ -169,8 +170,8 @@ func (kube *kubeClient) eachObject(ctx context.Context, k kinds.Kind, selector l
 	case connection.IsKindNotServed(err):
 		return false, nil
 	case k8serrors.IsForbidden(err):
-		// The API server checks rights before it looks up the kind. A user without rights gets Forbidden for kinds that
-		// do not exist, too.
+		// The API server checks permissions before it looks up the kind, so a user without permissions also gets
+		// Forbidden for kinds that do not exist.
 		if served, servedErr := kube.isServed(ctx, k); servedErr == nil && !served {
 			return false, nil
 		}
@@ -182,8 +183,8 @@ func (kube *kubeClient) eachObject(ctx context.Context, k kinds.Kind, selector l
 	}
 }
 
-// eachItem calls visit for each object of a list, page by page. The list passed in is empty and only determines the
-// kind.
+// eachItem calls visit for each object of a list, page by page. The list that is passed in is empty and only
+// determines the kind.
 func eachItem[T client.Object](ctx context.Context, kube client.Client, list client.ObjectList, visit func(T), options ...client.ListOption) error {
 	read := 0
 	for next := ""; ; {

@@ -17,8 +17,8 @@ import (
 // anyKind accepts every kind.
 func anyKind(kinds.Kind) bool { return true }
 
-// completeNames returns the shell completion of KIND/NAME and KIND NAME. A command takes at most limit objects; 0 is no
-// limit.
+// completeNames returns the shell completion of KIND/NAME and KIND NAME. A command takes at most limit objects; 0
+// means no limit.
 func (a *commands) completeNames(limit int, isWanted func(kinds.Kind) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		named := len(args)
@@ -65,7 +65,8 @@ func (a *commands) completeWhy(cmd *cobra.Command, args []string, toComplete str
 	return choices, directive
 }
 
-// listSlumberNames returns the names of Slumbers or ClusterSlumbers, each after a prefix; none if they cannot be listed.
+// listSlumberNames returns the names of Slumbers or ClusterSlumbers, each with a prefix; none if they cannot be
+// listed.
 func (kube *kubeClient) listSlumberNames(ctx context.Context, isOfCluster bool, prefix string) (names []string) {
 	if isOfCluster {
 		all, _ := kube.listClusterSlumbers(ctx)
@@ -81,7 +82,7 @@ func (kube *kubeClient) listSlumberNames(ctx context.Context, isOfCluster bool, 
 	return names
 }
 
-// complete connects, and returns the choices that are not arguments already.
+// complete connects to the API server, and returns the choices that are not already arguments.
 func (a *commands) complete(cmd *cobra.Command, list func(context.Context, *kubeClient) []string, args []string) ([]string, cobra.ShellCompDirective) {
 	kube, err := a.connect()
 	if err != nil {
@@ -93,8 +94,8 @@ func (a *commands) complete(cmd *cobra.Command, list func(context.Context, *kube
 	return slices.Compact(choices), cobra.ShellCompDirectiveNoFileComp
 }
 
-// listNames returns the objects of the kinds of one name, each after a prefix. Names of objects replace display names
-// that the user has not begun to type.
+// listNames returns the objects of the named kinds, each with a prefix: by display name if the user has begun to
+// type it, and otherwise by name.
 func (kube *kubeClient) listNames(ctx context.Context, isWanted func(kinds.Kind) bool, kindNames, prefix, begun string) (names []string) {
 	for kindName := range strings.SplitSeq(kindNames, ",") {
 		k, err := kube.findKind(ctx, kindName, kindName)
@@ -124,7 +125,7 @@ func (kube *kubeClient) listObjects(ctx context.Context, isWanted func(kinds.Kin
 	return names
 }
 
-// listKindChoices returns the accepted kinds, each after the kinds that precede the last comma.
+// listKindChoices returns the accepted kinds, each with the kinds before the last comma as its prefix.
 func (kube *kubeClient) listKindChoices(ctx context.Context, isWanted func(kinds.Kind) bool, toComplete string) (names []string) {
 	before := toComplete[:strings.LastIndex(toComplete, ",")+1]
 	for _, k := range kube.listWanted(ctx, isWanted) {
@@ -142,8 +143,8 @@ func (kube *kubeClient) listWanted(ctx context.Context, isWanted func(kinds.Kind
 	return slices.DeleteFunc(slices.Clone(known), func(k kinds.Kind) bool { return !isWanted(k) })
 }
 
-// completeNamespaces returns namespace/NAME for a command that also takes namespaces; isOffered is false if the user types
-// another argument.
+// completeNamespaces returns namespace/NAME for a command that also takes namespaces; isOffered is false if the user
+// is typing another argument.
 func (a *commands) completeNamespaces(cmd *cobra.Command, args []string, toComplete string) (choices []string, directive cobra.ShellCompDirective, isOffered bool) {
 	kindName, _, hasName := strings.Cut(toComplete, "/")
 	prefix := kindName + "/"
@@ -167,7 +168,7 @@ func (a *commands) completeNamespaces(cmd *cobra.Command, args []string, toCompl
 	return choices, directive, true
 }
 
-// completeStatus completes the arguments of status.
+// completeStatus completes the arguments of the command status.
 func (a *commands) completeStatus(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if choices, directive, isOffered := a.completeNamespaces(cmd, args, toComplete); isOffered {
 		return choices, directive
@@ -176,7 +177,7 @@ func (a *commands) completeStatus(cmd *cobra.Command, args []string, toComplete 
 	return offerNamespaceKind(choices, args, toComplete), directive
 }
 
-// offerNamespaceKind adds the kind Namespace to the kinds of the first argument.
+// offerNamespaceKind adds the kind Namespace to the choices for the first argument.
 func offerNamespaceKind(choices, args []string, toComplete string) []string {
 	if len(args) > 0 || strings.Contains(toComplete, "/") {
 		return choices
@@ -196,8 +197,8 @@ func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toCompl
 	return v.completeSelected(cmd, args, toComplete, &v.selection, func(k kinds.Kind) bool { return v.verb != restartVerb || canRestart(k) })
 }
 
-// completeSelected completes the arguments of a command with a selection: kinds with --selector or --all, names if the
-// command has one kind, and otherwise kinds and objects.
+// completeSelected completes the arguments of a command with a selection: kinds if --selector or --all is set, names
+// if the command has one kind, and otherwise kinds and objects.
 func (a *commands) completeSelected(cmd *cobra.Command, args []string, toComplete string, s *selection, isWanted func(kinds.Kind) bool) ([]string, cobra.ShellCompDirective) {
 	isSelected := s.isSet(cmd.Flags())
 	switch {

@@ -18,19 +18,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// maxCandidates is the most objects that an error lists.
+// maxCandidates is the maximum number of objects that an error lists.
 const maxCandidates = 5
 
-// displayedName is the key of a display name.
+// displayedName identifies a display name within its kind and namespace.
 type displayedName struct {
 	kind            schema.GroupKind
 	namespace, name string
 }
 
-// hideSharedNames marks the rows whose display name also names another object in all. Such rows are shown by the name
+// hideSharedNames marks the rows whose display name another object in all also has. Such rows are shown by the name
 // of the object.
 func hideSharedNames(rows, all []stopRow) {
-	owners := map[displayedName]string{} // An empty value marks a name of several objects.
+	owners := map[displayedName]string{} // An empty value marks a name that several objects have.
 	note := func(name, owner string, r stopRow) {
 		at := displayedName{r.GroupKind, r.Namespace, name}
 		if before, isKnown := owners[at]; isKnown && before != owner {
@@ -49,8 +49,8 @@ func hideSharedNames(rows, all []stopRow) {
 	}
 }
 
-// resolveName finds the object whose display name the target holds. The name of an object takes precedence over display
-// names. A target whose object is not found is returned unchanged.
+// resolveName replaces the display name in a target with the name of the object. An object whose name matches takes
+// precedence. A target whose object is not found is returned unchanged.
 func (kube *kubeClient) resolveName(ctx context.Context, t target) (target, error) {
 	namer, isNamed := t.kind.Definition.(kinds.DisplayNamer)
 	if !isNamed {

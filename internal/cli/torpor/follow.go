@@ -35,7 +35,7 @@ import (
 type follower struct {
 	*statusCommand
 	kube *kubeClient
-	// mu guards the fields below, because each kind has its own watch.
+	// mu guards the fields below, because several watches run concurrently.
 	mu    sync.Mutex
 	table *alignedTable
 	rows  map[rowKey]stopRow
@@ -46,18 +46,18 @@ type follower struct {
 	schedulesReadAt time.Time
 }
 
-// watchScope defines objects of a kind that are followed.
+// watchScope defines which objects of a kind are followed.
 type watchScope struct {
 	kind     kinds.Kind
 	selector labels.Selector
-	// name is the only object; empty for all that the selector selects.
+	// name is the name of a single object; empty for all objects that the selector selects.
 	name string
-	// isNamed is whether the user named the kind or the object. Otherwise objects that were never stopped are left out,
-	// and so is a kind that cannot be listed.
+	// isNamed is true if the user named the kind or the object. If false, objects that were never stopped and kinds
+	// that cannot be listed are omitted.
 	isNamed bool
 }
 
-// listOptions returns the options of the lists and watches.
+// listOptions returns the options of list and watch requests.
 func (w watchScope) listOptions(kube *kubeClient, raw *metav1.ListOptions) *client.ListOptions {
 	options := &client.ListOptions{Namespace: kube.namespace, LabelSelector: w.selector, Raw: raw}
 	if w.name != "" {
@@ -71,7 +71,7 @@ func (w watchScope) check(ctx context.Context, kube *kubeClient) (canFollow bool
 	err = kube.List(ctx, w.kind.NewList(), w.listOptions(kube, &metav1.ListOptions{Limit: 1}))
 	isRefused := connection.IsKindNotServed(err) || k8serrors.IsForbidden(err)
 	switch {
-	case !isRefused: // After another error the watch lists the objects again.
+	case !isRefused: // After any other error, the watch lists the objects again.
 		return true, nil
 	case w.isNamed:
 		return false, fmt.Errorf("watch %s: %w", w.kind.Names()[0], err)
@@ -80,7 +80,7 @@ func (w watchScope) check(ctx context.Context, kube *kubeClient) (canFollow bool
 	}
 }
 
-// schedulesInterval is how long the schedules are reused before they are read again.
+// schedulesInterval is how long schedules are used before they are read again.
 const schedulesInterval = 30 * time.Second
 
 // rowKey identifies a row.
@@ -91,7 +91,8 @@ type rowKey struct {
 
 func (r stopRow) key() rowKey { return rowKey{r.GroupKind, r.Namespace, r.Name, r.Part} }
 
-// shown returns the fields of a row that a follower compares. NEXT already contains the visible part of the schedule.
+// shown returns the row with only the fields that a follower compares. NEXT already contains the visible part of the
+// schedule.
 func (r stopRow) shown() stopRow {
 	r.Row, r.Schedule = r.WithoutHistory(), nil
 	return r
@@ -145,7 +146,7 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, scopes []w
 	return nil // The user has ended the program.
 }
 
-// write prints rows in the format of the command: rows of the table, or an object after the other.
+// write prints rows in the format of the command: as rows of the table, or one document for each row.
 func (f *follower) write(rows []stopRow) error {
 	switch f.output {
 	case "json", "yaml":
@@ -162,7 +163,7 @@ func (f *follower) write(rows []stopRow) error {
 	}
 }
 
-// writeDocument prints a row as one line of JSON, or as a document of YAML.
+// writeDocument prints a row as one line of JSON, or as a YAML document.
 func (f *follower) writeDocument(r stopRow) error {
 	text, err := json.Marshal(r)
 	if f.output == "yaml" {
@@ -212,7 +213,7 @@ func (f *follower) followScope(ctx context.Context, stop context.CancelFunc, w w
 	informer.RunWithContext(ctx)
 }
 
-// show prints the rows of an object that have changed.
+// show prints those rows of an object that have changed.
 func (f *follower) show(ctx context.Context, w watchScope, rows []stopRow, isGone bool, stop context.CancelFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -243,8 +244,8 @@ func (f *follower) show(ctx context.Context, w watchScope, rows []stopRow, isGon
 	}
 }
 
-// refreshSchedules reads the schedules again once schedulesInterval has passed. After an error the earlier ones stay in
-// use. The caller holds the lock.
+// refreshSchedules reads the schedules again once schedulesInterval has passed. After an error, the earlier
+// schedules remain in use. The caller holds the lock.
 func (f *follower) refreshSchedules(ctx context.Context) {
 	now := f.clock.Now()
 	if !f.schedulesReadAt.IsZero() && now.Sub(f.schedulesReadAt) < schedulesInterval {

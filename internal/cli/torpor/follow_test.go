@@ -48,10 +48,10 @@ func testFollow(t *testing.T, server *testenv.Environment) {
 	expectLine("a change", fmt.Sprintf("cfapp/first +app +unknown +- +- +- +- +kubectl torpor start -n %s cfapp/first", namespace))
 	second := testenv.BuildCFApp(client.ObjectKey{Namespace: namespace, Name: "second"})
 	server.ExpectCreated(t, second)
-	expectLine("an app that comes", "cfapp/second +app +unknown +.*")
+	expectLine("a created app", "cfapp/second +app +unknown +.*")
 	testenv.ExpectNoError(t, server.Client.Delete(t.Context(), second))
-	expectLine("an app that goes", "cfapp/second +app +deleted +.*")
-	t.Log("A Deployment is listed once it is stopped.")
+	expectLine("a deleted app", "cfapp/second +app +deleted +.*")
+	t.Log("A Deployment is printed as soon as it is stopped.")
 	web := newDeployment(t, 3, 3)
 	testenv.ExpectNoError(t, unstructured.SetNestedMap(web.Object, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
@@ -71,7 +71,7 @@ func testFollow(t *testing.T, server *testenv.Environment) {
 	}
 }
 
-// testFollowNamed follows one app as lines of JSON, by a user who may read only this app.
+// testFollowNamed follows one app, printed as lines of JSON, as a user who may read only this app.
 func testFollowNamed(t *testing.T, server *testenv.Environment) {
 	namespace := server.CreateNamespace(t)
 	build := func(name string) *korifiv1alpha1.CFApp {
@@ -121,7 +121,7 @@ func testFollowNamed(t *testing.T, server *testenv.Environment) {
 	expectRows("a change of the app", false, true)
 	end()
 	testenv.ExpectEqual(t, "exit code", exit.Done, exit.Code(<-code))
-	expectRun(t, server.KubeconfigPath(nil), exit.Failed, "expected the right to list CFApps", "status", "cfapp", "-w", "--as", "eve", "-n", namespace)
+	expectRun(t, server.KubeconfigPath(nil), exit.Failed, "expected permission to list CFApps", "status", "cfapp", "-w", "--as", "eve", "-n", namespace)
 }
 
 func TestWaitsMayTakeLonger(t *testing.T) {

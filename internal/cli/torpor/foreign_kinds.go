@@ -28,8 +28,8 @@ func (kube *kubeClient) listKinds(ctx context.Context) ([]kinds.Kind, error) {
 	return slices.Concat(kinds.ListBuiltIn(), kube.foreign), nil
 }
 
-// readForeignKinds returns the kinds of the StopAdapters. It returns none if the user may not list them. It skips an
-// invalid StopAdapter, because the StopAdapter's own status reports the error.
+// readForeignKinds returns the kinds of the StopAdapters. It returns none if the user may not list StopAdapters. It
+// skips an invalid StopAdapter, because the StopAdapter's own status reports the error.
 func (kube *kubeClient) readForeignKinds(ctx context.Context) (found []kinds.Kind, err error) {
 	err = eachItem(ctx, kube, &torporv1alpha1.StopAdapterList{}, func(a *torporv1alpha1.StopAdapter) {
 		k, err := stopadapter.NewKind(a)
@@ -48,7 +48,8 @@ func (kube *kubeClient) readForeignKinds(ctx context.Context) (found []kinds.Kin
 	return found, nil
 }
 
-// findNamed returns the objects that the user named. All are resolved before the first one is changed.
+// findNamed returns the objects that the user named. All are resolved, so that an error occurs before the first one
+// is changed.
 func (kube *kubeClient) findNamed(ctx context.Context, objects []namedObject) ([]target, error) {
 	var targets []target
 	for _, o := range objects {
@@ -70,7 +71,7 @@ func (kube *kubeClient) findTarget(ctx context.Context, o namedObject) (target, 
 	return kube.resolveName(ctx, target{kind: k, namespace: kube.namespace, name: o.name})
 }
 
-// findKinds resolves the names of kinds. A kind with two of the names is returned once.
+// findKinds resolves the names of kinds. A kind that has two of the names is returned once.
 func (kube *kubeClient) findKinds(ctx context.Context, names []string) ([]kinds.Kind, error) {
 	var found []kinds.Kind
 	for _, name := range names {
@@ -103,7 +104,7 @@ func (kube *kubeClient) findKind(ctx context.Context, name, argument string) (ki
 	return chooseKind(known, found, name, argument)
 }
 
-// matchShortNames returns the kinds of StopAdapters to which their CustomResourceDefinitions give this short name. A
+// matchShortNames returns the kinds of StopAdapters whose CustomResourceDefinition defines this short name. An API
 // group that cannot be discovered is skipped.
 func (kube *kubeClient) matchShortNames(ctx context.Context, name string) (found []kinds.Kind) {
 	for _, k := range kube.foreign {

@@ -29,7 +29,7 @@ type k9sPlugin struct {
 	Args        []string `json:"args"`
 }
 
-// TestK9sPluginsMatchTheCommands parses each command line of the example for each kind, as the plugin itself does.
+// TestK9sPluginsMatchTheCommands parses each command line of the example, for each kind, as the plugin itself would.
 func TestK9sPluginsMatchTheCommands(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "k9s", "plugins.yaml"))

@@ -28,13 +28,14 @@ import (
 )
 
 const (
-	// namespacePrefix begins the argument of a namespace, and the value of torpor.dev/stopped-with.
+	// namespacePrefix is the prefix of an argument that names a namespace, and of the value of
+	// torpor.dev/stopped-with.
 	namespacePrefix = "namespace/"
-	// maxLeftOut is the most names for each reason why objects are left out.
+	// maxLeftOut is the maximum number of names that are listed for each reason why objects are left out.
 	maxLeftOut = 20
 )
 
-// isNamespaceKind reports whether a kind of the command line is Namespace.
+// isNamespaceKind reports whether a kind on the command line is Namespace.
 func isNamespaceKind(kindName string) bool {
 	return slices.Contains([]string{"namespace", "namespaces", "ns"}, strings.ToLower(kindName))
 }
@@ -66,19 +67,19 @@ func parseOneNamespace(args []string) (string, error) {
 	}
 }
 
-// namespaceScan finds the objects of namespaces that a verb changes, in waves.
+// namespaceScan finds the objects of namespaces that a verb changes, and sorts them into waves.
 type namespaceScan struct {
 	*verbCommand
 	kube      *kubeClient
 	acting    lease.Acting
 	schedules slumber.Schedules
 	waves     map[int][]target
-	// leftOut maps a reason to the objects that the verb does not change.
+	// leftOut maps a reason to the objects that the verb does not change for this reason.
 	leftOut map[string][]string
 }
 
-// findWaves returns the objects of whole namespaces that the verb changes. A start has the waves of a stop in reverse
-// order. Objects that cannot be changed are named on stderr.
+// findWaves returns the objects of whole namespaces that the verb changes. A start has the waves of a stop in
+// reverse order. Objects that are left out are listed on stderr.
 func (v *verbCommand) findWaves(ctx context.Context, kube *kubeClient) ([][]target, error) {
 	scan := &namespaceScan{verbCommand: v, kube: kube, waves: map[int][]target{}, leftOut: map[string][]string{}}
 	scan.acting = leasereader.ReadActing(ctx, kube, v.clock.Now())
@@ -105,7 +106,7 @@ func (v *verbCommand) findWaves(ctx context.Context, kube *kubeClient) ([][]targ
 	return waves, nil
 }
 
-// addNamespace adds the objects of a namespace. A kind that may not be listed is reported.
+// addNamespace adds the objects of a namespace. A kind that the user may not list is reported.
 func (s *namespaceScan) addNamespace(ctx context.Context, name string) (err error) {
 	s.kube.namespace = name
 	if err := s.kube.checkNamespace(ctx); err != nil {
@@ -149,8 +150,8 @@ func (s *namespaceScan) addKind(ctx context.Context, k kinds.Kind) error {
 	return err
 }
 
-// checkNamespace returns an error if the namespace does not exist. A user without the right to read it may still have
-// rights in it.
+// checkNamespace returns an error if the namespace does not exist. A user without permission to read it may still
+// have permissions in it.
 func (kube *kubeClient) checkNamespace(ctx context.Context) error {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(namespaceKind())
@@ -176,7 +177,7 @@ func (s *namespaceScan) add(t target, obj client.Object, row stopRow) {
 	case s.verb != stopVerb && row.Stopped:
 		reason = "not stopped with its namespace"
 	case s.verb != stopVerb:
-		return // Nothing is to be started.
+		return // There is nothing to start.
 	case !isWithNamespace:
 		reason = s.refuse(t, obj, row)
 	}
@@ -188,8 +189,8 @@ func (s *namespaceScan) add(t target, obj client.Object, row stopRow) {
 	s.waves[wave] = append(s.waves[wave], t)
 }
 
-// refuse returns the reason why a stop of the namespace leaves out an object; empty if it stops it. An object that a
-// user has stopped keeps its stop, so a start of the namespace does not start it.
+// refuse returns the reason why a stop of the namespace leaves out an object; empty if it stops the object. An
+// object that a user has already stopped keeps its own stop, so a start of the namespace does not start it.
 func (s *namespaceScan) refuse(t target, obj client.Object, row stopRow) string {
 	k := t.kind
 	if partly, isPartly := k.Definition.(kinds.PartlyStopped); isPartly {
@@ -215,8 +216,8 @@ func (s *namespaceScan) runsManager(t target) bool {
 	return s.acting.Installation == t.namespace && s.acting.Scope != nil && s.acting.Scope.Deployment == t.name && t.kind.GVK().Kind == "Deployment"
 }
 
-// findWave returns the wave of the first schedule that selects the object. Other objects are in the first wave, or in
-// the second one if other objects may use them.
+// findWave returns the wave of the first schedule that selects the object. Objects that no schedule selects are in
+// the first wave, or in the second one if other objects may use them.
 func (s *namespaceScan) findWave(k kinds.Kind, obj client.Object) int {
 	kind := k.GVK().GroupKind()
 	for _, one := range s.schedules.FindFor(kind, obj) {
@@ -234,15 +235,15 @@ func (s *namespaceScan) leave(name, reason string) {
 	s.leftOut[reason] = append(s.leftOut[reason], name)
 }
 
-// reportLeftOut prints a line for each reason.
+// reportLeftOut prints a line with the left out objects for each reason.
 func (s *namespaceScan) reportLeftOut() {
 	for _, reason := range slices.Sorted(maps.Keys(s.leftOut)) {
 		fmt.Fprintf(s.Err, "left out: %s: %s\n", joinNames(s.leftOut[reason], maxLeftOut), reason)
 	}
 }
 
-// changeWaves changes one wave after the other. Each wave but the last is awaited until the timeout has passed; the
-// last one only with --wait. Objects that no controller acts on are not awaited.
+// changeWaves changes one wave after the other. It waits for each wave until the timeout; for the last one only with
+// --wait. It does not wait for objects on which no controller acts.
 func (v *verbCommand) changeWaves(ctx context.Context, kube *kubeClient, waves [][]target) []*verbResult {
 	acting := leasereader.ReadActing(ctx, kube, v.clock.Now())
 	waits, end := context.WithTimeout(ctx, cmp.Or(v.timeout, defaultTimeout))

@@ -17,8 +17,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// testNamespaceWaves stops and starts a namespace with an app in each of two waves of a Slumber. The test reports the
-// state of the apps, as the manager does.
+// testNamespaceWaves stops and starts a namespace with an app in each of two waves of a Slumber. The test writes the
+// status of the apps, as the manager would.
 func testNamespaceWaves(t *testing.T, server *testenv.Environment) {
 	namespace := server.CreateNamespace(t)
 	apps := map[string]*korifiv1alpha1.CFApp{}

@@ -31,7 +31,7 @@ func TestNoResultsAreAnEmptyList(t *testing.T) {
 	}
 }
 
-// noApps is an API server without objects.
+// noApps is a client of an API server without objects.
 type noApps struct{ client.WithWatch }
 
 // List implements client.Reader.

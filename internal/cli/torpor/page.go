@@ -33,14 +33,15 @@ import (
 )
 
 const (
-	// defaultNamespace and defaultDeployment are those of the chart, for users who may not read the manager's Lease.
+	// defaultNamespace and defaultDeployment are the defaults of the chart, for users who may not read the manager's
+	// Lease.
 	defaultNamespace, defaultDeployment = "torpor-system", "torpor-manager"
 	pageAddressFlag                     = "--page-address"
-	// reconnectTime is the pause after a lost connection to a Pod.
+	// reconnectTime is the delay before the command reconnects to a Pod.
 	reconnectTime = time.Second
 )
 
-// pageCommand serves the page of the manager on this machine, with the credentials of the caller.
+// pageCommand serves the page of the manager on the local machine, with the credentials of the user.
 type pageCommand struct {
 	*commands
 	port      int
@@ -55,7 +56,7 @@ func (a *commands) newPageCommand() *cobra.Command {
 		Short: "Open the page of the manager in the browser, logged in with your own credentials",
 		Long: `Open the page of the manager in the browser, logged in with your own credentials.
 
-The command forwards a port to a Pod of the manager, which needs the right to create pods/portforward in its namespace. It prints an address of this machine
+The command forwards a port to a Pod of the manager, which needs permission to create pods/portforward in its namespace. It prints an address of this machine
 with a secret, and serves the page there until it is interrupted. The credentials of the kubeconfig stay in the command: the browser gets a cookie of the
 command only. If the kubeconfig has a client certificate instead of a token, --service-account logs in as a ServiceAccount, as kubectl create token does.`,
 		Example: `  # Open the page
@@ -94,12 +95,12 @@ func (p *pageCommand) run(ctx context.Context) error {
 	proxy := newPageProxy(rand.Text(), login)
 	web := &http.Server{Handler: proxy, ReadHeaderTimeout: callLimit, BaseContext: func(net.Listener) context.Context { return ctx }}
 	go func() { cancel(web.Serve(listener)) }()
-	defer func() { _ = web.Close() }() // The command ends, and open requests end with it.
+	defer func() { _ = web.Close() }() // The command ends, and all open requests with it.
 	return p.keepForwarding(ctx, kube, at, proxy, proxy.link(listener.Addr()))
 }
 
-// keepForwarding forwards a port to the page, and again whenever the connection ends. An error before the first
-// connection ends the command.
+// keepForwarding forwards a port to the page, and reconnects whenever the connection ends. It returns an error only
+// before the first connection, or if the page cannot be served.
 func (p *pageCommand) keepForwarding(ctx context.Context, kube *kubeClient, at pageAddress, proxy *pageProxy, link string) error {
 	for {
 		err := forwardPort(ctx, kube.config, at, func(target *url.URL) {
@@ -122,7 +123,7 @@ func (p *pageCommand) keepForwarding(ctx context.Context, kube *kubeClient, at p
 	}
 }
 
-// awaitPage finds the page again after a pause. It returns the last address while there is no other.
+// awaitPage finds the page again after a delay. It returns the last address if it finds none.
 func (p *pageCommand) awaitPage(ctx context.Context, kube *kubeClient, last pageAddress) pageAddress {
 	pause := time.NewTimer(reconnectTime)
 	defer pause.Stop()
@@ -216,7 +217,8 @@ func readPagePort(pod *corev1.Pod) (port string, err error) {
 	return port, nil
 }
 
-// forwardPort forwards a free port of this machine until the connection ends. It calls isReady with its address.
+// forwardPort forwards a free port of the local machine until the connection ends. It calls isReady with the address
+// of this port.
 func forwardPort(ctx context.Context, config *rest.Config, at pageAddress, isReady func(*url.URL)) error {
 	address, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -254,13 +256,13 @@ func describeForward(at pageAddress, err error) error {
 	case err == nil:
 		return errors.New("the API server closed it")
 	case k8serrors.IsForbidden(err):
-		return fmt.Errorf("expected the right to create pods/portforward in namespace %s: %w", at.pod.Namespace, err)
+		return fmt.Errorf("expected permission to create pods/portforward in namespace %s: %w", at.pod.Namespace, err)
 	default:
 		return fmt.Errorf("forward a port to %s: %w", at, err)
 	}
 }
 
-// openBrowser opens an address. The address is printed as well, so an error needs no message.
+// openBrowser opens an address in the browser. It ignores errors, because the address is also printed.
 func openBrowser(ctx context.Context, address string) {
 	command := []string{"xdg-open", address}
 	switch runtime.GOOS {

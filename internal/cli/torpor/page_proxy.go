@@ -27,20 +27,20 @@ import (
 )
 
 const (
-	// callLimit limits each call of the API server, and the header of a request.
+	// callLimit limits each request to the API server, and the time to read the header of a request.
 	callLimit = 30 * time.Second
-	// tokenUse is for how long a requested token is used. Tokens are valid for at least ten minutes.
+	// tokenUse is how long a requested token is used. Tokens are valid for at least ten minutes.
 	tokenUse = 5 * time.Minute
-	// sessionCookie has the session of a browser; it is not the page's own cookie.
+	// sessionCookie is the name of the cookie with the session of a browser. The page itself uses another cookie.
 	sessionCookie = "torpor-page-session"
 	enterPath     = "/enter"
 )
 
-// credentials returns the value of the header Authorization.
+// credentials returns the value of the Authorization header.
 type credentials func(ctx context.Context) (string, error)
 
 // pageProxy sends the requests of one browser to the page, with the credentials of the user. It accepts only
-// requests with a cookie that it has set: other users and other sites can reach the port as well.
+// requests with a cookie that it has set, because other users and websites can also reach the port.
 type pageProxy struct {
 	key, session string
 	credentials  credentials
@@ -57,7 +57,7 @@ func newPageProxy(key string, c credentials) *pageProxy {
 			if target := p.target.Load(); target != nil {
 				r.SetURL(target)
 			}
-			r.Out.Host = host // The page compares it with the origin of the request.
+			r.Out.Host = host // The page compares the host with the origin of the request.
 			r.Out.Header.Del("Cookie")
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
@@ -67,7 +67,7 @@ func newPageProxy(key string, c credentials) *pageProxy {
 	return p
 }
 
-// setTarget sets the address of the page. It returns whether this is the first one.
+// setTarget sets the address of the page, and reports whether it is the first address.
 func (p *pageProxy) setTarget(target *url.URL) (isFirst bool) {
 	p.target.Store(target)
 	return !p.hadTarget.Swap(true)
@@ -77,18 +77,18 @@ func (p *pageProxy) clearTarget() { p.target.Store(nil) }
 
 func (p *pageProxy) wasReady() bool { return p.hadTarget.Load() }
 
-// link returns the address that logs a browser in.
+// link returns the address that logs in a browser.
 func (p *pageProxy) link(at net.Addr) string {
 	return (&url.URL{Scheme: "http", Host: at.String(), Path: enterPath, RawQuery: url.Values{"key": {p.key}}.Encode()}).String()
 }
 
 // ServeHTTP implements http.Handler.
 func (p *pageProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Referrer-Policy", "no-referrer") // The address of a login has the key.
+	w.Header().Set("Referrer-Policy", "no-referrer") // The address that logs in contains the key.
 	switch {
 	case r.URL.Path == enterPath && isEqual(r.URL.Query().Get("key"), p.key):
 		setSession(w, p.session)
-		// A redirect would lose the cookie: it belongs to the navigation from another site.
+		// With a redirect, the browser would not send the cookie, because the navigation came from another site.
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, `<!doctype html><meta http-equiv="refresh" content="0; url=/"><title>Torpor</title><a href="/">Open the page</a>`)
 	case !p.hasSession(r):
@@ -109,8 +109,8 @@ func (p *pageProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// setSession sets the cookie of the session. It is not secure, because some browsers drop a secure cookie of a loopback
-// address without TLS.
+// setSession sets the cookie of the session. The cookie does not have the attribute Secure, because some browsers
+// drop such a cookie from a loopback address without TLS.
 func setSession(w http.ResponseWriter, value string) {
 	w.Header().Add("Set-Cookie", sessionCookie+"="+value+"; Path=/; HttpOnly; SameSite=Strict")
 }
@@ -122,7 +122,7 @@ func (p *pageProxy) hasSession(r *http.Request) bool {
 
 func isEqual(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// newCredentials returns the credentials of the kubeconfig, or those of a ServiceAccount.
+// newCredentials returns the credentials of the kubeconfig, or those of the ServiceAccount in --service-account.
 func (p *pageCommand) newCredentials(ctx context.Context, kube *kubeClient, namespace string) (credentials, error) {
 	if p.account == "" {
 		return readBearerToken(ctx, kube.config)
@@ -136,7 +136,7 @@ func (p *pageCommand) newCredentials(ctx context.Context, kube *kubeClient, name
 	return requested.read, err
 }
 
-// readBearerToken returns the credentials that a request of client-go has, which may come from a program.
+// readBearerToken returns the credentials that client-go adds to a request, which may come from an exec plugin.
 func readBearerToken(ctx context.Context, config *rest.Config) (credentials, error) {
 	seen := &headerRecorder{}
 	wrapped, err := rest.HTTPWrappersForConfig(config, seen)
@@ -167,14 +167,14 @@ func readBearerToken(ctx context.Context, config *rest.Config) (credentials, err
 	return read, nil
 }
 
-// headerRecorder returns the header of a request as that of its answer, and sends nothing.
+// headerRecorder returns the headers of a request as the headers of the response, and sends nothing.
 type headerRecorder struct{}
 
 func (*headerRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: r.Header, Body: http.NoBody, Request: r}, nil
 }
 
-// requestedToken is a token of a ServiceAccount, which is requested again before it expires.
+// requestedToken is a token of a ServiceAccount. A new token is requested before it expires.
 type requestedToken struct {
 	kube    *kubeClient
 	account *corev1.ServiceAccount

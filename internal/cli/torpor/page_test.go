@@ -33,7 +33,7 @@ func get(t *testing.T, c *http.Client, address string) (status int, text string)
 	return answer.StatusCode, string(body)
 }
 
-// The page gets the user's token, and only from a browser that has opened the printed address.
+// The page receives the user's token, but only for requests of the browser that has opened the printed address.
 func TestPageProxyServesOneBrowser(t *testing.T) {
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s by %q at %s with cookies %q", r.URL.Path, r.Header.Get("Authorization"), r.Host, r.Header.Get("Cookie"))
@@ -109,7 +109,7 @@ func TestReadPagePort(t *testing.T) {
 	}{
 		"the address of the chart":     {args: []string{"manager", "--page-address=127.0.0.1:8088"}, port: "8088"},
 		"an address as two arguments":  {args: []string{"manager", "--page-address", "127.0.0.1:9000", "--leader-elect"}, port: "9000"},
-		"a page that is off":           {args: []string{"manager", "--page-address=0"}, problem: "page.enabled"},
+		"a page that is disabled":      {args: []string{"manager", "--page-address=0"}, problem: "page.enabled"},
 		"a manager without the flag":   {args: []string{"manager"}, problem: "page.enabled"},
 		"a flag without its value":     {args: []string{"manager", "--page-address"}, problem: "page.enabled"},
 		"a page that is served by TLS": {args: []string{"manager", "--page-address=:8443", "--page-cert-dir=/page-tls"}, problem: "torpor-page"},

@@ -39,7 +39,7 @@ func (a *commands) newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [stop | start | hibernate | resume] " + p.describeObjects(),
 		Short: "Show the effects of a stop or a start, and the problems that it may meet",
-		Long: `Show the effects of a stop or a start, and the problems that it may meet. Nothing is changed, and no cluster is dialled: the
+		Long: `Show the effects of a stop or a start, and the problems that it may meet. Nothing is changed, and no cluster is contacted: the
 findings of a cluster are those of the manager's last survey, at most about an hour ago.
 A finding has a stable code, and blocks or warns. If a finding blocks, the exit code is 4. Findings do not prevent a verb from running.`,
 		Example: `  # Plan a hibernation over the weekend
@@ -66,7 +66,7 @@ A finding has a stable code, and blocks or warns. If a finding blocks, the exit 
 	return cmd
 }
 
-// chooseVerb takes the verb from the first argument, or stop without one, and returns the remaining arguments.
+// chooseVerb reads the verb from the first argument, where stop is the default, and returns the remaining arguments.
 func (p planCommand) chooseVerb(args []string) []string {
 	if len(args) == 0 {
 		return nil
@@ -93,18 +93,18 @@ type plannedObject struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// DisplayName is the name that users gave the object; empty for kinds without one.
+	// DisplayName is the display name of the object; empty if its kind has none.
 	DisplayName string `json:"displayName,omitempty"`
 	Part        string `json:"part"`
-	// Verb is stop or start, and State is the present state of the object.
+	// Verb is stop or start, and State is the current state of the object.
 	Verb  string `json:"verb"`
 	State string `json:"state"`
-	// Effects describes what happens, in sentences.
+	// Effects are sentences that describe what happens.
 	Effects []string `json:"effects"`
-	// Until is when the stop ends automatically, and WakeBy is when a cluster has to be running again.
+	// Until is when the stop ends automatically, and WakeBy is when a cluster must be running again.
 	Until  *metav1.Time `json:"until,omitempty"`
 	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
-	// Findings lists the problems that the verb may meet, the worst first.
+	// Findings are the predicted problems, the worst first.
 	Findings []stopcheck.Finding `json:"findings"`
 	target   target
 }
@@ -191,7 +191,7 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 	case p.verb == startVerb:
 	case !until.IsZero():
 		planned.Until = new(metav1.NewTime(until.UTC()))
-	case row.Slumber == "": // The end of a Slumber's stop does not end a manual one.
+	case row.Slumber == "": // The end of a Slumber's stop does not end a manual stop.
 		planned.Until = row.Until
 	}
 	return planned, nil
@@ -258,7 +258,7 @@ func (p planCommand) writePlan(o plannedObject) error {
 	return newAlignedTable(p.Out, "SEVERITY", "CODE", "OBJECTS", "FOUND").write(rows)
 }
 
-// formatObjects lists the objects of a finding. Objects that are whole sentences are in the message already.
+// formatObjects lists the objects of a finding. Objects that are whole sentences are already in the message.
 func formatObjects(f stopcheck.Finding) string {
 	if slices.ContainsFunc(f.Objects, func(o string) bool { return strings.Contains(o, " ") }) {
 		return "-"

@@ -28,20 +28,20 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// planFixture is an object of the hub, with the content of the cluster that it describes.
+// planFixture is an object on the hub and, for a ClusterDeployment, the objects of its cluster.
 type planFixture struct {
 	// args follow kubectl torpor plan; NAME is replaced by the name of the object.
 	args string
 	// hub contains the object and its related objects, and cluster the objects that the survey reads.
 	hub, cluster string
-	// certificate is the remaining lifetime of the API server's certificate; zero is a month.
+	// certificate is the remaining lifetime of the API server's certificate; zero means a month.
 	certificate time.Duration
-	// isUnchecked is set if no survey has been made, and unread is the kind whose list fails.
+	// isUnchecked is true if no survey has been made, and unread is the kind whose list fails.
 	isUnchecked bool
 	unread      string
 	isDeleted   bool
-	// controllers are those of the active manager, and namespaces the only ones that it watches. Without controllers no
-	// manager holds the Lease.
+	// controllers are the controllers of the active manager, and namespaces the only namespaces that it watches. If
+	// controllers is empty, no manager holds the Lease.
 	controllers, namespaces string
 }
 
@@ -143,29 +143,29 @@ func faults() map[string]map[string]planFixture {
 	deployment := fixtureApp + "---\napiVersion: torpor.dev/v1alpha1\nkind: CFDeployment\nmetadata: {name: NAME}\nspec: {appRef: {name: NAME}}\nstatus: {value: ACTIVE, reason: DEPLOYING}\n"
 	return map[string]map[string]planFixture{
 		torporv1alpha1.WebhookBlocksWakeUpFinding: {
-			"Pods of the system need a webhook: WebhookBlocksWakeUp":           {args: "stop " + stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods", "{}")},
-			"leases of nodes need a webhook: WebhookBlocksWakeUp":              {args: "hibernate NAME", hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "leases", "{}")},
-			"a resume needs a webhook in its own cluster: WebhookBlocksWakeUp": {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
-			"certificate requests need a webhook: WebhookBlocksWakeUp":         {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
-			"nodes need a webhook for all resources: WebhookBlocksWakeUp":      {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
+			"a webhook for system Pods: WebhookBlocksWakeUp":                                {args: "stop " + stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods", "{}")},
+			"a webhook for the leases of nodes: WebhookBlocksWakeUp":                        {args: "hibernate NAME", hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "leases", "{}")},
+			"a resume with a webhook that runs in the resumed cluster: WebhookBlocksWakeUp": {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
+			"a webhook for the approval of certificate requests: WebhookBlocksWakeUp":       {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
+			"a webhook for all resources, including nodes: WebhookBlocksWakeUp":             {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
 		},
 		torporv1alpha1.ClusterUpgradingFinding: {
 			"OpenShift is being upgraded: ClusterUpgrading":       {args: stop, hub: fixtureCluster, cluster: conditionOf("config.openshift.io/v1", "ClusterVersion", "Progressing")},
 			"nodes of a pool are being updated: ClusterUpgrading": {args: stop, hub: fixtureCluster, cluster: conditionOf("machineconfiguration.openshift.io/v1", "MachineConfigPool", "Updating")},
 		},
 		torporv1alpha1.KarpenterReplacesNodesFinding: {
-			"Karpenter manages a node: KarpenterReplacesNodes": {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: default-x7k2p}}"},
+			"a NodeClaim of Karpenter: KarpenterReplacesNodes": {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: default-x7k2p}}"},
 		},
 		torporv1alpha1.HealthCheckReplacesMachinesFinding: {
-			"a health check for workers: HealthCheckReplacesMachines":    {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{}")},
-			"a health check of Cluster API: HealthCheckReplacesMachines": {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta1", "{}")},
+			"a MachineHealthCheck of OpenShift: HealthCheckReplacesMachines":   {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{}")},
+			"a MachineHealthCheck of Cluster API: HealthCheckReplacesMachines": {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta1", "{}")},
 		},
 		torporv1alpha1.AutoscalerAddsMachinesFinding: {
-			"an autoscaler of OpenShift: AutoscalerAddsMachines": {args: stop, hub: fixtureCluster, cluster: fixtureClusterAutoscaler + "---\n" + fixtureMachineAutoscaler},
-			"a pool of Karpenter: AutoscalerAddsMachines":        {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: default}}"},
+			"a MachineAutoscaler and a ClusterAutoscaler: AutoscalerAddsMachines": {args: stop, hub: fixtureCluster, cluster: fixtureClusterAutoscaler + "---\n" + fixtureMachineAutoscaler},
+			"a NodePool of Karpenter: AutoscalerAddsMachines":                     {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: default}}"},
 		},
 		torporv1alpha1.EvictionForbiddenFinding: {
-			"a budget allows no disruption: EvictionForbidden": {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 1, disruptionsAllowed: 0}}"},
+			"a PodDisruptionBudget that allows no disruption: EvictionForbidden": {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 1, disruptionsAllowed: 0}}"},
 		},
 		torporv1alpha1.CronJobsMissStartsFinding: {
 			"a CronJob every minute over a night: CronJobsMissStarts": {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
@@ -179,17 +179,17 @@ func faults() map[string]map[string]planFixture {
 			"a volume that could not be detached: VolumesNotDetachable": {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {detachError: {message: refused}}}"},
 		},
 		torporv1alpha1.StopOutlastsCertificatesFinding: {
-			"a stop that ends after its certificates do: StopOutlastsCertificates": {args: stop + " --until 20h", hub: fixtureCluster, certificate: 10 * time.Hour},
-			"a resume after its certificates have ended: StopOutlastsCertificates": {args: "start " + stop, hub: fixtureAsleep, certificate: -time.Hour},
+			"a stop that ends after the certificates have expired: StopOutlastsCertificates": {args: stop + " --until 20h", hub: fixtureCluster, certificate: 10 * time.Hour},
+			"a resume after the certificates have expired: StopOutlastsCertificates":         {args: "start " + stop, hub: fixtureAsleep, certificate: -time.Hour},
 		},
 		torporv1alpha1.WakeByNearFinding: {
-			"certificates that end the day after tomorrow: WakeByNear": {args: stop, hub: fixtureCluster, certificate: 48 * time.Hour},
+			"certificates that expire the day after tomorrow: WakeByNear": {args: stop, hub: fixtureCluster, certificate: 48 * time.Hour},
 		},
 		torporv1alpha1.ClusterTooYoungFinding: {
 			"an OpenShift cluster that was installed an hour ago: ClusterTooYoung": {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}\n---\n{kind: Namespace, metadata: {name: kube-system, creationTimestamp: HOURAGO, labels: {}}}"},
 		},
 		torporv1alpha1.EtcdQuorumSmallFinding: {
-			"two nodes of the control plane: EtcdQuorumSmall": {args: stop, hub: fixtureCluster, cluster: "{kind: None}"},
+			"a control plane of two nodes: EtcdQuorumSmall": {args: stop, hub: fixtureCluster, cluster: "{kind: None}"},
 		},
 		torporv1alpha1.FinalizersPendingFinding: {
 			"a namespace that waits for its finalizers: FinalizersPending": {args: stop, hub: fixtureCluster, cluster: `{kind: Namespace, metadata: {name: old, deletionTimestamp: "2026-01-01T00:00:00Z"}}`},
@@ -206,20 +206,20 @@ func faults() map[string]map[string]planFixture {
 			"a version that is too old: HibernationUnsupported":       {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: \"False\", reason: Unsupported, message: too old, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
 			"a cluster that is not installed: HibernationUnsupported": {args: stop, hub: strings.Replace(fixtureCluster, "installed: true", "installed: false", 1)},
 			"a platform without an actuator: HibernationUnsupported":  {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: no actuator, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
-			"machines of a group: HibernationUnsupported":             {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: found machines of the group a, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"machines that belong to a group: HibernationUnsupported": {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: found machines of the group a, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
 			"a spec that lacks its infraID: HibernationUnsupported":   {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: Unknown, reason: InvalidSpec, message: no infraID, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
 		},
 		torporv1alpha1.PausedFinding: {
-			"an owner's opt-out: Paused":                {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/infra-disabled: 'true'}}", 1)},
-			"a cluster paused by an annotation: Paused": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'true'}}", 1)},
+			"a cluster with management of its machines disabled: Paused": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/infra-disabled: 'true'}}", 1)},
+			"a cluster paused by an annotation: Paused":                  {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'true'}}", 1)},
 		},
 		torporv1alpha1.NotCheckedFinding: {
-			"a cluster without a survey: NotChecked":      {args: stop, hub: fixtureCluster, isUnchecked: true},
-			"a list that the cluster refuses: NotChecked": {args: stop, hub: fixtureCluster, unread: "CronJobs"},
+			"a cluster without a survey: NotChecked":              {args: stop, hub: fixtureCluster, isUnchecked: true},
+			"a list request that the cluster rejects: NotChecked": {args: stop, hub: fixtureCluster, unread: "CronJobs"},
 		},
 		torporv1alpha1.StopRefusedFinding: {
-			"a Deployment that another object owns: StopRefused": {args: "deployment/NAME", hub: strings.Replace(fixtureDeployment, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: example.com/v1, kind: Shop, name: shop, uid: 1-2, controller: true}]}", 1)},
-			"an autoscaler that scales from zero: StopRefused":   {args: "deployment/NAME", hub: fixtureDeployment + strings.Replace(fixtureAutoscaler, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: NAME, uid: 1-2, controller: true}]}", 1)},
+			"a Deployment that another object controls: StopRefused": {args: "deployment/NAME", hub: strings.Replace(fixtureDeployment, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: example.com/v1, kind: Shop, name: shop, uid: 1-2, controller: true}]}", 1)},
+			"an autoscaler that scales from zero: StopRefused":       {args: "deployment/NAME", hub: fixtureDeployment + strings.Replace(fixtureAutoscaler, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: NAME, uid: 1-2, controller: true}]}", 1)},
 		},
 		torporv1alpha1.UntilInvalidFinding: {
 			"a malformed end: UntilInvalid":                   {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
@@ -253,7 +253,7 @@ func faults() map[string]map[string]planFixture {
 	}
 }
 
-// cleanFixtures returns fixtures without findings, each similar to a fault.
+// cleanFixtures returns fixtures in which the plan must find no problem, each similar to a fault.
 func cleanFixtures() map[string]planFixture {
 	const stop = "clusterdeployment/NAME"
 	mysql, app := "mysqlcluster/NAME --part clustering", "cfapp/NAME"
@@ -264,46 +264,46 @@ func cleanFixtures() map[string]planFixture {
 		"---\napiVersion: moco.cybozu.com/v1beta2\nkind: BackupPolicy\nmetadata: {name: NAME}\nspec: {schedule: \"0 0 29 2 *\", jobConfig: {serviceAccountName: a, bucketConfig: {bucketName: b}, workVolume: {emptyDir: {}}}}\n"
 	finished := fixtureApp + "---\napiVersion: torpor.dev/v1alpha1\nkind: CFDeployment\nmetadata: {name: NAME}\nspec: {appRef: {name: NAME}}\nstatus: {value: FINALIZED, reason: DEPLOYED}\n"
 	return map[string]planFixture{
-		"a healthy cluster: no finding":                               {args: stop, hub: fixtureCluster},
-		"a cluster that a manager acts on: no finding":                {args: stop, hub: fixtureCluster, controllers: "hibernation"},
-		"a cluster in a watched namespace: no finding":                {args: stop, hub: fixtureCluster, controllers: "hibernation", namespaces: "team-a," + fixtureNamespace},
-		"a MySQLCluster that clustering acts on: no finding":          {args: mysql, hub: fixtureMySQL, controllers: "clustering"},
-		"a stop that ends before its certificates do: no finding":     {args: "hibernate NAME --until 60h", hub: fixtureCluster},
-		"a cluster that hibernates is resumed: no finding":            {args: "resume NAME", hub: fixtureAsleep},
-		"a webhook that fails open: no finding":                       {args: stop, hub: fixtureCluster, cluster: webhookOf("Ignore", inCluster, "pods", "{}")},
-		"a webhook that excludes the system's namespaces: no finding": {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods, leases", notTheSystem)},
-		"a webhook outside the cluster: no finding":                   {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", "{url: 'https://guard.example.com'}", "pods", "{}")},
-		"a webhook for Deployments: no finding":                       {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "deployments", "{}")},
-		"a budget that allows a disruption: no finding":               {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 3, disruptionsAllowed: 1}}"},
-		"a CronJob that is suspended: no finding":                     {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", suspend: true")},
-		"a CronJob every minute for an hour: no finding":              {args: stop + " --until 1h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
-		"an hourly CronJob over a night: no finding":                  {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
-		"a CronJob with a deadline: no finding":                       {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", startingDeadlineSeconds: 300")},
-		"a paused health check: no finding":                           {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{cluster.x-k8s.io/paused: ''}")},
-		"a MachineAutoscaler without a ClusterAutoscaler: no finding": {args: stop, hub: fixtureCluster, cluster: fixtureMachineAutoscaler},
-		"an OpenShift cluster without an upgrade: no finding":         {args: stop, hub: fixtureCluster, cluster: conditionOf("config.openshift.io/v1", "ClusterVersion", "Available")},
-		"a volume of the cloud: no finding":                           {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {csi: {driver: d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
-		"a local volume without a claim: no finding":                  {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}}, status: {phase: Available}}"},
-		"a volume that is attached: no finding":                       {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {attached: true}}"},
-		"an OpenShift cluster years old: no finding":                  {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}"},
-		"an end in the future: no finding":                            {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: 8h}}", 1)},
-		"an end that the plan replaces: no finding":                   {args: stop + " --until 8h", hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
-		"a pause annotation with the value false: no finding":         {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'false'}}", 1)},
-		"a Slumber whose stop has expired: no finding":                {args: stop + " --until 1h", hub: running + scheduled},
-		"a healthy MySQLCluster: no finding":                          {args: mysql, hub: fixtureMySQL + "status: {conditions: [{type: Healthy, status: \"True\", reason: Healthy, message: fine, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n"},
-		"a backup that comes later: no finding":                       {args: "mysqlcluster/NAME --part reconciliation --until 1h", hub: weekly},
-		"a start with only a warning of the manager: no finding":      {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: warn, message: a replica is behind, remedy: wait}]}}\n"},
-		"an app that runs: no finding":                                {args: app, hub: fixtureApp},
-		"an app that is started again: no finding":                    {args: "start " + app, hub: strings.Replace(fixtureApp, "STARTED", "STOPPED", 1)},
-		"a Deployment: no finding":                                    {args: "deployment/NAME --until 8h", hub: fixtureDeployment},
-		"a Deployment with an autoscaler that rests: no finding":      {args: "deployment/NAME", hub: fixtureDeployment + fixtureAutoscaler},
-		"a daily CronJob: no finding":                                 {args: "cronjob/NAME --until 60h", hub: fixtureCronJob},
-		"a finished deployment: no finding":                           {args: app, hub: finished},
+		"a healthy cluster: no finding":                                             {args: stop, hub: fixtureCluster},
+		"a cluster that a manager acts on: no finding":                              {args: stop, hub: fixtureCluster, controllers: "hibernation"},
+		"a cluster in a watched namespace: no finding":                              {args: stop, hub: fixtureCluster, controllers: "hibernation", namespaces: "team-a," + fixtureNamespace},
+		"a MySQLCluster that clustering acts on: no finding":                        {args: mysql, hub: fixtureMySQL, controllers: "clustering"},
+		"a stop that ends before the certificates expire: no finding":               {args: "hibernate NAME --until 60h", hub: fixtureCluster},
+		"the resume of a hibernating cluster: no finding":                           {args: "resume NAME", hub: fixtureAsleep},
+		"a webhook with failurePolicy Ignore: no finding":                           {args: stop, hub: fixtureCluster, cluster: webhookOf("Ignore", inCluster, "pods", "{}")},
+		"a webhook that excludes the system's namespaces: no finding":               {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods, leases", notTheSystem)},
+		"a webhook outside the cluster: no finding":                                 {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", "{url: 'https://guard.example.com'}", "pods", "{}")},
+		"a webhook for Deployments: no finding":                                     {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "deployments", "{}")},
+		"a PodDisruptionBudget that allows a disruption: no finding":                {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 3, disruptionsAllowed: 1}}"},
+		"a suspended CronJob: no finding":                                           {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", suspend: true")},
+		"a CronJob every minute for an hour: no finding":                            {args: stop + " --until 1h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
+		"an hourly CronJob over a night: no finding":                                {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
+		"a CronJob with a starting deadline: no finding":                            {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", startingDeadlineSeconds: 300")},
+		"a paused MachineHealthCheck: no finding":                                   {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{cluster.x-k8s.io/paused: ''}")},
+		"a MachineAutoscaler without a ClusterAutoscaler: no finding":               {args: stop, hub: fixtureCluster, cluster: fixtureMachineAutoscaler},
+		"an OpenShift cluster without an upgrade: no finding":                       {args: stop, hub: fixtureCluster, cluster: conditionOf("config.openshift.io/v1", "ClusterVersion", "Available")},
+		"a volume of a CSI driver: no finding":                                      {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {csi: {driver: d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
+		"a local volume without a claim: no finding":                                {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}}, status: {phase: Available}}"},
+		"an attached volume: no finding":                                            {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {attached: true}}"},
+		"an OpenShift cluster that is years old: no finding":                        {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}"},
+		"an end in the future: no finding":                                          {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: 8h}}", 1)},
+		"a malformed end that the planned end replaces: no finding":                 {args: stop + " --until 8h", hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
+		"a pause annotation with the value false: no finding":                       {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'false'}}", 1)},
+		"a Slumber whose stop has expired: no finding":                              {args: stop + " --until 1h", hub: running + scheduled},
+		"a healthy MySQLCluster: no finding":                                        {args: mysql, hub: fixtureMySQL + "status: {conditions: [{type: Healthy, status: \"True\", reason: Healthy, message: fine, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n"},
+		"a backup after the planned stop: no finding":                               {args: "mysqlcluster/NAME --part reconciliation --until 1h", hub: weekly},
+		"a start with only a warning of the manager: no finding":                    {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: warn, message: a replica is behind, remedy: wait}]}}\n"},
+		"an app that runs: no finding":                                              {args: app, hub: fixtureApp},
+		"an app that is started again: no finding":                                  {args: "start " + app, hub: strings.Replace(fixtureApp, "STARTED", "STOPPED", 1)},
+		"a Deployment: no finding":                                                  {args: "deployment/NAME --until 8h", hub: fixtureDeployment},
+		"a Deployment with an autoscaler that does not scale from zero: no finding": {args: "deployment/NAME", hub: fixtureDeployment + fixtureAutoscaler},
+		"a daily CronJob: no finding":                                               {args: "cronjob/NAME --until 60h", hub: fixtureCronJob},
+		"a finished deployment: no finding":                                         {args: app, hub: finished},
 	}
 }
 
-// testPlanFixtures runs the command on each fixture, after a survey of its cluster as the manager makes it. A fault has
-// exactly its own code.
+// testPlanFixtures runs the command on each fixture, after a survey of its cluster as the manager would make it. The
+// plan of a fault must have exactly the code of the fault.
 func testPlanFixtures(t *testing.T, server *testenv.Environment) {
 	t.Helper()
 	server.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fixtureNamespace}})
@@ -352,8 +352,8 @@ func (f planFixture) expectCodes(t *testing.T, server *testenv.Environment, name
 	}
 }
 
-// testPlanReadsEveryPage creates more autoscalers than a page of a list holds. The last by name scales the Deployment
-// from zero.
+// testPlanReadsEveryPage creates more autoscalers than fit on a page of a list. The one that sorts last by name
+// scales the Deployment from zero.
 func testPlanReadsEveryPage(t *testing.T, server *testenv.Environment) {
 	t.Helper()
 	namespace := server.CreateNamespace(t)
@@ -385,7 +385,7 @@ func testPlanReadsEveryPage(t *testing.T, server *testenv.Environment) {
 	}
 }
 
-// create makes the objects of a fixture, with the status that follows from a survey of its cluster.
+// create creates the objects of a fixture, with the status that a survey of its cluster would write.
 func (f planFixture) create(t *testing.T, server *testenv.Environment, name string) {
 	t.Helper()
 	for i, doc := range strings.Split(strings.ReplaceAll(f.hub, "NAME", name), "---\n") {
@@ -429,7 +429,8 @@ func (f planFixture) holdLease(t *testing.T, server *testenv.Environment) {
 	t.Cleanup(func() { testenv.ExpectNoError(t, server.Client.Delete(context.WithoutCancel(t.Context()), held)) })
 }
 
-// survey surveys the fixture's cluster as the manager surveys a real one.
+// survey surveys the fixture's cluster as the manager surveys a real one, and returns the hibernation check for the
+// status.
 func (f planFixture) survey(t *testing.T) map[string]any {
 	t.Helper()
 	now := time.Now()

@@ -25,8 +25,8 @@ import (
 
 const (
 	programName = "kubectl-torpor"
-	// commandTimeout limits all calls of a command together, in addition to the limit of each call. --wait and --watch
-	// extend it.
+	// commandTimeout limits the total time of a command, in addition to the timeout of each request. --wait and
+	// --watch extend it.
 	commandTimeout = 5 * time.Minute
 )
 
@@ -46,7 +46,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	root := a.newRootCommand()
 	commandStarted := false
-	// An error before a command runs is an error of the command line.
+	// An error before a command starts is an error of the command line.
 	root.PersistentPreRun = func(*cobra.Command, []string) { commandStarted = true }
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
@@ -61,7 +61,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	return int(exit.CodeOf(err))
 }
 
-// These flags extend the time that a command may take.
+// The flags that extend the time limit of a command.
 const (
 	waitFlag, timeoutFlag = "wait", "timeout"
 	watchFlag             = "watch"
@@ -75,7 +75,7 @@ func limitCommand(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return context.WithCancel(cmd.Context())
 }
 
-// commandLimit is the time limit of a command; 0 is no limit, for a watch.
+// commandLimit returns the time limit of a command; 0 means no limit, for a watch.
 func commandLimit(f *pflag.FlagSet) time.Duration {
 	if watches, err := f.GetBool(watchFlag); err == nil && watches {
 		return 0

@@ -23,7 +23,7 @@ type stopRow struct {
 	isOwned bool
 }
 
-// describeRows returns the rows of an object, which it may change.
+// describeRows returns the rows of an object. It may modify obj.
 func describeRows(k kinds.Kind, obj client.Object) []stopRow {
 	var rows []stopRow
 	isOwned := metav1.GetControllerOf(obj) != nil
@@ -33,7 +33,7 @@ func describeRows(k kinds.Kind, obj client.Object) []stopRow {
 	return rows
 }
 
-// partNames returns the parts of MySQLClusters, which are the only objects with several.
+// partNames returns the names of the parts of MySQLClusters, the only kind with several parts.
 func partNames() []string {
 	var names []string
 	for _, p := range mysqlswitches.ListParts() {
@@ -45,7 +45,7 @@ func partNames() []string {
 // displayName returns the argument that names the object in commands, with its display name if possible.
 func (r stopRow) displayName() string { return r.CommandKind() + "/" + r.ShownName() }
 
-// sortByAttention keeps the order of rows that need the same attention.
+// sortByAttention sorts rows by how urgently a user should look at them. Rows of the same class keep their order.
 func sortByAttention(rows []stopRow, now time.Time) {
 	slices.SortStableFunc(rows, func(a, b stopRow) int { return cmp.Compare(a.Attention(now), b.Attention(now)) })
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// maxTransitions is the most transitions of a Slumber that an object shows.
+// maxTransitions is the maximum number of transitions of a Slumber that are shown for an object.
 const maxTransitions = 3
 
 // scheduledTransition is the time at which a Slumber begins to stop or to start an object.
@@ -49,11 +49,12 @@ func (kube *kubeClient) listClusterSlumbers(ctx context.Context) (all []torporv1
 	return all, nil
 }
 
-// readSchedules returns the Slumbers of the command's namespaces, and the ClusterSlumbers that select them. It returns none
-// if the user may not list Slumbers, and no ClusterSlumbers if the user may not list these or read the namespaces.
+// readSchedules returns the Slumbers of the command's namespaces, and the ClusterSlumbers that select them. It
+// returns no schedules if the user may not list Slumbers, and no ClusterSlumbers if the user may not list them or
+// read the namespaces.
 func (kube *kubeClient) readSchedules(ctx context.Context) (slumber.Schedules, error) {
 	slumbers, err := kube.listSlumbers(ctx)
-	if isHidden(err) { // Which objects the ClusterSlumbers stop is then unknown.
+	if isHidden(err) { // Then it is unknown which objects the ClusterSlumbers stop.
 		return slumber.Schedules{}, nil
 	}
 	if err != nil {
@@ -94,7 +95,7 @@ func (kube *kubeClient) readNamespaces(ctx context.Context) (all []metav1.Partia
 
 func namespaceKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Namespace") }
 
-// isHidden reports whether a kind is not served, or the user has no right to it.
+// isHidden reports whether an error means that a kind is not served, or that the user may not read it.
 func isHidden(err error) bool { return connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) }
 
 // findSlumbers returns the Slumbers, or otherwise the ClusterSlumbers, that stop the object.
@@ -102,8 +103,8 @@ func (r stopRow) findSlumbers(schedules slumber.Schedules) []*torporv1alpha1.Slu
 	return schedules.FindFor(r.GroupKind, &metav1.ObjectMeta{Namespace: r.Namespace, Labels: r.Labels})
 }
 
-// previewSchedules adds the next scheduled stops and starts to the rows, and removes expired skips. If no controller
-// acts on an object, NEXT reports that instead of the schedule.
+// previewSchedules adds the next scheduled stops and starts to the rows, marks overdue stops, and removes expired
+// skips. If no controller acts on an object, NEXT reports that instead of the schedule.
 func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows []stopRow) error {
 	schedules, err := kube.readSchedules(ctx)
 	a.addSchedules(rows, schedules)
@@ -117,7 +118,7 @@ func (a *commands) addSchedules(rows []stopRow, schedules slumber.Schedules) {
 	for i := range rows {
 		rows[i] = rows[i].withOverdue(a.clock.Now())
 		r := &rows[i]
-		// The last row of an object stands for the whole object.
+		// The last row of an object represents the whole object.
 		isPart := i+1 < len(rows) && rows[i+1].GroupKind == r.GroupKind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace
 		if isPart || r.SkippedUntil != nil && !a.clock.Now().Before(r.SkippedUntil.Time) {
 			r.SkippedUntil, r.SkippedBy = nil, ""
@@ -134,8 +135,8 @@ func (a *commands) addSchedules(rows []stopRow, schedules slumber.Schedules) {
 	}
 }
 
-// nextStop returns the earliest scheduled stop; nil if there is none. A scheduled start changes nothing of an object that
-// runs.
+// nextStop returns the earliest scheduled stop; nil if there is none. A scheduled start does not change an object
+// that runs.
 func (r stopRow) nextStop() *scheduledTransition {
 	var next *scheduledTransition
 	for i, t := range r.Schedule {
@@ -146,8 +147,8 @@ func (r stopRow) nextStop() *scheduledTransition {
 	return next
 }
 
-// listTransitions returns the next transitions of a Slumber that selects the object. They begin after a manual stop,
-// which stays in effect. A skipped object falls asleep when the skip ends during a window.
+// listTransitions returns the next transitions of a Slumber that selects the object. The list begins at the end of a
+// manual stop, because that remains in effect. If a skip ends during a window, the object is stopped then.
 func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []scheduledTransition {
 	from := now
 	if r.IsAsked {
@@ -169,7 +170,8 @@ func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []sch
 	return next
 }
 
-// listTransitions returns the next transitions of an object whose turn comes some time after the begin of its wave.
+// listTransitions returns the next transitions of an object whose turn is some time after the start of its wave's
+// transition.
 func listTransitions(s *torporv1alpha1.Slumber, turn time.Duration, now time.Time) (all []scheduledTransition) {
 	schedule, err := slumber.ParseSchedule(s.Spec)
 	if err != nil {
@@ -182,7 +184,7 @@ func listTransitions(s *torporv1alpha1.Slumber, turn time.Duration, now time.Tim
 	return all
 }
 
-// describe describes the transition, with the time in the format of the reader.
+// describe describes the transition, with the time in the given format.
 func (t scheduledTransition) describe(format func(*metav1.Time) string) string {
 	if t.To == torporv1alpha1.SlumberAsleep {
 		return fmt.Sprintf("is stopped at %s by %s", format(&t.At), stoprecord.NameSlumber(t.Slumber))

@@ -17,7 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// TestScheduleOfARow has NEXT and the schedule of a row at 22:00, in the window of a Slumber from 20:00 to 07:00.
+// TestScheduleOfARow has rows at 22:00, within the window of a Slumber from 20:00 to 07:00, and their expected
+// column NEXT and schedule.
 func TestScheduleOfARow(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC)
@@ -42,7 +43,7 @@ func TestScheduleOfARow(t *testing.T) {
 		row      kinds.Row
 		next     string
 		schedule []string
-		// ofCluster are ClusterSlumbers, and labels those of the namespace.
+		// ofCluster are the ClusterSlumbers, and labels the labels of the namespace.
 		ofCluster []torporv1alpha1.ClusterSlumber
 		labels    map[string]string
 	}{
@@ -50,7 +51,7 @@ func TestScheduleOfARow(t *testing.T) {
 			row: kinds.Row{State: "running"}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere}, next: clusterNoon,
 			schedule: []string{clusterNoon, "is started at 2026-11-25T13:00:00Z by ClusterSlumber noons", "is stopped at 2026-11-26T12:00:00Z by ClusterSlumber noons"},
 		},
-		"a Slumber precedes a ClusterSlumber": {
+		"a Slumber takes precedence over a ClusterSlumber": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running"}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere},
 			next: sleep, schedule: []string{wake, sleep, laterWake},
 		},
@@ -63,7 +64,7 @@ func TestScheduleOfARow(t *testing.T) {
 		"a label excludes an object from a ClusterSlumber": {
 			row: kinds.Row{State: "running", Labels: map[string]string{torporv1alpha1.ExcludeLabel: "true"}}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere},
 		},
-		"a running object is stopped next, not started": {
+		"the next step of a running object is a stop, not a start": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running"}, next: sleep, schedule: []string{wake, sleep, laterWake},
 		},
 		"the next stop is the earliest of two Slumbers": {
@@ -72,35 +73,35 @@ func TestScheduleOfARow(t *testing.T) {
 				"is stopped at 2026-11-25T12:00:00Z by Slumber noons", "is started at 2026-11-25T13:00:00Z by Slumber noons", "is stopped at 2026-11-26T12:00:00Z by Slumber noons",
 			},
 		},
-		"an object skipped until midnight is stopped then": {
+		"an object that is skipped until midnight is stopped at midnight": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running", SkippedUntil: at(2)}, next: midnight, schedule: []string{midnight, wake, sleep, laterWake},
 		},
-		"an object skipped until the end of the window is stopped in the evening": {
+		"an object that is skipped until the end of the window is stopped in the next window": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running", SkippedUntil: at(9)}, next: sleep, schedule: []string{sleep, laterWake, laterSleep},
 		},
-		"a sleeping object keeps its own next step": {
+		"the next step of a stopped object does not change": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, Slumber: "nights", Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
 		},
-		"an object with a turn at 22:51 is stopped then, and started two hours and 51 minutes after the window": {
+		"an object with a turn at 22:51 is stopped at that time, and started two hours and 51 minutes after the end of the window": {
 			slumbers: []torporv1alpha1.Slumber{spread}, row: kinds.Row{State: "running", UID: "uid-32"}, next: "is stopped at 2026-11-24T22:51:00Z by Slumber nights", schedule: []string{
 				"is stopped at 2026-11-24T22:51:00Z by Slumber nights", "is started at 2026-11-25T09:51:00Z by Slumber nights", "is stopped at 2026-11-25T22:51:00Z by Slumber nights",
 			},
 		},
-		"an object skipped beyond its turn is stopped at the end of the skip": {
+		"an object that is skipped beyond its turn is stopped at the end of the skip": {
 			slumbers: []torporv1alpha1.Slumber{spread}, row: kinds.Row{State: "running", UID: "uid-32", SkippedUntil: at(2)}, next: midnight, schedule: []string{
 				midnight, "is started at 2026-11-25T09:51:00Z by Slumber nights", "is stopped at 2026-11-25T22:51:00Z by Slumber nights", "is started at 2026-11-26T09:51:00Z by Slumber nights",
 			},
 		},
-		"a manual stop without an end has no schedule": {
+		"an object with a manual stop without an end has no schedule": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Next: "said"}, next: "said",
 		},
-		"the schedule begins at the end of a manual stop": {
+		"the schedule of an object with a manual stop begins at the end of this stop": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(12), Next: "said"}, next: "said", schedule: []string{sleep, laterWake, laterSleep},
 		},
-		"a manual stop that is overdue changes no schedule": {
+		"an overdue manual stop does not change the schedule": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(-1), Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
 		},
-		"a skip that ends during a manual stop changes no schedule": {
+		"a skip that ends during a manual stop does not change the schedule": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(3), SkippedUntil: at(2), Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
 		},
 	} {

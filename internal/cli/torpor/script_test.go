@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kubectl-torpor": run, "kubectl_complete-torpor": run})
 }
 
-// TestPlugin runs against a real API server, which takes seconds to start. The server first serves none of the kinds,
-// then one, then all.
+// TestPlugin runs against a real API server, which takes seconds to start. The server first serves none of the
+// kinds, then one of them, and then all.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartAPIServer(t)
@@ -38,7 +38,7 @@ func TestPlugin(t *testing.T) {
 	expectRun(t, kubeconfig, exit.Failed, "expected the API server to serve korifi.cloudfoundry.org/v1alpha1, found that it does not", "why", "cfapp/shop")
 	server.InstallCRDs(t, filepath.Join("..", "..", "..", "config", "crd", "moco.cybozu.com_mysqlclusters.yaml"))
 	expectRun(t, kubeconfig, exit.Done, "Nothing that can be stopped found in namespace \"default\".\n", "status")
-	expectRun(t, kubeconfig, exit.Failed, `expected the right to list MySQLClusters, Deployments, StatefulSets, CronJobs in namespace "default", found that all are forbidden`, "status", "--as", "somebody")
+	expectRun(t, kubeconfig, exit.Failed, `expected permission to list MySQLClusters, Deployments, StatefulSets, CronJobs in namespace "default", found that all are forbidden`, "status", "--as", "somebody")
 	server.InstallCRDs(t)
 	server.InstallCRDs(t, "../../switches/stopadapter/controller/testdata/crds.yaml")
 	t.Run("follow", func(t *testing.T) { testFollow(t, server) })
@@ -50,7 +50,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // A cluster has one such Lease.
 }
 
-// expectRun checks the exit code, the empty output, and a part of stderr.
+// expectRun runs a command, and expects an exit code, no output, and a text in stderr.
 func expectRun(t *testing.T, kubeconfig string, code exit.Code, stderr string, args ...string) {
 	t.Helper()
 	var out, said bytes.Buffer

@@ -23,10 +23,10 @@ const (
 	allNamespacesFlag = "all-namespaces"
 )
 
-// selection defines the objects of a command: named ones, or those of one or more kinds by labels or without a
-// restriction.
+// selection defines the objects of a command: named objects, or all objects of one or more kinds, optionally with
+// labels.
 type selection struct {
-	// kindName is the kind of a command for one kind, whose arguments are names.
+	// kindName is the kind of a command for a single kind, whose arguments are names.
 	kindName            string
 	selector            string
 	isAll, isEverywhere bool
@@ -46,7 +46,7 @@ func (s *selection) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.isAll, allFlag, false, "all objects of the kinds, instead of names")
 }
 
-// isSet reports whether the flags select objects. No names are then expected.
+// isSet reports whether the flags select objects, so that no names are expected.
 func (s *selection) isSet(f *pflag.FlagSet) bool { return s.isAll || f.Changed(selectorFlag) }
 
 // findTargets returns the objects that the arguments and flags define. Their part is not set.
@@ -91,7 +91,7 @@ func (s *selection) parse(args []string, isSelected bool) (parsed arguments, err
 	if s.kindName != "" {
 		parsed, err = parseNames(s.kindName, args)
 		if isSelected && len(parsed.objects) == 1 && parsed.objects[0].name == s.kindName {
-			parsed.objects = nil // The kind may be named, although the command implies it.
+			parsed.objects = nil // The kind may be an argument, although the command implies it.
 		}
 		parsed.kindNames = []string{s.kindName}
 	} else {
@@ -145,7 +145,7 @@ func (kube *kubeClient) listChosen(ctx context.Context, k kinds.Kind, selector l
 	rows, isServed, err := kube.listRows(ctx, k, selector)
 	switch {
 	case errors.Is(err, errForbidden):
-		return nil, fmt.Errorf("expected the right to list %ss in %s, found none; ask for it or choose another namespace with -n", k.GVK().Kind, kube.namespaceText())
+		return nil, fmt.Errorf("expected permission to list %ss in %s, found none; ask for it or choose another namespace with -n", k.GVK().Kind, kube.namespaceText())
 	case err != nil:
 		return nil, err
 	case !isServed:

@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// newSkipCommand returns the command skip. It is not a verb, because it changes no switch: a manual stop stays in
+// newSkipCommand returns the command skip. It is not a verb, because it changes no switch: a manual stop remains in
 // effect.
 func (a *commands) newSkipCommand() *cobra.Command {
 	s := &skipCommand{commands: a}
@@ -31,7 +31,7 @@ func (a *commands) newSkipCommand() *cobra.Command {
 		Use:   "skip " + s.describeObjects() + " [--until TIME|DURATION]",
 		Short: "Keep objects running although a Slumber or ClusterSlumber would stop them",
 		Long: `Keep objects running although a Slumber or ClusterSlumber would stop them: until a time, or until the end of the current or next sleep.
-Objects that a Slumber has stopped are started at once. Manual stops stay in effect.`,
+Objects that a Slumber has stopped are started immediately. Manual stops stay in effect.`,
 		Example: `  # This night
   kubectl torpor skip deployment/web
 
@@ -56,12 +56,12 @@ Objects that a Slumber has stopped are started at once. Manual stops stay in eff
 	return cmd
 }
 
-// skipCommand keeps objects running that Slumbers would stop.
+// skipCommand prevents Slumbers from stopping objects for a time.
 type skipCommand struct {
 	*commands
 	selection
 	until, dryRun, output string
-	// schedules are read if --until is not set.
+	// schedules is set only if --until is not set.
 	schedules slumber.Schedules
 }
 
@@ -70,7 +70,7 @@ type skipResult struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// DisplayName is the name that users gave the object; empty for kinds without one.
+	// DisplayName is the display name of the object; empty if its kind has none.
 	DisplayName string `json:"displayName,omitempty"`
 	// SkippedUntil is the end of the skip; empty after an error.
 	SkippedUntil string `json:"skippedUntil,omitempty"`
@@ -173,7 +173,7 @@ func (s *skipCommand) printResult(t target, r skipResult) {
 	}
 }
 
-// describe describes the effect of the skip. A manual stop stays in effect.
+// describe describes the effect of the skip on an object, whose manual stop remains in effect.
 func (s *skipCommand) describe(r skipResult) string {
 	until := s.formatTime(&r.until)
 	if !r.row.IsAsked {
@@ -193,7 +193,7 @@ func (s *skipCommand) describe(r skipResult) string {
 	return stop + end + "; Slumbers skip it until " + until
 }
 
-// findSlumberRow returns the row of the part that Slumbers stop; zero if the parts that users stop are others.
+// findSlumberRow returns the row of the part that Slumbers stop; zero if this part has no row.
 func (t target) findSlumberRow(obj client.Object) kinds.Row {
 	unchanged, _ := obj.DeepCopyObject().(client.Object)
 	rows := t.kind.DescribeRows(unchanged)

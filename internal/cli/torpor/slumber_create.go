@@ -21,13 +21,13 @@ import (
 
 const (
 	dryRunClient = "client"
-	// namelessZone is the name of the machine's time zone if TZ does not name it.
+	// namelessZone is Go's name of the local time zone if TZ does not name it.
 	namelessZone = "Local"
-	// previewedTransitions is the number of changes that create shows.
+	// previewedTransitions is the number of transitions that create prints.
 	previewedTransitions = 4
 )
 
-// slumberCreate makes a Slumber, or a ClusterSlumber if namespaces are selected.
+// slumberCreate creates a Slumber, or a ClusterSlumber if namespaces are selected.
 type slumberCreate struct {
 	*commands
 	asleep, waves, namespaces, holidays []string
@@ -230,7 +230,7 @@ func (s *slumberCreate) create(ctx context.Context, kube *kubeClient, obj client
 	return nil
 }
 
-// print prints the object without its status, or a line.
+// print prints the object without its status, or a line that it was created.
 func (s *slumberCreate) print(obj client.Object) error {
 	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
 	switch s.output {

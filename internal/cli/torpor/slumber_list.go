@@ -121,7 +121,7 @@ func (a *commands) writeSlumbers(kube *kubeClient, all []slumberExplanation, out
 	return newAlignedTable(a.Out, headings...).write(rows)
 }
 
-// objectName returns the kind, with a group unless that is empty, and the name.
+// objectName returns the kind, followed by the group unless that is empty, and the name.
 func (s slumberExplanation) objectName(group string) string {
 	kind, name, _ := strings.Cut(s.Name, " ")
 	if group != "" {

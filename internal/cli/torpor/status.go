@@ -116,7 +116,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	if s.watches && err == nil {
 		return s.follow(ctx, kube, scopes, selector, rows)
 	}
-	// Show the rows that were found even after an error.
+	// After an error, still print the rows that were found.
 	if err != nil && len(rows) == 0 {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // parseSelector returns an error for an empty selector, which is more likely an unset variable than a request for
-// everything.
+// all objects.
 func parseSelector(text string, isGiven bool) (labels.Selector, error) {
 	selector, err := labels.Parse(text)
 	if err != nil {
@@ -136,7 +136,7 @@ func parseSelector(text string, isGiven bool) (labels.Selector, error) {
 	return selector, nil
 }
 
-// getAllRows reads the named objects. A missing one does not hide the others.
+// getAllRows reads the named objects. If one is missing, the rows of the others are still returned.
 func (kube *kubeClient) getAllRows(ctx context.Context, objects []namedObject) (rows []stopRow, scopes []watchScope, err error) {
 	targets, err := kube.findNamed(ctx, objects)
 	if err != nil {
@@ -178,8 +178,8 @@ func (s *statusCommand) reportNothing(kube *kubeClient) {
 	fmt.Fprintf(s.Err, "Nothing that can be stopped found in %s.\n", kube.namespaceText())
 }
 
-// listNamespaceRows reads the objects of a namespace, including those that were never stopped. Objects that a controller
-// owns are left out unless they were stopped.
+// listNamespaceRows reads the objects of a namespace, including those that were never stopped. Objects that a
+// controller owns are omitted unless they were stopped.
 func (s *statusCommand) listNamespaceRows(ctx context.Context, kube *kubeClient, name string) ([]stopRow, error) {
 	kube.namespace = name
 	if err := kube.checkNamespace(ctx); err != nil {
@@ -219,7 +219,7 @@ func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selec
 		return nil, errors.New(
 			"expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, or stopped objects of another kind, found neither; install the CRDs")
 	case len(forbidden) > 0 && len(forbidden) == len(served):
-		return nil, fmt.Errorf("expected the right to list %s in %s, found that all are forbidden; ask for it or choose another namespace with -n",
+		return nil, fmt.Errorf("expected permission to list %s in %s, found that all are forbidden; ask for it or choose another namespace with -n",
 			strings.Join(forbidden, ", "), kube.namespaceText())
 	case len(forbidden) > 0:
 		fmt.Fprintf(s.Err, "warning: left out kinds that you may not list in %s: %s\n", kube.namespaceText(), strings.Join(forbidden, ", "))

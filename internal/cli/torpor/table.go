@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// columnGap is the space between two columns.
+	// columnGap is the number of spaces between two columns.
 	columnGap = 3
-	// detailIndent is the space before the lines below a row.
+	// detailIndent is the number of spaces before the lines below a row.
 	detailIndent = 2
 )
 
-// alignedTable writes rows in columns as wide as the widest cell so far. Later rows line up with the first ones, as
-// with kubectl get --watch. On a terminal no line exceeds the width of the terminal: the last columns of a wide table
-// move to lines below each row. Other outputs get whole lines, which scripts can search.
+// alignedTable writes rows in columns as wide as the widest cell so far. Later rows are aligned with the first ones,
+// as with kubectl get --watch. On a terminal, no line exceeds the width of the terminal: the last columns of a wide
+// table move to lines below each row. Other outputs get unbroken lines, which scripts can search.
 type alignedTable struct {
 	out      io.Writer
 	headings []string
 	// terminalWidth returns the width of the terminal; 0 for other outputs.
 	terminalWidth func() int
-	// isColoured is whether cells have colours, in addition to their text.
+	// isColoured is true if cells have colours, in addition to their text.
 	isColoured bool
 	columns    *tabwriter.Writer
 	// widths are the widths of the columns so far. They are nil until the headings are written.
@@ -78,7 +78,8 @@ func (t *alignedTable) write(rows [][]string) error {
 	return nil
 }
 
-// fitLines lays out rows in lines of at most limit characters. The columns that do not fit follow each row as details.
+// fitLines lays out rows in lines of at most limit characters. The columns that do not fit are printed below each
+// row as details.
 func (t *alignedTable) fitLines(rows [][]string, limit int, hasHeadings bool) []string {
 	n := t.countFitting(limit)
 	var lines []string
@@ -99,7 +100,7 @@ func (t *alignedTable) fitLines(rows [][]string, limit int, hasHeadings bool) []
 	return lines
 }
 
-// countFitting returns how many columns fit into a line, at least one.
+// countFitting returns how many columns fit into a line, but at least one.
 func (t *alignedTable) countFitting(limit int) int {
 	total := -columnGap
 	for i, column := range t.widths {
@@ -124,7 +125,7 @@ func (t *alignedTable) align(cells []string) string {
 }
 
 // listDetails returns the lines below a row: the non-empty cells, each after its heading in lower case. A cell that
-// does not fit begins a new line and is not wrapped, so that a command can be copied.
+// does not fit starts on a new line.
 func listDetails(headings, cells []string, limit int) (lines []string) {
 	limit = max(limit-detailIndent, 1)
 	line := ""
@@ -175,7 +176,7 @@ func wrapWords(text string, limit int) (lines []string) {
 	return append(lines, line)
 }
 
-// cutWord returns the beginning of a word that fits into a line, at least one character.
+// cutWord returns the part of a word that fits into a line, but at least one character.
 func cutWord(word string, limit int) string {
 	taken := 0
 	for i, r := range word {

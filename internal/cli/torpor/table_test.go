@@ -100,8 +100,8 @@ NAME   STATE
 	}
 }
 
-// TestNoLineIsWiderThanTheTerminal checks every width with room for a character and its indent, and words that are
-// wider.
+// TestNoLineIsWiderThanTheTerminal checks every width with room for at least one character and its indent, and words
+// that are wider than that.
 func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 	t.Parallel()
 	rows := append(statusRows(), []string{"cfapp/" + strings.Repeat("x", 64), "app", "running", "-", strings.Repeat("月", 40), strings.Repeat("y", 300), "-", "-"})
@@ -121,7 +121,7 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
-// TestLaterRowsLineUp writes rows one by one, as status --watch does.
+// TestLaterRowsLineUp writes rows one by one, as status --watch does, and expects aligned columns.
 func TestLaterRowsLineUp(t *testing.T) {
 	t.Parallel()
 	headings, first, second := []string{"NAME", "STATE"}, [][]string{{"cfapp/shop", "running"}}, [][]string{{"cfapp/a", "stopped"}}
@@ -148,7 +148,7 @@ func TestFoldedLines(t *testing.T) {
 		line  string
 		want  string
 	}{
-		"a pipe: the line is whole":                                   {0, strings.Repeat("x", 300), strings.Repeat("x", 300)},
+		"a pipe: the line is not broken":                              {0, strings.Repeat("x", 300), strings.Repeat("x", 300)},
 		"a line that fits is unchanged":                               {20, "  found   a   b", "  found   a   b"},
 		"a long line is broken between words":                         {20, "  found   one two three four", "  found   one two|    three four"},
 		"a line as wide as the terminal is unchanged":                 {7, "one two", "one two"},
@@ -156,8 +156,8 @@ func TestFoldedLines(t *testing.T) {
 		"a word that is wider than the terminal is broken":            {8, "a " + strings.Repeat("b", 12), "a|  bbbbbb|  bbbbbb"},
 		"characters of two columns are counted twice":                 {4, "月曜日", "月曜|  日"},
 		"a terminal of one column breaks after each character":        {1, "ab", "a|b"},
-		"an empty line stays":                                         {5, "", ""},
-		"a colour takes no column":                                    {3, red + "abc" + plain, red + "abc" + plain},
+		"an empty line is kept":                                       {5, "", ""},
+		"a colour sequence takes no column":                           {3, red + "abc" + plain, red + "abc" + plain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +166,7 @@ func TestFoldedLines(t *testing.T) {
 	}
 }
 
-// TestTerminalWriterWritesWholeLines writes in small pieces, as the help does.
+// TestTerminalWriterWritesWholeLines writes text in small pieces, as the help does.
 func TestTerminalWriterWritesWholeLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -209,11 +209,11 @@ func TestColoursNeedATerminal(t *testing.T) {
 		env  map[string]string
 		want bool
 	}{
-		"a terminal has colours":                    {terminal, map[string]string{"TERM": "xterm"}, true},
-		"a terminal with NO_COLOR has none":         {terminal, map[string]string{"TERM": "xterm", "NO_COLOR": "1"}, false},
-		"a terminal that cannot show them has none": {terminal, map[string]string{"TERM": "dumb"}, false},
-		"a terminal of an unknown kind has none":    {terminal, nil, false},
-		"a pipe or a file has none":                 {&bytes.Buffer{}, map[string]string{"TERM": "xterm"}, false},
+		"a terminal: colours":                  {terminal, map[string]string{"TERM": "xterm"}, true},
+		"a terminal with NO_COLOR: no colours": {terminal, map[string]string{"TERM": "xterm", "NO_COLOR": "1"}, false},
+		"a dumb terminal: no colours":          {terminal, map[string]string{"TERM": "dumb"}, false},
+		"a terminal without TERM: no colours":  {terminal, nil, false},
+		"a pipe or a file: no colours":         {&bytes.Buffer{}, map[string]string{"TERM": "xterm"}, false},
 	} {
 		testenv.ExpectEqual(t, name, row.want, allowsColours(row.out, func(name string) string { return row.env[name] }))
 	}

@@ -26,8 +26,8 @@ type fittedWriter struct {
 	pending []byte
 }
 
-// fitToTerminal returns a writer whose lines fit into the terminal. Other outputs get whole lines, which scripts can
-// search.
+// fitToTerminal returns a writer whose lines fit into the terminal. Other outputs get unbroken lines, which scripts
+// can search.
 func fitToTerminal(out io.Writer) io.Writer {
 	if terminalWidth(out) == 0 {
 		return out
@@ -62,18 +62,18 @@ func (w *fittedWriter) writeLines(text string) error {
 	return nil
 }
 
-// flush writes a last line that has no line break.
+// flush writes the last line if it has no line break.
 func (w *fittedWriter) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pending) > 0 {
-		// An output that is gone has no reader for the error either.
+		// If the output is closed, the error cannot be shown either.
 		_, _ = w.out.Write(w.pending)
 		w.pending = nil
 	}
 }
 
-// flushOutputs writes the last lines of outputs that fitToTerminal has returned.
+// flushOutputs calls flush for each output that fitToTerminal has returned.
 func flushOutputs(outputs ...io.Writer) {
 	for _, out := range outputs {
 		if w, isFitted := out.(*fittedWriter); isFitted {
@@ -82,7 +82,7 @@ func flushOutputs(outputs ...io.Writer) {
 	}
 }
 
-// unfitted returns the output for data of programs, whose lines must not be broken.
+// unfitted returns the output for machine-readable data, whose lines must not be broken.
 func unfitted(out io.Writer) io.Writer {
 	if w, isFitted := out.(*fittedWriter); isFitted {
 		return w.out
@@ -90,7 +90,8 @@ func unfitted(out io.Writer) io.Writer {
 	return out
 }
 
-// foldLine breaks a line that is wider than limit. The following lines are indented a little more than the first one.
+// foldLine breaks a line that is wider than limit. The following lines are indented two columns more than the first
+// one, if there is room.
 func foldLine(line string, limit int) (lines []string) {
 	if limit <= 0 || displayWidth(line) <= limit {
 		return []string{line}
@@ -131,13 +132,14 @@ func terminalWidth(out io.Writer) int {
 	return columns
 }
 
-// allowsColours reports whether a terminal shows colours. Users switch them off with NO_COLOR (https://no-color.org).
+// allowsColours reports whether a terminal shows colours. Users disable colours with NO_COLOR
+// (https://no-color.org).
 func allowsColours(out io.Writer, env func(string) string) bool {
 	kind := env("TERM")
 	return terminalWidth(out) > 0 && env("NO_COLOR") == "" && kind != "" && kind != "dumb"
 }
 
-// The colours of cells. A cell has its text in any case, so that no information is in a colour alone.
+// The colours of cells. They only repeat what the text of a cell already states.
 const (
 	red, green, yellow, blue = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m"
 	plain                    = "\x1b[0m"

@@ -54,7 +54,7 @@ type verbCommand struct {
 	timeout                                       time.Duration
 	// fieldManager is set by programs other than the plugin.
 	fieldManager string
-	// saidReason and saidUntil are whether the flags are given.
+	// saidReason and saidUntil are true if --reason and --until are set.
 	saidReason, saidUntil bool
 	// namespaces are the namespaces whose objects are changed; nil if other objects are named.
 	namespaces []string
@@ -200,7 +200,7 @@ type verbResult struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// DisplayName is the name that users gave the object; empty for kinds without one.
+	// DisplayName is the display name of the object; empty if its kind has none.
 	DisplayName string `json:"displayName,omitempty"`
 	Part        string `json:"part"`
 	// Wanted is stopped, started, restarted or extended.
@@ -216,12 +216,13 @@ type verbResult struct {
 	before  stopRow
 	// revision is the revision that a restart began.
 	revision int64
-	// wasAlready is true if the switch already had the requested position.
+	// wasAlready is true if the switch was already in the requested position.
 	wasAlready bool
 	err        error
 }
 
-// run writes all changes before it waits, so that a slow object does not delay the others.
+// run writes all changes before it waits, so that a slow object does not delay the others. With namespaces, it does
+// so wave by wave.
 func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	if err := v.readNamespaces(cmd, args); err != nil {
 		return err
@@ -276,7 +277,7 @@ func (v *verbCommand) report(results []*verbResult) error {
 	return errors.Join(errs...)
 }
 
-// readNamespaces reads the namespaces whose objects the verb changes.
+// readNamespaces reads from the arguments the namespaces whose objects the verb changes.
 func (v *verbCommand) readNamespaces(cmd *cobra.Command, args []string) (err error) {
 	if v.kindName != "" || v.verb == restartVerb || v.isSet(cmd.Flags()) {
 		return nil
@@ -295,7 +296,8 @@ func (v *verbCommand) limit(cmd *cobra.Command) (context.Context, context.Cancel
 	return limitCommand(cmd)
 }
 
-// findTargetWaves returns the objects that the verb changes. Objects of other arguments than namespaces form one wave.
+// findTargetWaves returns the objects that the verb changes. If the arguments name no namespaces, all objects form
+// one wave.
 func (v *verbCommand) findTargetWaves(ctx context.Context, cmd *cobra.Command, kube *kubeClient, args []string) ([][]target, error) {
 	if v.namespaces != nil {
 		return v.findWaves(ctx, kube)

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
-// versionTimeout bounds how long the command waits for the API server, which it can do without.
+// versionTimeout limits how long the command waits for the API server, whose answer is optional.
 const versionTimeout = 5 * time.Second
 
 // versions is the output of version.

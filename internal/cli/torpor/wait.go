@@ -17,12 +17,12 @@ import (
 
 const (
 	pollInterval = time.Second
-	// progressDelay is how long a command waits before it reports what it waits for.
+	// progressDelay is how long a command waits before it prints progress.
 	progressDelay = 2 * time.Second
 )
 
-// waitForStatus waits until the status of an object reports the requested state. The record of its stops shows which
-// request the controller has seen, so that an earlier request does not count.
+// waitForStatus waits until the status of an object reports the requested state. The record of stops shows which
+// request the controller has seen, so that the effect of an earlier request does not count.
 func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *verbResult) {
 	if r.err != nil {
 		return
@@ -31,7 +31,7 @@ func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *ve
 	r.Reached = &isReached
 	r.err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		obj, err := kube.getObject(ctx, r.target)
-		if ctx.Err() != nil { // The call was cut off, so its error is not about the object.
+		if ctx.Err() != nil { // The request was interrupted, so its error does not concern the object.
 			return false, context.Cause(ctx)
 		}
 		if err != nil {
@@ -77,7 +77,7 @@ func (v *verbCommand) judge(row stopRow, obj client.Object, r *verbResult) (bool
 	}
 }
 
-// isReached reports whether the status shows the effect of the present switch. The record of an app that was never
+// isReached reports whether the status shows the effect of the current request. The record of an app that was never
 // started contains no stop.
 func (r stopRow) isReached(v verb, wasAlready bool) bool {
 	if isDown := r.State == "stopped" || r.State == "Hibernating"; v == stopVerb {

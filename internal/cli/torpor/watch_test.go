@@ -31,7 +31,7 @@ type oneApp struct {
 	apps     *watch.FakeWatcher
 
 	mu sync.Mutex
-	// failures are the errors of the next lists of apps; nil is a success.
+	// failures are the errors of the next list requests for apps; nil means success.
 	failures []error
 }
 
@@ -74,7 +74,7 @@ func (o *oneApp) nextFailure() (err error) {
 	return err
 }
 
-// Watch implements client.WithWatch. It sends the present objects, and then a bookmark.
+// Watch implements client.WithWatch. It sends the existing objects, and then a bookmark.
 func (o *oneApp) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 	app := newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StartingReason)
 	app.ResourceVersion = "1"
@@ -85,7 +85,7 @@ func (o *oneApp) Watch(context.Context, client.ObjectList, ...client.ListOption)
 	return o.apps, nil
 }
 
-// startWatch runs status --watch at noon. end cancels it and returns its error.
+// startWatch runs status --watch at noon. end cancels the command and returns its error.
 func startWatch(t *testing.T, api *oneApp) (out *testenv.LogBuffer, end func() error) {
 	t.Helper()
 	out = &testenv.LogBuffer{}
@@ -108,8 +108,8 @@ func expectLastLine(t *testing.T, what string, out *testenv.LogBuffer, want stri
 	})
 }
 
-// TestWatchShowsTheNextTransition has a Slumber that selects an app. Each row is printed once until it changes, with
-// the next scheduled transition.
+// TestWatchShowsTheNextTransition has a Slumber that selects an app. A row is printed only when it changes, with the
+// next scheduled transition.
 func TestWatchShowsTheNextTransition(t *testing.T) {
 	t.Parallel()
 	api := newOneApp()
@@ -124,7 +124,7 @@ func TestWatchShowsTheNextTransition(t *testing.T) {
 	}
 }
 
-// TestAWatchOutlivesAListThatFails lets the API server fail once between the table and the watch.
+// TestAWatchOutlivesAListThatFails has a list request fail once between the table and the watch.
 func TestAWatchOutlivesAListThatFails(t *testing.T) {
 	t.Parallel()
 	api := newOneApp(nil, k8serrors.NewInternalError(errors.New("too busy")))
@@ -135,7 +135,7 @@ func TestAWatchOutlivesAListThatFails(t *testing.T) {
 	testenv.ExpectNoError(t, end())
 }
 
-// TestWatchWithoutAKindIsAnError lets the only kind disappear between the table and the watch.
+// TestWatchWithoutAKindIsAnError has the only kind removed between the table and the watch.
 func TestWatchWithoutAKindIsAnError(t *testing.T) {
 	t.Parallel()
 	api := newOneApp()

@@ -132,7 +132,7 @@ func (a *commands) writeConditions(conditions []metav1.Condition) error {
 	return newAlignedTable(a.Out, "CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE").write(rows)
 }
 
-// beginExplanation returns the lines that name the object and its state.
+// beginExplanation returns the first lines, which name the object and its state.
 func (r stopRow) beginExplanation() []string {
 	first := fmt.Sprintf("%s in namespace %s: %s: %s", r.displayName(), r.Namespace, r.Part, formatCell(r.State))
 	if r.ShownName() == r.Name {
@@ -141,7 +141,7 @@ func (r stopRow) beginExplanation() []string {
 	return []string{first, "  object\t" + r.Name}
 }
 
-// addAuthor adds the author of an end to the end, unless the requester of the stop set it.
+// addAuthor appends the user who set an end to the end, unless that user also requested the stop.
 func addAuthor(until, by, stoppedBy string) string {
 	if until == "-" || by == "" || by == stoppedBy {
 		return until

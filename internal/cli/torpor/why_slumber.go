@@ -27,19 +27,20 @@ type slumberExplanation struct {
 	isSuspended bool
 }
 
-// The kinds of schedules as arguments of why.
+// The kinds of schedules, as arguments of the command why.
 const (
 	slumberKind        = "slumber"
 	clusterSlumberKind = "clusterslumber"
 )
 
-// isSlumberKind reports whether a kind of the command line is Slumber or ClusterSlumber, and which.
+// isSlumberKind reports whether a kind on the command line is Slumber or ClusterSlumber, and whether it is
+// ClusterSlumber.
 func isSlumberKind(kindName string) (isSlumber, isOfCluster bool) {
 	name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(kindName), "."+torporv1alpha1.GroupVersion().Group), "s")
 	return name == slumberKind || name == clusterSlumberKind, name == clusterSlumberKind
 }
 
-// explainSlumber answers why for a Slumber or ClusterSlumber, from its spec and its status.
+// explainSlumber prints the output of why for a Slumber or ClusterSlumber.
 func (a *commands) explainSlumber(cmd *cobra.Command, object namedObject, output string) error {
 	kube, err := a.connect()
 	if err != nil {

@@ -72,7 +72,7 @@ func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 	}
 	version, err := kube.Discovery().ServerVersion()
 	if err != nil {
-		return seen, fmt.Errorf("ask for the version of the hub: %w", err)
+		return seen, fmt.Errorf("read the version of the hub: %w", err)
 	}
 	seen.Version = version.GitVersion
 	if seen.Served, err = listServed(kube); err != nil {
@@ -121,7 +121,7 @@ func (o Observer) observeClock(ctx context.Context, seen *admincheck.Observed) e
 	asked := o.Clock.Now()
 	answer, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask the hub for the time: %w", err)
+		return fmt.Errorf("read the time of the hub: %w", err)
 	}
 	seen.Now = o.Clock.Now()
 	seen.Travel = seen.Now.Sub(asked)
@@ -142,7 +142,7 @@ func listServed(kube kubernetes.Interface) ([]admincheck.APIResource, error) {
 			var err error
 			list, err = kube.Discovery().ServerResourcesForGroupVersion(groupVersion)
 			if err != nil && !k8serrors.IsNotFound(err) {
-				return nil, fmt.Errorf("ask for the kinds of %s: %w", groupVersion, err)
+				return nil, fmt.Errorf("list the kinds of %s: %w", groupVersion, err)
 			}
 			known[groupVersion] = list
 		}
@@ -161,7 +161,7 @@ func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace
 		}}}
 		answer, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("ask for the right to %s: %w", r, err)
+			return nil, fmt.Errorf("check the permission to %s: %w", r, err)
 		}
 		if !answer.Status.Allowed {
 			missing = append(missing, r)

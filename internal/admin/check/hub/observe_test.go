@@ -58,8 +58,8 @@ func TestHubIsObserved(t *testing.T) {
 		t.Errorf("expected the observation to fail without rights, found %v", err)
 	}
 	env.GrantRights(t, "viewer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get"}})
-	check("a viewer lacks the rights to install", env.ImpersonateUser("viewer", "system:authenticated"),
-		map[admincheck.Check]admincheck.CheckState{admincheck.RightsCheck: admincheck.Failed}, "found no right to create namespaces")
+	check("a viewer lacks the permissions to install", env.ImpersonateUser("viewer", "system:authenticated"),
+		map[admincheck.Check]admincheck.CheckState{admincheck.RightsCheck: admincheck.Failed}, "found no permission to create namespaces")
 	for name, row := range map[string]struct {
 		by   time.Duration
 		want admincheck.CheckState

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checksum compares the rows of MySQL servers at one GTID set, by the mysql client.
+// Package checksum compares the rows of MySQL servers at one GTID set, through the mysql client.
 package checksum
 
 import (
@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// snapshotTries limits the attempts to read all instances at one GTID set. snapshotPause is the time between two.
+	// snapshotTries limits the attempts to open snapshots of all instances at one GTID set. snapshotPause is the
+	// time between two attempts.
 	snapshotTries = 20
 	snapshotPause = 250 * time.Millisecond
 )
@@ -55,7 +56,7 @@ func (p TableComparison) CompareInstances(ctx context.Context, n int) error {
 	return p.compareTables(sessions, at)
 }
 
-// openSnapshots opens transactions in all instances that see the same GTID set.
+// openSnapshots opens a transaction in every instance, such that all see the same GTID set, and returns this set.
 func (p TableComparison) openSnapshots(ctx context.Context, sessions []*instanceSession) (string, error) {
 	const executed = `select replace(@@global.gtid_executed, '\n', '')`
 	tick := p.Clock.NewTicker(snapshotPause)
@@ -74,7 +75,7 @@ func (p TableComparison) openSnapshots(ctx context.Context, sessions []*instance
 		case <-ctx.Done():
 			return "", fmt.Errorf("compare instances: %w", context.Cause(ctx))
 		}
-		// A server shows rows a moment before it adds their transaction to gtid_executed.
+		// Rows of a transaction are visible shortly before the server adds it to gtid_executed.
 		if after, err = queryAll(sessions, executed); err != nil {
 			return "", err
 		}
@@ -139,7 +140,7 @@ func formatChecksums(lines []string) string {
 
 func areEqual(all []string) bool { return len(slices.Compact(slices.Clone(all))) <= 1 }
 
-// queryAll runs a statement in all sessions concurrently and returns one line for each, which may be empty.
+// queryAll runs a statement in all sessions concurrently, and returns one line for each session, which may be empty.
 func queryAll(sessions []*instanceSession, statement string) ([]string, error) {
 	answers, err := queryEach(sessions, statement)
 	lines := make([]string, len(answers))

@@ -22,13 +22,13 @@ create user 'root'@'%' identified by 'root';
 grant all on *.* to 'root'@'%';
 `
 
-// TestChecksum compares real servers through the real mysql client. Only the Pod that it would run in is missing.
+// TestChecksum compares real servers through the real mysql client, which does not run in a Pod.
 func TestChecksum(t *testing.T) {
 	t.Parallel()
 	bed := mysqld.NewInstallation(t, readers)
 	servers := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t), bed.StartServer(t)}
 	transactions := 0
-	// everywhere runs each statement as one transaction with the same GTID in all servers.
+	// everywhere runs each statement on all servers, as one transaction with the same GTID.
 	everywhere := func(statements ...string) {
 		transactions++
 		for i, s := range servers {
@@ -44,7 +44,7 @@ func TestChecksum(t *testing.T) {
 		t.Errorf("equal rows: expected %q, found %q and %v", want, out, err)
 	}
 
-	t.Log("The GTIDs are equal, and a row is missing: the number was advanced by hand.")
+	t.Log("The GTID sets are equal, but one server lacks a row, because an empty transaction has its GTID.")
 	everywhere("insert into app.`odd ``name` values (2, 'second')", "begin; commit", "insert into app.`odd ``name` values (2, 'second')")
 	if out, err = compareServers(t, servers); err == nil || !strings.Contains(out, "`app`.`odd ``name`: differs: instance 0 has ") {
 		t.Errorf("expected that the table differs, found %q and %v", out, err)

@@ -175,7 +175,7 @@ func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) de
 		return decision.True(torporv1alpha1.StopAdapterRunningReason, "Objects of kind "+target.Kind+" are stopped and started")
 	case is.Condition.Reason == conditional.ForbiddenReason:
 		return decision.False(torporv1alpha1.StopAdapterForbiddenReason, fmt.Sprintf(
-			"Expected the right to get, list, watch and patch %s.%s, found that some are missing; create a ClusterRole with them and the label %s", target.Resource, target.Group, torporv1alpha1.StopAdapterRoleLabel))
+			"Expected permission to get, list, watch and patch %s.%s, found that some of these verbs are missing; create a ClusterRole with them and the label %s", target.Resource, target.Group, torporv1alpha1.StopAdapterRoleLabel))
 	case is.Error != "":
 		return decision.False(torporv1alpha1.StopAdapterFailedReason, "Expected to watch "+target.Kind+", found: "+is.Error)
 	case is.Phase == conditional.Starting:
