@@ -35,7 +35,8 @@ func main() {
 	}
 }
 
-// recordCommand runs the command after the flags. It writes nothing if the command fails.
+// recordCommand runs the command that follows the flags, and writes its recording. It writes no files if the command
+// fails.
 func recordCommand(ctx context.Context, clk clock.PassiveClock, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("record", flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage); flags.PrintDefaults() }

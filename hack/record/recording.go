@@ -15,18 +15,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// columns is the width of the terminal, in which long lines are continued on the next one.
+// columns is the width of the terminal. Longer lines continue on the next line.
 const (
 	columns   = 100
-	idleLimit = 2 // The unit is a second; a player shortens longer pauses.
+	idleLimit = 2 // In seconds; a player shortens longer pauses to this.
 )
 
-// recording is the output of a command. It is written to by one goroutine.
+// recording is the recorded output of a command. Only one goroutine may write to it.
 type recording struct {
 	clk   clock.PassiveClock
 	start time.Time
 	out   io.Writer
-	rest  string // The beginning of a line whose end was not written yet.
+	rest  string // The start of a line that has not ended yet.
 	lines []timedLine
 }
 
@@ -39,7 +39,7 @@ func newRecording(clk clock.PassiveClock, out io.Writer) *recording {
 	return &recording{clk: clk, start: clk.Now(), out: out}
 }
 
-// Write implements io.Writer. Lines are recorded whole, so that no character is cut in two.
+// Write implements io.Writer. It records only complete lines, so that no character is split.
 func (r *recording) Write(p []byte) (int, error) {
 	lines := strings.Split(r.rest+string(p), "\n")
 	r.rest = lines[len(lines)-1]
@@ -49,7 +49,7 @@ func (r *recording) Write(p []byte) (int, error) {
 	return r.out.Write(p)
 }
 
-// allLines returns the recorded lines, with the last one even if the command has not ended it.
+// allLines returns the recorded lines, including the last one even if it has not ended.
 func (r *recording) allLines() []timedLine {
 	if r.rest == "" {
 		return r.lines
@@ -74,7 +74,8 @@ func (r *recording) formatCast(title string) (string, error) {
 	return text.String(), nil
 }
 
-// drawPicture returns an SVG of count lines: those from the first line that begins with a text, or the last ones.
+// drawPicture returns an SVG of count lines, starting at the first line that begins with from, or of the last lines
+// if from is empty.
 func (r *recording) drawPicture(from string, count int) (string, error) {
 	var rows []string
 	first := -1
@@ -93,10 +94,10 @@ func (r *recording) drawPicture(from string, count int) (string, error) {
 	return drawRows(rows[first:min(len(rows), first+count)]), nil
 }
 
-// escapes matches what a terminal does not print: the choice of a colour.
+// escapes matches the escape sequences that set a colour.
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// wrapLine cuts a line into rows of the terminal. A coloured line has its colour on each row.
+// wrapLine splits a line into rows of the terminal. It repeats the colour of a coloured line on each row.
 func wrapLine(text string) []string {
 	colour := escapes.FindString(text)
 	letters := []rune(escapes.ReplaceAllString(text, ""))
@@ -129,7 +130,7 @@ func drawRows(rows []string) string {
 			style = ` fill="#a3be8c"`
 		}
 		text := html.EscapeString(escapes.ReplaceAllString(row, ""))
-		text = strings.ReplaceAll(text, " ", "\u00a0") // A browser shows several spaces as one.
+		text = strings.ReplaceAll(text, " ", "\u00a0") // A browser collapses several spaces into one.
 		fmt.Fprintf(&svg, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", margin, margin+14+i*rowHeight, style, text)
 	}
 	svg.WriteString("</g>\n</svg>\n")

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/hack/release/krew"
 )
 
-// registries are the names under which the workflow publishes, without tags.
+// registries holds the names under which the image and the chart are published, without tags.
 type registries struct{ image, chart string }
 
 func artifactsCommand() *cobra.Command {
@@ -77,11 +77,11 @@ func printArtifacts(out io.Writer, r artifacts.Release) {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", a.Name, a.Size, a.Digest)
 		all += a.Size
 	}
-	_ = w.Flush() // Flush fails only if the output does.
+	_ = w.Flush() // Flush fails only if a write to the output fails.
 	fmt.Fprintf(out, "%d artifacts of %s with %d bytes in %s\n", len(r.Artifacts), r.Version, all, r.Folder)
 }
 
-// publish pushes the image and the chart, and writes their digests for the next steps of a workflow.
+// publish pushes the image and the chart, and writes their digests for later steps of the workflow.
 func publish(ctx context.Context, out io.Writer, r artifacts.Release, to registries, outputs string) error {
 	image, err := r.Image.Push(ctx, to.image+":"+r.Version)
 	if err != nil {

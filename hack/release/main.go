@@ -75,7 +75,7 @@ func imageCommand() *cobra.Command {
 	return cmd
 }
 
-// imageTarget is where the image is written.
+// imageTarget defines where the image is written.
 type imageTarget struct{ folder, push, archive, name string }
 
 func writeImage(ctx context.Context, out io.Writer, programs []string, to imageTarget) error {
@@ -141,7 +141,7 @@ func pluginsCommand() *cobra.Command {
 	return cmd
 }
 
-// pluginTarget is where the plugins are written, and the address below which they are published.
+// pluginTarget defines where the plugins are written, and the address below which they are published.
 type pluginTarget struct{ folder, address, version string }
 
 func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines []krew.Machine, to pluginTarget) error {
@@ -156,7 +156,7 @@ func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines [
 		if version != "" {
 			continue
 		}
-		if version, err = versionOf(path); err != nil { // Check before minutes go into the other machines.
+		if version, err = versionOf(path); err != nil { // Check before building for the other machines, which takes minutes.
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/hack/release/krew"
 )
 
-// programCompiler compiles programs of this repository into a folder, reproducibly.
+// programCompiler compiles programs of this repository reproducibly into a folder.
 type programCompiler struct{ root, folder string }
 
 // compile compiles a program of cmd for a platform, and returns its path.
@@ -36,8 +36,7 @@ func (c programCompiler) compile(ctx context.Context, name string, m krew.Machin
 	return path, nil
 }
 
-// versionOf returns the version that Go has written into a program: the commit's tag, or a version derived from the
-// commit.
+// versionOf returns the version in the build information of a program: the tag of the commit, or a pseudo-version.
 func versionOf(path string) (string, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {

@@ -27,23 +27,23 @@ import (
 const (
 	// Region is the simulated cloud's only region.
 	Region = "local-1"
-	// AccessKey is an access key id that tests use; a cloud started without --access-keys accepts any.
+	// AccessKey is the access key ID that tests use. A cloud that is started without --access-keys accepts any.
 	AccessKey = "AKIATORPORTEST000001"
-	// SecretKey is the secret that must never appear anywhere.
+	// SecretKey is the secret key, which must not appear in any output.
 	SecretKey = "s3cr3t-Of/torpor+tests"
 )
 
 // CloudServer is a simulated cloud in its own process.
 type CloudServer struct {
 	*Process
-	// URL is its endpoint.
+	// URL is the endpoint of the cloud.
 	URL string
 
 	http *http.Client
 }
 
-// StartCloud starts a simulated cloud whose machines take 100 ms to start and to stop; flags of `local cloud`
-// are added. Its port stays free for it until the test ends, so that a test can kill it and start it again.
+// StartCloud starts a simulated cloud whose machines take 100 ms to start and to stop; flags are additional flags of
+// `local cloud`. Its port remains reserved until the test ends, so that a test can kill and restart the cloud.
 func StartCloud(t testing.TB, flags ...string) *CloudServer {
 	t.Helper()
 	_, port, err := net.SplitHostPort(FreeAddress(t))
@@ -53,21 +53,21 @@ func StartCloud(t testing.TB, flags ...string) *CloudServer {
 	}, flags...)
 	c := &CloudServer{
 		Process: StartProcess(t, localBinary(t), args, nil),
-		// Without idle connections: some tests count goroutines.
+		// No idle connections, because some tests count goroutines.
 		http: &http.Client{Timeout: callTimeout, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	c.URL = c.WaitForLine(t, "ready: ")
 	return c
 }
 
-// CredentialsData returns the keys of a Secret with access to this cloud.
+// CredentialsData returns the data of a Secret with credentials for this cloud.
 func (c *CloudServer) CredentialsData() map[string][]byte {
 	return map[string][]byte{
 		"aws_access_key_id": []byte(AccessKey), "aws_secret_access_key": []byte(SecretKey), "endpoint_url": []byte(c.URL),
 	}
 }
 
-// CountCalls returns how often each action was called; "<action>.errors" of them were refused.
+// CountCalls returns how often each action was called. The key "<action>.errors" counts the calls that failed.
 func (c *CloudServer) CountCalls(t testing.TB) map[string]int {
 	t.Helper()
 	var counts map[string]int
@@ -75,26 +75,26 @@ func (c *CloudServer) CountCalls(t testing.TB) map[string]int {
 	return counts
 }
 
-// ResetCalls restarts the counts from zero.
+// ResetCalls resets the counts to zero.
 func (c *CloudServer) ResetCalls(t testing.TB) {
 	t.Helper()
 	c.callAdmin(t, http.MethodDelete, "calls", nil, nil)
 }
 
-// CloudFault is a failure on demand; see `local cloud`, which refuses invalid ones.
+// CloudFault is an injected fault of the cloud. `local cloud` documents faults, and rejects invalid ones.
 type CloudFault struct {
-	// Kind is empty for a call that is refused or delayed, or stuckPending, stuckStopping, lostStart.
+	// Kind is stuckPending, stuckStopping or lostStart; empty for a call that fails or is delayed.
 	Kind string `json:"kind,omitempty"`
-	// Action limits a fault of calls to one action; empty is every action.
+	// Action limits a fault of calls to one action; empty means every action.
 	Action string `json:"action,omitempty"`
-	// InstanceIDs limits the fault to these machines; empty is all.
+	// InstanceIDs limits the fault to these machines; empty means all.
 	InstanceIDs []string `json:"instanceIDs,omitempty"`
-	// Code and Message are the error in the answer.
+	// Code and Message are the error in the response.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Times is how often the fault occurs; 0 means until it is cleared.
 	Times int `json:"times,omitempty"`
-	// Delay is the delay of the answer, as "1.5s".
+	// Delay is the delay of the response, such as "1.5s".
 	Delay string `json:"delay,omitempty"`
 }
 
@@ -104,20 +104,20 @@ func (c *CloudServer) InjectFault(t testing.TB, f CloudFault) {
 	c.callAdmin(t, http.MethodPost, "faults", f, nil)
 }
 
-// ClearFaults ends all faults.
+// ClearFaults removes all faults.
 func (c *CloudServer) ClearFaults(t testing.TB) {
 	t.Helper()
 	c.callAdmin(t, http.MethodDelete, "faults", nil, nil)
 }
 
-// SetLatency sets how long machines take to start and to stop from now on.
+// SetLatency sets how long later starts and stops of machines take.
 func (c *CloudServer) SetLatency(t testing.TB, start, stop time.Duration) {
 	t.Helper()
 	c.callAdmin(t, http.MethodPost, "latency", map[string]string{"start": start.String(), "stop": stop.String()}, nil)
 }
 
-// callAdmin calls the cloud's admin interface and reads the answer unless into is nil. Cleanups can call it
-// too.
+// callAdmin calls the cloud's admin interface, and decodes the response unless into is nil. It can also be called in
+// cleanups.
 func (c *CloudServer) callAdmin(t testing.TB, method, path string, body, into any) {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -132,7 +132,7 @@ func (c *CloudServer) callAdmin(t testing.TB, method, path string, body, into an
 	})
 }
 
-// sendRequest sends a request and passes the answer to read; anything but success fails the test.
+// sendRequest sends a request and passes the response body to read. Any status other than success fails the test.
 func (c *CloudServer) sendRequest(t testing.TB, request *http.Request, read func([]byte) error) {
 	t.Helper()
 	answer, err := c.http.Do(request)
@@ -157,7 +157,7 @@ type CloudInstance struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	State string `json:"state"`
-	// AskedAt is when a caller last changed the state.
+	// AskedAt is when a call last changed the state.
 	AskedAt   time.Time         `json:"askedAt"`
 	ChangedAt time.Time         `json:"changedAt"`
 	PID       int               `json:"pid"`
@@ -165,7 +165,7 @@ type CloudInstance struct {
 	Tags      map[string]string `json:"tags"`
 }
 
-// ListInstances returns the machines of a cluster, all machines for an empty infraID.
+// ListInstances returns the machines of a cluster, or all machines if infraID is empty.
 func (c *CloudServer) ListInstances(t testing.TB, infraID string) []CloudInstance {
 	t.Helper()
 	var all []CloudInstance
@@ -175,8 +175,8 @@ func (c *CloudServer) ListInstances(t testing.TB, infraID string) []CloudInstanc
 	})
 }
 
-// ExpectState returns an error unless every machine of the cluster that was not terminated is in the state,
-// for use with Eventually.
+// ExpectState returns an error unless the cluster has machines, and all that are not terminated are in the state. It
+// is for use with Eventually.
 func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
 	t.Helper()
 	machines := slices.DeleteFunc(c.ListInstances(t, infraID), func(i CloudInstance) bool { return i.State == "terminated" || i.State == "shutting-down" })
@@ -191,8 +191,8 @@ func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
 	return nil
 }
 
-// RunInstances creates n machines without commands, named <infraID>-0 and so on, and returns their ids once
-// they run.
+// RunInstances creates n machines without commands, named <infraID>-0 and so on, and returns their IDs when they are
+// running.
 func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string {
 	t.Helper()
 	var ids []string
@@ -209,26 +209,26 @@ func (c *CloudServer) RunInstance(t testing.TB, infraID, name string) string {
 	return c.runInstance(t, infraID, name)
 }
 
-// RunSpotInstance creates a machine of a one-time spot request, which can be terminated only.
+// RunSpotInstance creates a machine of a one-time spot request, which can only be terminated.
 func (c *CloudServer) RunSpotInstance(t testing.TB, infraID, name string) string {
 	t.Helper()
 	return c.runInstance(t, infraID, name, "InstanceMarketOptions.MarketType", "spot")
 }
 
-// StopInstance stops one machine in the cloud itself, without the manager.
+// StopInstance stops one machine directly at the cloud, without the manager.
 func (c *CloudServer) StopInstance(t testing.TB, id string) {
 	t.Helper()
 	c.callEC2(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
 }
 
 // JoinGroup makes a machine a member of an Auto Scaling group, which is created with its first member. The group
-// replaces members that stop, as far as its processes are not suspended.
+// replaces members that stop, unless its processes are suspended.
 func (c *CloudServer) JoinGroup(t testing.TB, id, group string) {
 	t.Helper()
 	c.createTag(t, id, "local:auto-scaling-group", group)
 }
 
-// MarkNodeGroup makes an Auto Scaling group that of a managed node group of EKS.
+// MarkNodeGroup marks an Auto Scaling group as that of a managed node group of EKS.
 func (c *CloudServer) MarkNodeGroup(t testing.TB, id, group string) {
 	t.Helper()
 	c.createTag(t, id, "eks:nodegroup-name", group)
@@ -266,7 +266,7 @@ func (c *CloudServer) DescribeGroup(t testing.TB, group string) CloudGroup {
 	return found
 }
 
-// CallAutoScaling changes an Auto Scaling group. Parameters are names and values.
+// CallAutoScaling changes an Auto Scaling group. Parameters alternate names and values.
 func (c *CloudServer) CallAutoScaling(t testing.TB, action, group string, parameters ...string) {
 	t.Helper()
 	form := url.Values{"Action": {action}, "AutoScalingGroupName": {group}, "Version": {"2011-01-01"}}
@@ -276,14 +276,14 @@ func (c *CloudServer) CallAutoScaling(t testing.TB, action, group string, parame
 	c.call(t, "autoscaling", form, func([]byte) error { return nil })
 }
 
-// ReplaceInstance terminates one machine and returns the id of another one of its cluster.
+// ReplaceInstance terminates one machine, creates another one for its cluster, and returns the new ID.
 func (c *CloudServer) ReplaceInstance(t testing.TB, infraID, id string) string {
 	t.Helper()
 	c.callEC2(t, url.Values{"Action": {"TerminateInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
 	return c.runInstance(t, infraID, infraID+"-replacement")
 }
 
-// runInstance accepts further parameters of the call, each a name and a value.
+// runInstance creates a machine. Additional parameters of the call alternate names and values.
 func (c *CloudServer) runInstance(t testing.TB, infraID, name string, parameters ...string) string {
 	t.Helper()
 	var made struct {
@@ -324,7 +324,7 @@ func (c *CloudServer) call(t testing.TB, service string, form url.Values, read f
 
 func clusterTag(infraID string) string { return "kubernetes.io/cluster/" + infraID }
 
-// ClusterOptions describe a target cluster. Empty fields have the defaults of `local cluster create`.
+// ClusterOptions describe a target cluster. Empty fields use the defaults of `local cluster create`.
 type ClusterOptions struct {
 	// Name of the cluster and its ClusterDeployment, at most 32 lower-case letters, digits and dashes.
 	Name string
@@ -332,24 +332,26 @@ type ClusterOptions struct {
 	Namespace string
 	// Nodes is the number of nodes.
 	Nodes int
-	// Certificates is how long the nodes' certificates are valid, at least 20 s.
+	// Certificates is the validity of the nodes' certificates, at least 20 s.
 	Certificates time.Duration
-	// Flags of `local cluster create` are added.
+	// Flags are additional flags of `local cluster create`.
 	Flags []string
 }
 
 // TargetCluster is a cluster whose machines are processes of the simulated cloud.
 type TargetCluster struct {
 	Name, Namespace, InfraID string
-	// Kubeconfig is the path of the administrator's kubeconfig; Manifest the path of the objects for the hub.
+	// Kubeconfig is the path of the administrator's kubeconfig, and Manifest the path of a manifest with the objects
+	// for the hub.
 	Kubeconfig, Manifest string
 	// Config and Client give administrator access while the cluster is running.
 	Config *rest.Config
 	Client client.Client
 }
 
-// CreateTargetCluster creates a target cluster and returns when its nodes are ready. The cloud must have been
-// started with --allow-commands. If the hub serves no ClusterDeployments yet, apply Manifest later.
+// CreateTargetCluster creates a target cluster, and returns when its nodes are ready. The cloud must have been
+// started with --allow-commands. If the hub does not serve ClusterDeployments yet, the test must apply Manifest
+// later.
 func CreateTargetCluster(t testing.TB, hub *Environment, cloud *CloudServer, o ClusterOptions) *TargetCluster {
 	t.Helper()
 	dir := t.TempDir()

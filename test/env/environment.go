@@ -73,8 +73,8 @@ func HelmPath(t testing.TB) string {
 	return programPath(t, "TORPOR_HELM", "helm")
 }
 
-// programPath returns the path in a variable. A variable that leads to no file fails the test: the build of the program
-// has failed, or the variable has a typing error.
+// programPath returns the path in an environment variable. It skips the test if the variable is not set, and fails
+// it if there is no file at the path, because then the build has failed or the path is wrong.
 func programPath(t testing.TB, variable, target string) string {
 	t.Helper()
 	path := os.Getenv(variable)
@@ -87,11 +87,11 @@ func programPath(t testing.TB, variable, target string) string {
 	return path
 }
 
-// callTimeout bounds each call of a test to one of its own servers.
+// callTimeout limits each request of a test to one of its own servers.
 const callTimeout = time.Minute
 
-// Environment is a real API server with its etcd as processes that end with the test, and an administrator's
-// client for it. No controllers run unless they are started.
+// Environment is a real API server with its etcd, whose processes end with the test, and an administrator's client
+// for it. No controllers run unless a test starts them.
 type Environment struct {
 	*Process
 	// Config has administrator access. Copy it to change it.
@@ -155,12 +155,12 @@ func StartControlPlane(t testing.TB, nodes int) *Environment {
 	return e
 }
 
-// StartBridgedControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes on the bridge to real
-// machines, as root.
+// StartBridgedControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes on
+// the bridge to real machines. It requires root.
 func StartBridgedControlPlane(t testing.TB) *Environment {
 	t.Helper()
 	e := startEnvironment(t, "--address", "10.250.0.1")
-	t.Cleanup(func() { e.Stop(t) }) // The bridge is removed only by a graceful end.
+	t.Cleanup(func() { e.Stop(t) }) // Only a graceful shutdown removes the bridge.
 	return e
 }
 
@@ -178,20 +178,20 @@ func (e *Environment) nodeIsReady(t testing.TB, name string) error {
 	return errors.New("expected the node to be ready and without taints, found it is not")
 }
 
-// hubCollection makes the garbage collector of a test's control plane run less often, as in a real one, whose heap is
-// larger.
+// hubCollection makes the garbage collector of a test's control plane run less often, as in a real control plane
+// with a larger heap.
 const hubCollection = "GOGC=400"
 
 const (
-	// startAttempts is how often an API server that gives up is started: it waits half a minute for its own
-	// roles, and no flag makes that longer.
+	// startAttempts is how often the start of an API server is attempted. On a busy machine it may give up, because
+	// it waits only half a minute for its own roles, which no flag changes.
 	startAttempts = 3
 	// kubeconfigPrefix precedes the path that a control plane prints when it is ready.
 	kubeconfigPrefix = "kubeconfig: "
 )
 
-// startsOrGivesUp reports whether a control plane is ready, or has ended for another reason than that the
-// machine was too busy for its API server.
+// startsOrGivesUp waits until a control plane is ready or has ended. It returns false if the API server gave up
+// because the machine was too busy, so that another attempt makes sense.
 func (p *Process) startsOrGivesUp(t testing.TB) (isDecided bool) {
 	t.Helper()
 	Eventually(t, p.Name+" starts", func() error {
@@ -216,7 +216,7 @@ func startEnvironment(t testing.TB, flags ...string) *Environment {
 	for range startAttempts {
 		e.dir = t.TempDir()
 		p := StartProcess(t, localBinary(t), append([]string{"control-plane", "--dir", e.dir}, flags...), []string{hubCollection})
-		// A graceful shutdown takes seconds and only saves data that no test reads.
+		// A graceful shutdown takes seconds, and only saves data that no test reads.
 		t.Cleanup(func() { p.KillAtOnce(t) })
 		if e.Process = p; p.startsOrGivesUp(t) {
 			break
@@ -227,18 +227,18 @@ func startEnvironment(t testing.TB, flags ...string) *Environment {
 	if e.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
 		t.Fatalf("read the hub's kubeconfig: %v", err)
 	}
-	// Rate limits of the client would only slow tests down.
+	// Client-side rate limits would only slow tests down.
 	e.Config.QPS = -1
 	e.Client = newClient(t, e.Config)
 	return e
 }
 
-// KubeconfigPath returns the path of a kubeconfig with the rights of an administrator.
+// KubeconfigPath returns the path of the administrator's kubeconfig.
 func (e *Environment) KubeconfigPath(testing.TB) string {
 	return filepath.Join(e.dir, "admin.kubeconfig")
 }
 
-// InstallCRDs installs every CRD of config/crd, or those of files and folders, and returns when they are
+// InstallCRDs installs every CRD of config/crd, or those of the given files and folders, and returns when they are
 // served. A CRD of the same name is replaced.
 func (e *Environment) InstallCRDs(t testing.TB, paths ...string) {
 	t.Helper()
@@ -279,17 +279,17 @@ func (e *Environment) RemoveCRDs(t testing.TB) {
 // nudgeInterval is the number of polls after which a CRD is nudged again.
 const nudgeInterval = 40
 
-// nudgeCRD changes a CRD whose deletion hangs. When the API server's finalizer meets a conflict with another
-// of its controllers, it waits for the next change, and ignores a change of its own condition. Without a
-// nudge the CRD stays until the next resync, five minutes later.
+// nudgeCRD changes a CRD whose deletion hangs. After a conflict with another controller, the API server's finalizer
+// waits for the next change of the CRD, and ignores changes of its own condition. Otherwise the deletion would
+// continue only at the next resync, up to five minutes later.
 func (e *Environment) nudgeCRD(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition) error {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"nudge":%q}}}`, crd.ResourceVersion)
 	return client.IgnoreNotFound(e.Client.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// CreateNamespace creates a namespace for a test and returns its name. It stays, since no controller deletes
-// namespaces here.
+// CreateNamespace creates a namespace for a test and returns its name. The namespace is never deleted, because no
+// controller for this runs.
 func (e *Environment) CreateNamespace(t testing.TB) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -299,7 +299,7 @@ func (e *Environment) CreateNamespace(t testing.TB) string {
 	return ns.Name
 }
 
-// DeleteAfterTest deletes an object when the test ends; an object that is already gone is no error.
+// DeleteAfterTest deletes an object when the test ends; an object that is already gone is not an error.
 func (e *Environment) DeleteAfterTest(t testing.TB, obj client.Object) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -318,7 +318,7 @@ func newClient(t testing.TB, cfg *rest.Config) client.Client {
 		t.Fatalf("register kinds: %v", err)
 	}
 	cfg = rest.CopyConfig(cfg)
-	// A server that hangs must fail the call, not the whole test binary.
+	// A request to a hanging server must time out before the whole test binary does.
 	cfg.Timeout = callTimeout
 	c, err := client.New(cfg, client.Options{Scheme: known})
 	if err != nil {
@@ -327,7 +327,7 @@ func newClient(t testing.TB, cfg *rest.Config) client.Client {
 	return c
 }
 
-// crdFolder finds config/crd above the folder that the test runs in.
+// crdFolder finds config/crd in a parent of the folder in which the test runs.
 func crdFolder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -346,10 +346,10 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// StartManager runs a manager in the test's own process, where the race detector covers it, until the test
-// ends or stop is called. The setup function registers the controllers; adjust changes options before the
-// manager is created. It knows every kind of the repository, serves no metrics, and shows the end of its log
-// if the test fails.
+// StartManager runs a manager in the test's own process, where the race detector covers it, until the test ends or
+// stop is called. The setup function registers the controllers, and adjust changes options before the manager is
+// created. The manager's scheme has every kind of the repository. It serves no metrics, and the end of its log is
+// shown if the test fails.
 func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) error, adjust ...func(*manager.Options)) (stop func()) {
 	t.Helper()
 	options := manager.Options{
@@ -376,12 +376,11 @@ func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) er
 	return RunInBackground(t, "the manager", mgr.Start)
 }
 
-// RunInBackground runs a function until the test ends or stop is called. Both cancel its context and wait
-// until it returns, so that none of its goroutines outlives the test; an error that it returns fails the
-// test.
+// RunInBackground runs a function until the test ends or stop is called. Its context is then cancelled, and the
+// function must return, so that it does not outlive the test. If it returns an error, the test fails.
 func RunInBackground(t testing.TB, name string, run func(ctx context.Context) error) (stop func()) {
 	t.Helper()
-	// The test's own context ends before its cleanups, and would end what they still need.
+	// The test's own context ends before its cleanups, which may still need the function.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -395,8 +394,8 @@ func RunInBackground(t testing.TB, name string, run func(ctx context.Context) er
 	return stop
 }
 
-// WithTransport returns the environment with a transport of the test, which may count, delay or refuse
-// requests. Only components that are started with the result use it; its Client does not.
+// WithTransport returns the environment with a transport of the test, which may count, delay or fail requests. Only
+// components that are started with the returned environment use it; its Client does not.
 func (e *Environment) WithTransport(wrap func(http.RoundTripper) http.RoundTripper) *Environment {
 	wrapped := *e
 	wrapped.Config = rest.CopyConfig(e.Config)
@@ -404,15 +403,15 @@ func (e *Environment) WithTransport(wrap func(http.RoundTripper) http.RoundTripp
 	return &wrapped
 }
 
-// ImpersonateUser returns a configuration that acts as another user, with the rights of that user only.
+// ImpersonateUser returns a configuration that acts as another user, with only the permissions of that user.
 func (e *Environment) ImpersonateUser(name string, groups ...string) *rest.Config {
 	cfg := rest.CopyConfig(e.Config)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
 	return cfg
 }
 
-// Suite holds what the tests of one package share, such as a control plane and its manager, so that each test function
-// can be run alone and all together pay for one start:
+// Suite holds values that the tests of a package share, such as a control plane and its manager, so that each test
+// function can run alone and all together need only one start:
 //
 //	var (
 //		suite  testenv.Suite
@@ -428,11 +427,11 @@ type Suite struct {
 	failed   bool
 }
 
-// IsFull reports whether tests cover everything, as `make test-full` does: every fault point, and every repetition.
-// Otherwise they prove each promise once.
+// IsFull reports whether tests cover everything, as `make test-full` does: every fault point and every repetition.
+// Otherwise they test each promise once.
 func IsFull() bool { return os.Getenv("TORPOR_E2E") == "full" }
 
-// CountRepetitions returns how often a test repeats what it proves: all times in a full run, and a few times otherwise.
+// CountRepetitions returns how often a test repeats its check: all times in a full run, and otherwise a few times.
 func CountRepetitions(few, all int) int {
 	if IsFull() {
 		return all
@@ -440,11 +439,11 @@ func CountRepetitions(few, all int) int {
 	return few
 }
 
-// SetParallel lets n tests of the package run at the same time, unless the flag -parallel sets another number.
-// It is for tests that wait for other processes and intervals more than they compute. It is called before the
-// tests run.
+// SetParallel lets n tests of the package run at the same time, unless the flag -parallel sets another number. It is
+// for tests that mostly wait for other processes and intervals. It must be called before the tests run.
 func SetParallel(n int) {
-	// The command line is parsed later and wins. The flag always exists, and has numbers as values.
+	// The command line is parsed later and takes precedence. The error is always nil, because the flag exists and
+	// takes a number.
 	_ = flag.Set("test.parallel", strconv.Itoa(n))
 }
 
@@ -458,7 +457,7 @@ func (s *Suite) Run(m *testing.M) int {
 	return code
 }
 
-// runCleanups calls the cleanups in reverse order. A cleanup may add others.
+// runCleanups calls the cleanups in reverse order. A cleanup may add further cleanups.
 func (s *Suite) runCleanups() {
 	for {
 		s.mu.Lock()
@@ -486,13 +485,13 @@ type Shared[T any] struct {
 	skipped string
 }
 
-// NewShared shares what start returns. Start must not skip or fail through another TB than the one it is given.
+// NewShared returns a shared value that start creates. start must skip or fail only through the TB that it receives.
 func NewShared[T any](suite *Suite, start func(testing.TB) T) *Shared[T] {
 	return &Shared[T]{suite: suite, start: start}
 }
 
-// Get returns the value, and starts it if this is the first test to ask. Once a start has failed or was
-// skipped, all tests that ask fail or are skipped.
+// Get returns the value, which the first call creates. If that has failed or was skipped, every calling test fails
+// or is skipped.
 func (s *Shared[T]) Get(t testing.TB) T {
 	t.Helper()
 	s.once.Do(func() {
@@ -517,9 +516,9 @@ func (s *Shared[T]) Get(t testing.TB) T {
 	return s.value
 }
 
-// suiteTB is the testing.TB of values that outlive a test. It embeds the first test's only because no type
-// outside package testing can implement the interface otherwise; that test ends long before the suite, so
-// none of its methods is used.
+// suiteTB is the testing.TB of values that outlive a test. It embeds the TB of the first test, because a type
+// outside package testing cannot implement the interface otherwise. None of the embedded methods is used, because
+// that test ends long before the suite.
 type suiteTB struct {
 	testing.TB
 	suite   *Suite
@@ -582,8 +581,8 @@ func (s *suiteTB) Setenv(name, value string) {
 	}
 }
 
-// FindHTTPRouteCRD returns the file in the Gateway API's module that defines HTTPRoutes. The go command knows
-// the path even for tests compiled with -trimpath.
+// FindHTTPRouteCRD returns the file in the Gateway API's module that defines HTTPRoutes. It asks the go command for
+// the path, because tests may be compiled with -trimpath.
 func FindHTTPRouteCRD(t testing.TB) string {
 	t.Helper()
 	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()

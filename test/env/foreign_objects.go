@@ -17,12 +17,12 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ForeignObject is an object of a kind that an example of a StopAdapter covers, with statuses that the kind's
-// own controller writes.
+// ForeignObject is an object of a kind for which there is an example StopAdapter, with statuses as the kind's own
+// controller writes them.
 type ForeignObject struct {
 	// Example is the file in examples/stopadapters.
 	Example, object string
-	// Stopping is neither asleep nor awake; empty where a stop takes effect at once.
+	// Stopping is a status that is neither asleep nor awake; empty if a stop takes effect immediately.
 	Stopping, Asleep, Awake string
 }
 
@@ -30,7 +30,7 @@ func foreignCondition(kind, status, reason string) string {
 	return `{"conditions": [{"type": "` + kind + `", "status": "` + status + `", "reason": "` + reason + `"}]}`
 }
 
-// ListForeignObjects returns one of each example.
+// ListForeignObjects returns one object for each example StopAdapter.
 func ListForeignObjects() []ForeignObject {
 	const fluxReady = `{"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True"}]}`
 	synced, ready, unpaused := foreignCondition("Synced", "True", "ReconcileSuccess"), foreignCondition("Ready", "True", ""), foreignCondition("Paused", "False", "NotPaused")
@@ -64,8 +64,8 @@ func (o ForeignObject) Build(t testing.TB, name types.NamespacedName) *unstructu
 	return u
 }
 
-// ReportForeignStatus writes a status of a ForeignObject as the kind's own controller does, for the object's
-// present generation.
+// ReportForeignStatus writes a status of a ForeignObject, with the object's current generation as the observed one,
+// as the kind's own controller does.
 func (e *Environment) ReportForeignStatus(t testing.TB, u *unstructured.Unstructured, status string) {
 	t.Helper()
 	status = strings.ReplaceAll(status, `"observedGeneration": 3`, `"observedGeneration": `+strconv.FormatInt(u.GetGeneration(), 10))

@@ -13,16 +13,15 @@ import (
 
 const (
 	// These ports are below the range that Linux uses for outgoing connections (32768 and more by default,
-	// net.ipv4.ip_local_port_range), so that no connection can occupy one when a server begins to listen, or
-	// restarts.
+	// net.ipv4.ip_local_port_range), so that no connection occupies such a port when a server starts or restarts.
 	firstFreePort, lastFreePort = 20_000, 32_767
-	// portReservations is the address on which a test listens on every port that it was given, so that no
-	// other test is given it. The programs of the module local do the same.
+	// portReservations is the address on which a test listens on each port that it has reserved, so that no other
+	// test gets the port. The programs of the module local do the same.
 	portReservations = "127.127.127.127"
 )
 
-// FreeAddress returns a loopback address, host:port, on which no program listens, and which no other test is
-// given before the test ends.
+// FreeAddress returns a loopback address, as host:port, on which no program listens. No other test gets this address
+// before the test ends.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return freeAddress(t, "127.0.0.1")

@@ -27,14 +27,13 @@ import (
 )
 
 const (
-	// CloudSecret is the Secret of the account of a HibernationStory.
+	// CloudSecret is the name of the credentials Secret of a HibernationStory.
 	CloudSecret = "cloud"
-	// ChangeTime is how long a machine of a double takes to stop and to start in a HibernationStory.
+	// ChangeTime is how long a machine of a simulated platform takes to stop or to start in a HibernationStory.
 	ChangeTime = time.Second
 	// storyMachines is the number of machines of the cluster.
 	storyMachines = 3
-	// A change may take worstShare times as long as the platform alone needs, and worstOverhead more than
-	// that in any case.
+	// A transition may take worstShare times as long as the platform alone needs, or worstOverhead longer than that.
 	worstShare, worstOverhead = 10, 2 * time.Minute
 )
 
@@ -51,11 +50,10 @@ type HibernationStory struct {
 	// Counterpart names the implementation of the platform, such as "double" or "Docker".
 	Counterpart string
 	Cluster     PlatformCluster
-	// Platform is where the machines are; its credentials, which are those of the cluster's target, are in
-	// CloudSecret.
+	// Platform is the platform of the machines. The credentials of the cluster's target are in CloudSecret.
 	Platform hivev1.Platform
-	// Metadata identifies the machines; if it is empty, the target's infraID does. The kubeconfig is filled
-	// in.
+	// Metadata identifies the machines. If it is empty, the target's infraID is used. The kubeconfig is set by the
+	// story.
 	Metadata hivev1.ClusterMetadata
 	// Setup sets up the controller of hibernation.
 	Setup func(manager.Manager) error
@@ -63,8 +61,8 @@ type HibernationStory struct {
 	Disturb func(state hivev1.PowerState, ids []string)
 }
 
-// PlatformTimes are the durations of a change of all machines of a cluster: until the cluster reports it,
-// and, if the same orders are given by hand, until the platform does.
+// PlatformTimes holds how long it takes to stop and start all machines of a cluster: until the cluster reports it,
+// and, if the actuator is called directly, until the platform reports it.
 type PlatformTimes struct {
 	HibernateSeconds         float64 `json:"hibernate_seconds"`
 	StopSeconds              float64 `json:"platform_stop_seconds"`
@@ -99,8 +97,8 @@ func (s HibernationStory) prepare(t *testing.T) (*Environment, *hivev1.ClusterDe
 	return env, cd, ids
 }
 
-// RunWithMembers requests a hibernation of a cluster in which two machines are members of a group, and a
-// third one is not. It expects that no machine is stopped, and that both conditions name the group.
+// RunWithMembers requests a hibernation of a cluster of which two of three machines are members of a group. It
+// expects that no machine is stopped, and that both conditions name the group.
 func (s HibernationStory) RunWithMembers(t *testing.T, joinGroup func(t *testing.T, id, group string)) {
 	t.Helper()
 	const group = "workers-a"
@@ -128,14 +126,14 @@ func (s HibernationStory) RunWithMembers(t *testing.T, joinGroup func(t *testing
 	ExpectNoError(t, s.expectMachines(t, actuator.Running))
 	machines, err := s.Cluster.Actuator().Observe(t.Context(), s.Cluster.Target())
 	ExpectNoError(t, err)
-	for _, m := range machines { // A group would replace a member that was stopped.
+	for _, m := range machines { // A group would replace a stopped member.
 		if !slices.Contains(ids, m.ID) {
 			t.Errorf("expected the machines %v, found %s", ids, m.ID)
 		}
 	}
 }
 
-// Run runs the story with three machines, and adds a row to the table of platforms.
+// Run hibernates and resumes a cluster with three machines, and adds a row to the table of platforms.
 func (s HibernationStory) Run(t *testing.T) {
 	t.Helper()
 	env, cd, ids := s.prepare(t)
@@ -163,7 +161,7 @@ func (s HibernationStory) Run(t *testing.T) {
 	})
 }
 
-// measurePlatform gives an order by hand, and returns how long the machines took as the platform reports it.
+// measurePlatform stops or starts the machines directly, and returns how long that takes according to the platform.
 func (s HibernationStory) measurePlatform(t *testing.T, ids []string, want actuator.MachineState, order func(context.Context, actuator.Target, []string) error) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -183,7 +181,7 @@ func (s HibernationStory) expectMachines(t *testing.T, want actuator.MachineStat
 	return errors.Join(err, ErrorIf(len(machines) != storyMachines, "expected %d machines, found %d", storyMachines, len(machines)))
 }
 
-// saveTimes adds a row to the table of platforms, and shows the known rows.
+// saveTimes adds a row to the table of platforms, and logs the whole table.
 func (s HibernationStory) saveTimes(t *testing.T, row PlatformTimes) {
 	t.Helper()
 	all := MergeFigures(t, "platforms.json", map[string]PlatformTimes{s.Cluster.Actuator().Platform() + " (" + s.Counterpart + ")": row})
@@ -197,7 +195,7 @@ func (s HibernationStory) saveTimes(t *testing.T, row PlatformTimes) {
 	t.Logf("%d machines of a cluster at each platform:\n%s", storyMachines, strings.TrimSuffix(table.String(), "\n"))
 }
 
-// awaitState requests a state, and returns when the cluster reports it.
+// awaitState requests a power state, and returns how long it takes until the cluster reports it.
 func awaitState(t *testing.T, env *Environment, cd *hivev1.ClusterDeployment, lease *coordinationv1.Lease, want hivev1.PowerState) time.Duration {
 	t.Helper()
 	asked := time.Now()
@@ -216,7 +214,7 @@ func awaitState(t *testing.T, env *Environment, cd *hivev1.ClusterDeployment, le
 	return time.Since(asked)
 }
 
-// createLivingNode creates the one node of the cluster, and the lease by which it shows that it is alive.
+// createLivingNode creates the only node of the cluster, and the Lease that shows that the node is alive.
 func createLivingNode(t *testing.T, env *Environment) *coordinationv1.Lease {
 	t.Helper()
 	const name = "sleepy-node"

@@ -18,9 +18,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// StartKubelet runs a kubelet that serves logs of Pods and nothing else, and returns the name of its node.
-// The API server trusts it, because the cluster's authority has signed its certificate. A handler gets the
-// Pod as a path value.
+// StartKubelet runs a fake kubelet that only serves logs of Pods, and returns the name of its node. The API server
+// trusts it, because the cluster's CA has signed its certificate. The handler receives the Pod as a path value.
 func (e *Environment) StartKubelet(t testing.TB, logs http.Handler) string {
 	t.Helper()
 	pki := filepath.Join(filepath.Dir(e.KubeconfigPath(t)), "pki")

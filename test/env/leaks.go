@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// RunWithoutLeaks runs the tests of a package, and returns its exit code. It fails if goroutines are left. It waits for
-// those that are ending, because goleak itself waits for less than half a second.
+// RunWithoutLeaks runs the tests of a package, and returns its exit code. It fails if goroutines are left. It waits
+// longer for ending goroutines than goleak itself, which waits for less than half a second.
 func RunWithoutLeaks(m *testing.M) int {
 	code := m.Run()
 	if code != 0 {

@@ -33,8 +33,8 @@ import (
 // readAhead is how much of a manifest is read to detect JSON.
 const readAhead = 4096
 
-// ExpectCreated creates objects. For some seconds the API server does not know the schema of a kind that was
-// just installed, and refuses objects that a policy would change with status 503.
+// ExpectCreated creates objects. It retries, because for some seconds after a kind was installed, the API server
+// returns 503 for objects that a policy would change.
 func (e *Environment) ExpectCreated(t testing.TB, objects ...client.Object) {
 	t.Helper()
 	for _, obj := range objects {
@@ -62,7 +62,7 @@ func (e *Environment) ApplyManifest(t testing.TB, path string) {
 	}
 }
 
-// ApplyManagerRoles gives the service account torpor-manager of a namespace the rights of config/rbac and of
+// ApplyManagerRoles grants the ServiceAccount torpor-manager of a namespace the permissions of config/rbac and of
 // the named features, or of all features if none is named, and returns its user name.
 func (e *Environment) ApplyManagerRoles(t testing.TB, namespace string, features ...string) (user string) {
 	t.Helper()
@@ -76,14 +76,14 @@ func (e *Environment) ApplyManagerRoles(t testing.TB, namespace string, features
 	return "system:serviceaccount:" + namespace + ":torpor-manager"
 }
 
-// ApplyFeatureRoles adds the rights of one feature.
+// ApplyFeatureRoles grants the permissions of one more feature.
 func (e *Environment) ApplyFeatureRoles(t testing.TB, namespace, feature string) {
 	t.Helper()
 	e.applyFolder(t, filepath.Join("features", feature), namespace)
 }
 
-// AggregateRole gives a ClusterRole the rules that kube-controller-manager would: those of the roles with its
-// labels.
+// AggregateRole sets the rules of an aggregated ClusterRole to those of the roles with the selected labels, as
+// kube-controller-manager would.
 func (e *Environment) AggregateRole(t testing.TB, name string) {
 	t.Helper()
 	role, all := &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{}
@@ -117,7 +117,7 @@ func (e *Environment) applyFolder(t testing.TB, folder, namespace string) {
 	}
 }
 
-// applyInNamespace creates the objects of a file, those of torpor-system in another namespace.
+// applyInNamespace creates the objects of a file. It moves those of torpor-system to another namespace.
 func (e *Environment) applyInNamespace(t testing.TB, file, namespace string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -132,13 +132,13 @@ func (e *Environment) applyInNamespace(t testing.TB, file, namespace string) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		// The API server creates kube-system a moment after it is ready.
+		// The API server creates kube-system only after it has become ready.
 		Eventually(t, u.GetName()+" is made", func() error { return client.IgnoreAlreadyExists(e.Client.Create(t.Context(), &u)) })
 	}
 }
 
-// InstallWebhooks creates the configurations of config/webhook with a URL in place of their Service, and
-// returns them. ca is the authority in PEM; if it is empty, the manager adds its own.
+// InstallWebhooks creates the webhook configurations of config/webhook, with a URL instead of the Service, and
+// returns them. ca is the CA certificate in PEM; if it is empty, the manager adds its own.
 func (e *Environment) InstallWebhooks(t testing.TB, url string, ca []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	t.Helper()
 	in := openManifest(t, filepath.Join("webhook", "manifests.yaml"))
@@ -180,7 +180,7 @@ func openManifest(t testing.TB, path string) *yaml.YAMLOrJSONDecoder {
 	return yaml.NewYAMLOrJSONDecoder(file, readAhead)
 }
 
-// GetTable returns the table that kubectl get prints for an object.
+// GetTable returns the table from which kubectl get prints an object.
 func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, key types.NamespacedName) metav1.Table {
 	t.Helper()
 	web, err := rest.HTTPClientFor(e.Config)
@@ -204,7 +204,7 @@ func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, key
 	return table
 }
 
-// WithField returns a copy with a value set, or removed if it is nil.
+// WithField returns a copy of an object with a field set to a value, or removed if the value is nil.
 func WithField(u *unstructured.Unstructured, value any, path ...string) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	if value == nil {
@@ -224,8 +224,8 @@ func WithField(u *unstructured.Unstructured, value any, path ...string) *unstruc
 	return u
 }
 
-// BuildClusterDeployment returns an installed cluster on the simulated cloud, whose machines have its name as
-// their infraID, with the named Secrets.
+// BuildClusterDeployment returns an installed cluster on the simulated cloud, with its name as the infraID of its
+// machines and with the named Secrets.
 func BuildClusterDeployment(name types.NamespacedName, cloudSecret, kubeconfigSecret string) *hivev1.ClusterDeployment {
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{hivev1.VersionLabel: "4.16.3"},
@@ -238,7 +238,7 @@ func BuildClusterDeployment(name types.NamespacedName, cloudSecret, kubeconfigSe
 	return cd
 }
 
-// BuildMySQLCluster returns a MySQLCluster with as few fields as the API server accepts.
+// BuildMySQLCluster returns a MySQLCluster with only the required fields.
 func BuildMySQLCluster(t testing.TB, name types.NamespacedName, replicas int) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	cluster := DecodeObject(t, fmt.Sprintf(`{"spec": {
@@ -256,8 +256,8 @@ func BuildCFApp(name types.NamespacedName) *korifiv1alpha1.CFApp {
 	return app
 }
 
-// WaitForAppAdmission waits until the webhooks answer: they give a revision to a new app, which is not
-// stored.
+// WaitForAppAdmission waits until the webhooks answer. It creates an app in dry runs until admission sets the
+// revision.
 func (e *Environment) WaitForAppAdmission(t testing.TB, namespace, revision string) {
 	t.Helper()
 	Eventually(t, "admission sets revision "+revision, func() error {

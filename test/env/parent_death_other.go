@@ -6,5 +6,6 @@ package env
 
 import "syscall"
 
-// dieWithParent does nothing: only Linux can tie a process to its parent. A test that ends normally stops it anyway.
+// dieWithParent does nothing, because only Linux can kill a process with its parent. A test that ends normally stops
+// the process anyway.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

@@ -26,15 +26,14 @@ import (
 )
 
 const (
-	// stopTimeout is how long a process may take to end after SIGTERM. A mysqld at a load of 20 needs more
-	// than 20 s.
+	// stopTimeout is how long a process may take to end after SIGTERM. At a load of 20, a mysqld needs more than 20
+	// s.
 	stopTimeout = 2 * time.Minute
-	// pipeTimeout bounds the wait for grandchildren that keep the output open.
+	// pipeTimeout limits the wait for grandchildren that keep the output open.
 	pipeTimeout = 5 * time.Second
 )
 
-// Process is a program that ends with the test, whatever happens to the test. Its output is shown if the test
-// fails.
+// Process is a program that ends with the test, even if the test is killed. Its output is shown if the test fails.
 type Process struct {
 	// Name is the name of the program's file.
 	Name string
@@ -44,11 +43,11 @@ type Process struct {
 	done   chan struct{}
 }
 
-// StartProcess starts a program. env, as "NAME=value", is added to the test's own environment; changes are
-// applied last.
+// StartProcess starts a program. env, as "NAME=value", is added to the test's own environment. The changes are
+// applied to the command last.
 func StartProcess(t testing.TB, path string, args, env []string, changes ...func(*exec.Cmd)) *Process {
 	t.Helper()
-	// The test's context ends before its cleanups, and those end the process with patience.
+	// The test's context ends before its cleanups, which stop the process gracefully.
 	ctx := context.WithoutCancel(t.Context())
 	p := &Process{Name: filepath.Base(path), cmd: exec.CommandContext(ctx, path, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -80,7 +79,7 @@ func (p *Process) KillAtOnce(t testing.TB) {
 	<-p.done
 }
 
-// Stop asks the process to end and returns when it is gone. One that has ended already is no error.
+// Stop sends SIGTERM, and returns when the process is gone. It is not an error if the process has already ended.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	p.sendSignal(t, syscall.SIGTERM)
@@ -94,10 +93,10 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// ExitChannel is closed when the process has ended.
+// ExitChannel returns a channel that is closed when the process has ended.
 func (p *Process) ExitChannel() <-chan struct{} { return p.done }
 
-// ExitCode returns the exit code of a process that has ended, -1 for one that was killed.
+// ExitCode returns the exit code of a process that has ended, or -1 if it was killed.
 func (p *Process) ExitCode() int {
 	<-p.done
 	return p.cmd.ProcessState.ExitCode()
@@ -106,11 +105,10 @@ func (p *Process) ExitCode() int {
 // PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// LastOutput returns what the process has written to its output and error output so far.
+// LastOutput returns what the process has written to stdout and stderr so far.
 func (p *Process) LastOutput() string { return p.output.String() }
 
-// WaitForLine waits for a line that starts with the prefix and returns the rest of it, without surrounding
-// blanks.
+// WaitForLine waits for a line that starts with the prefix and returns the rest of it, without surrounding spaces.
 func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 	t.Helper()
 	var rest string
@@ -133,7 +131,7 @@ func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 func (p *Process) findLine(prefix string) (rest string, isThere bool) {
 	for line := range strings.Lines(p.LastOutput()) {
 		found, ok := strings.CutPrefix(line, prefix)
-		// Without its end, a line may be incomplete.
+		// A line without a line break may be incomplete.
 		if ok && strings.HasSuffix(line, "\n") {
 			return strings.TrimSpace(found), true
 		}
@@ -157,10 +155,10 @@ const (
 // S3Bucket is the initial bucket of the S3 server.
 const S3Bucket = "backups"
 
-// S3Server is a real S3 server with one bucket, kept in a folder.
+// S3Server is a real S3 server with one bucket, whose objects are in a folder.
 type S3Server struct {
 	*Process
-	// URL of the server. It expects the bucket's name in the path.
+	// URL is the address of the server, which expects the bucket's name in the path.
 	URL string
 	// Folder holds the objects of the bucket as files.
 	Folder string
@@ -168,15 +166,15 @@ type S3Server struct {
 	AccessKey, SecretKey string
 }
 
-// StartS3 starts a real S3 server and passes its credentials to the test in the environment, as a Pod gets
-// them. The program is versitygw, whose path is in the environment variable TORPOR_S3; without it the test is
+// StartS3 starts a real S3 server and passes its credentials to the test in the environment, as in a Pod. The
+// program is versitygw, whose path is in the environment variable TORPOR_S3. If that is not set, the test is
 // skipped.
 func StartS3(t testing.TB) *S3Server {
 	t.Helper()
 	return StartS3At(t, "127.0.0.1")
 }
 
-// StartS3At starts an S3 server for clients that reach the machine only at the address ip.
+// StartS3At starts an S3 server that listens on the address ip, for clients that can reach the machine only there.
 func StartS3At(t testing.TB, ip string) *S3Server {
 	t.Helper()
 	path := os.Getenv("TORPOR_S3")
@@ -213,10 +211,10 @@ func (s *S3Server) SetCredentials(t testing.TB, access, secret string) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 }
 
-// shownLines is how many lines of a log are shown when the test fails.
+// shownLines is how many lines of a log are shown if the test fails.
 const shownLines = 40
 
-// LogBuffer is a log that can be read while it is written. The zero value is empty and ready.
+// LogBuffer is a log that can be read while it is written. The zero value is an empty log.
 type LogBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -236,7 +234,7 @@ func (l *LogBuffer) String() string {
 	return l.text.String()
 }
 
-// LastLines returns the end of what was written so far.
+// LastLines returns the last n lines written so far.
 func (l *LogBuffer) LastLines(n int) string {
 	lines := slices.Collect(strings.Lines(l.String()))
 	return strings.Join(lines[max(0, len(lines)-n):], "")
@@ -264,8 +262,7 @@ func (l *LogBuffer) ShowOnFailure(t testing.TB, name string) {
 	})
 }
 
-// ExpectWithout fails the test when it ends if the log contains a secret. The message does not repeat the
-// secret.
+// ExpectWithout fails the test at its end if the log then contains a secret. The message does not repeat the secret.
 func (l *LogBuffer) ExpectWithout(t testing.TB, secrets ...string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -290,8 +287,8 @@ func SaveFigures(t testing.TB, name string, figures any) {
 	}
 }
 
-// MergeFigures is SaveFigures for several benchmarks that share a file: it keeps the results of the others,
-// and returns all.
+// MergeFigures is like SaveFigures, for several benchmarks that share a file. It keeps the results of the other
+// benchmarks, and returns all results.
 func MergeFigures[T any](t testing.TB, name string, figures map[string]T) map[string]T {
 	t.Helper()
 	all := map[string]T{}

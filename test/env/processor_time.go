@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// ReadProcessorTime returns the processor time that a process has used since its start.
+// ReadProcessorTime returns the CPU time that a process has used since its start.
 func ReadProcessorTime(t testing.TB, pid int) time.Duration {
 	t.Helper()
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on all of Linux's architectures that matter here.
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on all relevant architectures of Linux.
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	ExpectNoError(t, err)
 	// The times follow the name in parentheses, which may contain any character.

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GrantRights gives a user, such as alice or system:serviceaccount:prod:ci, the rights of some rules about
-// resources in all namespaces. It returns when the API server grants them: its authorizer watches roles,
-// which on a busy machine takes a while.
+// GrantRights grants a user, such as alice or system:serviceaccount:prod:ci, the permissions of rules about
+// resources, in all namespaces. It returns when they are in effect: the authorizer of the API server watches roles,
+// which may take a while on a busy machine.
 func (e *Environment) GrantRights(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: strings.ReplaceAll(user, ":", "-")}
@@ -27,7 +27,7 @@ func (e *Environment) GrantRights(t testing.TB, user string, rules ...rbacv1.Pol
 	}
 }
 
-// AwaitRight returns when the API server grants a right to a user who is in these groups.
+// AwaitRight returns when a user with these groups has a permission.
 func (e *Environment) AwaitRight(t testing.TB, right authorizationv1.ResourceAttributes, user string, groups ...string) {
 	t.Helper()
 	Eventually(t, user+" may "+right.Verb+" "+right.Resource, func() error {
@@ -37,7 +37,7 @@ func (e *Environment) AwaitRight(t testing.TB, right authorizationv1.ResourceAtt
 	})
 }
 
-// firstRight returns the first right that a rule about resources grants.
+// firstRight returns the first permission that a rule about resources grants.
 func firstRight(rule rbacv1.PolicyRule) authorizationv1.ResourceAttributes {
 	right := authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0]}
 	right.Resource, right.Subresource, _ = strings.Cut(rule.Resources[0], "/")

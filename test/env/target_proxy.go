@@ -23,8 +23,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// TargetProxy is the address of a target cluster. It counts connections, and may leave them without an
-// answer.
+// TargetProxy is a proxy in front of a target cluster. It counts connections, and can leave them unanswered.
 type TargetProxy struct {
 	// Kubeconfig gives administrator access to the cluster, through the proxy.
 	Kubeconfig []byte
@@ -32,7 +31,7 @@ type TargetProxy struct {
 	IsHung     atomic.Bool
 }
 
-// StartTargetProxy starts an address of a cluster, until the test ends.
+// StartTargetProxy starts a proxy in front of a cluster, which runs until the test ends.
 func StartTargetProxy(t testing.TB, target *Environment) *TargetProxy {
 	t.Helper()
 	p := &TargetProxy{}
@@ -84,8 +83,8 @@ func (p *TargetProxy) serve(ctx context.Context, conn net.Conn, server string) {
 	_, _ = io.Copy(conn, next)
 }
 
-// OverrideServer replaces the address in the kubeconfig of a cluster with one that does not answer, and sets
-// that of the proxy in its ClusterDeployment.
+// OverrideServer replaces the address in the kubeconfig of a cluster with one that does not answer, and sets the
+// address of the proxy in its ClusterDeployment.
 func (e *Environment) OverrideServer(t testing.TB, cd *hivev1.ClusterDeployment, proxy *TargetProxy) {
 	t.Helper()
 	kubeconfig, err := clientcmd.Load(proxy.Kubeconfig)
@@ -103,8 +102,8 @@ func (e *Environment) OverrideServer(t testing.TB, cd *hivev1.ClusterDeployment,
 	})
 }
 
-// WakeCluster writes the status that the hibernation controller reports of a cluster that answers, after a
-// resume that began at a time; nil means no resume.
+// WakeCluster writes the status that the hibernation controller reports for a running cluster, after a resume that
+// began at the given time; nil means no resume.
 func (e *Environment) WakeCluster(t testing.TB, cd *hivev1.ClusterDeployment, resume *metav1.Time) {
 	t.Helper()
 	e.reportPower(t, cd, func(cd *hivev1.ClusterDeployment) {
@@ -115,7 +114,7 @@ func (e *Environment) WakeCluster(t testing.TB, cd *hivev1.ClusterDeployment, re
 	})
 }
 
-// PutClusterToSleep writes the status that the hibernation controller reports of a hibernating cluster.
+// PutClusterToSleep writes the status that the hibernation controller reports for a hibernating cluster.
 func (e *Environment) PutClusterToSleep(t testing.TB, cd *hivev1.ClusterDeployment) {
 	t.Helper()
 	e.reportPower(t, cd, func(cd *hivev1.ClusterDeployment) {
@@ -127,14 +126,14 @@ func (e *Environment) PutClusterToSleep(t testing.TB, cd *hivev1.ClusterDeployme
 func (e *Environment) reportPower(t testing.TB, cd *hivev1.ClusterDeployment, change func(*hivev1.ClusterDeployment)) {
 	t.Helper()
 	ExpectPatched(t, e, cd, change)
-	change(cd) // The patch of the spec has overwritten the status with that of the hub.
+	change(cd) // The response to the patch has overwritten the status in the object.
 	if err := e.Client.Status().Update(t.Context(), cd); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ExpectWakeAfterExpiredStop fails unless a predicate passes on the resume of a cluster whose stop has
-// expired but is still in its status.
+// ExpectWakeAfterExpiredStop expects a predicate to accept the resume of a cluster whose stop has expired but is
+// still in its status.
 func ExpectWakeAfterExpiredStop(t testing.TB, mayDial func(*hivev1.ClusterDeployment, time.Time) bool, changed predicate.Predicate) {
 	t.Helper()
 	before := &hivev1.ClusterDeployment{}

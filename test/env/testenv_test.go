@@ -28,7 +28,7 @@ func TestHubServesInstalledCRDs(t *testing.T) {
 	if err := list(); !meta.IsNoMatchError(err) {
 		t.Errorf("without CRDs: %v, want no match", err)
 	}
-	// The API server warns of formats that it does not know, among others.
+	// The API server warns of unknown formats in schemas, for example.
 	warnings := &warningList{}
 	hub.Config.WarningHandler = warnings
 	hub.InstallCRDs(t)
@@ -73,7 +73,7 @@ func TestProgramPathOfAMissingFileFails(t *testing.T) {
 	}
 }
 
-// recordedTest is a test that records how a helper ends it.
+// recordedTest is a testing.TB that records how a helper ends the test.
 type recordedTest struct {
 	testing.TB
 	isSkipped, isFailed bool
@@ -164,7 +164,7 @@ func TestProcessIsKilledAndReports(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatGivesUpIsStartedAgain replaces the server with a program that gives up once, as a server
+// TestAnAPIServerThatGivesUpIsStartedAgain replaces the server with a program that gives up once, as an API server
 // does on a busy machine.
 func TestAnAPIServerThatGivesUpIsStartedAgain(t *testing.T) {
 	dir := t.TempDir()

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WaitFor reads an object by its name repeatedly, until holds returns nil. The object then has the state of
-// the last read. Without holds it waits until the object exists.
+// WaitFor reads an object repeatedly by its name until holds returns nil. The object then has the content of the
+// last read. If holds is nil, it waits until the object exists.
 func (e *Environment) WaitFor(t testing.TB, what string, obj client.Object, holds func() error) {
 	t.Helper()
 	Eventually(t, what, func() error {
@@ -34,8 +34,8 @@ func (e *Environment) WaitFor(t testing.TB, what string, obj client.Object, hold
 	})
 }
 
-// WaitForCondition waits until a condition of the object has a status and a reason, or any reason if that is
-// empty, and returns it.
+// WaitForCondition waits until a condition of the object has a status and a reason, or any reason if reason is
+// empty, and returns the condition.
 func (e *Environment) WaitForCondition(t testing.TB, obj client.Object, kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition
@@ -55,9 +55,9 @@ func (e *Environment) WaitForCondition(t testing.TB, obj client.Object, kind str
 	return *found
 }
 
-// conditionsOf returns the conditions in the status of any kind that has them in the usual form.
+// conditionsOf returns the conditions in the status of an object of any kind.
 func conditionsOf(obj client.Object) ([]metav1.Condition, error) {
-	// By way of JSON, because each kind declares its status in its own Go type.
+	// Convert through JSON, because each kind has its own Go type for the status.
 	text, err := json.Marshal(obj)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", obj, err)
@@ -73,7 +73,7 @@ func conditionsOf(obj client.Object) ([]metav1.Condition, error) {
 	return content.Status.Conditions, nil
 }
 
-// WaitForEvent waits for an event in a namespace with a reason and, in its note, these words, and returns it.
+// WaitForEvent waits for an event in a namespace with a reason and a note that contains the words, and returns it.
 func (e *Environment) WaitForEvent(t testing.TB, namespace, reason, words string) *eventsv1.Event {
 	t.Helper()
 	var event *eventsv1.Event
@@ -111,7 +111,7 @@ func (e *Environment) WaitForDeletion(t testing.TB, obj client.Object) {
 	})
 }
 
-// ExpectNoError ends the test at an error that only a bug or the machine can cause.
+// ExpectNoError fails the test immediately if there is an error.
 func ExpectNoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -119,7 +119,7 @@ func ExpectNoError(t testing.TB, err error) {
 	}
 }
 
-// ErrorIf returns an error with what was found if isWrong, for use with Eventually.
+// ErrorIf returns an error with the formatted message if isWrong, and otherwise nil, for use with Eventually.
 func ErrorIf(isWrong bool, format string, args ...any) error {
 	if isWrong {
 		return fmt.Errorf(format, args...)
@@ -127,7 +127,7 @@ func ErrorIf(isWrong bool, format string, args ...any) error {
 	return nil
 }
 
-// ExpectEqual compares two values and shows how they differ.
+// ExpectEqual fails the test with a diff if two values differ.
 func ExpectEqual(t testing.TB, what string, want, got any, options ...cmp.Option) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
@@ -135,7 +135,8 @@ func ExpectEqual(t testing.TB, what string, want, got any, options ...cmp.Option
 	}
 }
 
-// ExpectRefused expects that the schema refuses an object with these words, or accepts it if words is empty.
+// ExpectRefused expects an error of the API server for an invalid object that contains the words, or no error if
+// words is empty.
 func ExpectRefused(t testing.TB, err error, words string) {
 	t.Helper()
 	switch {
@@ -146,7 +147,7 @@ func ExpectRefused(t testing.TB, err error, words string) {
 	}
 }
 
-// ExpectPatched reads an object, changes it and writes the difference, as a user does with kubectl edit.
+// ExpectPatched reads an object, changes it, and writes the difference, as kubectl edit does.
 func ExpectPatched[T client.Object](t testing.TB, env *Environment, obj T, change func(T), options ...client.PatchOption) {
 	t.Helper()
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -162,7 +163,7 @@ func ExpectPatched[T client.Object](t testing.TB, env *Environment, obj T, chang
 	}
 }
 
-// ExpectAnnotated sets annotations of an object; an empty value removes one.
+// ExpectAnnotated sets annotations of an object; an empty value removes an annotation.
 func (e *Environment) ExpectAnnotated(t testing.TB, obj client.Object, annotations map[string]string) {
 	t.Helper()
 	ExpectPatched(t, e, obj, func(obj client.Object) {
@@ -190,7 +191,8 @@ func DecodeObject[T runtime.Object](t testing.TB, manifest string, obj T) T {
 }
 
 const (
-	// eventuallyTimeout is far above every expected duration, so that a slow machine fails no test.
+	// eventuallyTimeout is much longer than every expected duration, so that no test fails because of a slow
+	// machine.
 	eventuallyTimeout  = 5 * time.Minute
 	eventuallyInterval = 100 * time.Millisecond
 )
@@ -221,7 +223,7 @@ func EventuallyWithin(t testing.TB, limit time.Duration, what string, f func() e
 	}
 }
 
-// Consistently calls f repeatedly for a while, and fails the test at the first error.
+// Consistently calls f repeatedly for a duration, and fails the test at the first error.
 func Consistently(t testing.TB, duration time.Duration, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(eventuallyInterval)

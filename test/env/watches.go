@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// WatchCounter counts the watches that pass it, by resource and label selector.
+// WatchCounter counts watch requests that pass through it, by resource and label selector.
 type WatchCounter struct {
 	mu         sync.Mutex
 	open, most map[string]int
@@ -28,7 +28,7 @@ func (c *WatchCounter) Open(resource, selector string) int {
 	return c.open[resource+"?"+selector]
 }
 
-// Most returns how many of them were open at once.
+// Most returns the maximum number of such watches that were open at the same time.
 func (c *WatchCounter) Most(resource, selector string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archive packs files into archives whose bytes depend only on the files.
+// Package archive packs files into reproducible archives, whose bytes depend only on the files.
 package archive
 
 import (
@@ -21,7 +21,7 @@ type File struct {
 	IsProgram bool
 }
 
-// Pack returns a compressed tar archive of the files, sorted by name and without the times of a build.
+// Pack returns a compressed tar archive of the files, sorted by name and without modification times.
 func Pack(files ...File) ([]byte, error) {
 	var packed bytes.Buffer
 	zipped, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)

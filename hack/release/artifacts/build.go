@@ -28,16 +28,16 @@ import (
 type Options struct {
 	// Root is the file system of the repository.
 	Root fs.FS
-	// Folder receives a folder of the version.
+	// Folder is where the folder of the version is created.
 	Folder string
-	// Version is such as v1.2.3. In a dry run, an empty one means the newest version of the changelog.
+	// Version is the version, such as v1.2.3. In a dry run, empty means the newest version in the changelog.
 	Version string
-	// IsDryRun permits programs of another version and a version without a date in the changelog, and signs the
+	// IsDryRun permits programs whose version differs and a version without a date in the changelog, and signs the
 	// checksums with a temporary key.
 	IsDryRun bool
 	// Image is the name of the image in its registry, without a tag.
 	Image string
-	// Machines are the platforms that programs are built for; empty means all. The image needs a Linux platform.
+	// Machines are the platforms for which programs are built; empty means all. The image needs a Linux platform.
 	Machines []krew.Machine
 	// Downloads is the address of the releases, to which the version is added.
 	Downloads string
@@ -49,25 +49,25 @@ type Options struct {
 type Release struct {
 	// Folder contains the artifacts.
 	Folder, Version string
-	// ImageName is the name of the image by tag and digest.
+	// ImageName is the name of the image with tag and digest.
 	ImageName string
 	Image     releaseimage.Release
 	Chart     chart.Package
 	Artifacts []Artifact
 }
 
-// builder holds the results of the steps that later steps need.
+// builder holds the results of build steps that later steps need.
 type builder struct {
 	Options
 	Release
 	license []byte
 	// linux are the programs of the image.
 	linux []string
-	// committed is the time of the commit, as the compiler writes it into a program.
+	// committed is the time of the commit, as recorded in the programs.
 	committed string
 }
 
-// Build builds all artifacts of a version into its folder, in place of the folder's content.
+// Build builds all artifacts of a version into its folder, whose previous contents it replaces.
 func (o Options) Build(ctx context.Context) (Release, error) {
 	if len(o.Machines) == 0 {
 		o.Machines = krew.ListMachines()
@@ -89,7 +89,7 @@ func (b *builder) listExpected() []string {
 	return ListExpected(b.Release.Version, b.Machines, b.IsDryRun)
 }
 
-// begin checks the inputs before minutes go into programs.
+// begin checks the inputs before the programs are built, which takes minutes.
 func (b *builder) begin(context.Context) error {
 	changelog, err := fs.ReadFile(b.Root, "CHANGELOG.md")
 	if err != nil {
@@ -144,7 +144,7 @@ func (b *builder) compile(ctx context.Context, program string, m krew.Machine) (
 	return path, b.write(fmt.Sprintf("%s_%s_%s.cdx.json", program, m.OS, m.Architecture), bill)
 }
 
-// buildManager builds torpor for the machines of administrators and of the image.
+// buildManager builds torpor for the machines of administrators and for the image.
 func (b *builder) buildManager(ctx context.Context) error {
 	for _, m := range b.Machines {
 		if m.OS == "windows" {
@@ -265,7 +265,7 @@ func (b *builder) sum(context.Context) error {
 		}
 		sum, _, err := sumFile(filepath.Join(b.Release.Folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // Check names all files that are missing.
+			continue // Check reports all missing files.
 		}
 		if err != nil {
 			return fmt.Errorf("sum %s: %w", name, err)

@@ -24,7 +24,7 @@ import (
 
 const registryName = "registry.example/torpor"
 
-// dryRun returns the options of a dry run with a small program instead of each program.
+// dryRun returns the options of a dry run that uses a small program in place of every program.
 func dryRun(t *testing.T) Options {
 	t.Helper()
 	programs := t.TempDir()
@@ -35,7 +35,8 @@ func dryRun(t *testing.T) Options {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", build, err, out)
 	}
-	// A copy names the other processor: compiling for it takes long, and the tests run neither.
+	// The programs for other processors are copies with a changed machine field, because compiling takes long and
+	// the tests run none of them.
 	const machineOffset = 18
 	code := bytes.ReplaceAll(readFile(t, amd64), []byte("build\tGOARCH=amd64\n"), []byte("build\tGOARCH=arm64\n"))
 	binary.LittleEndian.PutUint16(code[machineOffset:], uint16(elf.EM_AARCH64))
@@ -85,7 +86,7 @@ func TestBuildMakesEveryArtifact(t *testing.T) {
 	if diff := cmp.Diff(ListExpected("v0.1.0", krew.ListMachines(), true), names); diff != "" || len(names) != 39 {
 		t.Errorf("expected 39 artifacts, found %d (-expected +found):\n%s", len(names), diff)
 	}
-	t.Run("a second build is the same, except for its key", func(t *testing.T) {
+	t.Run("a second build has the same bytes, except for its key", func(t *testing.T) {
 		o.Folder = t.TempDir()
 		again := mustBuild(t, o).Artifacts
 		isKey := func(a Artifact) bool { return a.Name == signatureFile || a.Name == publicKeyFile }
@@ -128,7 +129,7 @@ func TestBuildMakesEveryArtifact(t *testing.T) {
 			t.Errorf("install.yaml (-torpor install +found):\n%s", diff)
 		}
 	})
-	t.Run("a build for one machine has its programs only", func(t *testing.T) {
+	t.Run("a build for one machine has only its programs", func(t *testing.T) {
 		o.Folder, o.Machines = t.TempDir(), []krew.Machine{{OS: "linux", Architecture: "amd64"}}
 		var programs []string
 		for _, a := range mustBuild(t, o).Artifacts {
@@ -141,7 +142,7 @@ func TestBuildMakesEveryArtifact(t *testing.T) {
 			t.Errorf("programs (-expected +found):\n%s", diff)
 		}
 	})
-	t.Run("the check names each problem", func(t *testing.T) { testProblems(t, r) })
+	t.Run("the check reports each problem", func(t *testing.T) { testProblems(t, r) })
 	t.Run("openssl verifies the signature", func(t *testing.T) {
 		openssl, err := exec.LookPath("openssl")
 		if err != nil {
@@ -177,21 +178,21 @@ func TestBuildRefusesAnotherVersion(t *testing.T) {
 		version string
 		want    string
 	}{
-		"program of another version is refused": {dated, "v0.1.0", "expected torpor to have the version v0.1.0"},
-		"version without a date is refused": {
+		"a program of another version is refused": {dated, "v0.1.0", "expected torpor to have the version v0.1.0"},
+		"a version without a date is refused": {
 			changelog("0.1.0 - unreleased"), "v0.1.0", "expected the date of the release",
 		},
-		"version without a section is refused": {dated, "v0.2.0", "expected a section ## 0.2.0 - DATE"},
-		"version without v is refused":         {dated, "0.1.0", "expected a version such as v1.0.0"},
-		"version that is not semantic is refused": {
+		"a version without a section is refused": {dated, "v0.2.0", "expected a section ## 0.2.0 - DATE"},
+		"a version without v is refused":         {dated, "0.1.0", "expected a version such as v1.0.0"},
+		"a version that is not semantic is refused": {
 			changelog("latest - 2026-12-01"), "vlatest", "expected a version such as v1.0.0",
 		},
-		"version with a path is refused": {
+		"a version with a path is refused": {
 			changelog("../0.1.0 - 2026-12-01"), "v../0.1.0", "expected a version such as v1.0.0",
 		},
-		"empty version of a release is refused":     {dated, "", "expected a version such as v1.0.0"},
-		"repository without a license is refused":   {unlicensed, "v0.1.0", "read the license"},
-		"repository without a changelog is refused": {fstest.MapFS{}, "v0.1.0", "read the changelog"},
+		"an empty version of a release is refused":    {dated, "", "expected a version such as v1.0.0"},
+		"a repository without a license is refused":   {unlicensed, "v0.1.0", "read the license"},
+		"a repository without a changelog is refused": {fstest.MapFS{}, "v0.1.0", "read the changelog"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,30 +205,30 @@ func TestBuildRefusesAnotherVersion(t *testing.T) {
 	}
 }
 
-// testProblems damages copies of a release.
+// testProblems damages copies of a release, and expects Check to report each problem.
 func testProblems(t *testing.T, built Release) {
 	for name, row := range map[string]struct {
 		damage func(t *testing.T, folder string)
 		want   string
 	}{
-		"missing program is refused": {
+		"a missing program is refused": {
 			remove("torpor_darwin_arm64.tar.gz"), "expected the artifact torpor_darwin_arm64.tar.gz, found none",
 		},
-		"missing layout is refused":     {remove("image/"), "expected the artifact image/, found none"},
+		"a missing layout is refused":   {remove("image/"), "expected the artifact image/, found none"},
 		"missing checksums are refused": {remove(checksums), "expected the artifact checksums.txt, found none"},
-		"empty file is refused":         {write("install.yaml", ""), "expected a content of install.yaml, found an empty file"},
-		"changed file is refused": {
+		"an empty file is refused":      {write("install.yaml", ""), "expected a content of install.yaml, found an empty file"},
+		"a changed file is refused": {
 			write("install.yaml", "changed"), "checksums.txt: expected the sums of the artifacts, found others",
 		},
 		"changed checksums are refused": {
 			write(checksums, "changed"), "expected a signature of the checksums by the public key, found another",
 		},
-		"another signature is refused": {
+		"a signature of other checksums is refused": {
 			write(signatureFile, "AAAA"), "expected a signature of the checksums by the public key, found another",
 		},
-		"malformed public key is refused": {write(publicKeyFile, "AAAA"), "expected a public key in PEM, found none"},
-		"unexpected file is refused":      {write("notes.txt", "text"), "expected no artifact notes.txt"},
-		"changed blob is refused": {func(t *testing.T, folder string) {
+		"a malformed public key is refused": {write(publicKeyFile, "AAAA"), "expected a public key in PEM, found none"},
+		"an unexpected file is refused":     {write("notes.txt", "text"), "expected no artifact notes.txt"},
+		"a changed blob is refused": {func(t *testing.T, folder string) {
 			t.Helper()
 			blobs, err := filepath.Glob(filepath.Join(folder, "chart/blobs/sha256/*"))
 			if err != nil || len(blobs) != 3 {
@@ -235,7 +236,7 @@ func testProblems(t *testing.T, built Release) {
 			}
 			writeFile(t, blobs[0], []byte("changed"))
 		}, "inspect chart/: expected the blob "},
-		"index without a manifest is refused": {
+		"an index without a manifest is refused": {
 			write("chart/index.json", "{}"), "inspect chart/: expected one manifest in the index, found 0",
 		},
 	} {

@@ -31,8 +31,8 @@ type Artifact struct {
 	Digest string
 }
 
-// ListExpected returns the sorted names of all artifacts of a version for some machines. It is a list of its own, so that
-// a build that leaves one out fails.
+// ListExpected returns the sorted names of all artifacts of a version for some machines. The list is independent of
+// the build, so that a build fails if it omits an artifact.
 func ListExpected(version string, machines []krew.Machine, isDryRun bool) []string {
 	names := []string{
 		"install.yaml", "torpor.yaml", "moco.yaml", "torpor-bundle.tar.gz",
@@ -58,15 +58,15 @@ func ListExpected(version string, machines []krew.Machine, isDryRun bool) []stri
 	return names
 }
 
-// isSummed reports whether an artifact has a checksum: layouts have digests, the notes are the text of the release, and
-// the signature is of the checksums.
+// isSummed reports whether an artifact has a checksum. Layouts have digests instead, the notes are only the text of
+// the release, and the signature signs the checksums.
 func isSummed(name string) bool {
 	return !strings.HasSuffix(name, "/") &&
 		!slices.Contains([]string{"release-notes.md", checksums, signatureFile, publicKeyFile}, name)
 }
 
-// Check returns the artifacts in a folder, and an error that names each one that is missing, empty or unexpected, or
-// whose checksum or signature is wrong.
+// Check returns the artifacts in a folder, and an error that lists each artifact that is missing, empty or
+// unexpected, or whose checksum or signature is wrong.
 func Check(folder string, expected []string) ([]Artifact, error) {
 	var found []Artifact
 	var problems []error
@@ -125,7 +125,7 @@ func inspect(folder, name string) (Artifact, error) {
 	return a, err
 }
 
-// checkBlobs returns the size of the blobs of a layout, and an error if a blob is not the content of its name.
+// checkBlobs returns the size of the blobs of a layout, and an error if the digest of a blob differs from its name.
 func checkBlobs(folder string) (int64, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -149,7 +149,7 @@ func checkBlobs(folder string) (int64, error) {
 func checkSums(folder string, found []Artifact) error {
 	text, err := os.ReadFile(filepath.Join(folder, checksums))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // The index is among the artifacts that are missing.
+		return nil // Check already reports the file as missing.
 	}
 	if err != nil {
 		return fmt.Errorf("read the checksums: %w", err)

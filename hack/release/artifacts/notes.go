@@ -12,7 +12,7 @@ import (
 	releaseimage "github.com/torpor-dev/torpor/hack/release/image"
 )
 
-// findNewestVersion returns the version of the first section of the changelog that has one, or an empty text.
+// findNewestVersion returns the version of the first section of the changelog that has a version; empty if none has.
 func findNewestVersion(changelog []byte) string {
 	found := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+\S*)`).FindSubmatch(changelog)
 	if found == nil {
@@ -21,8 +21,8 @@ func findNewestVersion(changelog []byte) string {
 	return "v" + string(found[1])
 }
 
-// extractNotes returns the section of a version in the changelog. Its links lead to the files of the version, because a
-// page of releases has no files next to it.
+// extractNotes returns the section of a version in the changelog. Relative links are replaced with links to the
+// files of this version, because a release page has no files next to it.
 func extractNotes(changelog []byte, tag string, needsDate bool) ([]byte, error) {
 	number, hasPrefix := strings.CutPrefix(tag, "v")
 	if _, err := version.ParseSemantic(number); err != nil || !hasPrefix {

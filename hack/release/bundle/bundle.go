@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle makes the bundle for the Operator Lifecycle Manager, from the same manifests as kustomize and the
-// chart. It contains the features without webhook configurations: OLM would create these with a certificate of OLM.
+// Package bundle builds the bundle for the Operator Lifecycle Manager (OLM), from the same manifests as kustomize
+// and the chart. It contains only the features without webhook configurations, because OLM would create these with
+// its own certificate.
 package bundle
 
 import (
@@ -34,7 +35,7 @@ const (
 	ownNamespace = "torpor-system"
 	account      = "torpor-manager"
 	source       = "https://github.com/torpor-dev/torpor"
-	// bufferSize is the length of the beginning of a manifest from which its format is detected.
+	// bufferSize is how much of a manifest is read to detect its format.
 	bufferSize = 4096
 )
 
@@ -42,7 +43,7 @@ const (
 type Options struct {
 	// Root is the file system of the repository.
 	Root fs.FS
-	// Image is the manager's image, Version is such as v1.2.3, and Created is a time.
+	// Image is the manager's image, Version the version, such as v1.2.3, and Created the time of the release.
 	Image, Version, Created string
 }
 
@@ -123,11 +124,11 @@ func readObject(root fs.FS, file string, into any) error {
 	return nil
 }
 
-// managerRights are the rights of the manager in all namespaces, and in its own one.
+// managerRights are the permissions of the manager in all namespaces, and in its own namespace.
 type managerRights struct{ everywhere, atHome []rbacv1.PolicyRule }
 
-// readRights reads the roles of the manager and of the features. Rights in kube-system become rights in all namespaces,
-// limited by the names of their objects.
+// readRights reads the roles of the manager and of the features. Permissions in kube-system become permissions in
+// all namespaces, limited to the names of the objects.
 func (o Options) readRights() (managerRights, []string, error) {
 	var found managerRights
 	var controllers []string
@@ -246,7 +247,7 @@ func describeDefinitions(definitions []*apiextensionsv1.CustomResourceDefinition
 	return owned
 }
 
-// readExamples returns an example of each kind that has one, as a list in JSON. Consoles show them.
+// readExamples returns the examples of the kinds as a JSON list, which consoles show.
 func (o Options) readExamples(definitions []*apiextensionsv1.CustomResourceDefinition) (string, error) {
 	files, err := fs.Glob(o.Root, "examples/*.yaml")
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	releaseimage "github.com/torpor-dev/torpor/hack/release/image"
 )
 
-// These are the media types of https://helm.sh/docs/topics/registries.
+// The media types of https://helm.sh/docs/topics/registries.
 const (
 	configType = "application/vnd.cncf.helm.config.v1+json"
 	layerType  = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
@@ -53,7 +53,7 @@ func (a artifact) LayerByDigest(wanted v1.Hash) (partial.CompressedLayer, error)
 	return a.layer, nil
 }
 
-// Artifact returns the package as helm pulls it from a registry.
+// Artifact returns the package as an OCI artifact that helm can pull from a registry.
 func (p Package) Artifact() (v1.Image, error) {
 	a := artifact{config: p.Metadata, layer: static.NewLayer(p.Archive, layerType)}
 	digest, digestErr := a.layer.Digest()
@@ -76,7 +76,7 @@ func (p Package) Artifact() (v1.Image, error) {
 	return partial.CompressedToImage(a)
 }
 
-// WriteLayout writes an OCI layout with the package, in place of the folder's content.
+// WriteLayout writes an OCI layout with the package into a folder, whose previous contents it replaces.
 func (p Package) WriteLayout(folder string) error {
 	img, err := p.Artifact()
 	if err != nil {
@@ -96,8 +96,8 @@ func (p Package) WriteLayout(folder string) error {
 	return nil
 }
 
-// Push pushes the package to a repository such as registry.example/charts/torpor, and returns its name by digest.
-// Tags cannot contain the + of a version, which helm replaces as well.
+// Push pushes the package to a repository such as registry.example/charts/torpor, and returns its name with digest.
+// It replaces the + of a version in the tag, as helm does, because tags cannot contain it.
 func (p Package) Push(ctx context.Context, repository string) (string, error) {
 	ref, err := name.NewTag(repository + ":" + strings.ReplaceAll(p.Version, "+", "_"))
 	if err != nil {

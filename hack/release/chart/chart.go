@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chart packages Torpor's Helm chart as an archive and as an OCI artifact. The same files result in the same
-// bytes.
+// Package chart packages Torpor's Helm chart as an archive and as an OCI artifact. The result is reproducible: the
+// same files result in the same bytes.
 package chart
 
 import (
@@ -25,18 +25,18 @@ const folder = "charts/torpor"
 
 // Options are the inputs of a package.
 type Options struct {
-	// Root is the file system of the repository. Its links are followed.
+	// Root is the file system of the repository. Symbolic links are followed.
 	Root fs.FS
-	// Version is such as v1.2.3. The version of a chart has no leading v; the version of its image has one. Empty keeps the
-	// versions of the repository.
+	// Version is the version, such as v1.2.3. The chart's version gets no leading v, but its appVersion does. Empty
+	// keeps the versions of the repository.
 	Version string
-	// Image is the image that the chart uses by default, with tag and digest. Empty keeps that of values.yaml.
+	// Image is the image that the chart uses by default, with tag and digest. Empty keeps the image of values.yaml.
 	Image string
 }
 
 // Package is a packaged chart.
 type Package struct {
-	// Name and Version are those of the chart.
+	// Name and Version are the name and the version of the chart.
 	Name, Version string
 	// Archive is the file that helm installs.
 	Archive []byte
@@ -44,7 +44,7 @@ type Package struct {
 	Metadata []byte
 }
 
-// FileName returns the name of the archive, as helm package chooses it.
+// FileName returns the name that helm package gives the archive.
 func (p Package) FileName() string { return p.Name + "-" + p.Version + ".tgz" }
 
 // Build packages the chart.
@@ -140,7 +140,7 @@ func (o Options) completeMetadata(p *Package, text []byte) ([]byte, error) {
 	return asYAML, nil
 }
 
-// completeValues sets the default image, and keeps the comments.
+// completeValues sets the default image in values.yaml, and keeps the comments.
 func (o Options) completeValues(text []byte) ([]byte, error) {
 	if o.Image == "" {
 		return text, nil

@@ -70,7 +70,7 @@ func TestLayoutIsValid(t *testing.T) {
 	}
 }
 
-// TestHelmLoadsTheArchiveWithoutWarnings keeps the links of the repository, each of which helm reports, out of the archive.
+// TestHelmLoadsTheArchiveWithoutWarnings expects no symbolic links in the archive, because helm warns of each.
 func TestHelmLoadsTheArchiveWithoutWarnings(t *testing.T) {
 	t.Parallel()
 	helm, file := testenv.HelmPath(t), filepath.Join(t.TempDir(), "torpor.tgz")
@@ -85,7 +85,7 @@ func TestHelmLoadsTheArchiveWithoutWarnings(t *testing.T) {
 	}
 }
 
-// TestVersionIsThatOfTheRepository builds the chart without a version, as a tutorial does.
+// TestVersionIsThatOfTheRepository builds the chart without setting a version, as a tutorial does.
 func TestVersionIsThatOfTheRepository(t *testing.T) {
 	o := fromRepository()
 	o.Version = ""
@@ -148,14 +148,14 @@ func TestWrongInputsAreRefused(t *testing.T) {
 		image string
 		want  string
 	}{
-		"image without a digest is refused": {
+		"an image without a digest is refused": {
 			files("values.yaml", values), "registry.example/torpor:v1", "expected an image with registry, tag and digest",
 		},
-		"image without a tag is refused": {
+		"an image without a tag is refused": {
 			files("values.yaml", values), "registry.example/torpor@sha256:" + strings.Repeat("0", 64),
 			"expected an image with registry, tag and digest",
 		},
-		"invalid image is refused": {files("values.yaml", values), "Torpor", "expected an image such as"},
+		"an invalid image is refused": {files("values.yaml", values), "Torpor", "expected an image such as"},
 		"values without an image are refused": {
 			files("values.yaml", "replicas: 2\n"), image, "expected one image without repository and tag",
 		},
@@ -163,9 +163,9 @@ func TestWrongInputsAreRefused(t *testing.T) {
 			files("values.yaml", "\nimage:\n  repository: a\n  tag: \"\"\n"), image,
 			"expected one image without repository and tag",
 		},
-		"chart without metadata is refused":     {files("values.yaml", values), "", "found no Chart.yaml"},
-		"metadata that is not YAML is refused":  {files("Chart.yaml", "{"), "", "read Chart.yaml"},
-		"repository without a chart is refused": {fstest.MapFS{}, "", "read the chart"},
+		"a chart without metadata is refused":     {files("values.yaml", values), "", "found no Chart.yaml"},
+		"metadata that is not YAML is refused":    {files("Chart.yaml", "{"), "", "read Chart.yaml"},
+		"a repository without a chart is refused": {fstest.MapFS{}, "", "read the chart"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,11 +20,11 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// containerd is a real containerd with its own folders, which ends with the test.
+// containerd is a real containerd with its own folders, which is stopped at the end of the test.
 type containerd struct{ parts, socket string }
 
-// startContainerd skips the test if make node-parts has fetched no containerd, or if the user may not unpack files of
-// root.
+// startContainerd starts a containerd. It skips the test if make node-parts has not fetched one, or if the user is
+// not root.
 func startContainerd(t *testing.T) containerd {
 	t.Helper()
 	c := containerd{parts: os.Getenv("TORPOR_NODE"), socket: filepath.Join(t.TempDir(), "containerd.sock")}
@@ -71,8 +71,8 @@ func (c containerd) ctr(t *testing.T, args ...string) string {
 	return out
 }
 
-// TestContainerdImportsTheArchive imports the archive as an administrator does, and with the flags of `kind load`. It
-// expects the name that the runtime looks up for a Pod with the requested image.
+// TestContainerdImportsTheArchive imports the archive as an administrator does, and with the flags of `kind load`.
+// It expects the image to have the name that the runtime looks up for a Pod with this image.
 func TestContainerdImportsTheArchive(t *testing.T) {
 	c := startContainerd(t)
 	amd64, arm64 := buildPrograms(t)
@@ -93,7 +93,7 @@ func TestContainerdImportsTheArchive(t *testing.T) {
 	}
 }
 
-// snapshotter copies layers, so that no overlay mounts are needed.
+// snapshotter is a snapshotter that copies layers, so that no overlay mounts are needed.
 const snapshotter = "native"
 
 // expectImage expects an image with the full name, and removes all images.
@@ -103,7 +103,7 @@ func (c containerd) expectImage(t *testing.T, asked string, count int) {
 	defer func() { c.ctr(t, append([]string{"images", "rm", "--sync"}, all...)...) }()
 	ofPod, err := reference.ParseDockerRef(asked)
 	testenv.ExpectNoError(t, err)
-	// With --digests there is a second name, made of the date and the digest.
+	// With --digests, the image has a second name, which consists of the date and the digest.
 	isOfImport := regexp.MustCompile(`^import-[0-9-]+@sha256:[0-9a-f]{64}$`)
 	testenv.ExpectEqual(t, "names", []string{ofPod.String()}, slices.DeleteFunc(slices.Clone(all), isOfImport.MatchString))
 	testenv.ExpectEqual(t, "number of names", count, len(all))
@@ -156,5 +156,5 @@ func TestArchiveHasTheRequestedName(t *testing.T) {
 	}
 }
 
-// digits is the hexadecimal part of a digest.
+// digits are the hexadecimal digits of a digest.
 const digits = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image builds Torpor's image from compiled programs, without Docker: an index with an image for each platform,
-// and a bill of materials that refers to each. The same programs result in the same digests.
+// Package image builds Torpor's image from compiled programs, without Docker: an index with an image for each
+// platform, and a bill of materials for each image. The same programs result in the same digests.
 package image
 
 import (
@@ -39,7 +39,7 @@ const (
 	ProgramPath = "/torpor"
 	// UserAndGroup are the user and the group of the process.
 	UserAndGroup = "65532:65532"
-	// Source is the address of the source, by which a registry shows the repository of an artifact.
+	// Source is the address of the source repository, which registries link from an artifact.
 	Source = "https://github.com/torpor-dev/torpor"
 )
 
@@ -131,8 +131,8 @@ type layerFile struct {
 	content []byte
 }
 
-// systemFiles returns the files that a program expects of any system: a name for its user, and a folder for temporary
-// files.
+// systemFiles returns the files that a program expects on any system: an entry for its user, and a folder for
+// temporary files.
 func systemFiles() []layerFile {
 	return []layerFile{
 		{name: "etc/", mode: 0o755},
@@ -168,8 +168,8 @@ func buildLayer(at time.Time, files []layerFile) (v1.Layer, error) {
 	return layer, nil
 }
 
-// buildBill returns the OCI artifact that refers to an image: a manifest whose subject is the image, and whose layer is
-// the document.
+// buildBill returns the OCI artifact that refers to an image: a manifest whose subject is the image and whose layer
+// is the document.
 func (p compiledProgram) buildBill(subject v1.Image) (ImageBill, error) {
 	b := ImageBill{Platform: p.platform.String()}
 	var err error
@@ -194,9 +194,9 @@ func (p compiledProgram) buildBill(subject v1.Image) (ImageBill, error) {
 	return b, nil
 }
 
-// WriteLayout writes an OCI layout, in place of the folder's content. The index of the layout lists only the image: an
-// import unpacks everything that is listed, and a bill of materials cannot be unpacked. If imageName is set, an import
-// stores the image under it.
+// WriteLayout writes an OCI layout into a folder, whose previous contents it replaces. The index of the layout lists
+// only the image, because an import would try to unpack a listed bill of materials. If imageName is set, an import
+// stores the image under this name.
 func (r Release) WriteLayout(folder, imageName string) error {
 	var options []layout.Option
 	if imageName != "" {
@@ -219,17 +219,18 @@ func (r Release) WriteLayout(folder, imageName string) error {
 	return nil
 }
 
-// ValidateName returns an error for a name that WriteLayout would refuse, so that a caller can check it before a build.
+// ValidateName returns an error for a name that WriteLayout would reject, so that a caller can check the name before
+// a build.
 func ValidateName(imageName string) error {
 	_, err := nameAnnotations(imageName)
 	return err
 }
 
-// containerdName is the annotation from which containerd takes the name of an image that it imports.
+// containerdName is the annotation with the name under which containerd imports an image.
 const containerdName = "io.containerd.image.name"
 
-// nameAnnotations returns the annotations that BuildKit writes as well: the full name for containerd, and the tag for
-// other tools. The kubelet's runtime completes the image reference of a Pod in the same way, so torpor:dev finds
+// nameAnnotations returns the same annotations that BuildKit writes: the full name for containerd, and the tag for
+// other tools. A Pod's image reference is expanded in the same way, so that torpor:dev refers to
 // docker.io/library/torpor:dev.
 func nameAnnotations(imageName string) (map[string]string, error) {
 	named, err := reference.ParseNormalizedNamed(imageName)
@@ -243,8 +244,7 @@ func nameAnnotations(imageName string) (map[string]string, error) {
 	return map[string]string{containerdName: tagged.String(), "org.opencontainers.image.ref.name": tagged.Tag()}, nil
 }
 
-// WriteArchive packs a layout of WriteLayout into an archive that containerd imports. The same layout results in the
-// same bytes.
+// WriteArchive packs a layout of WriteLayout into an archive that containerd imports. The archive is reproducible.
 func WriteArchive(folder, file string) (err error) {
 	out, err := os.Create(file)
 	if err != nil {
@@ -287,7 +287,7 @@ func addToArchive(w *tar.Writer, folder, path string, entry fs.DirEntry) error {
 	return err
 }
 
-// RegistryOptions are the options of a client of a registry, with the credentials of this machine's docker or podman.
+// RegistryOptions returns the options of a registry client, with the local credentials of docker or podman.
 func RegistryOptions(ctx context.Context) []remote.Option {
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
@@ -295,8 +295,8 @@ func RegistryOptions(ctx context.Context) []remote.Option {
 	}
 }
 
-// Push pushes the image and its bills of materials to a registry, with the credentials of this machine's docker or
-// podman, and returns the name by digest.
+// Push pushes the image and its bills of materials to a registry, with the local credentials of docker or podman,
+// and returns the name with digest.
 func (r Release) Push(ctx context.Context, target string) (string, error) {
 	ref, err := name.ParseReference(target)
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// buildPrograms returns a Linux program for amd64, and a copy that names another processor: compiling for that
-// processor takes long, and the tests run neither.
+// buildPrograms returns a Linux program for amd64, and a copy that claims to be for arm64, because compiling takes
+// long and the tests run neither.
 func buildPrograms(t *testing.T) (amd64, arm64 string) {
 	t.Helper()
 	amd64 = filepath.Join(t.TempDir(), "program")
@@ -61,7 +61,7 @@ func writeProgram(t *testing.T, code []byte) string {
 	return path
 }
 
-// TestImage builds, writes and pushes one image.
+// TestImage builds, writes and pushes an image.
 func TestImage(t *testing.T) {
 	amd64, arm64 := buildPrograms(t)
 	built, err := Build(amd64, arm64)
@@ -72,7 +72,7 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("a second build is the same", func(t *testing.T) {
+	t.Run("a second build has the same digest", func(t *testing.T) {
 		again, err := Build(writeProgram(t, mustRead(t, amd64)), arm64)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestImage(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the index has an image for each processor with the program and little else", func(t *testing.T) { testContents(t, built.Index) })
+	t.Run("the index has an image for each processor, with the program and few other files", func(t *testing.T) { testContents(t, built.Index) })
 	t.Run("the image is valid in a layout", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "image")
 		if err := built.WriteLayout(folder, ""); err != nil {
@@ -255,13 +255,13 @@ func TestProgramsThatCouldNotRunAreRefused(t *testing.T) {
 		programs []string
 		want     string
 	}{
-		"no program: refused":                         {nil, "expected a program for each platform"},
-		"two programs for one platform: refused":      {[]string{arm64, arm64}, "a second one for linux/arm64"},
-		"a file that is not a Go program: refused":    {[]string{writeProgram(t, []byte("#!/bin/sh\n"))}, "expected a program of Go"},
-		"code for another processor: refused":         {[]string{writeProgram(t, rename(code, elf.EM_RISCV, "", ""))}, "expected code for EM_X86_64, found EM_RISCV"},
-		"another operating system: refused":           {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "GOOS=linux", "GOOS=minix"))}, "expected a program for linux"},
-		"paths of the machine that built it: refused": {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "-trimpath=true", "-trimpath=nope"))}, "without the paths"},
-		"no authorities: refused":                     {[]string{writeProgram(t, bytes.ReplaceAll(code, []byte("dep\t"+authorities+"\t"), []byte("dep\tgolang.org/x/crypto/x509roots/missing_\t")))}, "public authorities"},
+		"no program: refused":                                {nil, "expected a program for each platform"},
+		"two programs for one platform: refused":             {[]string{arm64, arm64}, "a second one for linux/arm64"},
+		"a file that is not a Go program: refused":           {[]string{writeProgram(t, []byte("#!/bin/sh\n"))}, "expected a program of Go"},
+		"a program for another processor: refused":           {[]string{writeProgram(t, rename(code, elf.EM_RISCV, "", ""))}, "expected code for EM_X86_64, found EM_RISCV"},
+		"a program for another operating system: refused":    {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "GOOS=linux", "GOOS=minix"))}, "expected a program for linux"},
+		"a program with paths of the build machine: refused": {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "-trimpath=true", "-trimpath=nope"))}, "without the paths"},
+		"a program without CA certificates: refused":         {[]string{writeProgram(t, bytes.ReplaceAll(code, []byte("dep\t"+authorities+"\t"), []byte("dep\tgolang.org/x/crypto/x509roots/missing_\t")))}, "public authorities"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Build(row.programs...); err == nil || !strings.Contains(err.Error(), row.want) {

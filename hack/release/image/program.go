@@ -14,8 +14,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// authorities is the module with the certificates of public authorities, including restrictions that a file cannot
-// express. The image contains no others.
+// authorities is the module with the certificates of public CAs, including constraints that a file cannot express.
+// The image contains no other CA certificates.
 const authorities = "golang.org/x/crypto/x509roots/fallback"
 
 // compiledProgram is a compiled file with its build information.
@@ -23,8 +23,8 @@ type compiledProgram struct {
 	path     string
 	info     *debug.BuildInfo
 	platform v1.Platform
-	// committed is the time of the commit that the program was built from. It is the same for every build of the
-	// commit.
+	// committed is the time of the commit from which the program was built, which is the same for every build of
+	// this commit.
 	committed time.Time
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package krew makes archives and manifests of kubectl plugins for krew.
+// Package krew builds archives and manifests of kubectl plugins for krew.
 package krew
 
 import (
@@ -17,7 +17,7 @@ import (
 const (
 	apiVersion = "krew.googlecontainertools.github.com/v1alpha2"
 	kind       = "Plugin"
-	// longestShortDescription is the length at which krew's table of plugins truncates it.
+	// longestShortDescription is the length to which krew's table of plugins truncates a short description.
 	longestShortDescription = 70
 )
 
@@ -58,8 +58,8 @@ type FileMove struct {
 	To   string `json:"to"`
 }
 
-// Parse parses a manifest, and returns an error if krew would refuse it. fileName is the name of its file, without the
-// folder.
+// Parse parses a manifest, and returns an error if krew would reject it. fileName is the name of the manifest's
+// file, without the folder.
 func Parse(fileName string, text []byte) (PluginManifest, error) {
 	var m PluginManifest
 	if err := yaml.UnmarshalStrict(text, &m); err != nil {

@@ -21,7 +21,7 @@ import (
 
 const address = "https://example.com/releases/download/v1.2.3"
 
-// packagePlugin makes an archive for each machine, with texts instead of programs.
+// packagePlugin builds an archive for each machine, with text files instead of programs.
 func packagePlugin(t *testing.T, folder string, p Plugin) PluginManifest {
 	t.Helper()
 	var programs []BuiltPlugin

@@ -77,7 +77,7 @@ type BuiltPlugin struct {
 	Path    string
 }
 
-// Package writes an archive of each program into a folder, and the manifest that refers to the archives below an
+// Package writes an archive of each program into a folder, and a manifest that links to the archives below an
 // address.
 func (p Plugin) Package(folder, address, version string, license []byte, programs []BuiltPlugin) (PluginManifest, error) {
 	m := PluginManifest{

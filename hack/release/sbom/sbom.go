@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sbom describes the modules of a Go program in the format of CycloneDX. It reads the build information in the
-// program, so it works for any Go program.
+// Package sbom describes the modules of a Go program in the format of CycloneDX. It uses the build information in
+// the program, so it works for any Go program.
 package sbom
 
 import (
@@ -19,7 +19,7 @@ import (
 // MediaType is the media type of a document.
 const MediaType = "application/vnd.cyclonedx+json"
 
-// BillOfMaterials is a bill of materials, with the fields of CycloneDX that are used.
+// BillOfMaterials is a bill of materials with a subset of CycloneDX's fields.
 type BillOfMaterials struct {
 	BOMFormat   string `json:"bomFormat"`
 	SpecVersion string `json:"specVersion"`
@@ -47,7 +47,7 @@ type BillComponent struct {
 	Hashes  []ModuleHash `json:"hashes,omitempty"`
 }
 
-// ModuleHash is the sum of go.sum.
+// ModuleHash is the checksum of a module in go.sum.
 type ModuleHash struct {
 	Algorithm string `json:"alg"`
 	Content   string `json:"content"`
@@ -59,8 +59,8 @@ type BuildProperty struct {
 	Value string `json:"value"`
 }
 
-// ComponentDependency lists the components that another one depends on. A program does not record which module needs
-// which, so all modules are dependencies of the program.
+// ComponentDependency lists the components that another one depends on. The build information does not record
+// dependencies between modules, so all modules are listed as dependencies of the program.
 type ComponentDependency struct {
 	Ref       string   `json:"ref"`
 	DependsOn []string `json:"dependsOn,omitempty"`
@@ -114,7 +114,7 @@ func describeModule(kind string, m *debug.Module) BillComponent {
 	return c
 }
 
-// serialNumberOf makes a UUID of version 8, the version for custom contents (RFC 9562).
+// serialNumberOf derives a UUID of version 8, the version for custom contents (RFC 9562).
 func serialNumberOf(contents []byte) string {
 	id := sha256.Sum256(contents)
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80

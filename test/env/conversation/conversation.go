@@ -30,20 +30,20 @@ type APIAnswer struct {
 	Location, Body string
 }
 
-// APIEnvironment is the API that a conversation is held with.
+// APIEnvironment is the API to which a conversation sends its requests.
 type APIEnvironment struct {
-	// URL is the API's address, which answers may contain.
+	// URL is the address of the API, which responses may contain.
 	URL string
 	// Send sends a request as the client's user.
 	Send func(t *testing.T, method, path, body string) APIAnswer
-	// App creates an app and returns its GUID; Pod ensures a Pod of it.
+	// App creates an app and returns its GUID; Pod creates a Pod of the app unless it exists.
 	App func(t *testing.T, name string, instances int32, state string) string
 	Pod func(t *testing.T, app, index string)
 	// Vars are the initial variables.
 	Vars map[string]string
 }
 
-// ReplayFile replays a file.
+// ReplayFile replays the conversation in a file.
 func ReplayFile(t *testing.T, file string, s APIEnvironment) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -102,7 +102,7 @@ func (c *fileReplay) expectAnswer(t *testing.T, at string, again bool, want []st
 	}
 }
 
-// compareAnswer sends the request once and returns how the answer differs from the expected one.
+// compareAnswer sends the request once, and returns an error if the response differs from the expected one.
 func (c *fileReplay) compareAnswer(t *testing.T, want []string) error {
 	t.Helper()
 	method, path, _ := strings.Cut(c.request, " ")
@@ -112,7 +112,7 @@ func (c *fileReplay) compareAnswer(t *testing.T, want []string) error {
 	}
 	for _, w := range want[1:] {
 		name, value, _ := strings.Cut(w, "=")
-		// Words are separated by blanks, so a blank inside a value is written as an underscore.
+		// Words are separated by spaces, so a space in a value is written as an underscore.
 		value = strings.ReplaceAll(value, "_", " ")
 		found := got.Location
 		if name != "location" {
@@ -129,7 +129,7 @@ func (c *fileReplay) compareAnswer(t *testing.T, want []string) error {
 	return nil
 }
 
-// ReadLogLines returns the lines in an answer of the log cache, each after the index of its instance.
+// ReadLogLines returns the lines in a response of the log cache, each preceded by the index of its instance.
 func ReadLogLines(body string) ([]string, error) {
 	var read struct {
 		Envelopes struct {
@@ -151,7 +151,7 @@ func ReadLogLines(body string) ([]string, error) {
 	return lines, nil
 }
 
-// JSONField returns the value at a path in JSON or YAML, such as resources.0.state; with # at the end it
+// JSONField returns the value at a path in JSON or YAML, such as resources.0.state; if the path ends in #, it
 // returns the number of elements.
 func JSONField(t *testing.T, body, path string) string {
 	t.Helper()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package model explores the states of a toy world: a small, comparable value with everything that a decision
-// depends on. A test gives the initial states, the effect of one undisturbed pass on a state, the other
-// possible events, and the properties that must never hold. Every state is visited once, breadth first, so
-// that the path to a failure is short.
+// depends on. A test defines the initial states, the effect of one undisturbed pass on a state, the other possible
+// events, and a check of each state. Every state is visited once, breadth first, so that the path to a failure is
+// short.
 package model
 
 import (
@@ -22,29 +22,30 @@ type Move[S comparable] struct {
 
 // Model describes a toy world.
 type Model[S comparable] struct {
-	// Step is one undisturbed pass of the controller and of nature. A state that it leads back to is at rest.
+	// Step is one undisturbed pass of the controller and of the simulated environment. A state from which it leads
+	// back to itself is at rest.
 	Step func(S) Move[S]
-	// Disturb returns the other events that are possible in a state; nil if there are none, or if the test
-	// disturbs by Explorer.Disturb. The state counts events that may happen a limited number of times.
+	// Disturb returns the other events that are possible in a state; nil if there are none, or if the test calls
+	// Explorer.Disturb instead. If an event may happen only a limited number of times, the state must count it.
 	Disturb func(S) []Move[S]
 	// Check returns the errors of a state or of the step that follows it.
 	Check func(from S, step Move[S]) []string
-	// IsChange reports whether a step counts in StepsToRest; nil if every step does. Passing time need not
-	// count.
+	// IsChange reports whether a step counts in StepsToRest; nil if every step does. A step in which only time
+	// passes need not count.
 	IsChange func(from, to S) bool
 	// FormatState formats a state for the reader of a failure; nil means %+v.
 	FormatState func(S) string
 }
 
 const (
-	// maxFailures is how many failures of one exploration are shown.
+	// maxFailures is the maximum number of failures of an exploration that are reported.
 	maxFailures = 5
-	// maxPath is the number of steps to rest from which a path counts as endless.
+	// maxPath is the number of steps above which a path to rest counts as endless.
 	maxPath = 200
 	unknown = -1
 )
 
-// Explorer remembers every state that was visited, how it was reached and where an undisturbed step leads.
+// Explorer stores every visited state, how it was first reached, and where its undisturbed step leads.
 type Explorer[S comparable] struct {
 	model    Model[S]
 	ids      map[S]int
@@ -54,16 +55,18 @@ type Explorer[S comparable] struct {
 
 type node[S comparable] struct {
 	state S
-	// from is the node that this one was first reached from, by a move called by; unknown for a start.
+	// from is the node from which this one was first reached, and by the name of the move; from is unknown for an
+	// initial state.
 	from int
 	by   string
-	// next is where a step called step leads, once that is known.
+	// next is the node to which the undisturbed step leads, and step the name of the step; next is unknown until the
+	// step was taken.
 	next        int
 	step        string
 	stepsToRest int
 }
 
-// Explore visits every state that is reachable from the starts.
+// Explore visits every state that is reachable from the initial states.
 func Explore[S comparable](t testing.TB, model Model[S], starts ...S) *Explorer[S] {
 	t.Helper()
 	e := &Explorer[S]{model: model, ids: map[S]int{}}
@@ -71,8 +74,8 @@ func Explore[S comparable](t testing.TB, model Model[S], starts ...S) *Explorer[
 	return e
 }
 
-// Visit visits every state that is reachable from more starts, and returns those that were not visited
-// before.
+// Visit visits every state that is reachable from additional initial states, and returns the states that were not
+// visited before.
 func (e *Explorer[S]) Visit(t testing.TB, starts ...S) []S {
 	t.Helper()
 	first := len(e.nodes)
@@ -130,7 +133,8 @@ func (e *Explorer[S]) addState(s S, from int, by string) int {
 	return id
 }
 
-// stepFrom takes a step once and remembers it: deciding is the expensive part of a model.
+// stepFrom returns the undisturbed step of a state. It is computed only once, because decisions are the expensive
+// part of a model.
 func (e *Explorer[S]) stepFrom(id int) Move[S] {
 	if e.nodes[id].next == unknown {
 		move := e.model.Step(e.nodes[id].state)
@@ -150,7 +154,7 @@ func (e *Explorer[S]) States() []S {
 	return states
 }
 
-// Steps counts the steps by name, such as how often each rule was followed.
+// Steps returns the number of steps with each name, such as how often each rule matched.
 func (e *Explorer[S]) Steps() map[string]int {
 	counts := map[string]int{}
 	for _, n := range e.nodes {
@@ -167,8 +171,8 @@ func (e *Explorer[S]) NextMove(s S) Move[S] { return e.stepFrom(e.addState(s, un
 // IsAtRest reports whether an undisturbed step leads a state back to itself.
 func (e *Explorer[S]) IsAtRest(s S) bool { return e.NextMove(s).To == s }
 
-// PathToRest returns the undisturbed path from a state to the one where it comes to rest, both included. The
-// test fails if there is no such end.
+// PathToRest returns the undisturbed path from a state to the state at rest where it ends, both included. The test
+// fails if the path does not end.
 func (e *Explorer[S]) PathToRest(t testing.TB, s S) []S {
 	t.Helper()
 	path := []S{s}
@@ -189,7 +193,7 @@ func (e *Explorer[S]) StepsToRest(t testing.TB, s S) int {
 	if e.nodes[first].stepsToRest != unknown {
 		return e.nodes[first].stepsToRest
 	}
-	// From the end, so that every state on the path gets its number at once.
+	// Go backwards, so that every state on the path gets its number.
 	path := e.PathToRest(t, s)
 	steps := 0
 	for i, state := range slices.Backward(path) {
@@ -202,7 +206,7 @@ func (e *Explorer[S]) StepsToRest(t testing.TB, s S) int {
 	return steps
 }
 
-// PathTo shows how a state was first reached.
+// PathTo formats the path on which a state was first reached.
 func (e *Explorer[S]) PathTo(s S) string {
 	text := ""
 	for id := e.addState(s, unknown, "start"); id != unknown; id = e.nodes[id].from {
@@ -212,7 +216,7 @@ func (e *Explorer[S]) PathTo(s S) string {
 	return text
 }
 
-// FormatPath shows states with the steps between them.
+// FormatPath formats states with the steps between them.
 func (e *Explorer[S]) FormatPath(path []S) string {
 	var text strings.Builder
 	for _, s := range path {

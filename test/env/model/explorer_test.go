@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// counter is a world that counts down to zero, and that a user may raise twice.
+// counter is a world that counts down to zero, and whose value a user may raise twice.
 type counter struct{ value, raised int }
 
 func countingDown() Model[counter] {
@@ -32,7 +32,7 @@ func countingDown() Model[counter] {
 func TestExploreVisitsEveryStateOnce(t *testing.T) {
 	e := Explore(t, countingDown(), counter{value: 1})
 	states := e.States()
-	// 0 and 1 unraised, 0 to 3 raised once, 0 to 5 raised twice.
+	// Values 0 and 1 before the first raise, 0 to 3 after one raise, and 0 to 5 after two raises.
 	if want := 2 + 4 + 6; len(states) != want {
 		t.Errorf("expected %d states, found %d: %v", want, len(states), states)
 	}
@@ -75,7 +75,7 @@ func TestFailuresShowThePathFromTheStart(t *testing.T) {
 	}
 }
 
-// recorder keeps failures instead of failing.
+// recorder records failures instead of failing the test.
 type recorder struct {
 	testing.TB
 	failures []string

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mysqld runs real MySQL servers for tests. Each has its own loopback address, the ports that it has in a
-// Pod, and a supervisor, so that CLONE may restart it.
+// Package mysqld runs real MySQL servers for tests. Each has its own loopback address, the same ports as in a Pod,
+// and a supervisor, so that CLONE can restart it.
 package mysqld
 
 import (
@@ -36,7 +36,7 @@ const restartCode = 16
 
 // Server is one MySQL server. It ends with the test.
 type Server struct {
-	// Address is its loopback address, on which it serves Port and AdminPort.
+	// Address is the server's loopback address, on which it listens on Port and AdminPort.
 	Address string
 
 	installation *Installation
@@ -59,8 +59,8 @@ func WriteCertificates(t testing.TB, dir string, addresses ...string) map[string
 	return files
 }
 
-// RewriteCertificates writes the servers' certificate as it would have been created at a time. Servers use it after
-// they are told to reload it.
+// RewriteCertificates replaces the servers' certificate with one that was created at the given time. Servers use it
+// after ALTER INSTANCE RELOAD TLS.
 func (b *Installation) RewriteCertificates(t testing.TB, madeAt time.Time) {
 	t.Helper()
 	files := map[string][]byte{certificates.AuthorityFile: b.Certificates[certificates.AuthorityFile], certificates.AuthorityKey: b.Certificates[certificates.AuthorityKey]}
@@ -143,7 +143,7 @@ func (s *Server) FillVolume(t testing.TB) {
 	t.Helper()
 	filler, err := os.Create(s.fillerPath())
 	testenv.ExpectNoError(t, err)
-	defer func() { _ = filler.Close() }() // The write is meant to fail.
+	defer func() { _ = filler.Close() }() // The write fails when the volume is full.
 	for chunk := make([]byte, 1<<20); len(chunk) > 0; {
 		if _, err := filler.Write(chunk); err != nil {
 			chunk = chunk[:len(chunk)/2]
@@ -151,7 +151,7 @@ func (s *Server) FillVolume(t testing.TB) {
 	}
 }
 
-// FreeVolume undoes FillVolume.
+// FreeVolume reverts FillVolume.
 func (s *Server) FreeVolume(t testing.TB) {
 	t.Helper()
 	testenv.ExpectNoError(t, os.Remove(s.fillerPath()))
@@ -164,7 +164,7 @@ func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 func (s *Server) copyTemplate(t testing.TB) {
 	t.Helper()
 	copyTree := copySparse
-	if s.installation.VolumeMegabytes > 0 { // On a full volume, a server can write only where there is no hole.
+	if s.installation.VolumeMegabytes > 0 { // On a full volume, a server cannot write into the holes of a sparse file.
 		copyTree = func(to, from string) error { return os.CopyFS(to, os.DirFS(from)) }
 	}
 	if err := copyTree(s.dataDir(), s.installation.template); err != nil {
@@ -172,7 +172,7 @@ func (s *Server) copyTemplate(t testing.TB) {
 	}
 }
 
-// copySparse copies a folder without the zeros, which are more than half of a data directory.
+// copySparse copies a folder with sparse files, because more than half of a data directory is zeros.
 func copySparse(to, from string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -214,7 +214,7 @@ func copySparseFile(to, from string) (err error) {
 }
 
 // WipeData kills the server and restores its initial data directory, as if its Pod and volume were deleted. The
-// server stays down.
+// server is not restarted.
 func (s *Server) WipeData(t testing.TB) {
 	t.Helper()
 	s.KillAtOnce(t)
@@ -243,7 +243,7 @@ func (s *Server) launch(t testing.TB) {
 func (s *Server) WaitUntilReady(t testing.TB) {
 	t.Helper()
 	testenv.Eventually(t, "mysqld on "+s.Address+" accepts connections", func() error {
-		return errors.Join(s.dialPort(t, AdminPort), s.dialPort(t, Port)) // It listens on one port after the other.
+		return errors.Join(s.dialPort(t, AdminPort), s.dialPort(t, Port)) // The server opens its ports one after the other.
 	})
 }
 
@@ -257,15 +257,15 @@ func (s *Server) dialPort(t testing.TB, port int) error {
 	return c.Close()
 }
 
-// Stop shuts the server down as the deletion of its Pod does.
+// Stop shuts the server down gracefully, as the deletion of its Pod would.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	s.stopRestarting().Stop(t)
 }
 
-// HasLoggedRow reports whether a row that ends with a text is in the binary logs with its whole transaction. That
-// is the case before the commit, because replicas must receive the transaction first. At recovery a server removes
-// incomplete transactions.
+// HasLoggedRow reports whether the binary logs contain a row that ends with a text, with its complete transaction.
+// They contain the transaction even before the commit, because replicas must receive it first. Incomplete
+// transactions are removed when a server recovers.
 func (s *Server) HasLoggedRow(t testing.TB, text string) bool {
 	t.Helper()
 	// Sizes of the checksum of the row's event and of the commit event: 19 bytes of header, 8 bytes of number, and a
@@ -304,7 +304,7 @@ func (s *Server) stopRestarting() *testenv.Process {
 	return s.process
 }
 
-// launchProcess is called with the lock held. It restarts the server when the server requests that.
+// launchProcess starts the server, and restarts it when the server requests this. The caller holds the lock.
 func (s *Server) launchProcess(t testing.TB) {
 	line := s.installation.serverCommand("--defaults-file=" + filepath.Join(s.dir, "my.cnf"))
 	p := testenv.StartProcess(t, line[0], line[1:], []string{"MYSQLD_PARENT_PID=" + strconv.Itoa(os.Getpid())})
@@ -341,7 +341,7 @@ func (s *Server) ClientCommand(user, password string) []string {
 		"--character-sets-dir="+s.installation.joinPath("usr/share/mysql/charsets"))
 }
 
-// The passwords of the product's accounts in tests. They are easily found in a log that leaks one.
+// The passwords of the product's accounts in tests. They are easy to find in a log that leaks one.
 const (
 	AdminPassword       = "secret-a"
 	ReplicationPassword = "secret-r"
@@ -379,15 +379,15 @@ func (b *Installation) ClientsOnPath(t testing.TB) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// These are the ports of every server.
+// The ports of every server.
 const (
 	Port      = 3306
 	AdminPort = 33062
 )
 
-// Installation holds the common parts of a test's servers. They start with the same users and without transactions.
+// Installation holds the common parts of a test's servers, which start with the same users and without transactions.
 type Installation struct {
-	// Certificates are the files that every server uses, by the keys of a cluster's Secret.
+	// Certificates are the certificate files of every server, by the keys of a cluster's Secret.
 	Certificates map[string][]byte
 
 	tree     string // the folder of usr/sbin/mysqld
@@ -396,17 +396,17 @@ type Installation struct {
 	network  string // the first three bytes of the servers' addresses, for example 127.30.4
 	servers  int
 	hosts    []string // the host names in the certificates
-	// TakesOverCopies lets further servers create the product's accounts at each start, as copies of another server
-	// do.
+	// TakesOverCopies makes servers that are created later create the product's accounts at each start, as copies of
+	// another server do.
 	TakesOverCopies bool
-	// Settings are additional lines of my.cnf for each further server.
+	// Settings are additional lines of my.cnf for servers that are created later.
 	Settings []string
-	// VolumeMegabytes is the size of each further server's own volume; 0 means no separate volume.
+	// VolumeMegabytes is the size of the volume of each server that is created later; 0 means no separate volume.
 	VolumeMegabytes int
 }
 
 // NewInstallation initialises a data directory and runs the statements in it, outside the binary log. It skips the
-// test if there is no MySQL. The servers' certificates are for their addresses and the hosts.
+// test if MySQL is not available. The servers' certificates are valid for their addresses and the hosts.
 func NewInstallation(t testing.TB, statements string, hosts ...string) *Installation {
 	t.Helper()
 	network := reserveNetwork(t)
@@ -415,7 +415,7 @@ func NewInstallation(t testing.TB, statements string, hosts ...string) *Installa
 		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
 	}
 	b.template = b.initializedDataDir(t, statements)
-	for n := range maxServers { // Links in front of servers use addresses above 100, and proxies from 200 on.
+	for n := range maxServers { // Links in front of servers use addresses above 100, and proxies addresses of at least 200.
 		hosts = append(hosts, network+"."+strconv.Itoa(n+1), network+"."+strconv.Itoa(n+101), network+"."+strconv.Itoa(n+200))
 	}
 	b.hosts, b.Certificates = hosts, WriteCertificates(t, b.dir, hosts...)
@@ -435,12 +435,12 @@ func (b *Installation) initializedDataDir(t testing.TB, statements string) strin
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
 		t.Fatalf("make a folder for data directories: %v", err)
 	}
-	// Only this test uses the network, so a folder with that name was left behind by a killed test.
+	// Only this test uses the network, so an existing folder with this name is left over from a killed test.
 	fresh := kept + "-" + b.network
 	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
 		t.Fatalf("make a data directory: %v", err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It remains only if another test was faster.
+	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It still exists only if another test was faster.
 	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
 	writeFile(t, users, statements)
 	writeFile(t, config, b.buildConfig(fresh, "127.0.0.1", 1))
@@ -485,9 +485,9 @@ func (b *Installation) runServer(t testing.TB, args ...string) {
 }
 
 const (
-	// memory is a file system in memory. Servers do not wait for a disk there; a commit waits for several writes.
+	// memory is an in-memory file system. A commit waits for several writes, which do not wait for a disk there.
 	memory = "/dev/shm"
-	// minMemory is the free space that the servers of all tests at once fit into.
+	// minMemory is the free space that the servers of all concurrent tests need.
 	minMemory = 4 << 30
 	dirPrefix = "mysqld-"
 )
@@ -516,26 +516,26 @@ func serversDir(t testing.TB, network string) string {
 func removeServersDir(dir string) error {
 	volumes, err := filepath.Glob(filepath.Join(dir, "[0-9]"))
 	for _, volume := range volumes {
-		_ = syscall.Unmount(volume, syscall.MNT_DETACH) // Most servers have no volume of their own.
+		_ = syscall.Unmount(volume, syscall.MNT_DETACH) // Most servers have no separate volume.
 	}
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// removeLeftovers removes the folders of tests that were killed: those whose networks are free.
+// removeLeftovers removes the folders of killed tests, which are the folders whose network is free.
 func removeLeftovers(t testing.TB) {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(memory, dirPrefix+"127.*"))
 	testenv.ExpectNoError(t, err)
 	for _, dir := range dirs {
 		if held, err := holdNetwork(t, strings.TrimPrefix(filepath.Base(dir), dirPrefix)); err == nil {
-			_ = removeServersDir(dir) // It may belong to another user.
+			_ = removeServersDir(dir) // The folder may belong to another user.
 			_ = held.Close()
 		}
 	}
 }
 
 // shortDir returns a link, because the path of a socket has at most 107 bytes. The link is named after the test's
-// own network, so an existing link was left behind by a killed test.
+// own network, so an existing link is left over from a killed test.
 func shortDir(t testing.TB, network string) string {
 	t.Helper()
 	link := filepath.Join(os.TempDir(), dirPrefix+network)
@@ -580,7 +580,7 @@ func holdNetwork(t testing.TB, network string) (net.Listener, error) {
 }
 
 // buildConfig returns a server's my.cnf: the settings that clustering needs, and small sizes, so that three servers
-// fit next to a build.
+// can run next to a build.
 func (b *Installation) buildConfig(data, address string, id int) string {
 	dir := filepath.Dir(data)
 	lines := []string{
@@ -603,7 +603,8 @@ func (b *Installation) buildConfig(data, address string, id int) string {
 	return strings.Join(append(lines, smallPerformanceSchema()...), "\n") + "\n"
 }
 
-// smallPerformanceSchema turns off every table that no test reads, except those of replication.
+// smallPerformanceSchema returns settings that disable all tables of the performance schema except those of
+// replication.
 func smallPerformanceSchema() []string {
 	var lines []string
 	for name := range strings.FieldsSeq(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size
@@ -620,7 +621,7 @@ func smallPerformanceSchema() []string {
 	return lines
 }
 
-// ServerPrograms is for tests that start servers in their own way.
+// ServerPrograms holds the commands for tests that start servers themselves.
 type ServerPrograms struct {
 	// Command starts mysqld from the tree; options follow it.
 	Command []string

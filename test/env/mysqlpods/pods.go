@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mysqlpods plays the StatefulSet controller and the kubelet for a MySQLCluster in tests. Its Pods are real
-// MySQL servers, optionally behind links that can be cut.
+// Package mysqlpods simulates the StatefulSet controller and the kubelet for a MySQLCluster in tests. Its Pods are
+// real MySQL servers, optionally behind links that can be cut.
 package mysqlpods
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// The users of an instance in addition to the product's: an application's user, and one with all privileges.
+// The users of an instance in addition to the product's: a user of an application, and one with all privileges.
 const (
 	AppUser, AppPassword   = "app", "app"
 	RootUser, RootPassword = "root", "root"
@@ -50,14 +50,14 @@ grant all on *.* to 'root'@'%' with grant option;
 type PodCluster struct {
 	Env  *testenv.Environment
 	Name types.NamespacedName
-	// Servers holds the servers by ordinal. Clients on the same node as a Pod reach its server directly.
+	// Servers holds the servers by ordinal. Clients on the same node as a Pod connect to its server directly.
 	Servers []*mysqld.Server
 	// Installation is the servers' installation.
 	Installation *mysqld.Installation
 	// Network connects the Pods and their clients; nil if Pods are reached directly.
 	Network *PodNetwork
-	// WithoutCertificates makes Pods without a volume for certificates, as older Pods are. The servers use
-	// certificates nevertheless.
+	// WithoutCertificates creates Pods without a volume for certificates, like Pods of older versions. The servers
+	// still use certificates.
 	WithoutCertificates bool
 	// TLSSecret is the Secret with the Pods' certificates; empty means the cluster's own.
 	TLSSecret string
@@ -68,7 +68,7 @@ type PodCluster struct {
 
 // ClusterOptions define which faults a cluster supports.
 type ClusterOptions struct {
-	// IsLinked makes the Pods' addresses lead through links that can be cut.
+	// IsLinked routes the Pods' addresses through links that can be cut.
 	IsLinked bool
 	// VolumeMegabytes is the size of the instances' volumes; 0 means no separate volume.
 	VolumeMegabytes int
@@ -93,7 +93,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, options Clus
 	}
 	c.createIfAbsent(t, BuildPasswordSecret(c.Name))
 	c.createIfAbsent(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name.Namespace, Name: c.tlsSecretName()}, Data: bed.Certificates})
-	// The API server refuses Pods before their service account exists, and no controller creates it here.
+	// The API server rejects Pods before their ServiceAccount exists, and no controller creates it in tests.
 	c.createIfAbsent(t, BuildServiceAccount(c.Name.Namespace))
 	for i := range size {
 		testenv.ExpectNoError(t, c.ReplacePod(t.Context(), i))
@@ -129,8 +129,8 @@ func (c *PodCluster) countPods() int {
 	return len(c.pods) - len(slices.DeleteFunc(slices.Clone(c.pods), func(p *corev1.Pod) bool { return p != nil }))
 }
 
-// ScaleTo requests a number of instances and, once the request is admitted, creates the missing Pods, as the
-// StatefulSet controller does.
+// ScaleTo requests a number of instances and, if the API server accepts this, creates the missing Pods, as the
+// StatefulSet controller would.
 func (c *PodCluster) ScaleTo(t testing.TB, size int) error {
 	t.Helper()
 	if err := c.patchMySQLCluster(t.Context(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, size)); err != nil {
@@ -221,7 +221,7 @@ const (
 	probeTimeout = time.Second
 )
 
-// BuildPod returns an instance's Pod as the StatefulSet controller creates it.
+// BuildPod returns an instance's Pod as the StatefulSet controller would create it.
 func BuildPod(cluster types.NamespacedName, i int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -237,7 +237,7 @@ func BuildPod(cluster types.NamespacedName, i int) *corev1.Pod {
 	}
 }
 
-// ReportPod writes a Pod's status as the kubelet does.
+// ReportPod writes a Pod's status as the kubelet would.
 func ReportPod(ctx context.Context, c client.Client, pod *corev1.Pod, address string, ready bool) error {
 	before := pod.DeepCopy()
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}
@@ -252,7 +252,7 @@ func ReportPod(ctx context.Context, c client.Client, pod *corev1.Pod, address st
 	return nil
 }
 
-// ReplacePod deletes a Pod, if it exists, and creates a new one. The caller handles its server.
+// ReplacePod deletes a Pod, if it exists, and creates a new one. The caller must restart or wipe its server.
 func (c *PodCluster) ReplacePod(ctx context.Context, i int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +272,7 @@ func (c *PodCluster) ReplacePod(ctx context.Context, i int) error {
 	return ReportPod(ctx, c.Env.Client, pod, c.PodAddresses()[i], acceptsConnections(ctx, c.Servers[i].Address))
 }
 
-// startProbe reports whether a Pod is ready until the test ends. A node that is cut off reports nothing.
+// startProbe reports the readiness of a Pod until the test ends. While the node is cut off, nothing is reported.
 func (c *PodCluster) startProbe(t testing.TB, i int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -289,7 +289,7 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 			case <-tick.C:
 			}
 			is := probe.isReady(ctx)
-			// The probe reaches the server past the network, but a node that is cut off cannot send its report.
+			// The probe connects to the server directly, but a node that is cut off cannot report.
 			if ctx.Err() != nil || c.Network != nil && c.Network.IsCut(i) {
 				continue
 			}
@@ -305,8 +305,8 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 	})
 }
 
-// readAgentPassword returns the agent's password in the cluster's Secret, which the kubelet writes into a file.
-// The file stays if the Secret is gone.
+// readAgentPassword returns the agent's password as the probe reads it: from a file that the kubelet writes from the
+// cluster's Secret, and that remains if the Secret is gone.
 func (c *PodCluster) readAgentPassword(ctx context.Context) string {
 	secret, key := BuildPasswordSecret(c.Name), mysqlusers.PasswordKeyOf(mysqlusers.AgentUser)
 	first := string(secret.Data[key])
@@ -341,8 +341,8 @@ func acceptsConnections(ctx context.Context, address string) bool {
 }
 
 // readinessProbe queries a server as the product's probe does. A server is ready if it answers and no replication
-// thread is stopped. A server that is down becomes unready immediately; otherwise two probes in four seconds
-// decide.
+// thread is stopped. A server that is down becomes unready immediately, and otherwise after two failed probes in
+// four seconds.
 type readinessProbe struct {
 	address      string
 	db           *sql.DB
@@ -352,16 +352,16 @@ type readinessProbe struct {
 
 const (
 	failureTime = 4 * time.Second
-	// loginInterval is the lifetime of a probe's connection. The kubelet's probe logs in each time: a password that the
-	// server does not have makes the Pod unready.
+	// loginInterval is the lifetime of a probe's connection. The kubelet's probe logs in each time, so that a wrong
+	// password makes the Pod unready.
 	loginInterval = 2 * time.Second
 	readyQuestion = `select count(*) = 0 from performance_schema.replication_connection_status c
 		join performance_schema.replication_applier_status a using (channel_name)
 		where c.channel_name = '' and (c.service_state = 'OFF' or a.service_state = 'OFF')`
 )
 
-// newReadinessProbe logs in with the password that the cluster has at that time: after two rotations the first password
-// is no longer valid.
+// newReadinessProbe returns a probe that logs in with the cluster's current password, because after two rotations
+// the first password is no longer valid.
 func newReadinessProbe(t testing.TB, s *mysqld.Server, readPassword func(context.Context) string) *readinessProbe {
 	t.Helper()
 	c := driver.NewConfig()
@@ -400,19 +400,20 @@ func (p *readinessProbe) isReady(ctx context.Context) bool {
 // CutMode defines how a node is cut off from all others, in both directions.
 type CutMode int
 
-// These are the modes of a cut.
+// The modes of a cut.
 const (
-	// DropPackets drops all packets and ends no connection. Data sent during the cut arrive when it heals.
+	// DropPackets drops all packets without ending connections. Data that is sent during the cut arrives when it
+	// heals.
 	DropPackets CutMode = iota + 1
-	// ResetConnections ends every connection and each new one.
+	// ResetConnections resets all existing and new connections.
 	ResetConnections
 )
 
-// notAnInstance is the opener of a connection that no instance has opened.
+// notAnInstance is the opener of a connection that was not opened by an instance.
 const notAnInstance = -1
 
 // PodNetwork connects the Pods and their clients by a link in front of each server, with the Pod's address. A
-// connection belongs to the instance that it leads to, and to the instance whose server has opened it.
+// connection belongs to the instance to which it leads, and to the instance whose server has opened it.
 type PodNetwork struct {
 	servers []*mysqld.Server
 	links   []*podLink
@@ -458,7 +459,7 @@ func newNetwork(t testing.TB, servers []*mysqld.Server) *PodNetwork {
 	return n
 }
 
-// OpenLink listens on an instance's address, as is the case while a server runs.
+// OpenLink listens on an instance's address, as its server does while it runs.
 func (n *PodNetwork) OpenLink(ctx context.Context, i int) error {
 	var config net.ListenConfig
 	for _, port := range []int{mysqld.Port, mysqld.AdminPort} {
@@ -476,7 +477,8 @@ func (n *PodNetwork) OpenLink(ctx context.Context, i int) error {
 	return nil
 }
 
-// CloseLink refuses connections to an instance whose server is gone. Behind a cut, clients do not notice.
+// CloseLink stops listening for an instance whose server is gone, and ends its connections. Clients behind a cut do
+// not notice this.
 func (n *PodNetwork) CloseLink(i int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -502,7 +504,7 @@ func (n *PodNetwork) CutOff(i int, how CutMode) {
 	}
 }
 
-// CutOffFromManager cuts off an instance from the manager only. Clients and replicas still reach it.
+// CutOffFromManager cuts an instance off from only the manager. Clients and replicas can still connect to it.
 func (n *PodNetwork) CutOffFromManager(i int, how CutMode) {
 	n.mu.Lock()
 	n.fromManager[i] = true
@@ -522,17 +524,17 @@ func (n *PodNetwork) HealCut(i int) {
 	delete(n.cuts, i)
 }
 
-// IsCut reports whether an instance is cut off from more than the manager.
+// IsCut reports whether an instance is cut off, and not only from the manager.
 func (n *PodNetwork) IsCut(i int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.cuts[i] != 0 && !n.fromManager[i]
 }
 
-// hides reports whether a cut of an instance affects a connection. It is called with the lock held.
+// hides reports whether a cut of an instance affects a connection. The caller holds the lock.
 func (n *PodNetwork) hides(i int, p *linkConnection) bool { return !n.fromManager[i] || p.isManagers }
 
-// endConnections resets all connections of an instance. It is called with the lock held.
+// endConnections resets all connections of an instance. The caller holds the lock.
 func (n *PodNetwork) endConnections(i int) {
 	for p := range n.connections {
 		if (p.to == i || p.from == i) && n.hides(i, p) {
@@ -575,7 +577,8 @@ func (n *PodNetwork) carryConnection(ctx context.Context, p *linkConnection, tar
 	both.Wait()
 }
 
-// joinServer adds the far side, unless the near side has already ended.
+// joinServer adds the connection to the server, and reports false if the connection from the client has already
+// ended.
 func (n *PodNetwork) joinServer(p *linkConnection, server net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -593,7 +596,7 @@ func (n *PodNetwork) copyBytes(p *linkConnection, to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		size, err := from.Read(buffer)
-		// The wait comes after the read, so that data already sent when the network was cut arrive only when it heals.
+		// Wait after the read, so that data that was in transit when the network was cut arrives only when it heals.
 		n.waitWhileCut(p)
 		n.overhear(buffer[:size])
 		if size > 0 {
@@ -625,7 +628,7 @@ func (n *PodNetwork) overhear(passing []byte) {
 	}
 }
 
-// waitWhileCut returns when no cut separates the two ends any more, or when the connection has ended.
+// waitWhileCut returns when no cut separates the two ends, or when the connection has ended.
 func (n *PodNetwork) waitWhileCut(p *linkConnection) {
 	for {
 		n.mu.Lock()
@@ -680,8 +683,8 @@ func (p *linkConnection) resetBothSides() {
 // findOpener returns the instance whose server has opened a connection. Every loopback connection comes from the
 // same address, so only the kernel's tables can identify the server.
 func (n *PodNetwork) findOpener(conn net.Conn) int {
-	// The kernel returns the table page by page, and a line can be missing while others change. A replica that is not
-	// identified would be reached through a cut.
+	// The kernel returns the table in pages, so a line can be missing while other lines change. A connection of a
+	// replica that is not identified would pass through a cut.
 	const looks = 5
 	for range looks {
 		if inode := findPeerSocket(conn); inode != "" {

@@ -11,8 +11,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestPeerSocketIsThatOfTheConnection opens two connections from one port, as the kernel does on a busy machine. A
-// replica that is mistaken for the other user of its port would be reached through a cut.
+// TestPeerSocketIsThatOfTheConnection opens two connections from the same port, as the kernel does on a busy
+// machine. If they were confused, a connection of a replica would pass through a cut.
 func TestPeerSocketIsThatOfTheConnection(t *testing.T) {
 	t.Parallel()
 	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
@@ -23,7 +23,7 @@ func TestPeerSocketIsThatOfTheConnection(t *testing.T) {
 		}
 		return failed
 	}}
-	// A port chosen by the kernel may be in use by another program's connection when the second connection is opened.
+	// If the kernel chose the port, another program's connection might use it when the second connection is opened.
 	local, err := net.ResolveTCPAddr("tcp4", testenv.FreeAddress(t))
 	testenv.ExpectNoError(t, err)
 	dialer.LocalAddr = local

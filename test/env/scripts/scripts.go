@@ -26,11 +26,11 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// Command is a command of scripts.
+// Command is a command that scripts can use.
 type Command = func(ts *testscript.TestScript, neg bool, args []string)
 
-// Run runs the scripts of testdata/*.txtar. Each has its own namespace, named after the script. In addition
-// to commands of the caller, a script has:
+// Run runs the scripts of testdata/*.txtar. Each script has its own namespace, which is named after it. In addition
+// to the commands of the caller, a script can use:
 //
 //	code N COMMAND...  runs a command and demands its exit code
 //	apply FILE...      creates objects with their statuses
@@ -41,7 +41,7 @@ func Run(t *testing.T, server *testenv.Environment, commands map[string]Command)
 	RunFolder(t, server, "testdata", commands)
 }
 
-// RunFolder runs the scripts of another folder, so that they have an API server to themselves.
+// RunFolder is like Run, but runs the scripts of another folder.
 func RunFolder(t *testing.T, server *testenv.Environment, folder string, commands map[string]Command) {
 	t.Helper()
 	all := map[string]Command{
@@ -70,7 +70,7 @@ func NamespaceOf(ts *testscript.TestScript) string {
 	return namespace
 }
 
-// prepare gives a script its namespace, and a kubeconfig for it.
+// prepare creates the namespace of a script, and a kubeconfig for it.
 func prepare(ctx context.Context, server *testenv.Environment, env *testscript.Env) error {
 	// The folder of a script is named after it.
 	namespace := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
@@ -90,7 +90,7 @@ func prepare(ctx context.Context, server *testenv.Environment, env *testscript.E
 	env.Setenv("KUBECONFIG", path)
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("TZ", "UTC")
-	// The real kubectl is there.
+	// The real kubectl is in the same folder as local.
 	env.Setenv("PATH", env.Getenv("PATH")+string(os.PathListSeparator)+filepath.Dir(os.Getenv("TORPOR_LOCAL")))
 	return nil
 }
