@@ -37,7 +37,7 @@ func cloudCommand() *cobra.Command {
 		Example: `  # Machines take 5 seconds to start and to stop; their commands are run
   local cloud --dir ./cloud --port 5555 --start-latency 5s --stop-latency 5s --allow-commands
 
-  # What was called so far, and a fault on demand
+  # Count the calls so far, and inject a fault
   curl http://127.0.0.1:5555/_local/calls
   curl -d '{"action":"StartInstances","code":"InsufficientInstanceCapacity","times":1}' http://127.0.0.1:5555/_local/faults`,
 		Args: cobra.NoArgs,
@@ -68,10 +68,10 @@ func cloudCommand() *cobra.Command {
 	f.IntVar(&c.PageSize, "page-size", 0, "largest page of DescribeInstances; 0 means EC2's own")
 	f.BoolVar(&c.AllowCommands, "allow-commands", false, "run the commands that instances carry in their user data")
 	f.StringSliceVar(&c.AccessKeys, "access-keys", nil, "accepted access key ids; empty accepts any")
-	f.StringVar(&c.Region, "region", "local-1", "the cloud's only region")
+	f.StringVar(&c.Region, "region", "local-1", "the only region of the cloud")
 	f.Float64Var(&c.RatePerSecond, "rate", 0, "calls per second and access key; 0 means no limit")
-	f.IntVar(&c.Burst, "burst", 0, "calls that may come at once")
-	f.BoolVar(&c.EC2Limits, "ec2-limits", false, "limit the calls of each access key as EC2 does those of an account")
+	f.IntVar(&c.Burst, "burst", 0, "number of calls allowed at once")
+	f.BoolVar(&c.EC2Limits, "ec2-limits", false, "limit the calls of each access key as EC2 limits those of an account")
 	f.DurationVar(&c.ReadLag, "read-lag", 0, "how long DescribeInstances still shows the old state after a change")
 	return cmd
 }
@@ -96,12 +96,12 @@ const (
 	lastNetwork  = 126
 	// networkFile is the file in which a folder keeps the network of its cloud.
 	networkFile = "network"
-	// guard is the address and port that a cloud holds in its network while it runs.
+	// guard is the address and port in its network on which a running cloud listens.
 	guard = ".255.254:4242"
 )
 
-// reserveNetwork finds a loopback network that no other cloud of this machine uses, and holds it. A folder keeps its
-// network, because its machines keep their addresses.
+// reserveNetwork finds a loopback network that no other cloud on this machine uses. A folder keeps its network,
+// because its machines keep their addresses.
 func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -115,11 +115,11 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 		network := strings.TrimSpace(string(kept))
 		release, held := holdNetwork(ctx, network)
 		if !held {
-			return "", nil, fmt.Errorf("expected the loopback network %s, which %s keeps, found it held by another cloud; stop that one", network, dir)
+			return "", nil, fmt.Errorf("expected the loopback network %s of the folder %s to be free, found it used by another cloud; stop that cloud", network, dir)
 		}
 		return network, release, nil
 	}
-	// Networks that folders of clouds keep come last: these clouds may be started again at any moment.
+	// Networks of existing folders come last, because their clouds may be restarted at any time.
 	for _, mayBeKept := range []bool{false, true} {
 		for _, network := range networksByLastUse() {
 			if !mayBeKept && isNetworkKept(network) {
@@ -136,10 +136,10 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 			return network, release, nil
 		}
 	}
-	return "", nil, fmt.Errorf("expected a free loopback network between 127.%d and 127.%d, found them all held by other clouds; stop one", firstNetwork, lastNetwork)
+	return "", nil, fmt.Errorf("expected a free loopback network between 127.%d and 127.%d, found all of them used by other clouds; stop one", firstNetwork, lastNetwork)
 }
 
-// holdNetwork takes the lock on a network. The lock is a listener, because the kernel releases it with the process.
+// holdNetwork locks a network. The lock is a listener, because the kernel closes it when the process ends.
 func holdNetwork(ctx context.Context, network string) (release func(), held bool) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", network+guard)
 	if err != nil {
@@ -148,13 +148,13 @@ func holdNetwork(ctx context.Context, network string) (release func(), held bool
 	return func() { _ = l.Close() }, true
 }
 
-// keptBy returns the link to the file of the folder that keeps a network.
+// keptBy returns the path of the link to the file of the folder that keeps a network.
 func keptBy(network string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("torpor-networks-%d", os.Getuid()), network)
 }
 
-// networksByLastUse begins with the networks that were unused for longest, because machines of a cloud that has ended
-// may still be ending.
+// networksByLastUse returns all networks, the one that has been unused for longest first, because machines of a
+// cloud that was just stopped may still be ending.
 func networksByLastUse() []string {
 	var networks []string
 	lastUse := map[string]time.Time{}
@@ -175,7 +175,7 @@ func isNetworkKept(network string) bool {
 	return err == nil && strings.TrimSpace(string(kept)) == network
 }
 
-// keepNetwork is called while the network is held.
+// keepNetwork records that a folder keeps a network. The caller has locked the network.
 func keepNetwork(network, file string) error {
 	link := keptBy(network)
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {

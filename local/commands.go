@@ -27,7 +27,7 @@ func controlPlaneCommand() *cobra.Command {
 		Example: `  # A hub with its data in ./hub; prints where its kubeconfig is once it serves
   local control-plane --dir ./hub
 
-  # A cluster whose nodes' certificates live for 90 seconds
+  # A cluster whose nodes' certificates are valid for 90 seconds
   local control-plane --dir ./target --signing-duration 90s --approve-serving`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,11 +44,11 @@ func controlPlaneCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Dir, "dir", "control-plane", "folder for certificates, kubeconfigs and data; an existing one is continued")
-	f.StringVar(&c.Address, "address", "127.0.0.1", "loopback address to serve on; 10.250.0.1 makes the bridge for a real node, as root")
+	f.StringVar(&c.Address, "address", "127.0.0.1", "loopback address to serve on; 10.250.0.1 creates the bridge for a real node, as root")
 	f.IntVar(&c.Port, "port", 0, "port of the API server; 0 keeps the last one or takes a free one")
 	f.DurationVar(&c.SigningDuration, "signing-duration", 0, "how long certificates signed for nodes are valid; 0 means a year")
-	f.BoolVar(&c.ApproveServing, "approve-serving", false, "approve the nodes' serving certificates while some node is alive")
-	f.BoolVar(&c.APIOnly, "api-only", false, "leave out the controller manager and the scheduler")
+	f.BoolVar(&c.ApproveServing, "approve-serving", false, "approve the nodes' serving certificates while any node is alive")
+	f.BoolVar(&c.APIOnly, "api-only", false, "do not run the controller manager and the scheduler")
 	f.StringVar(&c.EmulatedVersion, "emulated-version", "", "older version of Kubernetes whose APIs the API server serves, such as 1.35; empty means its own")
 	return cmd
 }
@@ -81,8 +81,8 @@ func nodeCommand() *cobra.Command {
 	f.StringVar(&c.Bootstrap, "bootstrap-kubeconfig", "", "kubeconfig with the bootstrap token")
 	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of lease renewals and status reports")
 	f.StringVar(&c.PodNetwork, "pod-network", "", "folder in which the ports of Pods answer with the Pod's name and labels; local gateway reaches them there")
-	f.DurationVar(&c.Hold, "hold", 0, "wait this long before starting, as a slow boot does")
-	f.StringVar(&c.HoldFile, "hold-file", "", "wait before starting for as long as this file exists")
+	f.DurationVar(&c.Hold, "hold", 0, "delay of the start, which simulates a slow boot")
+	f.StringVar(&c.HoldFile, "hold-file", "", "delay the start for as long as this file exists")
 	f.BoolVar(&r.wanted, "real", false, "run containerd, the kubelet, kube-proxy and CoreDNS; needs root and make node-parts")
 	f.StringVar(&r.controlPlane, "control-plane", "control-plane", "folder of the control plane that a real node joins")
 	f.StringVar(&r.parts, "parts", ".cache/node", "folder that make node-parts has filled, for a real node")
@@ -102,10 +102,10 @@ func gatewayCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig that may list HTTPRoutes and EndpointSlices, and write the status of HTTPRoutes")
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig with permission to list HTTPRoutes and EndpointSlices, and to write the status of HTTPRoutes")
 	f.StringVar(&c.Gateway, "gateway", "infra/apps", "namespace and name of the Gateway whose routes are served; it need not exist")
 	f.StringVar(&c.Address, "address", "127.0.0.1:0", "loopback address to serve on; with port 0 a free one is taken and printed")
-	f.StringVar(&c.PodNetwork, "pod-network", "", "folder in which the Pods of hollow nodes answer")
+	f.StringVar(&c.PodNetwork, "pod-network", "", "folder with the sockets of the Pods of hollow nodes")
 	return cmd
 }
 
@@ -116,7 +116,7 @@ type realNode struct {
 }
 
 func clusterCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "Make target clusters out of machines of the simulated cloud"}
+	cmd := &cobra.Command{Use: "cluster", Short: "Create target clusters from machines of the simulated cloud"}
 	cmd.AddCommand(clusterCreateCommand())
 	return cmd
 }
@@ -162,7 +162,7 @@ func clusterCreateCommand() *cobra.Command {
 	f.IntVar(&c.Nodes, "nodes", 2, "number of nodes")
 	f.DurationVar(&c.Certificates, "certificates", time.Hour, "how long the nodes' certificates are valid")
 	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of the nodes' heartbeats")
-	f.StringVar(&c.HoldFile, "hold-file", "", "nodes whose machines are switched on wait for as long as this file exists")
+	f.StringVar(&c.HoldFile, "hold-file", "", "delay the start of the nodes on started machines for as long as this file exists")
 	return cmd
 }
 
@@ -190,7 +190,7 @@ func guestCommand() *cobra.Command {
 	return packagesCommand("guest", "the system of a virtual machine that is a node", debian.FetchGuest)
 }
 
-// packagesCommand fetches packages of Debian that tests run.
+// packagesCommand returns a command that fetches packages of Debian for tests.
 func packagesCommand(name, what string, fetch func(ctx context.Context, dir string, out io.Writer) error) *cobra.Command {
 	var dir string
 	var optional bool

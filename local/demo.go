@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/local/figures"
 )
 
-// demoCommand returns a command that fills the common configuration of all demos and runs one.
+// demoCommand adds the common flags of all demos to a command, which sets up the configuration and calls run.
 func demoCommand(cmd *cobra.Command, c *runner.Config, dir string, run func(*cobra.Command) error) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -37,7 +37,7 @@ func demoCommand(cmd *cobra.Command, c *runner.Config, dir string, run func(*cob
 		c.Out, c.Colour = cmd.OutOrStdout(), wantsColour()
 		return run(cmd)
 	}
-	cmd.Flags().StringVar(&c.Dir, "dir", dir, "folder for everything that is made; emptied first")
+	cmd.Flags().StringVar(&c.Dir, "dir", dir, "folder for all files of the demo; emptied first")
 	cmd.Flags().StringVar(&c.Torpor, "torpor", "", "path of the torpor program; next to this program if empty")
 	return cmd
 }
@@ -170,8 +170,8 @@ func cfDemoCommand() *cobra.Command {
 		Use:   "demo-cf",
 		Short: "Push, restart, roll and delete an app through the CF API, and print what was observed",
 		Long: `Push an app with a route, restart it, roll it, cancel, roll back and delete it through the CF API, and print what was
-observed, with the lines of curl for it. Meanwhile clients ask for its address, and what they were refused is counted.
-The cf client is used too where it is on the PATH or in CF_CLI.
+observed, with the lines of curl for it. Meanwhile clients send requests to its address, and failed requests are counted.
+The cf client is used, too, if it is on the PATH or in CF_CLI.
 
 Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
 		Example: `  local demo-cf --dir .cache/demo-cf`,
@@ -189,7 +189,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 	return cmd
 }
 
-// findGatewayAPI returns the folder of the module with the kinds of the Gateway API.
+// findGatewayAPI returns the folder of the Go module of the Gateway API.
 func findGatewayAPI(ctx context.Context) (string, error) {
 	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	if err != nil {

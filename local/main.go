@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command local runs a real Kubernetes control plane, hollow nodes with real certificates and a simulated cloud on
-// one machine. Under the names etcd, kube-apiserver and kubectl it acts as that program, so that one file also serves
-// envtest.
+// one machine. Under the name etcd, kube-apiserver or kubectl it acts as that program, so that the same file also
+// works for envtest.
 package main
 
 import (

@@ -21,12 +21,12 @@ import (
 	"github.com/torpor-dev/torpor/local/realnode"
 )
 
-// realCommands returns the commands for nodes with real containers, which only Linux has.
+// realCommands returns the commands for nodes with real containers, which exist only on Linux.
 func realCommands() []*cobra.Command {
 	return []*cobra.Command{podsCommand(), nodePartsCommand(), bootNodeCommand(), mysqlDemoCommand()}
 }
 
-// connectBridge creates the bridge if a control plane is to serve on it.
+// connectBridge creates the bridge if a control plane serves on its address.
 func connectBridge(ctx context.Context, address string) (func() error, error) {
 	if address != realnode.HostAddress {
 		return func() error { return nil }, nil
@@ -76,7 +76,7 @@ func nodePartsCommand() *cobra.Command {
 	return c
 }
 
-// bootNodeCommand is the command by which a real node starts its first process; it is not for users.
+// bootNodeCommand is the command with which a real node starts its first process; users do not need it.
 func bootNodeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    realnode.BootCommand,
@@ -145,7 +145,8 @@ func detachPods(cmd *cobra.Command, c podcluster.Config) error {
 	return nil
 }
 
-// describeStop returns the command that stops the cluster in a folder. The folder of make pods-up has a target of its own.
+// describeStop returns the command that stops the cluster in a folder. The folder of make pods-up has its own make
+// target.
 func describeStop(dir string) string {
 	if strings.HasSuffix(filepath.ToSlash(dir), "/.cache/pods") {
 		return "make pods-down"
@@ -157,7 +158,7 @@ func podsDownCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "down",
-		Short:   "Stop the cluster that pods up started, and remove leftovers of a killed one from the machine",
+		Short:   "Stop the cluster that pods up started, and remove the leftovers of a killed cluster from the machine",
 		Example: "  local pods down --dir .cache/pods",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -182,7 +183,7 @@ func mysqlDemoCommand() *cobra.Command {
 		Long: `Stop and start the clustering and the reconciliation of a real MySQL cluster, and print what was observed: with real
 pods on this machine, as root on Debian, or in the cluster of --kubeconfig, in which Torpor has to run.
 
-Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was made is removed in any case.`,
+Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was created is removed in any case.`,
 		Example: "  local demo-mysql --dir .cache/demo-mysql\n  local demo-mysql --kubeconfig ~/.kube/config",
 	}, &c.Config, "demo-mysql", func(cmd *cobra.Command) error {
 		switch {

@@ -123,8 +123,8 @@ func (b Program) Stop(ctx context.Context, out io.Writer) error {
 	return os.Remove(b.pidFile())
 }
 
-// findPID finds the process of the program; fs.ErrNotExist if it does not run. It compares the command line, because
-// another process may have the number of an ended one by now.
+// findPID returns the process id of the program; fs.ErrNotExist if it does not run. It compares the command line,
+// because the id may have been reused by another process.
 func (b Program) findPID() (int, error) {
 	data, err := os.ReadFile(b.pidFile())
 	if err != nil {

@@ -58,7 +58,7 @@ func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer
 	return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(*made, created)}, nil
 }
 
-// launchCount returns how many instances to create: the cloud always has room for MaxCount.
+// launchCount returns the number of instances to create: always MaxCount, because the cloud has enough room.
 func launchCount(q ec2query.Request) (int, error) {
 	least, given, err := q.ParseNumber("MinCount")
 	if err != nil {
@@ -108,7 +108,8 @@ func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 	return i, err
 }
 
-// commandOf reads a machine's command from user data. User data that is not a JSON object belongs to the guest.
+// commandOf reads a machine's command from user data. It ignores user data that is not a JSON object, which is for
+// the guest.
 func (c *Cloud) commandOf(userData string) (*machineCommand, error) {
 	text, err := base64.StdEncoding.DecodeString(userData)
 	if err != nil {
@@ -119,7 +120,7 @@ func (c *Cloud) commandOf(userData string) (*machineCommand, error) {
 		return nil, nil
 	}
 	if !c.config.AllowCommands {
-		return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "The user data holds a command, and this cloud was started without leave to run commands.")
+		return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "The user data contains a command, and this cloud was started without permission to run commands.")
 	}
 	var run machineCommand
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -150,7 +151,7 @@ func (c *Cloud) createInstances(pattern instance, count int, now time.Time) ([]i
 	return created, nil
 }
 
-// requireCapacity refuses requests beyond the capacity of a type.
+// requireCapacity returns an error if a request exceeds the capacity of a type.
 func (c *Cloud) requireCapacity(kind string, more int) error {
 	most, isLimited := c.capacity[kind]
 	if !isLimited {
@@ -175,7 +176,7 @@ func (c *Cloud) privateDNS(address string) string {
 	return "ip-" + strings.ReplaceAll(address, ".", "-") + "." + domain
 }
 
-// newID returns the prefix and 17 hexadecimal digits.
+// newID returns the prefix followed by 17 random hexadecimal digits.
 func newID(prefix string) string {
 	var b [9]byte
 	// Read never returns an error.
@@ -183,7 +184,8 @@ func newID(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])[:17]
 }
 
-// findInstances returns the instances a request names, in its order. Unknown and malformed ids fail the whole request.
+// findInstances returns the instances with these ids, in the same order. It returns an error if any id is unknown or
+// malformed.
 func (c *Cloud) findInstances(ids []string) ([]instance, error) {
 	var found []instance
 	var unknown []string
@@ -234,7 +236,7 @@ func (c *Cloud) stopInstances(q ec2query.Request, now time.Time) (ec2query.Answe
 	return c.changePower(q, stop, now)
 }
 
-// changePower applies one verb to all named instances, or to none.
+// changePower applies one verb to all named instances, or to none of them.
 func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2query.Answer, error) {
 	force, err := q.ParseFlag("Force")
 	if err != nil {
@@ -252,7 +254,8 @@ func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2
 	if err != nil {
 		return nil, err
 	}
-	// A crash must not forget a stop whose machine is gone, so the state is written before the signals are sent.
+	// Write the state before sending the signals: after a crash, a stop whose machine has ended must still be
+	// recorded.
 	if err := c.saveChange(stateChange{Instances: after}, now); err != nil {
 		return nil, err
 	}
@@ -368,8 +371,8 @@ func (c *Cloud) describeInstances(q ec2query.Request, now time.Time) (ec2query.A
 	return answer, nil
 }
 
-// candidates returns the ids of the instances that may match, according to the indexes. The second result is true if
-// the indexes exclude no instance.
+// candidates looks up the ids of the instances that may match in the indexes. The second result is true if the
+// indexes exclude no instance.
 func (s *cloudState) candidates(ids []string, filters filterCriteria) (map[string]bool, bool) {
 	found := map[string]bool{}
 	if len(ids) > 0 {
@@ -394,7 +397,7 @@ func (s *cloudState) candidates(ids []string, filters filterCriteria) (map[strin
 	return nil, true
 }
 
-// choosePage returns the number of reservations to return, and the sequence of the last one that the caller has. As
+// choosePage returns the size of the page, and the sequence number of the last reservation on the previous page. As
 // in EC2, the answer to a call that names instances is not paginated.
 func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, err error) {
 	size, given, err := q.ParseNumber("MaxResults")
@@ -425,12 +428,13 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 		_, err = fmt.Sscanf(string(text), "after %d", &after)
 	}
 	if err != nil || token != pageToken(after, q) {
-		return 0, 0, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Value (%s) for parameter nextToken is invalid: it must be the token of an answer to the same question.", token)
+		return 0, 0, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Value (%s) for parameter nextToken is invalid: it must be the token from an answer to the same request.", token)
 	}
 	return size, after, nil
 }
 
-// pageToken points behind a reservation. It is valid for the same parameters only, even after a restart.
+// pageToken returns the token of the page after a reservation. It is valid only for the same parameters, also after
+// a restart.
 func pageToken(sequence int, q ec2query.Request) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "after %d of %s", sequence, q.HashParameters("NextToken", "MaxResults", "Version")))
 }
@@ -440,7 +444,7 @@ type filterCriteria []filterCriterion
 
 type filterCriterion struct {
 	name string
-	// texts are literal values; patterns have wildcards.
+	// texts are the literal values; patterns are the values with wildcards.
 	texts    map[string]bool
 	patterns []*regexp.Regexp
 }
@@ -448,7 +452,8 @@ type filterCriterion struct {
 // maxFilterValues is the maximum number of values in all filters of a call, as in EC2.
 const maxFilterValues = 200
 
-// valuesByName returns the values of an instance for a filter's name. The second result is false for an unknown filter.
+// valuesByName returns an instance's values for the name of a filter. The second result is false if the filter is
+// unknown.
 type valuesByName func(name string) ([]string, bool)
 
 func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error) {
@@ -478,8 +483,8 @@ func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error)
 	return read, nil
 }
 
-// tagKeys returns tag keys of which an instance must have one. The second result is false if the filter is not about
-// tags.
+// tagKeys returns the tag keys of which an instance must have at least one. The second result is false if the filter
+// does not concern tags.
 func (f filterCriterion) tagKeys() ([]string, bool) {
 	if key, ok := strings.CutPrefix(f.name, "tag:"); ok {
 		return []string{key}, true
@@ -501,7 +506,8 @@ func (c filterCriteria) matchAll(of valuesByName) bool {
 	return true
 }
 
-// compileWildcard compiles a filter value: * matches any text, ? any character, and a backslash escapes.
+// compileWildcard compiles a filter value: * matches any text, ? matches one character, and a backslash escapes the
+// next character.
 func compileWildcard(value string) *regexp.Regexp {
 	pattern, escaped := strings.Builder{}, false
 	for _, r := range value {
@@ -590,7 +596,8 @@ func (c *Cloud) createTags(q ec2query.Request, now time.Time) (ec2query.Answer, 
 	})
 }
 
-// deleteTags deletes the named tags, or all tags if none is named; a tag with a value only if the value is equal.
+// deleteTags deletes the named tags, or all tags if none is named. If a value is given, it deletes the tag only if
+// the values are equal.
 func (c *Cloud) deleteTags(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	named := q.ListTags("Tag")
 	return c.changeTags(q, now, func(i instance) (instance, error) {
@@ -604,7 +611,7 @@ func (c *Cloud) deleteTags(q ec2query.Request, now time.Time) (ec2query.Answer, 
 	})
 }
 
-// changeTags changes the tags of all named instances, or of none.
+// changeTags changes the tags of all named instances, or of none of them.
 func (c *Cloud) changeTags(q ec2query.Request, now time.Time, change func(instance) (instance, error)) (ec2query.Answer, error) {
 	ids := q.ListValues("ResourceId")
 	if len(ids) == 0 {
@@ -634,7 +641,8 @@ func (c *Cloud) changeTags(q ec2query.Request, now time.Time, change func(instan
 }
 
 const (
-	// joinGroupTag adds an instance to an Auto Scaling group. The caller sets it, in place of the Auto Scaling API.
+	// joinGroupTag adds an instance to an Auto Scaling group. Callers set this tag because the cloud has no API call
+	// for it.
 	joinGroupTag = "local:auto-scaling-group"
 	// groupTag is the tag in which EC2 shows the group of an instance.
 	groupTag = "aws:autoscaling:groupName"
@@ -642,7 +650,7 @@ const (
 	nodeGroupTag = "eks:nodegroup-name"
 )
 
-// withTags returns a copy of the tags with the given ones added, within EC2's limits.
+// withTags returns a copy of the tags with more tags added; an error if they exceed EC2's limits.
 func withTags(tags map[string]string, given []ec2query.Tag) (map[string]string, error) {
 	const most, longestKey, longestValue = 50, 128, 256
 	after := maps.Clone(tags)

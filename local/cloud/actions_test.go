@@ -120,38 +120,38 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 		code   string
 		status int
 	}{
-		"one unknown id fails the batch":                           {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", unknown}, "InvalidInstanceID.NotFound", 400},
-		"unknown comes before a wrong state: refused":              {"StopInstances", []string{"InstanceId.1", gone, "InstanceId.2", unknown, "InstanceId.3", other}, "InvalidInstanceID.NotFound", 400},
-		"one malformed id fails the batch":                         {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", "i-xyz"}, "InvalidInstanceID.Malformed", 400},
-		"one wrong state fails the batch":                          {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", gone}, "IncorrectInstanceState", 400},
-		"a terminated instance does not start":                     {"StartInstances", []string{"InstanceId.1", gone}, "IncorrectInstanceState", 400},
-		"a one-time spot instance does not stop":                   {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", spot}, "UnsupportedOperation", 400},
-		"a stop with Hibernate: refused":                           {"StopInstances", []string{"InstanceId.1", up, "Hibernate", "true"}, "UnsupportedHibernationConfiguration", 400},
-		"no id: refused":                                           {"StopInstances", nil, "MissingParameter", 400},
-		"a dry run: refused":                                       {"StopInstances", []string{"InstanceId.1", up, "DryRun", "true"}, "DryRunOperation", 412},
-		"a Force that is not a boolean: refused":                   {"StopInstances", []string{"InstanceId.1", up, "Force", "maybe"}, "InvalidParameterValue", 400},
-		"no action: refused":                                       {"", nil, "MissingParameter", 400},
-		"an unknown action: refused":                               {"RebootInstances", nil, "InvalidAction", 400},
-		"run without an image: refused":                            {"RunInstances", []string{"MinCount", "1", "MaxCount", "1"}, "MissingParameter", 400},
-		"a run without counts: refused":                            {"RunInstances", []string{"ImageId", "ami"}, "MissingParameter", 400},
-		"a run of at least two and at most one: refused":           {"RunInstances", []string{"ImageId", "ami", "MinCount", "2", "MaxCount", "1"}, "InvalidParameterValue", 400},
-		"a run of more instances than addresses: refused":          {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "70000"}, "InsufficientFreeAddressesInSubnet", 400},
-		"a run with a count that is not a number: refused":         {"RunInstances", []string{"ImageId", "ami", "MinCount", "one", "MaxCount", "1"}, "InvalidParameterValue", 400},
-		"run on an unknown market: refused":                        {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "InstanceMarketOptions.MarketType", "black"}, "InvalidParameterValue", 400},
-		"a run of a command that the cloud may not start: refused": {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", commandText}, "InvalidParameterValue", 400},
-		"run with user data that is not base64: refused":           {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", "{}"}, "InvalidParameterValue", 400},
-		"run with tags for a volume: refused":                      {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "TagSpecification.1.ResourceType", "volume"}, "InvalidParameterValue", 400},
-		"tag an unknown instance: refused":                         {"CreateTags", []string{"ResourceId.1", up, "ResourceId.2", unknown, "Tag.1.Key", "a"}, "InvalidInstanceID.NotFound", 400},
-		"tag a volume: refused":                                    {"CreateTags", []string{"ResourceId.1", "vol-01234567", "Tag.1.Key", "a"}, "InvalidID", 400},
-		"tag with a reserved key: refused":                         {"CreateTags", []string{"ResourceId.1", up, "Tag.1.Key", "aws:a"}, "InvalidParameterValue", 400},
-		"tag without tags: refused":                                {"CreateTags", []string{"ResourceId.1", up}, "MissingParameter", 400},
-		"describe an unknown instance: refused":                    {"DescribeInstances", []string{"InstanceId.1", unknown}, "InvalidInstanceID.NotFound", 400},
-		"describe by an unknown filter: refused":                   {"DescribeInstances", []string{"Filter.1.Name", "colour", "Filter.1.Value.1", "red"}, "InvalidParameterValue", 400},
-		"describe by a filter without a value: refused":            {"DescribeInstances", []string{"Filter.1.Name", "tag-key"}, "MissingParameter", 400},
-		"describe too small a page: refused":                       {"DescribeInstances", []string{"MaxResults", "4"}, "InvalidParameterValue", 400},
-		"describe too large a page: refused":                       {"DescribeInstances", []string{"MaxResults", "1001"}, "InvalidParameterValue", 400},
-		"describe a page of named instances: refused":              {"DescribeInstances", []string{"MaxResults", "5", "InstanceId.1", up}, "InvalidParameterCombination", 400},
-		"describe with an unknown token: refused":                  {"DescribeInstances", []string{"NextToken", "bm9uc2Vuc2U"}, "InvalidParameterValue", 400},
+		"one unknown id fails the batch":                    {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", unknown}, "InvalidInstanceID.NotFound", 400},
+		"an unknown id before a wrong state: refused":       {"StopInstances", []string{"InstanceId.1", gone, "InstanceId.2", unknown, "InstanceId.3", other}, "InvalidInstanceID.NotFound", 400},
+		"one malformed id fails the batch":                  {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", "i-xyz"}, "InvalidInstanceID.Malformed", 400},
+		"one wrong state fails the batch":                   {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", gone}, "IncorrectInstanceState", 400},
+		"a terminated instance cannot be started":           {"StartInstances", []string{"InstanceId.1", gone}, "IncorrectInstanceState", 400},
+		"a one-time spot instance cannot be stopped":        {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", spot}, "UnsupportedOperation", 400},
+		"a stop with Hibernate: refused":                    {"StopInstances", []string{"InstanceId.1", up, "Hibernate", "true"}, "UnsupportedHibernationConfiguration", 400},
+		"no id: refused":                                    {"StopInstances", nil, "MissingParameter", 400},
+		"a dry run: refused":                                {"StopInstances", []string{"InstanceId.1", up, "DryRun", "true"}, "DryRunOperation", 412},
+		"a Force that is not a boolean: refused":            {"StopInstances", []string{"InstanceId.1", up, "Force", "maybe"}, "InvalidParameterValue", 400},
+		"no action: refused":                                {"", nil, "MissingParameter", 400},
+		"an unknown action: refused":                        {"RebootInstances", nil, "InvalidAction", 400},
+		"a run without an image: refused":                   {"RunInstances", []string{"MinCount", "1", "MaxCount", "1"}, "MissingParameter", 400},
+		"a run without counts: refused":                     {"RunInstances", []string{"ImageId", "ami"}, "MissingParameter", 400},
+		"a run of at least two and at most one: refused":    {"RunInstances", []string{"ImageId", "ami", "MinCount", "2", "MaxCount", "1"}, "InvalidParameterValue", 400},
+		"a run of more instances than addresses: refused":   {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "70000"}, "InsufficientFreeAddressesInSubnet", 400},
+		"a run with a count that is not a number: refused":  {"RunInstances", []string{"ImageId", "ami", "MinCount", "one", "MaxCount", "1"}, "InvalidParameterValue", 400},
+		"a run on an unknown market: refused":               {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "InstanceMarketOptions.MarketType", "black"}, "InvalidParameterValue", 400},
+		"a run with a command that is not allowed: refused": {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", commandText}, "InvalidParameterValue", 400},
+		"a run with user data that is not base64: refused":  {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", "{}"}, "InvalidParameterValue", 400},
+		"a run with tags for a volume: refused":             {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "TagSpecification.1.ResourceType", "volume"}, "InvalidParameterValue", 400},
+		"a tag for an unknown instance: refused":            {"CreateTags", []string{"ResourceId.1", up, "ResourceId.2", unknown, "Tag.1.Key", "a"}, "InvalidInstanceID.NotFound", 400},
+		"a tag for a volume: refused":                       {"CreateTags", []string{"ResourceId.1", "vol-01234567", "Tag.1.Key", "a"}, "InvalidID", 400},
+		"a tag with a reserved key: refused":                {"CreateTags", []string{"ResourceId.1", up, "Tag.1.Key", "aws:a"}, "InvalidParameterValue", 400},
+		"CreateTags without tags: refused":                  {"CreateTags", []string{"ResourceId.1", up}, "MissingParameter", 400},
+		"a description of an unknown instance: refused":     {"DescribeInstances", []string{"InstanceId.1", unknown}, "InvalidInstanceID.NotFound", 400},
+		"an unknown filter: refused":                        {"DescribeInstances", []string{"Filter.1.Name", "colour", "Filter.1.Value.1", "red"}, "InvalidParameterValue", 400},
+		"a filter without a value: refused":                 {"DescribeInstances", []string{"Filter.1.Name", "tag-key"}, "MissingParameter", 400},
+		"a page that is too small: refused":                 {"DescribeInstances", []string{"MaxResults", "4"}, "InvalidParameterValue", 400},
+		"a page that is too large: refused":                 {"DescribeInstances", []string{"MaxResults", "1001"}, "InvalidParameterValue", 400},
+		"a page of named instances: refused":                {"DescribeInstances", []string{"MaxResults", "5", "InstanceId.1", up}, "InvalidParameterCombination", 400},
+		"an unknown page token: refused":                    {"DescribeInstances", []string{"NextToken", "bm9uc2Vuc2U"}, "InvalidParameterValue", 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url, cloud: r.cloud}
@@ -210,9 +210,9 @@ func TestPagesAreCutAlongReservations(t *testing.T) {
 		want = append(want, r.launchInstances(1+n%3)...)
 	}
 	for name, pairs := range map[string][]string{
-		"no page size in the call: the cloud's":         nil,
-		"page size of the caller: taken":                {"MaxResults", "5"},
-		"a larger page size of the caller: the cloud's": {"MaxResults", "1000"},
+		"no page size in the call: the cloud's page size":       nil,
+		"a smaller page size in the call: that page size":       {"MaxResults", "5"},
+		"a larger page size in the call: the cloud's page size": {"MaxResults", "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url}
@@ -268,21 +268,21 @@ func TestFilters(t *testing.T) {
 		filters [][]string
 		want    []string
 	}{
-		"a tag: one instance":                    {[][]string{{"tag:Name", "worker-1"}}, []string{a}},
-		"a tag in other letters: none":           {[][]string{{"tag:Name", "Worker-1"}}, nil},
-		"a star: any text":                       {[][]string{{"tag:Name", "worker-*"}}, []string{a, b}},
-		"a question mark: one character":         {[][]string{{"tag:Name", "worker-?"}}, []string{a}},
-		"an escaped star: the character":         {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
-		"a dot is not a wildcard":                {[][]string{{"private-ip-address", "127.77.0?1"}}, []string{a}},
-		"two values of a filter: either matches": {[][]string{{"tag:kubernetes.io/cluster/blue", "owned", "shared"}}, []string{a, b}},
-		"two filters: both match":                {[][]string{{"tag:kubernetes.io/cluster/blue", "*"}, {"instance-state-name", "running"}}, []string{a}},
-		"a tag key: matches":                     {[][]string{{"tag-key", "other"}}, []string{d}},
-		"an empty tag value: matches":            {[][]string{{"tag:other", ""}}, []string{d}},
-		"two states: either matches":             {[][]string{{"instance-state-name", "stopped", "stopping"}}, []string{b}},
-		"an unknown id is not an error":          {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
-		"a DNS name with a star: matches":        {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
-		"a private IP address: matches":          {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
-		"a missing tag does not match":           {[][]string{{"tag:nobody", "*"}}, nil},
+		"a tag: one instance":                        {[][]string{{"tag:Name", "worker-1"}}, []string{a}},
+		"a tag value in different case: no instance": {[][]string{{"tag:Name", "Worker-1"}}, nil},
+		"a star: any text":                           {[][]string{{"tag:Name", "worker-*"}}, []string{a, b}},
+		"a question mark: one character":             {[][]string{{"tag:Name", "worker-?"}}, []string{a}},
+		"an escaped star: the character":             {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
+		"a dot: not a wildcard":                      {[][]string{{"private-ip-address", "127.77.0?1"}}, []string{a}},
+		"two values of a filter: either matches":     {[][]string{{"tag:kubernetes.io/cluster/blue", "owned", "shared"}}, []string{a, b}},
+		"two filters: both match":                    {[][]string{{"tag:kubernetes.io/cluster/blue", "*"}, {"instance-state-name", "running"}}, []string{a}},
+		"a tag key: matches":                         {[][]string{{"tag-key", "other"}}, []string{d}},
+		"an empty tag value: matches":                {[][]string{{"tag:other", ""}}, []string{d}},
+		"two states: either matches":                 {[][]string{{"instance-state-name", "stopped", "stopping"}}, []string{b}},
+		"an unknown id in a filter: not an error":    {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
+		"a DNS name with a star: matches":            {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
+		"a private IP address: matches":              {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
+		"a missing tag: does not match":              {[][]string{{"tag:nobody", "*"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url}
@@ -394,7 +394,7 @@ func TestAccessKeysAreChecked(t *testing.T) {
 }
 
 func TestEachKeyIsThrottledByItself(t *testing.T) {
-	// So slow that no token is added while the test runs.
+	// The rate is so low that no token is added during the test.
 	r := newEnv(t, Config{RatePerSecond: 1e-6, Burst: 2})
 	for n, status := range []int{200, 200, 503, 503} {
 		if got := r.call("DescribeInstances"); got.status != status || (status == 503 && got.Code != "RequestLimitExceeded") {
@@ -430,9 +430,9 @@ func TestEC2LimitsKindsOfCalls(t *testing.T) {
 		calls, passed int
 	}{
 		{"DescribeInstances", 0, 130, 100},
-		{"DescribeTags", 0, 1, 0}, // Reads share their tokens.
+		{"DescribeTags", 0, 1, 0}, // Reads share a token bucket.
 		{"StopInstances", 0, 60, 50},
-		{"CreateTags", 0, 1, 0}, // Most changes do, too.
+		{"CreateTags", 0, 1, 0}, // Most changes share one, too.
 		{"StartInstances", 0, 10, 5},
 		{"RunInstances", 0, 10, 5},
 		{"DescribeInstances", time.Second, 30, 20},
@@ -516,7 +516,8 @@ func TestInstanceTypeCapacityIsLimited(t *testing.T) {
 	r.awaitState(ids[0], running)
 }
 
-// TestReplacedMachineIsListedWithItsSuccessor expects both to have the cluster's tag, as in EC2, for about an hour.
+// TestReplacedMachineIsListedWithItsSuccessor expects both machines to have the cluster's tag for about an hour, as
+// in EC2.
 func TestReplacedMachineIsListedWithItsSuccessor(t *testing.T) {
 	r := newEnv(t, Config{})
 	tags := []string{"TagSpecification.1.ResourceType", "instance", "TagSpecification.1.Tag.1.Key", "kubernetes.io/cluster/blue", "TagSpecification.1.Tag.1.Value", "owned"}
@@ -552,7 +553,7 @@ func TestSixtyThousandInstances(t *testing.T) {
 		created, err := r.cloud.createInstances(pattern, machines, time.Now())
 		expectNoError(t, err)
 		made = stateChange{Reservation: r.cloud.state.newReservation(reservation{ID: newID("r-")}, created), Instances: created}
-		r.cloud.applyChange(made, time.Now()) // The next change writes all of them to the disk.
+		r.cloud.applyChange(made, time.Now()) // The next saved change writes all of them to the disk.
 	}
 	r.cloud.store.mustRewrite = true
 	r.cloud.mu.Unlock()
@@ -591,7 +592,8 @@ func TestSixtyThousandInstances(t *testing.T) {
 	}
 }
 
-// FuzzWildcard expects an escaped value to match only itself, and with a star after it any longer value.
+// FuzzWildcard expects an escaped value to match only itself, and an escaped value with a trailing star to match any
+// longer value, too.
 func FuzzWildcard(f *testing.F) {
 	for _, seed := range []string{"", "a*b?c", `\`, "a.b[", "line\nline", `\\*`} {
 		f.Add(seed)

@@ -13,14 +13,14 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// addAdminRoutes serves what benchmarks, tests and the command line turn and read. All of it is JSON:
+// addAdminRoutes registers the endpoints for benchmarks, tests and the command line. All bodies are JSON:
 //
 //	POST   /_local/faults     add a fault
 //	DELETE /_local/faults     clear all faults
 //	GET    /_local/calls      {"StopInstances": 3, "StopInstances.errors": 1}
 //	DELETE /_local/calls      count from zero
 //	GET    /_local/instances  list of instances
-//	POST   /_local/latency    {"start": "20s", "stop": "5s", "instanceIDs": []}; only coming transitions change
+//	POST   /_local/latency    {"start": "20s", "stop": "5s", "instanceIDs": []}; applies to later transitions only
 //	POST   /_local/capacity   {"type": "m5.large", "running": 3}; without running there is no limit
 func (c *Cloud) addAdminRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /_local/faults", c.addFault)
@@ -153,8 +153,8 @@ func (c *Cloud) setLatency(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// changeLatency changes the latency of the named instances permanently, or without names that of the cloud until it
-// ends.
+// changeLatency changes the latency of the named instances permanently. Without names, it changes the latency of the
+// cloud until the cloud ends.
 func (c *Cloud) changeLatency(wanted powerLatencies, ids []string) error {
 	if len(ids) == 0 {
 		c.latencies = c.latencies.overriddenBy(wanted)
@@ -175,7 +175,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("the body must be one JSON object as the documentation of this endpoint shows: %w", err)
+		return fmt.Errorf("the body must be one JSON object as documented for this endpoint: %w", err)
 	}
 	return nil
 }
@@ -198,10 +198,10 @@ const (
 	lostStart     = "lostStart"
 )
 
-// injectedFault is a failure on demand. Faults do not survive a restart of the cloud.
+// injectedFault is a failure that a test requests. Faults do not survive a restart of the cloud.
 type injectedFault struct {
 	// Kind is empty for a fault of a call, or stuckPending, stuckStopping (transitions that end only when the faults
-	// are cleared; the second holds terminations too) or lostStart (an accepted start falls back to stopped).
+	// are cleared; stuckStopping also blocks terminations) or lostStart (an accepted start falls back to stopped).
 	Kind string `json:"kind"`
 	// Action limits a fault of calls to one action; empty means every action.
 	Action string `json:"action"`
@@ -226,7 +226,7 @@ func (f injectedFault) validate(known func(action string) bool) error {
 	switch f.Kind {
 	case "":
 		if f.Code == "" && f.Delay == 0 {
-			return errors.New("the fault does nothing: give it a code, a delay or a kind")
+			return errors.New("the fault does nothing: set a code, a delay or a kind")
 		}
 		if f.HTTPStatus != 0 && (f.Code == "" || f.HTTPStatus < http.StatusBadRequest || f.HTTPStatus > 599) {
 			return fmt.Errorf("httpStatus must be 400 to 599 and come with a code, found %d and code %q", f.HTTPStatus, f.Code)
@@ -252,8 +252,8 @@ func (f injectedFault) concernsInstance(ids ...string) bool {
 	return len(f.InstanceIDs) == 0 || slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(f.InstanceIDs, id) })
 }
 
-// useCallFault returns the fault of a call and decrements its count; the zero fault does nothing. A dry run only
-// checks rights, and ignores faults of instances.
+// useCallFault returns the fault of a call and decrements its count; the zero value means no fault. A dry run only
+// checks permissions, and ignores faults of instances.
 func (c *Cloud) useCallFault(action string, ids []string, dry bool) injectedFault {
 	return c.useFault(func(f injectedFault) bool {
 		return f.Kind == "" && (!dry || f.Code == ec2query.UnauthorizedOperation) && (f.Action == "" || f.Action == action) && f.concernsInstance(ids...)

@@ -2,8 +2,8 @@
 
 // Package cloud is a simulated cloud that speaks the EC2 Query API on one machine.
 //
-// Its instances have EC2's states, answers and errors, take real time to start and stop, and may each run a real
-// command as their machine. Its state survives kill -9: each change is written to the disk before it is answered.
+// Its instances have EC2's states, answers and errors, and take real time to start and stop. Each instance may run a
+// real command as its machine. Its state survives kill -9: each change is written to the disk before it is answered.
 //
 // Reading order: state.go (the transitions) → state_store.go (the file) → cloud.go (time and processes) → handler.go
 // (one call) → actions.go → admin.go (the settings of benchmarks and tests).
@@ -37,9 +37,9 @@ type Config struct {
 	PageSize int
 	// AllowCommands lets every caller of RunInstances run commands as this user; set AccessKeys with it.
 	AllowCommands bool
-	// AccessKeys are the access key ids that may call; empty means any. Signatures are not verified.
+	// AccessKeys are the accepted access key ids; empty accepts any. Signatures are not verified.
 	AccessKeys []string
-	// Region is the region calls must be signed for; empty means us-east-1.
+	// Region is the region for which calls must be signed; empty means us-east-1.
 	Region string
 	// Network is the first half of every instance's loopback address; empty means 127.77. Two clouds whose machines
 	// serve on the same port need two networks.
@@ -47,7 +47,7 @@ type Config struct {
 	// RatePerSecond and Burst throttle the calls of each access key; a rate of 0 does not throttle.
 	RatePerSecond float64
 	Burst         int
-	// EC2Limits throttles the calls of each access key like EC2 those of an account, by kinds of calls.
+	// EC2Limits throttles the calls of each access key, by kinds of calls, as EC2 throttles the calls of an account.
 	EC2Limits bool
 	// ReadLag is the age of described data: a change becomes visible only after this time.
 	ReadLag time.Duration
@@ -59,7 +59,7 @@ func (c Config) withDefaults() (Config, error) {
 	const ec2PageSize = 1000
 	var wrong []error
 	if c.Dir == "" {
-		wrong = append(wrong, errors.New("the folder of the cloud's state is not set: set Dir"))
+		wrong = append(wrong, errors.New("the folder for the cloud's state is missing: set Dir"))
 	}
 	if c.StartLatency < 0 || c.StopLatency < 0 || c.ReadLag < 0 {
 		wrong = append(wrong, fmt.Errorf("latencies must not be negative, found start %s, stop %s and read lag %s", c.StartLatency, c.StopLatency, c.ReadLag))
@@ -105,18 +105,19 @@ type Cloud struct {
 	calls     map[string]int
 	// limiters throttle the calls of each access key, by kinds of calls.
 	limiters map[string]*rate.Limiter
-	// looks are the times at which instances change next, the earliest one first. Some entries may be outdated.
+	// looks are the times of the next checks of instances, the earliest one first. Some entries may be outdated.
 	looks dueLooks
 	// listed records the time at which DescribeInstances first returned an instance in its current state.
 	listed map[string]listedState
-	// past holds the earlier states of instances for as long as reads lag behind.
+	// past contains earlier states of instances while reads may still return them.
 	past map[string][]pastInstance
 	// capacity limits the running instances of a type; a missing type is unlimited.
 	capacity map[string]int
 }
 
-// New opens the cloud of a folder in the state of its earlier process: running instances run again, transitions
-// continue. The caller serves Handler on a loopback address and ends the cloud with Close.
+// New opens the cloud of a folder in the state that its previous process stored: running instances are started
+// again, and transitions continue. The caller serves HTTPHandler on a loopback address and ends the cloud with
+// Close.
 func New(config Config) (*Cloud, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -140,7 +141,8 @@ func New(config Config) (*Cloud, error) {
 	return c, nil
 }
 
-// Close ends all processes like a power cut: the next New on the folder starts the running ones again.
+// Close ends all processes, as a power cut would: the next call of New for the folder starts the machines of running
+// instances again.
 func (c *Cloud) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -161,7 +163,7 @@ func (c *Cloud) Close() error {
 	}
 	var stays error
 	if left = c.awaitGone(left); len(left) > 0 {
-		stays = fmt.Errorf("%d machines still run %s after they were killed", len(left), c.gracePeriod)
+		stays = fmt.Errorf("%d machines are still running %s after they were killed", len(left), c.gracePeriod)
 	}
 	c.starter.Close()
 	c.work.Wait()
@@ -189,7 +191,8 @@ func (c *Cloud) awaitGone(left []*process.Process) []*process.Process {
 // member.
 const recheckInterval = 10 * time.Millisecond
 
-// restoreMachines ends processes of an earlier cloud process and starts the machines that should run.
+// restoreMachines ends the machines that the previous process of the cloud has left, and starts the machines of
+// running instances.
 func (c *Cloud) restoreMachines() error {
 	known, err := c.store.loadState()
 	if err != nil {
@@ -200,7 +203,7 @@ func (c *Cloud) restoreMachines() error {
 	c.state = known
 	for _, i := range known.Instances {
 		if err := i.Process.KillOrphan(ctx, i.ID); err != nil {
-			return fmt.Errorf("end the machine of %s from the cloud's earlier life (pid %d): %w", i.ID, i.Process.PID, err)
+			return fmt.Errorf("end the machine of %s left by the previous process of the cloud (pid %d): %w", i.ID, i.Process.PID, err)
 		}
 		i.Process = process.Identity{}
 		if i.State == running {
@@ -212,7 +215,7 @@ func (c *Cloud) restoreMachines() error {
 	return c.store.saveState(c.state)
 }
 
-// runTransitions performs transitions that are due, until the cloud is closed.
+// runTransitions performs due transitions until the cloud is closed.
 func (c *Cloud) runTransitions() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -245,7 +248,7 @@ type dueLook struct {
 	id string
 }
 
-// dueLooks is a heap.
+// dueLooks is a heap of checks, the earliest one first.
 type dueLooks []dueLook
 
 // Len implements heap.Interface.
@@ -271,7 +274,7 @@ func (d *dueLooks) Pop() any {
 	return last
 }
 
-// lookAtAll checks every instance that is in transition, which is necessary when a fault or a capacity has changed.
+// lookAtAll schedules a check of every instance in transition, for a change of a fault or a capacity.
 func (c *Cloud) lookAtAll() {
 	c.looks = nil
 	for id, i := range c.state.Instances {
@@ -282,8 +285,7 @@ func (c *Cloud) lookAtAll() {
 	heap.Init(&c.looks)
 }
 
-// advanceAll performs everything that is due and returns the time of the next check; zero if only an event triggers
-// it.
+// advanceAll performs all due transitions and returns the time of the next check; zero if no check is scheduled.
 func (c *Cloud) advanceAll(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -317,12 +319,12 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 	return c.looks[0].at
 }
 
-// takeDue returns the instances that are due, and those whose machines may have ended by themselves.
+// takeDue returns the instances that are due, and those whose machines may have exited.
 func (c *Cloud) takeDue(now time.Time) map[string]instance {
 	due := map[string]instance{}
 	for len(c.looks) > 0 && !c.looks[0].at.After(now) {
 		look, _ := heap.Pop(&c.looks).(dueLook)
-		// The latest change has its own entry.
+		// An entry may be outdated: the latest change has added another one.
 		if i, ok := c.state.Instances[look.id]; ok && (i.State == running || !i.Due.IsZero() && !i.Due.After(now)) {
 			due[i.ID] = i
 		}
@@ -335,11 +337,11 @@ func (c *Cloud) takeDue(now time.Time) map[string]instance {
 	return due
 }
 
-// saveTransitions saves transitions. They have happened, so a disk error does not undo them: the next change
-// completes the file.
+// saveTransitions saves transitions. The transitions have happened, so a disk error does not undo them: the next
+// change writes them, too.
 func (c *Cloud) saveTransitions(change stateChange, now time.Time) {
 	if err := c.saveChange(change, now); err != nil {
-		c.config.Log.Error("the state of the cloud is not on the disk", "error", err)
+		c.config.Log.Error("cannot write the state of the cloud to the disk", "error", err)
 		c.applyChange(change, now)
 	}
 }
@@ -369,7 +371,7 @@ func (c *Cloud) applyChange(change stateChange, now time.Time) {
 	c.wakeUp()
 }
 
-// listedState is a described state, and when it was first described.
+// listedState is a state that DescribeInstances has returned, and the time at which it first did.
 type listedState struct {
 	state powerState
 	at    time.Time
@@ -381,14 +383,14 @@ func (c *Cloud) noteListed(i instance, now time.Time) {
 	}
 }
 
-// pastInstance is an earlier state of an instance, and until when it was current; one without an id did not exist
-// yet.
+// pastInstance is an earlier state of an instance, and the time until which it was current. Without an id, the
+// instance did not exist yet.
 type pastInstance struct {
 	instance
 	until time.Time
 }
 
-// keepPast records the state of an instance before a change, for reads that lag behind.
+// keepPast records the state of an instance before a change, for reads with a lag.
 func (c *Cloud) keepPast(id string, now time.Time) {
 	if c.config.ReadLag == 0 {
 		return
@@ -397,7 +399,7 @@ func (c *Cloud) keepPast(id string, now time.Time) {
 	c.past[id] = append(visible, pastInstance{c.state.Instances[id], now})
 }
 
-// readInstance returns an instance as readers see it. The second result is false while they do not see it yet.
+// readInstance returns an instance as DescribeInstances shows it. The second result is false if it is not shown yet.
 func (c *Cloud) readInstance(id string, now time.Time) (instance, bool) {
 	for _, p := range c.past[id] {
 		if p.until.After(now.Add(-c.config.ReadLag)) {
@@ -408,7 +410,8 @@ func (c *Cloud) readInstance(id string, now time.Time) (instance, bool) {
 	return i, ok
 }
 
-// advanceInstance returns the current instance, and the time of the next check if no event comes first.
+// advanceInstance performs a due transition and returns the instance, and the time of its next check unless an event
+// triggers one earlier.
 func (c *Cloud) advanceInstance(i instance, now time.Time) (instance, time.Time) {
 	switch {
 	case i.State == running:
@@ -435,12 +438,12 @@ func (c *Cloud) bootMachine(i instance, now time.Time) instance {
 	}
 	p, err := c.starter.Start(i.processCommand())
 	if err != nil {
-		c.config.Log.Error("the machine does not start", "instance", i.ID, "error", err)
+		c.config.Log.Error("cannot start the machine", "instance", i.ID, "error", err)
 		return i.stoppedUnasked(ec2query.ClientInternalError, "Client error on launch", now)
 	}
 	i.Process = p.Identity()
 	c.processes[i.ID] = p
-	// The end of the machine triggers a check at once, without waiting for a timer.
+	// The exit of the machine triggers an immediate check.
 	c.work.Go(func() {
 		select {
 		case <-p.Exited():
@@ -451,7 +454,7 @@ func (c *Cloud) bootMachine(i instance, now time.Time) instance {
 	return i
 }
 
-// watchMachine detects a machine that has ended by itself: everything it has started ends with it.
+// watchMachine detects a machine that has exited, and ends all processes that it has started.
 func (c *Cloud) watchMachine(i instance, now time.Time) (instance, time.Time) {
 	p := c.processes[i.ID]
 	if p == nil {
@@ -462,14 +465,14 @@ func (c *Cloud) watchMachine(i instance, now time.Time) (instance, time.Time) {
 	default:
 		return i, time.Time{}
 	}
-	// Processes that the machine has started end with it, which may take another moment.
+	// The processes that the machine has started are ended, too, which may take a moment.
 	if !c.ensureEnded(i.ID) {
 		return i, now.Add(recheckInterval)
 	}
 	return i.stoppedUnasked(ec2query.ClientInstanceInitiatedShutdown, "Instance initiated shutdown", now), time.Time{}
 }
 
-// haltMachine completes a stop or a termination whose latency has elapsed, once the machine is really gone.
+// haltMachine completes a stop or a termination after its latency, once the machine has really ended.
 func (c *Cloud) haltMachine(i instance, now time.Time) (instance, time.Time) {
 	if !c.ensureEnded(i.ID) {
 		return i, now.Add(recheckInterval)

@@ -56,7 +56,7 @@ func newEnv(t *testing.T, config Config) *env {
 	return &env{t: t, url: server.URL, cloud: c}
 }
 
-// parsedAnswer contains the fields of any answer, as a client reads them.
+// parsedAnswer contains the fields of all kinds of answers.
 type parsedAnswer struct {
 	status       int
 	Code         string `xml:"Errors>Error>Code"`
@@ -102,7 +102,7 @@ type parsedTag struct {
 	Value    string `xml:"value"`
 }
 
-// call posts an action with parameters in pairs.
+// call posts an action with pairs of parameter names and values.
 func (r *env) call(action string, pairs ...string) parsedAnswer {
 	r.t.Helper()
 	return r.callAs(authorized, action, pairs...)
@@ -207,7 +207,7 @@ func expectNoError(t *testing.T, err error) {
 	}
 }
 
-// eventually polls with a deadline far above the expected time.
+// eventually polls until the condition holds, with a deadline far above the expected duration.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

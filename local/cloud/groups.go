@@ -11,9 +11,9 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// An instance joins an Auto Scaling group by a tag, which also creates the group. The group then acts like one of EC2,
-// without its delays: it marks members that do not run as unhealthy, terminates them, and launches others, as far as
-// its processes are not suspended. A member that is marked stays marked, even if it runs again.
+// An instance joins an Auto Scaling group by a tag, which also creates the group. The group then acts like a group
+// in EC2, but without delays: unless its processes are suspended, it marks members that do not run as unhealthy,
+// terminates them, and launches replacements. A member stays marked even if it runs again.
 
 // The processes of a group.
 const (
@@ -75,7 +75,7 @@ func (s *cloudState) joinedGroups(before, after []instance) []scalingGroup {
 	return slices.Collect(maps.Values(changed))
 }
 
-// members returns the instances of a group that exist, sorted by id.
+// members returns the instances of a group, sorted by id, without terminated ones.
 func (s *cloudState) members(group string) []instance {
 	var found []instance
 	for id := range s.byTagKey[groupTag] {
@@ -88,7 +88,7 @@ func (s *cloudState) members(group string) []instance {
 	return found
 }
 
-// actForGroups lets all groups act on their members.
+// actForGroups performs the active processes of all groups.
 func (c *Cloud) actForGroups(now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(c.state.Groups)) {
 		c.actForGroup(c.state.Groups[name], now)
@@ -141,7 +141,7 @@ func (c *Cloud) terminateMembers(members []instance, now time.Time) {
 func (c *Cloud) launchMembers(g scalingGroup, count int, now time.Time) {
 	created, err := c.createInstances(g.Template, count, now)
 	if err != nil {
-		c.config.Log.Error("a group cannot launch members", "group", g.Name, "error", err)
+		c.config.Log.Error("cannot launch members of a group", "group", g.Name, "error", err)
 		return
 	}
 	made := c.state.newReservation(reservation{ID: newID("r-")}, created)
@@ -170,7 +170,7 @@ func (c *Cloud) describeAutoScalingGroups(q ec2query.Request, _ time.Time) (ec2q
 			shown.Suspended.Members = append(shown.Suspended.Members, ec2query.SuspendedProcess{Name: process, Reason: "User suspended"})
 		}
 		for _, i := range c.state.members(name) {
-			// As at EC2, a member that was stopped counts as in service until a health check finds it.
+			// As in EC2, a stopped member is reported as in service until a health check marks it.
 			member := ec2query.GroupMember{InstanceID: i.ID, LifecycleState: "InService", HealthStatus: "Healthy", AvailabilityZone: c.config.Region + "a"}
 			if i.State == pending {
 				member.LifecycleState = "Pending"
@@ -202,7 +202,7 @@ func (c *Cloud) resumeProcesses(q ec2query.Request, now time.Time) (ec2query.Ans
 	})
 }
 
-// changeProcesses changes the suspended processes of a group. Without names, a call means all processes.
+// changeProcesses changes the suspended processes of a group. A call without names concerns all processes.
 func (c *Cloud) changeProcesses(q ec2query.Request, now time.Time, change func(suspended, named []string) []string) (ec2query.Answer, error) {
 	g, err := c.findGroup(q)
 	if err != nil {

@@ -61,7 +61,7 @@ func (c *Cloud) serveCall(w http.ResponseWriter, r *http.Request) {
 	ec2query.WriteAnswer(w, q.Action, body)
 }
 
-// handleCall performs and counts one call. Its changes are on the disk when it returns.
+// handleCall performs and counts one call. Its changes are written to the disk before it returns.
 func (c *Cloud) handleCall(q ec2query.Request, authorization string, now time.Time) (ec2query.Answer, time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.
 	return body, delay, err
 }
 
-// waitFor returns after the delay, or when the caller has disconnected.
+// waitFor returns after the delay, or once the caller has disconnected.
 func waitFor(ctx context.Context, delay time.Duration) {
 	if delay == 0 {
 		return
@@ -124,7 +124,8 @@ func waitFor(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// admitCaller checks the caller and its rate. Signatures are not verified: the cloud has no secrets.
+// admitCaller checks the access key and its rate limit. Signatures are not verified, because the cloud has no secret
+// keys.
 func (c *Cloud) admitCaller(authorization, action string, now time.Time) error {
 	key, err := c.accessKey(authorization)
 	if err != nil {
@@ -149,14 +150,14 @@ func (c *Cloud) admitCaller(authorization, action string, now time.Time) error {
 	return nil
 }
 
-// callLimit is a token bucket: the number of tokens per second, and the maximum.
+// callLimit is a token bucket: the number of tokens added per second, and the maximum number.
 type callLimit struct {
 	kind      string
 	perSecond float64
 	burst     int
 }
 
-// limitOf returns EC2's own limit for a kind of calls of an account in a region.
+// limitOf returns EC2's limit for a kind of call, per account and region.
 func limitOf(action string) callLimit {
 	switch {
 	case strings.HasPrefix(action, "Describe"):
@@ -168,8 +169,8 @@ func limitOf(action string) callLimit {
 	}
 }
 
-// accessKey reads the access key id from a header as
-// "AWS4-HMAC-SHA256 Credential=<key>/<date>/<region>/ec2/aws4_request, SignedHeaders=…, Signature=…".
+// accessKey reads the access key id from a header of the form "AWS4-HMAC-SHA256
+// Credential=<key>/<date>/<region>/ec2/aws4_request, SignedHeaders=…, Signature=…".
 func (c *Cloud) accessKey(authorization string) (string, error) {
 	parameters, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 ")
 	if !ok {

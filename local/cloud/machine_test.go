@@ -28,10 +28,10 @@ func shellUserData(t *testing.T, script string, env map[string]string, log strin
 	return []string{"UserData", base64.StdEncoding.EncodeToString(text)}
 }
 
-// readyScript is a script that prints "ready" and then waits; each part of it ends at once on request.
+// readyScript is a script that prints "ready" and then waits; all its processes end immediately on SIGTERM.
 const readyScript = `echo ready; while :; do sleep 0.01; done`
 
-// ignoresTermScript is the same script, ignoring SIGTERM.
+// ignoresTermScript is readyScript, but ignores SIGTERM.
 const ignoresTermScript = `trap "" TERM; ` + readyScript
 
 func awaitLog(t *testing.T, path, wanted string) {
@@ -194,7 +194,8 @@ type cloudProcess struct {
 	cmd *exec.Cmd
 }
 
-// serveUntilInputEnds runs a subprocess until its parent's end closes its input.
+// serveUntilInputEnds serves a cloud in a subprocess until its input is closed, at the latest by the end of its
+// parent.
 func serveUntilInputEnds(dir string) error {
 	c, err := New(Config{Dir: dir, AllowCommands: true, StopLatency: 400 * time.Millisecond})
 	if err != nil {
@@ -206,7 +207,7 @@ func serveUntilInputEnds(dir string) error {
 	}
 	server := &http.Server{Handler: c.HTTPHandler(), ReadHeaderTimeout: time.Minute}
 	go func() {
-		// The parent sees the end of the answers.
+		// The parent notices that the server has ended.
 		_ = server.Serve(listener)
 	}()
 	fmt.Printf("http://%s\n", listener.Addr())
@@ -231,7 +232,7 @@ func startCloudProcess(t *testing.T, dir string) *cloudProcess {
 	expectNoError(t, err)
 	expectNoError(t, cmd.Start())
 	t.Cleanup(func() {
-		// Both have already happened if the test has killed it.
+		// Both fail if the test has already killed the process.
 		_ = input.Close()
 		_ = cmd.Wait()
 	})
@@ -247,7 +248,7 @@ func (s *cloudProcess) kill() {
 	if err := s.cmd.Process.Kill(); err != nil {
 		s.t.Fatal(err)
 	}
-	// It was killed, so an error is expected.
+	// The process was killed, so an error is expected.
 	_ = s.cmd.Wait()
 }
 
@@ -287,7 +288,7 @@ func TestKilledCloudRestoresItsState(t *testing.T) {
 	}
 
 	s = startCloudProcess(t, dir)
-	eventually(t, "the orphan of the earlier life is gone", func() bool { return !isAlive(child) })
+	eventually(t, "the orphan of the previous process is gone", func() bool { return !isAlive(child) })
 	after := s.listInstances()[staying]
 	if after.State != "running" || after.PID == before[staying].PID || !isAlive(after.PID) || !after.ChangedAt.Equal(before[staying].ChangedAt) {
 		t.Errorf("before %+v, after %+v", before[staying], after)

@@ -35,7 +35,7 @@ const (
 	terminate powerVerb = "terminate"
 )
 
-// stateAfterRequest returns the state after a caller's verb; false means that EC2 refuses it.
+// stateAfterRequest returns the state after a caller's verb. The second result is false if EC2 refuses the verb.
 func stateAfterRequest(s powerState, v powerVerb) (powerState, bool) {
 	switch {
 	case v == terminate && s == stopped:
@@ -57,7 +57,7 @@ func stateAfterRequest(s powerState, v powerVerb) (powerState, bool) {
 	}
 }
 
-// stateAfterLatency returns the state after the latency; a settled state stays.
+// stateAfterLatency returns the state after the latency of a transition; a settled state does not change.
 func stateAfterLatency(s powerState) powerState {
 	switch s {
 	case pending:
@@ -71,13 +71,13 @@ func stateAfterLatency(s powerState) powerState {
 	return s
 }
 
-// powerLatencies are the durations of an instance's transitions; nil in an instance means the cloud's.
+// powerLatencies are the durations of an instance's transitions; nil in an instance means those of the cloud.
 type powerLatencies struct {
 	Start *time.Duration `json:"start,omitempty"`
 	Stop  *time.Duration `json:"stop,omitempty"`
 }
 
-// overriddenBy returns the latencies, replaced by those that the other sets.
+// overriddenBy returns the latencies, each replaced by the other's if that is set.
 func (l powerLatencies) overriddenBy(other powerLatencies) powerLatencies {
 	if other.Start != nil {
 		l.Start = other.Start
@@ -114,7 +114,7 @@ type instance struct {
 	PrivateIP   string `json:"privateIP"`
 	PrivateDNS  string `json:"privateDNS"`
 	Spot        bool   `json:"spot,omitempty"`
-	// Persistent is set for a spot request that survives a stop.
+	// Persistent is true for a spot instance whose request survives a stop.
 	Persistent bool `json:"persistent,omitempty"`
 	// StopProtected is EC2's attribute disableApiStop.
 	StopProtected bool              `json:"stopProtected,omitempty"`
@@ -124,9 +124,9 @@ type instance struct {
 
 	State     powerState `json:"state"`
 	ChangedAt time.Time  `json:"changedAt"`
-	// AskedAt is when a caller last changed the state.
+	// AskedAt is the time at which a caller last changed the state.
 	AskedAt time.Time `json:"askedAt,omitzero"`
-	// Due is when the state ends by itself; zero for a settled state.
+	// Due is the time at which the transition ends; zero for a settled state.
 	Due              time.Time             `json:"due,omitzero"`
 	LaunchTime       time.Time             `json:"launchTime"`
 	Reason           *ec2query.StateReason `json:"reason,omitempty"`
@@ -134,11 +134,11 @@ type instance struct {
 	// Process identifies the instance's process for the next process of the cloud.
 	Process process.Identity `json:"process,omitzero"`
 
-	// reservation is the sequence of its reservation.
+	// reservation is the sequence number of the instance's reservation.
 	reservation int
 }
 
-// inState returns the instance in another state, with all direct consequences of the change.
+// inState returns the instance in another state, with all fields that depend on the state.
 func (i instance) inState(to powerState, now time.Time, cloud powerLatencies) instance {
 	// EC2 shows a terminated instance for about an hour.
 	const shownTerminated = time.Hour
@@ -168,7 +168,8 @@ func (i instance) privateAddress() (ip, dns string) {
 	return i.PrivateIP, i.PrivateDNS
 }
 
-// afterRequest returns the instance after a caller's verb, unchanged if the verb has no effect; false means refused.
+// afterRequest returns the instance after a caller's verb, unchanged if the verb has no effect. The second result is
+// false if the verb is refused.
 func (i instance) afterRequest(v powerVerb, now time.Time, cloud powerLatencies) (instance, bool) {
 	to, ok := stateAfterRequest(i.State, v)
 	if !ok || to == i.State {
@@ -183,7 +184,7 @@ func (i instance) afterRequest(v powerVerb, now time.Time, cloud powerLatencies)
 	return after, true
 }
 
-// afterLatency returns the instance at the end of its latency. The reason of a stop stays.
+// afterLatency returns the instance at the end of its transition. It keeps the reason of a stop.
 func (i instance) afterLatency(now time.Time) instance {
 	after := i.inState(stateAfterLatency(i.State), now, powerLatencies{})
 	if after.State != running {
@@ -202,14 +203,14 @@ func (i instance) stoppedUnasked(code, message string, now time.Time) instance {
 
 type reservation struct {
 	ID string `json:"id"`
-	// Sequence grows with each reservation; it is the order of pages.
+	// Sequence increases with each reservation; pages are in this order.
 	Sequence    int      `json:"sequence"`
 	ClientToken string   `json:"clientToken,omitempty"`
 	Digest      string   `json:"digest,omitempty"`
 	Instances   []string `json:"instances"`
 }
 
-// cloudState is the whole state of the cloud. Its exported fields are the beginning of its file.
+// cloudState is the whole state of the cloud. Its exported fields are the first line of its file.
 type cloudState struct {
 	Sequence     int                 `json:"sequence"`
 	Reservations []reservation       `json:"reservations"`
@@ -219,7 +220,7 @@ type cloudState struct {
 
 	// byTagKey maps a tag key to the ids of the instances with such a tag.
 	byTagKey map[string]map[string]bool
-	// taken are the addresses in use; all addresses below lowestFree are taken.
+	// taken contains the addresses in use; all addresses below lowestFree are in use.
 	taken      map[string]bool
 	lowestFree int
 }
@@ -228,11 +229,11 @@ type cloudState struct {
 type stateChange struct {
 	// Reservation is the reservation of the instances, if they are new.
 	Reservation *reservation `json:"reservation,omitempty"`
-	// Instances replace the stored ones.
+	// Instances replace the stored instances with the same ids.
 	Instances []instance `json:"instances,omitempty"`
 	// Forgotten are instances that are no longer shown.
 	Forgotten []string `json:"forgotten,omitempty"`
-	// Groups replace the stored ones.
+	// Groups replace the stored groups with the same names.
 	Groups []scalingGroup `json:"groups,omitempty"`
 }
 
@@ -249,7 +250,7 @@ func (s *cloudState) newReservation(r reservation, created []instance) *reservat
 	return &r
 }
 
-// buildIndexes derives the other fields from the exported ones.
+// buildIndexes computes the unexported fields from the exported ones.
 func (s *cloudState) buildIndexes() {
 	for _, r := range s.Reservations {
 		for _, id := range r.Instances {
@@ -301,7 +302,7 @@ func (s *cloudState) shrinkReservation(i instance) {
 	}
 }
 
-// findReservation returns the index of the first reservation that is not older.
+// findReservation returns the index of the first reservation with this sequence number or a higher one.
 func (s *cloudState) findReservation(sequence int) int {
 	at, _ := slices.BinarySearchFunc(s.Reservations, sequence, func(r reservation, sequence int) int { return cmp.Compare(r.Sequence, sequence) })
 	return at
@@ -326,8 +327,8 @@ func (s *cloudState) removeFromIndexes(i instance) {
 	}
 }
 
-// freeAddresses returns the lowest addresses of a network that no instance holds; terminated instances hold theirs
-// while they are shown.
+// freeAddresses returns the lowest addresses of a network that no instance has; terminated instances keep their
+// addresses while they are shown.
 func (s *cloudState) freeAddresses(network string, count int) []string {
 	var free []string
 	for n := s.lowestFree; n < 255*256 && len(free) < count; n++ {

@@ -14,7 +14,7 @@ import (
 )
 
 // stateStore keeps the state in one file: one line with the whole state, and then a line for each later change. The
-// cost of a change depends on its own size only.
+// cost of a change depends only on the size of the change.
 type stateStore struct {
 	dir  string
 	lock *os.File
@@ -26,10 +26,10 @@ type stateStore struct {
 	mustRewrite bool
 }
 
-// minRewriteBytes is the minimum size of the added lines before the whole state is written again.
+// minRewriteBytes is the minimum size of the added lines before the whole file is rewritten.
 const minRewriteBytes = 1 << 20
 
-// openStore locks the folder for this process; the lock ends with the process in any case.
+// openStore locks the folder for this process; the lock is always released when the process ends.
 func openStore(dir string) (*stateStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the cloud's folder: %w", err)
@@ -68,7 +68,7 @@ func (s *stateStore) loadState() (*cloudState, error) {
 		err = known.applyLines(text[decoder.InputOffset():])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the cloud's state in %s is not the JSON this version writes; move the file away to start with an empty cloud: %w", s.filePath(), err)
+		return nil, fmt.Errorf("the cloud's state in %s is not in the JSON format of this version; move the file away to start with an empty cloud: %w", s.filePath(), err)
 	}
 	return known, nil
 }
@@ -88,7 +88,8 @@ func (s *cloudState) applyLines(text []byte) error {
 	return nil
 }
 
-// saveChange returns when a change of the state is on the disk. If it fails, the caller must not change the state.
+// saveChange writes a change of the state and returns when it is on the disk. If it fails, the caller must not
+// change the state.
 func (s *stateStore) saveChange(state *cloudState, c stateChange) error {
 	if s.mustRewrite || s.addedBytes > max(minRewriteBytes, s.baseBytes) {
 		if err := s.saveState(state); err != nil {
@@ -118,7 +119,7 @@ func (s *stateStore) saveState(state *cloudState) error {
 	if err != nil {
 		return fmt.Errorf("write the cloud's state: %w", err)
 	}
-	// The new file is synced before it is renamed: a crash leaves the old state or the new one.
+	// Sync the new file before renaming it, so that a crash leaves either the old state or the new one.
 	_, err = next.Write(append(text, '\n'))
 	err = errors.Join(err, next.Sync())
 	if err == nil {

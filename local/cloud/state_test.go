@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestEveryStateAndVerb contains the whole table: the empty state means refused.
+// TestEveryStateAndVerb tests all combinations; an empty state means that the verb is refused.
 func TestEveryStateAndVerb(t *testing.T) {
 	table := map[powerState]map[powerVerb]powerState{
 		pending:      {start: pending, stop: "", terminate: shuttingDown},
@@ -135,7 +135,8 @@ func TestFailedDiskWriteFailsTheCall(t *testing.T) {
 	r := newEnv(t, Config{})
 	id := r.launchInstances(1)[0]
 	r.awaitState(id, running)
-	// Nothing can be added to the file now, and a folder in place of the next file fails even for root.
+	// Nothing can be appended to the file now, and a folder in place of the next file makes the rewrite fail even
+	// for root.
 	expectNoError(t, r.cloud.store.file.Close())
 	inTheWay := r.cloud.store.filePath() + ".next"
 	expectNoError(t, os.Mkdir(inTheWay, 0o700))
@@ -173,11 +174,11 @@ func TestStateFileIsReadUpToTheLastWholeChange(t *testing.T) {
 		want   int
 		broken bool
 	}{
-		"no line after the base: the base is read": {"", 0, false},
-		"a whole line: read":                       {change("a") + "\n", 1, false},
-		"a line that was cut off: dropped":         {change("a")[:20], 0, false},
-		"a line without its end: dropped":          {change("a"), 0, false},
-		"a broken line: an error":                  {"{]\n" + change("a") + "\n", 0, true},
+		"no line after the base: only the base is read": {"", 0, false},
+		"a whole line: read":                            {change("a") + "\n", 1, false},
+		"a truncated line: dropped":                     {change("a")[:20], 0, false},
+		"a line without a newline: dropped":             {change("a"), 0, false},
+		"a broken line: an error":                       {"{]\n" + change("a") + "\n", 0, true},
 	} {
 		expectNoError(t, os.WriteFile(file, append(slices.Clip(whole), row.added...), 0o600))
 		state, err := (&stateStore{dir: dir}).loadState()
@@ -347,17 +348,17 @@ func TestALostStartFallsBack(t *testing.T) {
 func TestInvalidFaultsAreRefused(t *testing.T) {
 	r := newEnv(t, Config{})
 	for name, f := range map[string]any{
-		"nothing to do":           map[string]any{"action": "StopInstances"},
-		"an unknown kind":         map[string]any{"kind": "flood"},
-		"an unknown action":       map[string]any{"action": "Reboot", "code": "InternalError"},
-		"an unknown field":        map[string]any{"cod": "InternalError"},
-		"a status without a code": map[string]any{"httpStatus": 500, "delay": "1s"},
-		"a status of success":     map[string]any{"httpStatus": 200, "code": "InternalError"},
-		"a negative count":        map[string]any{"code": "InternalError", "times": -1},
-		"a stuck call":            map[string]any{"kind": "stuckPending", "code": "InternalError"},
-		"a stuck count":           map[string]any{"kind": "stuckPending", "times": 1},
-		"a lost call":             map[string]any{"kind": "lostStart", "action": "StartInstances"},
-		"no object":               []string{},
+		"nothing to do":                   map[string]any{"action": "StopInstances"},
+		"an unknown kind":                 map[string]any{"kind": "flood"},
+		"an unknown action":               map[string]any{"action": "Reboot", "code": "InternalError"},
+		"an unknown field":                map[string]any{"cod": "InternalError"},
+		"a status without a code":         map[string]any{"httpStatus": 500, "delay": "1s"},
+		"a status of success":             map[string]any{"httpStatus": 200, "code": "InternalError"},
+		"a negative count":                map[string]any{"code": "InternalError", "times": -1},
+		"a stuck transition with a code":  map[string]any{"kind": "stuckPending", "code": "InternalError"},
+		"a stuck transition with a count": map[string]any{"kind": "stuckPending", "times": 1},
+		"a lost start with an action":     map[string]any{"kind": "lostStart", "action": "StartInstances"},
+		"a list instead of an object":     []string{},
 	} {
 		var answer struct{ Error string }
 		if status := r.callAdmin(http.MethodPost, "faults", f, &answer); status != http.StatusBadRequest || answer.Error == "" {
@@ -412,9 +413,9 @@ func TestLatenciesChangeWhileTheCloudRuns(t *testing.T) {
 		t.Errorf("another instance has the override: %+v", got)
 	}
 	for name, body := range map[string]map[string]any{
-		"a negative latency: refused":  {"stop": "-1s"},
-		"no duration: refused":         {"stop": "soon"},
-		"an unknown instance: refused": {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
+		"a negative latency: refused":            {"stop": "-1s"},
+		"a text that is not a duration: refused": {"stop": "soon"},
+		"an unknown instance: refused":           {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
 	} {
 		var answer struct{ Error string }
 		if status := r.callAdmin(http.MethodPost, "latency", body, &answer); status != http.StatusBadRequest || answer.Error == "" {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-var errEndedEarly = errors.New("expected it to run until Stop")
+var errEndedEarly = errors.New("expected it to run until it is stopped")
 
-// Component runs in a separate goroutine.
+// Component is a component that runs in a separate goroutine.
 type Component struct {
 	name        string
 	ready, done chan struct{}
@@ -33,7 +33,7 @@ func Start(ctx context.Context, name string, run func(ctx context.Context, ready
 	return c
 }
 
-// AwaitReady returns when the component is ready, or has ended.
+// AwaitReady returns when the component is ready; an error if it has ended.
 func (c *Component) AwaitReady(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -45,7 +45,7 @@ func (c *Component) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// EndedEarly returns an error if the component has ended by itself; nil if it runs.
+// EndedEarly returns an error if the component has ended; nil if it is running.
 func (c *Component) EndedEarly() error {
 	select {
 	case <-c.done:
@@ -56,7 +56,7 @@ func (c *Component) EndedEarly() error {
 }
 
 func (c *Component) endedEarly() error {
-	return fmt.Errorf("%s ended by itself: %w", c.name, errors.Join(c.err, errEndedEarly))
+	return fmt.Errorf("%s ended unexpectedly: %w", c.name, errors.Join(c.err, errEndedEarly))
 }
 
 // Stop ends the component within a limit and returns its error; a nil component was never started.

@@ -34,8 +34,8 @@ import (
 	"github.com/torpor-dev/torpor/local/kubeclient"
 )
 
-// The components' own commands cannot share a process: each installs a signal handler. The packages below them can,
-// and take the same flags.
+// The components' own commands cannot run in one process, because each of them installs a signal handler. The
+// packages that they use can, and have the same flags.
 
 func parseFlags(name string, sets cliflag.NamedFlagSets, args []string) error {
 	all := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -48,8 +48,8 @@ func parseFlags(name string, sets cliflag.NamedFlagSets, args []string) error {
 	return nil
 }
 
-// allowOlderVersions lets the API server emulate every version since the first that can be emulated. Its own limit is
-// the three minor versions before that of the program. Tests also need the oldest version that Torpor supports.
+// allowOlderVersions lets the API server emulate every version since the first that can be emulated. By default it
+// emulates only the three previous minor versions. Tests also need the oldest version that Torpor supports.
 func allowOlderVersions() error {
 	kube, registry := basecompatibility.DefaultKubeComponent, compatibility.DefaultComponentGlobalsRegistry
 	oldest, own := version.MajorMinor(1, 31), registry.EffectiveVersionFor(kube).BinaryVersion()
@@ -69,7 +69,8 @@ func runAPIServer(ctx context.Context, args []string) error {
 	if err := parseFlags("kube-apiserver", o.Flags(), args); err != nil {
 		return err
 	}
-	// The command of kube-apiserver does this before it runs; it applies the feature gates in the flags.
+	// The command of kube-apiserver does the same before it runs the server; it applies the feature gates in the
+	// flags.
 	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return fmt.Errorf("set feature gates: %w", err)
 	}
@@ -117,7 +118,7 @@ func (c Config) apiServerFlags(p servingPorts, etcd string) []string {
 	pki := func(name string) string { return c.path("pki", name) }
 	reconciler := "lease"
 	if net.ParseIP(c.Address).IsLoopback() {
-		reconciler = "none" // A loopback address is not a valid endpoint of the service "kubernetes", so none is kept.
+		reconciler = "none" // A loopback address is not a valid endpoint of the Service "kubernetes", so it gets no endpoints.
 	}
 	flags := []string{
 		"--etcd-servers=" + etcd, "--bind-address=" + c.Address, "--advertise-address=" + c.Address,
@@ -169,8 +170,8 @@ func (c Config) schedulerFlags() []string {
 	}
 }
 
-// startEtcd returns when etcd serves. Data is not synced to the disk: it survives a kill of the process, but perhaps
-// not a power cut.
+// startEtcd starts etcd and returns when it serves. Data is not synced to the disk: it survives a kill of the
+// process, but perhaps not a power cut.
 func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, string, error) {
 	client := url.URL{Scheme: "http", Host: net.JoinHostPort(etcdAddress, strconv.Itoa(p.EtcdClient))}
 	peer := url.URL{Scheme: "http", Host: net.JoinHostPort(etcdAddress, strconv.Itoa(p.EtcdPeer))}
@@ -179,7 +180,7 @@ func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, stri
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = "default=" + peer.String()
-	// Syncs would take most of the start, and a kill of the process loses nothing without them.
+	// Syncs would take most of the time of the start, and data survives a kill of the process even without them.
 	cfg.UnsafeNoFsync = true
 	cfg.LogLevel = "error"
 	e, err := embed.StartEtcd(cfg)
@@ -199,16 +200,17 @@ func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, stri
 
 const (
 	approveInterval = time.Second
-	// A real approver is a pod: it does not run while every node is down. A node with a lease this old is down.
+	// A real approver is a Pod, so it does not run while all nodes are down. A node counts as down if its lease is
+	// at least this old.
 	leaseAlive = 10 * time.Second
 )
 
 // approveServing approves serving certificates of existing nodes while any node is alive. It never approves client
-// certificates: the controller manager's self-renewal rule renews those, and after a hibernation that outlived them
-// an administrator or Torpor has to decide.
+// certificates: the controller manager's self-renewal rule approves those, and once they have expired during a
+// hibernation, an administrator or Torpor has to decide.
 func approveServing(ctx context.Context, client kubernetes.Interface) error {
 	return wait.PollUntilContextCancel(ctx, approveInterval, true, func(ctx context.Context) (bool, error) {
-		_ = approvePending(ctx, client) // The next beat tries again after an error.
+		_ = approvePending(ctx, client) // The next round tries again after an error.
 		return false, nil
 	})
 }

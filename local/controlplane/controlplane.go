@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controlplane runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler,
-// all of them real, in one process with its data in one folder.
+// Package controlplane runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler, all of them real, in
+// one process that keeps its data in one folder.
 package controlplane
 
 import (
@@ -48,7 +48,8 @@ type Config struct {
 	EmulatedVersion string
 }
 
-// servingPorts are kept in the folder, so that kubeconfigs stay valid over a restart.
+// servingPorts are the ports of the servers. They are stored in the folder, so that kubeconfigs stay valid after a
+// restart.
 type servingPorts struct {
 	API        int `json:"api"`
 	EtcdClient int `json:"etcdClient"`
@@ -97,7 +98,7 @@ func (c Config) loadPorts(ctx context.Context) (servingPorts, error) {
 // etcdAddress is the address of etcd, regardless of the API server's address.
 const etcdAddress = "127.0.0.1"
 
-// chooseFreePorts takes free ports for those that are not set, and reserves them until ctx ends.
+// chooseFreePorts sets the missing ports to free ones, and reserves them until ctx ends.
 func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) (err error) {
 	for _, of := range []struct {
 		port *int
@@ -144,14 +145,14 @@ func (c Config) issueCertificates(p servingPorts) error {
 }
 
 const (
-	startTimeout = 4 * time.Minute // A machine may start a dozen at once.
+	startTimeout = 4 * time.Minute // Tests may start a dozen control planes at once.
 	stopTimeout  = 30 * time.Second
 	pollInterval = 50 * time.Millisecond
 )
 
-// Run starts the control plane, calls ready once it serves (with the default ServiceAccount when controllers run),
-// and stops it in order when ctx ends. Only one can run in a process: Kubernetes keeps feature gates and metrics
-// globally.
+// Run starts the control plane, calls ready once it serves (and the default ServiceAccount exists, if controllers
+// run), and stops its components in order when ctx ends. Only one can run in a process: Kubernetes keeps feature
+// gates and metrics globally.
 func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("create data folder: %w", err)
@@ -163,7 +164,7 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err := c.issueCertificates(p); err != nil {
 		return err
 	}
-	// The components set up logging one after the other; only the first one may take effect.
+	// Each component configures logging, but only the first configuration takes effect.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 
 	etcd, url, err := startEtcd(ctx, c, p)
@@ -171,7 +172,7 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 		return err
 	}
 	defer etcd.Close()
-	// Stop the API server last but one, and etcd last: an API server whose etcd is gone lingers for a minute.
+	// Stop the API server second to last, and etcd last: an API server without etcd takes a minute to stop.
 	api := component.Start(ctx, "kube-apiserver", func(ctx context.Context, _ func()) error { return runAPIServer(ctx, c.apiServerFlags(p, url)) })
 	defer func() { _ = api.Stop(stopTimeout) }() // Kubernetes' components end with meaningless errors.
 	client, err := c.awaitAPI(ctx, api)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package debian fetches packages of Debian into a folder. It installs nothing on the machine: apt works on a private
-// state, and the packages are only unpacked.
+// Package debian fetches packages of Debian into a folder. It installs nothing on the machine: apt works with a
+// private state folder, and the packages are only unpacked.
 package debian
 
 import (
@@ -25,14 +25,15 @@ var ErrUnavailable = errors.New("expected a Debian machine with apt-get, dpkg-de
 
 // PackageRequest describes packages to fetch.
 type PackageRequest struct {
-	// Suite is the only source; its packages come with all dependencies, for a tree that runs with its own libraries.
-	// Empty means the machine's own sources, and omits packages that the machine has already installed.
+	// Suite is the only source of the packages, which are fetched with all dependencies, so that the tree runs with
+	// its own libraries. Empty means the machine's own sources, without the packages that are already installed.
 	Suite string
 	// Packages are the names; recommended packages are omitted.
 	Packages []string
 }
 
-// FetchPackages fills dir in one step, so that an interrupted fetch leaves no folder that looks complete.
+// FetchPackages fetches packages and moves them to dir in one step, so that an interrupted fetch leaves no folder
+// that looks complete.
 func FetchPackages(ctx context.Context, r PackageRequest, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -115,7 +116,7 @@ func (r PackageRequest) downloadPackages(ctx context.Context, state string) erro
 		folders["Dir::Etc::sourceparts"] = "none"
 		folders["Dir::Etc::preferencesparts"] = "none"
 	}
-	// Otherwise apt would read as its own user, which has no access to a private folder.
+	// Otherwise apt would run as a separate user, which has no access to a private folder.
 	options := []string{"-qq", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"}
 	for name, value := range folders {
 		options = append(options, "-o", name+"="+filepath.Join(state, value))
@@ -154,7 +155,7 @@ func unpackPackages(ctx context.Context, state, dir string) error {
 const MySQLServer = "usr/sbin/mysqld"
 
 // FetchMySQL fetches mysqld 9.7 and its client from Debian's unstable archive into dir, with all dependencies
-// including the dynamic linker. It does nothing if they exist already. Progress goes to out.
+// including the dynamic linker. It does nothing if they already exist. It reports progress to out.
 func FetchMySQL(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, MySQLServer)); err == nil {
 		return nil
@@ -167,7 +168,7 @@ func FetchMySQL(ctx context.Context, dir string, out io.Writer) error {
 const Libvirtd = "usr/sbin/libvirtd"
 
 // FetchLibvirt fetches libvirtd with the driver and the machines of QEMU from Debian 12 into dir, with all
-// dependencies including the dynamic linker. It does nothing if they exist already. Progress goes to out.
+// dependencies including the dynamic linker. It does nothing if they already exist. It reports progress to out.
 func FetchLibvirt(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, Libvirtd)); err == nil {
 		return nil
@@ -179,8 +180,8 @@ func FetchLibvirt(ctx context.Context, dir string, out io.Writer) error {
 // GuestRuntime is the path of containerd below the folder; it exists once FetchGuest has finished.
 const GuestRuntime = "usr/bin/containerd"
 
-// FetchGuest fetches a kernel and the programs of a node from Debian 12 into dir, from which the disk of a virtual
-// machine is made. It does nothing if they exist already. Progress goes to out.
+// FetchGuest fetches a kernel and the programs of a node from Debian 12 into dir, for the disk of a virtual machine.
+// It does nothing if they already exist. It reports progress to out.
 func FetchGuest(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, GuestRuntime)); err == nil {
 		return nil
@@ -193,9 +194,9 @@ func FetchGuest(ctx context.Context, dir string, out io.Writer) error {
 // novaSettings is the settings file of nova that its tests read, relative to Python's package folder.
 const novaSettings = "usr/lib/python3/dist-packages/etc/nova/api-paste.ini"
 
-// FetchNova fetches OpenStack's compute service from Debian's unstable archive into dir, with the dependencies of its
-// own functional tests including Python and the dynamic linker. It does nothing if they exist already. Progress goes
-// to out.
+// FetchNova fetches OpenStack's compute service from Debian's unstable archive into dir, with the dependencies of
+// its own functional tests including Python and the dynamic linker. It does nothing if they already exist. It
+// reports progress to out.
 func FetchNova(ctx context.Context, dir string, out io.Writer) error {
 	settings := filepath.Join(dir, novaSettings)
 	if _, err := os.Stat(settings); err == nil {
@@ -214,13 +215,13 @@ func FetchNova(ctx context.Context, dir string, out io.Writer) error {
 		return fmt.Errorf("find nova's settings: %w", err)
 	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(settings), 0o755), os.Symlink(packaged, settings)); err != nil {
-		return fmt.Errorf("put nova's settings where its tests read them: %w", err)
+		return fmt.Errorf("copy nova's settings to the path at which its tests read them: %w", err)
 	}
 	return nil
 }
 
 // FetchEngine fetches Docker's container engine from this machine's Debian suite into dir, with containerd, runc and
-// a program for images. It does nothing if they exist already. Progress goes to out.
+// a program for images. It does nothing if they already exist. It reports progress to out.
 func FetchEngine(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, "usr/sbin/dockerd")); err == nil {
 		return nil
@@ -230,7 +231,7 @@ func FetchEngine(ctx context.Context, dir string, out io.Writer) error {
 }
 
 // FetchBMC fetches OpenIPMI's simulator of management controllers from this machine's Debian suite into dir. It does
-// nothing if it exists already. Progress goes to out.
+// nothing if it already exists. It reports progress to out.
 func FetchBMC(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, "usr/bin/ipmi_sim")); err == nil {
 		return nil

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package figures stores the results of benchmarks: a table for users, a flat JSON object for programs.
+// Package figures collects the results of benchmarks, and writes them as a table for users and as a flat JSON object
+// for programs.
 package figures
 
 import (
@@ -14,13 +15,13 @@ import (
 	"slices"
 )
 
-// Figures are measured values by name, one for each round.
+// Figures contains the measured values of each figure by name, one value per round.
 type Figures map[string][]float64
 
 // AddValue adds one value to a figure.
 func (f Figures) AddValue(name string, value float64) { f[name] = append(f[name], value) }
 
-// Percentile returns the value that a share of a figure's values does not exceed.
+// Percentile returns the value that the given share of a figure's values does not exceed.
 func (f Figures) Percentile(name string, share float64) float64 {
 	sorted := slices.Sorted(slices.Values(f[name]))
 	return sorted[max(int(math.Ceil(share*float64(len(sorted)))), 1)-1]

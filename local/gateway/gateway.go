@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gateway is a small data plane of the Gateway API for tests and demos, see
-// docs/adr/0017-a-data-plane-for-tests.md. It sends requests to ready endpoints by the weights of HTTPRoutes, keeps
-// connections open as real gateways do, and never retries a request.
+// docs/adr/0017-a-data-plane-for-tests.md. It distributes requests to ready endpoints by the weights in HTTPRoutes,
+// keeps connections open as real gateways do, and never retries a request.
 package gateway
 
 import (
@@ -40,7 +40,7 @@ import (
 )
 
 const (
-	// controllerName is the name of the controller that accepts HTTPRoutes.
+	// controllerName is the controller name in the status of accepted HTTPRoutes.
 	controllerName = "example.com/test-gateway"
 	// acceptInterval is how often to check for HTTPRoutes that are not accepted yet.
 	acceptInterval = 100 * time.Millisecond
@@ -50,7 +50,7 @@ const (
 
 // Config is the configuration of a gateway.
 type Config struct {
-	// Kubeconfig is the path of a kubeconfig with the rights to list HTTPRoutes and EndpointSlices, and to write the
+	// Kubeconfig is the path of a kubeconfig with permission to list HTTPRoutes and EndpointSlices, and to write the
 	// status of HTTPRoutes.
 	Kubeconfig string
 	// Gateway is the namespace and name of the Gateway whose routes are served, such as infra/apps; it need not
@@ -64,17 +64,18 @@ type Config struct {
 
 type dataPlane struct {
 	config Config
-	// resource is the resource of HTTPRoutes.
+	// resource is the API resource of HTTPRoutes.
 	resource  schema.GroupVersionResource
 	routes    cache.GenericLister
 	endpoints discoverylisters.EndpointSliceLister
 	client    dynamic.Interface
 	transport *http.Transport
-	// requests counts requests, so that each goes to the next endpoint in turn.
+	// requests counts requests, so that they are sent to the endpoints in turn.
 	requests atomic.Uint32
 }
 
-// RunGateway serves until ctx ends, and calls ready with its address once it has listed all routes and endpoints.
+// RunGateway serves requests until ctx ends, and calls ready with its address once it has listed all routes and
+// endpoints.
 func RunGateway(ctx context.Context, c Config, ready func(address string)) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
@@ -126,7 +127,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// route contains the used fields of an HTTPRoute.
+// route contains the fields of an HTTPRoute that the gateway uses.
 type route struct {
 	Spec struct {
 		ParentRefs []struct{ Namespace, Name string }
@@ -171,7 +172,7 @@ func (d *dataPlane) listRoutes() (found []route) {
 	return found
 }
 
-// acceptRoutes reports each HTTPRoute as accepted, and retries after an error.
+// acceptRoutes writes to the status of each HTTPRoute that it is accepted, and retries after an error.
 func (d *dataPlane) acceptRoutes(ctx context.Context) {
 	for _, r := range d.listRoutes() {
 		generation := r.object.GetGeneration()
@@ -196,20 +197,20 @@ func (d *dataPlane) acceptRoutes(ctx context.Context) {
 func (d *dataPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	namespace, refs := d.findBackends(r)
 	if refs == nil {
-		http.Error(w, "no route has this address", http.StatusNotFound)
+		http.Error(w, "no route for this address", http.StatusNotFound)
 		return
 	}
 	turn := d.requests.Add(1)
 	endpoints := d.listEndpoints(namespace, chooseBackend(refs, turn))
 	if len(endpoints) == 0 {
-		http.Error(w, "no instance is ready", http.StatusServiceUnavailable)
+		http.Error(w, "no ready instance", http.StatusServiceUnavailable)
 		return
 	}
 	to := &url.URL{Scheme: "http", Host: endpoints[int(turn)%len(endpoints)]}
 	(&httputil.ReverseProxy{Transport: d.transport, Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to); p.SetXForwarded() }}).ServeHTTP(w, r)
 }
 
-// findBackends returns the backends of the longest path that matches a request.
+// findBackends returns the backends of the longest matching path for a request.
 func (d *dataPlane) findBackends(r *http.Request) (namespace string, refs []backendRef) {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxLoggedRequests is the number of requests in the log of a Pod, the latest ones.
+	// maxLoggedRequests is the maximum number of requests in the log of a Pod; only the latest are kept.
 	maxLoggedRequests = 100
 	// maxLoggedPath limits the length of a request's path in the log, in bytes.
 	maxLoggedPath = 200
@@ -34,7 +34,7 @@ func requestLine(at time.Time, r *http.Request) logLine {
 }
 
 // serveLogs answers like a kubelet when the API server requests the log of a container. A request to follow the log
-// ends at once.
+// ends immediately.
 func (p *podRunner) serveLogs(w http.ResponseWriter, r *http.Request) {
 	namespace, name, container := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")
 	obj, isKnown, err := p.pods.GetStore().GetByKey(namespace + "/" + name)
@@ -45,7 +45,7 @@ func (p *podRunner) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == container })
 	if i < 0 || r.URL.Query().Get("previous") == "true" {
-		// The containers of a hollow node are never replaced, so a previous log does not exist.
+		// The containers of a hollow node are never restarted, so there is no previous log.
 		http.Error(w, fmt.Sprintf("no log of container %q in pod %q", container, name), http.StatusBadRequest)
 		return
 	}
@@ -73,7 +73,7 @@ func containerLines(s *corev1.ContainerStatus, conditions []corev1.PodCondition)
 	return lines
 }
 
-// selectLines applies the options of a request like the kubelet; invalid options count as absent.
+// selectLines applies the options of a request as the kubelet does; it ignores invalid options.
 func selectLines(lines []logLine, options url.Values) []byte {
 	slices.SortStableFunc(lines, func(a, b logLine) int { return a.at.Compare(b.at) })
 	if since, err := time.Parse(time.RFC3339, options.Get("sinceTime")); err == nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hollownode runs a hollow node: it has no containers, but the kubelet's own bootstrap and certificate
-// managers, a real lease, real heartbeats, and pods that are reported as running.
+// Package hollownode runs a hollow node: it runs no containers, but it uses the kubelet's own bootstrap and
+// certificate managers, renews a real lease, sends real heartbeats, and reports its pods as running.
 package hollownode
 
 import (
@@ -41,9 +41,9 @@ import (
 type Config struct {
 	// Name of the Node object.
 	Name string
-	// Address is the loopback address that the node claims as its InternalIP and serves on.
+	// Address is the loopback address that the node reports as its InternalIP and on which it serves.
 	Address string
-	// Dir contains the node's certificates and its kubeconfig, like a kubelet's root folder.
+	// Dir contains the node's certificates and its kubeconfig, as does a kubelet's root folder.
 	Dir string
 	// Bootstrap is the kubeconfig with the token for the first certificate request.
 	Bootstrap string
@@ -52,13 +52,13 @@ type Config struct {
 	// PodNetwork is the folder in which to create sockets for the ports of ready Pods, as in gateway.Config; without
 	// it, Pods cannot be reached.
 	PodNetwork string
-	// Hold delays the node's start after its machine is on, as a slow boot does.
+	// Hold delays the node's start after the start of its machine, which simulates a slow boot.
 	Hold time.Duration
 	// HoldFile delays the node's start while a file of this path exists; empty delays nothing.
 	HoldFile string
 }
 
-// kubeletPort is a kubelet's port.
+// kubeletPort is the usual port of a kubelet.
 const kubeletPort = 10250
 
 func (c Config) validate() error {
@@ -90,7 +90,7 @@ func (c Config) nodeAddresses() []corev1.NodeAddress {
 
 const leaseRenewals = 4
 
-// RunNode keeps the node alive until ctx ends. Like a machine that loses power, it leaves its Node object behind.
+// RunNode runs the node until ctx ends. As after a power cut of a machine, its Node object remains.
 func RunNode(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -125,7 +125,7 @@ func RunNode(ctx context.Context, c Config) error {
 	return c.reportPeriodically(ctx, client, port)
 }
 
-// waitFor waits; it returns false if ctx has ended.
+// waitFor waits for a duration; it returns false if ctx has ended.
 func waitFor(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -140,7 +140,7 @@ func waitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// waitWhileFileExists waits until the file is gone; it returns false if ctx has ended.
+// waitWhileFileExists waits until the file does not exist; it returns false if ctx has ended.
 func waitWhileFileExists(ctx context.Context, path string) bool {
 	if path == "" {
 		return true
@@ -153,21 +153,21 @@ func waitWhileFileExists(ctx context.Context, path string) bool {
 }
 
 func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
-	// A kubelet renews its lease of 40 seconds every 10 seconds, in the same proportion.
+	// The proportion is that of a kubelet, which renews its lease of 40 seconds every 10 seconds.
 	seconds := max(int32(c.Heartbeat.Seconds()*leaseRenewals), 1)
 	controller := lease.NewController(clock.RealClock{}, client, c.Name, seconds, nil, c.Heartbeat, c.Name, corev1.NamespaceNodeLease, nil)
 	controller.Run(klog.NewContext(ctx, klog.Background()))
 }
 
-var errNoServingCertificate = errors.New("expected a serving certificate, found none yet; its request waits for approval")
+var errNoServingCertificate = errors.New("expected a serving certificate, found none yet; its request is not approved yet")
 
-// serveKubelet serves /healthz and the logs of pods with the serving certificate, so that a client can check that it
-// was issued. It uses the kubelet's port, or a free one if that is in use.
+// serveKubelet serves /healthz and the logs of pods with the serving certificate, so that a client can check that
+// the certificate was issued. It uses the kubelet's port, or a free one if that is in use.
 func serveKubelet(ctx context.Context, address string, manager certificate.Manager, pods *podRunner) (int32, error) {
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(kubeletPort)))
 	if err != nil {
-		// Another node uses the address: the port is in the Node object, so any port will do.
+		// Another node uses the port. Any port works, because clients read it from the Node object.
 		l, err = listen.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
 	}
 	if err != nil {
@@ -190,8 +190,8 @@ func serveKubelet(ctx context.Context, address string, manager certificate.Manag
 	return int32(l.Addr().(*net.TCPAddr).AddrPort().Port()), nil
 }
 
-// registerNode creates the Node, or finds the one from before the machine was switched off. It retries until it
-// succeeds: a renewal of the client certificate closes every connection, including the one in use.
+// registerNode creates the Node, or uses the existing one from before a stop of the machine. It retries until it
+// succeeds, because a renewal of the client certificate closes all connections, even those in use.
 func (c Config) registerNode(ctx context.Context, client kubernetes.Interface, port int32) error {
 	err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(ctx context.Context) (bool, error) {
 		if err := c.createAndReport(ctx, client, port); err != nil {
@@ -219,7 +219,7 @@ func (c Config) createAndReport(ctx context.Context, client kubernetes.Interface
 	return c.reportNodeStatus(ctx, client, port)
 }
 
-// reportPeriodically reports the status until ctx ends. The next beat repeats a lost report.
+// reportPeriodically reports the status periodically until ctx ends. A failed report is repeated by the next one.
 func (c Config) reportPeriodically(ctx context.Context, client kubernetes.Interface, port int32) error {
 	_ = wait.PollUntilContextCancel(ctx, c.Heartbeat, false, func(ctx context.Context) (bool, error) {
 		_ = c.reportNodeStatus(ctx, client, port)
@@ -247,7 +247,7 @@ func (c Config) reportNodeStatus(ctx context.Context, client kubernetes.Interfac
 }
 
 func (c Config) fillNodeStatus(s *corev1.NodeStatus, port int32) {
-	// More than any test needs: nothing really runs here.
+	// This capacity is more than any test needs, because nothing really runs.
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("250"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
@@ -282,15 +282,16 @@ func setCondition(s *corev1.NodeStatus, kind corev1.NodeConditionType, status co
 const (
 	awaitInterval = 200 * time.Millisecond
 	requestLimit  = 5 * time.Second
-	// Without a certificate, the kubelet gives up after this time, so that its wrapper can restart it.
+	// Without a certificate, the kubelet exits after this time, so that its wrapper can restart it.
 	exitAfter = 5 * time.Minute
-	// A kubelet's default limits for requests to the API server. With client-go's own limit of 5 requests a second, a
-	// node could start or end no more Pods than that.
+	// A kubelet's default limits for requests to the API server. With client-go's own limit, a node could start or
+	// end at most 5 Pods a second.
 	kubeletQPS, kubeletBurst = 50, 100
 )
 
-// keepClientCertificate acts like the kubelet at its start. It uses a client certificate that is still valid, or
-// requests one with the bootstrap token, and renews it from then on. It returns once a certificate is present.
+// keepClientCertificate does the same as the kubelet at its start: it uses a client certificate that is still valid,
+// or requests one with the bootstrap token, and then renews it periodically. It returns once a certificate is
+// present.
 func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface, error) {
 	log := klog.FromContext(ctx)
 	certConfig, clientConfig, err := bootstrap.LoadClientConfig(log, c.kubeconfigPath(), c.Bootstrap, c.certificatesDir())
@@ -303,7 +304,7 @@ func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface
 	manager, err := kubeletcertificate.NewKubeletClientCertificateManager(c.certificatesDir(), types.NodeName(c.Name),
 		clientConfig.CertData, clientConfig.KeyData, clientConfig.CertFile, clientConfig.KeyFile,
 		func(current *tls.Certificate) (kubernetes.Interface, error) {
-			// The bootstrap token only requests the first certificate; renewals use the last one.
+			// The bootstrap token is used only to request the first certificate; renewals use the last certificate.
 			if current != nil {
 				return kubernetes.NewForConfig(clientConfig)
 			}
@@ -325,8 +326,8 @@ func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface
 	return kubernetes.NewForConfig(rotating)
 }
 
-// keepServingCertificate requests a serving certificate and renews it. Current of the returned manager is nil until
-// the first request is approved.
+// keepServingCertificate requests a serving certificate and renews it. The returned manager's Current returns nil
+// until the first request is approved.
 func (c Config) keepServingCertificate(ctx context.Context, client kubernetes.Interface) (certificate.Manager, error) {
 	manager, err := kubeletcertificate.NewKubeletServerCertificateManager(client, &kubeletconfig.KubeletConfiguration{},
 		types.NodeName(c.Name), func() []corev1.NodeAddress { return c.nodeAddresses() }, c.certificatesDir())
@@ -338,8 +339,8 @@ func (c Config) keepServingCertificate(ctx context.Context, client kubernetes.In
 	return manager, nil
 }
 
-// awaitServer waits for the API server, as a machine's boot does: after a request that comes too early, the
-// certificate managers back off for longer than the server needs.
+// awaitServer waits for the API server, because after a failed request, the certificate managers back off for longer
+// than the start of the server takes.
 func awaitServer(ctx context.Context, cfg *rest.Config) error {
 	probe := rest.AnonymousClientConfig(cfg)
 	probe.Timeout = requestLimit

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podNetwork gives each Pod a separate address and answers at its ports, in a folder for each address with a socket
-// for each port. Ports of this machine may be in use, and API servers refuse its own addresses as endpoints.
+// podNetwork gives each Pod a separate address and answers at its ports, by a folder per address with a socket per
+// port. Real ports may be in use on this machine, and API servers reject its addresses as endpoints.
 type podNetwork struct {
 	folder string
 
@@ -39,7 +39,7 @@ type podServer struct {
 	server  *http.Server
 
 	mu sync.Mutex
-	// requests are the latest requests, for the log.
+	// requests are the latest requests, which the log shows.
 	requests []logLine
 }
 
@@ -49,8 +49,8 @@ func (s *podServer) noteRequest(r *http.Request) {
 	s.requests = append(s.requests[max(0, len(s.requests)-maxLoggedRequests+1):], requestLine(time.Now(), r))
 }
 
-// addressPod returns the address of a Pod, and reserves a free one at first. Nodes that share a folder share its
-// addresses.
+// addressPod returns the address of a Pod; the first call reserves a free address. Nodes with the same folder share
+// its addresses.
 func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,7 +76,7 @@ func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 	return "", fmt.Errorf("take pod address: expected a free one of %d, found none; use another folder", maxPodAddresses)
 }
 
-// servePod answers at the ports of a Pod with its name and labels, until the Pod ends.
+// servePod starts servers at the ports of a Pod, which answer with its name and labels until the Pod ends.
 func (n *podNetwork) servePod(ctx context.Context, pod *corev1.Pod) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +94,7 @@ func (n *podNetwork) servePod(ctx context.Context, pod *corev1.Pod) error {
 		for _, port := range c.Ports {
 			listener, err := new(net.ListenConfig).Listen(ctx, "unix", filepath.Join(n.folder, s.address, strconv.Itoa(int(port.ContainerPort))))
 			if err != nil {
-				return fmt.Errorf("listen for pod %s: %w; a socket needs a short path, use a shorter folder", pod.Name, err)
+				return fmt.Errorf("listen for pod %s: %w; the path of a socket must be short; use a shorter folder", pod.Name, err)
 			}
 			go func() { _ = s.server.Serve(listener) }()
 		}
@@ -115,7 +115,7 @@ func (n *podNetwork) listRequests(uid types.UID) []logLine {
 	return slices.Clone(s.requests)
 }
 
-// endPod stops answering, and breaks open requests.
+// endPod stops the servers of a Pod, and interrupts open requests.
 func (n *podNetwork) endPod(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,20 +21,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The variables by which a pod chooses the behaviour of its hollow containers: as environment variables, or before
-// the command, as in HOLLOW_START=1s ./app.
+// These variables set the behaviour of a pod's hollow containers, as environment variables or before the command, as
+// in HOLLOW_START=1s ./app.
 const (
 	startWord = "HOLLOW_START"
 	stopWord  = "HOLLOW_STOP"
 	crashWord = "HOLLOW_CRASH"
 )
 
-// podBehaviour is the behaviour of a pod's containers. With the zero value they are ready at once and end at once.
+// podBehaviour is the behaviour of a pod's containers. With the zero value they become ready immediately and end
+// immediately.
 type podBehaviour struct {
-	// start is how long a pod runs before it is ready; delay is how long it continues before it is asked to end, and
-	// stop how long its end then takes.
+	// start is the time from the start of a pod until it is ready; delay is the time from its deletion to SIGTERM,
+	// and stop the time from SIGTERM to its end.
 	start, delay, stop time.Duration
-	// crash is the message of a container that ends instead of becoming ready; empty for other containers.
+	// crash is the message of a container that crashes instead of becoming ready; empty for other containers.
 	crash string
 }
 
@@ -61,7 +62,7 @@ func readBehaviour(pod *corev1.Pod) podBehaviour {
 	return podBehaviour{start: parseDuration(words[startWord]), delay: delay, stop: parseDuration(words[stopWord]), crash: words[crashWord]}
 }
 
-// parseDuration returns zero for an invalid text: a hollow node is forgiving.
+// parseDuration returns zero for an invalid text, instead of an error.
 func parseDuration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -70,7 +71,7 @@ func parseDuration(text string) time.Duration {
 	return d
 }
 
-// retryLimit is how long a request about a pod is repeated.
+// retryLimit is how long a request about a pod is retried.
 const retryLimit = 30 * time.Second
 
 type podRunner struct {
@@ -78,11 +79,11 @@ type podRunner struct {
 	config Config
 	// pods are the pods that are bound to this node.
 	pods cache.SharedIndexInformer
-	// network is nil if pods cannot be reached. They then end without the delay, which only matters to their clients.
+	// network is nil if pods cannot be reached. Then they end without the delay, which only matters to clients.
 	network *podNetwork
 
 	mu sync.Mutex
-	// waiting are the pods with a running timer.
+	// waiting contains the pods with a running timer.
 	waiting map[types.UID]bool
 }
 
@@ -97,8 +98,7 @@ func newPodRunner(client kubernetes.Interface, c Config) *podRunner {
 	return p
 }
 
-// run reports every pod bound to this node as running, and ends deleted pods, each with the delay that the pod
-// requests.
+// run reports every pod bound to this node as running, and ends deleted pods, after the delays that they request.
 func (p *podRunner) run(ctx context.Context) {
 	act := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
@@ -112,7 +112,7 @@ func (p *podRunner) run(ctx context.Context) {
 	p.pods.RunWithContext(ctx)
 }
 
-// handlePod performs the next step of a pod; the resulting change of the pod triggers it again.
+// handlePod performs the next step of a pod; the resulting change of the pod triggers the next call.
 func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 	b := readBehaviour(pod)
 	switch {
@@ -129,12 +129,12 @@ func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// runOnceAfter runs a function later, once per pod at a time, without delaying other pods. A pod that is deleted
-// during its start is handled again then.
+// runOnceAfter calls a function for a pod after a delay, without delaying other pods. A pod has only one timer at a
+// time, except that one deleted during its start gets a second timer.
 func (p *podRunner) runOnceAfter(ctx context.Context, pod *corev1.Pod, delay time.Duration, do func(context.Context, *corev1.Pod)) {
 	key := pod.UID
 	if pod.DeletionTimestamp != nil {
-		// A pod that is deleted while it starts waits for both.
+		// A pod that is deleted during its start has both timers.
 		key += "/ends"
 	}
 	p.mu.Lock()
@@ -158,7 +158,7 @@ func (p *podRunner) endDelay(b podBehaviour) time.Duration {
 	return b.delay + b.stop
 }
 
-// runPod reports that a pod runs; a ready pod answers before it is reported as ready.
+// runPod reports that a pod runs; its servers answer before it is reported as ready.
 func (p *podRunner) runPod(ctx context.Context, pod *corev1.Pod, isReady bool, crash string) {
 	address := p.config.Address
 	if p.network != nil {
@@ -168,7 +168,7 @@ func (p *podRunner) runPod(ctx context.Context, pod *corev1.Pod, isReady bool, c
 			err = p.network.servePod(ctx, pod)
 		}
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Pod is not reached", "pod", pod.Name)
+			klog.FromContext(ctx).Error(err, "Pod cannot be reached", "pod", pod.Name)
 			isReady = false
 		}
 	}
@@ -190,15 +190,15 @@ func (p *podRunner) deletePod(ctx context.Context, pod *corev1.Pod) {
 
 func (p *podRunner) reportStatus(ctx context.Context, pod *corev1.Pod, s corev1.PodStatus) {
 	after := pod.DeepCopy()
-	after.Status, after.ResourceVersion = s, "" // There is no other writer; the UID protects a new pod of this name.
+	after.Status, after.ResourceVersion = s, "" // There is no other writer; the UID protects a new pod with this name.
 	retryRequest(ctx, func(ctx context.Context) error {
 		_, err := p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{})
 		return err
 	})
 }
 
-// retryRequest sends a request until it succeeds, the pod is gone, or it has failed for long. No other event would
-// repeat a lost request: a report and the end of a pod may collide, and a machine may be overloaded.
+// retryRequest repeats a request until it succeeds, the pod does not exist, or the limit has passed. No other event
+// would repeat a failed request: a report may conflict with the end of the pod, and the machine may be overloaded.
 func retryRequest(ctx context.Context, send func(context.Context) error) {
 	_ = wait.PollUntilContextTimeout(ctx, awaitInterval, retryLimit, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
@@ -217,8 +217,8 @@ func isPodReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// buildPodStatus returns the status of a pod that runs, ready or not, or whose containers crash repeatedly with a
-// message.
+// buildPodStatus returns the status of a running pod, ready or not, or of a pod whose containers crash repeatedly
+// with a message.
 func buildPodStatus(pod *corev1.Pod, isReady bool, crash string) corev1.PodStatus {
 	now := metav1.Now()
 	isReady = isReady && crash == ""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package images builds container images from files, without any registry: a tree of files becomes the one layer of
+// Package images builds container images from files, without a registry: a tree of files becomes the only layer of
 // an image in a tar file, which containerd imports.
 package images
 
@@ -39,21 +39,21 @@ type treeEntry struct {
 	owner              int
 }
 
-// CopyFile adds a file of this machine, with its permissions; a link is followed.
+// CopyFile adds a file of this machine, with its permissions; it follows links.
 func (t FileTree) CopyFile(name, source string) { t[name] = treeEntry{source: source} }
 
 // AddLink adds a symbolic link.
 func (t FileTree) AddLink(name, target string) { t[name] = treeEntry{link: target, mode: 0o777} }
 
-// AddDir adds a folder that belongs to the owner.
+// AddDir adds a folder with the given mode and owner.
 func (t FileTree) AddDir(name string, mode int64, owner int) {
 	t[name] = treeEntry{dir: true, mode: mode, owner: owner}
 }
 
-// AddText adds a small file that all users may read.
+// AddText adds a small file that all users can read.
 func (t FileTree) AddText(name, text string) { t[name] = treeEntry{text: text, mode: 0o644} }
 
-// CopyFolder takes all files below a folder.
+// CopyFolder adds all files below a folder.
 func (t FileTree) CopyFolder(name, source string) error {
 	err := filepath.WalkDir(source, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -72,12 +72,13 @@ func (t FileTree) CopyFolder(name, source string) error {
 // openTar returns the tree as a tar file, which is generated while it is read.
 func (t FileTree) openTar() (io.ReadCloser, error) {
 	r, w := io.Pipe()
-	// The reader gets the error. If the reader stops early, the next write fails, which ends the goroutine.
+	// CloseWithError passes the error to the reader. If the reader stops early, the next write fails, which ends the
+	// goroutine.
 	go func() { _ = w.CloseWithError(t.writeTar(w)) }()
 	return r, nil
 }
 
-// writeTar writes the tree into a tar file, in the order of the names, so that one tree has one digest.
+// writeTar writes the tree to a tar file, sorted by name, so that equal trees have equal digests.
 func (t FileTree) writeTar(w io.Writer) error {
 	out := tar.NewWriter(w)
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -128,7 +129,7 @@ func copyFile(out *tar.Writer, header *tar.Header, source string) error {
 
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Image is a tree of files with a name and the program that runs in it.
+// Image is a tree of files, with a name and the program to run.
 type Image struct {
 	// Name is the name of the image in pods, with a tag.
 	Name string
@@ -138,7 +139,7 @@ type Image struct {
 	User       string
 }
 
-// WriteFile writes the image as an archive that containerd imports, in one step.
+// WriteFile writes the image as an archive that containerd can import, in one step.
 func (i Image) WriteFile(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("create folder of images: %w", err)
@@ -159,7 +160,7 @@ func (i Image) WriteFile(file string) error {
 }
 
 func (i Image) buildImage() (v1.Image, error) {
-	// An image never leaves this machine, so its build time matters and its size does not.
+	// An image never leaves this machine, so its build time is more important than its size.
 	layer, err := tarball.LayerFromOpener(i.Tree.openTar, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		return nil, err
@@ -172,22 +173,22 @@ func (i Image) buildImage() (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	config = config.DeepCopy() // The library keeps the one that it has returned.
+	config = config.DeepCopy() // The library still uses the returned value.
 	config.Architecture, config.OS = runtime.GOARCH, "linux"
 	config.Config = v1.Config{User: i.User, Entrypoint: i.Entrypoint, Env: []string{searchPath}}
 	return mutate.ConfigFile(image, config)
 }
 
 const (
-	// Pause holds the namespaces of a pod.
+	// Pause keeps the namespaces of a pod open.
 	Pause = "localhost/pause:1"
-	// Busybox is a shell with small tools.
+	// Busybox contains a shell and small tools.
 	Busybox = "localhost/busybox:1"
-	// MySQL is a real mysqld 9.7 with its clients and a shell.
+	// MySQL contains a real mysqld 9.7, its clients and a shell.
 	MySQL = "localhost/mysql:9.7"
-	// Torpor is the torpor of this tree.
+	// Torpor contains torpor, built from this repository.
 	Torpor = "localhost/torpor:dev"
-	// Webapp is a web app that answers with its environment.
+	// Webapp contains a web app that answers with its environment.
 	Webapp = "localhost/webapp:1"
 
 	mysqlUser  = 10000
@@ -221,10 +222,10 @@ func NewBusybox(program string) Image {
 	return Image{Name: Busybox, Tree: newBaseTree(program), Entrypoint: []string{"/bin/sh"}}
 }
 
-// NewMySQL builds the image of the server in the folder server.
+// NewMySQL builds the image of the MySQL server in the folder server.
 func NewMySQL(server, busybox string) (Image, error) {
 	t := newBaseTree(busybox)
-	// Programs name the dynamic linker by its path below /lib64, as on every usr-merged Debian.
+	// Programs refer to the dynamic linker by its path below /lib64, as on every usr-merged Debian.
 	for name, target := range map[string]string{"lib": "usr/lib", "lib64": "usr/lib64"} {
 		t.AddLink(name, target)
 	}
@@ -276,8 +277,8 @@ func busyboxApplets() []string {
 	}
 }
 
-// CopyPrograms copies programs and plugins of a usr-merged tree to the same paths, with the dynamic linker and their
-// libraries in the linker's default path, so that no search path has to be set.
+// CopyPrograms copies programs and plugins of a usr-merged tree to the same paths, with the dynamic linker, and with
+// their libraries in the linker's default path, so that no search path has to be set.
 func (t FileTree) CopyPrograms(root string, names ...string) error {
 	folders, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu"))
 	if err != nil || len(folders) != 1 {
@@ -301,7 +302,7 @@ func (t FileTree) CopyPrograms(root string, names ...string) error {
 			name := filepath.Join("usr/lib", filepath.Base(folders[0]), library)
 			source := filepath.Join(folders[0], library)
 			if _, err := os.Stat(source); t[name].source != "" || err != nil && strings.HasPrefix(library, "ld-") {
-				continue // The library exists already, or it is the dynamic linker, which has its own folder.
+				continue // The library already exists, or it is the dynamic linker, which has its own folder.
 			} else if err != nil {
 				return fmt.Errorf("find a library that an image needs: %w", err)
 			}

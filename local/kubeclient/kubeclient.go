@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// NewClient returns a client for a kubeconfig.
+// NewClient returns a client that uses a kubeconfig.
 func NewClient(kubeconfig string) (kubernetes.Interface, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	cfg.QPS = -1 // The default of 5 requests a second would take most of the time of a start.
+	cfg.QPS = -1 // With the default of 5 requests a second, a start would take much longer.
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("create client: %w", err)
@@ -28,7 +28,7 @@ func NewClient(kubeconfig string) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// ApproveRequests approves the undecided certificate requests for which isWanted holds.
+// ApproveRequests approves the pending certificate requests for which isWanted returns true.
 func ApproveRequests(ctx context.Context, client kubernetes.Interface, reason, message string,
 	isWanted func(certificatesv1.CertificateSigningRequestSpec) (bool, error),
 ) error {

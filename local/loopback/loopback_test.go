@@ -57,7 +57,7 @@ func TestReservedPortsAreUniqueAndNotUsedByConnections(t *testing.T) {
 		}
 	}
 	release()
-	for port := range seen { // The reservations end soon after their context.
+	for port := range seen { // The reservations end shortly after their context.
 		for reservePort(t.Context(), "127.0.0.1", port) != nil {
 			if t.Context().Err() != nil {
 				t.Fatalf("expected port %d to be free after its reservation, found it taken", port)

@@ -11,20 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// Reserved ports lie below the range from which Linux takes the ports of outgoing connections (32768 and above by
-// default, net.ipv4.ip_local_port_range), so that no connection can use one when its server begins to listen, or
-// begins again.
+// Reserved ports are below the range of ports for outgoing connections in Linux (by default 32768 and above,
+// net.ipv4.ip_local_port_range), so that no connection can use such a port before its server starts to listen, or
+// listens again.
 const (
 	firstReserved = 20_000
 	lastReserved  = 32_767
 )
 
 // reservations is the address on which the holder of a reserved port listens, in addition to the port's own address:
-// the kernel ends a reservation with its process.
+// the kernel releases a reservation when its process ends.
 const reservations = "127.127.127.127"
 
 // ReservePort finds a port on which nothing listens at the host, an IP address of this machine, for a program that
-// cannot report which port it took. No other caller gets the same port before ctx ends.
+// cannot choose and report a free port. No other caller gets the same port before ctx ends.
 func ReservePort(ctx context.Context, host string) (int, error) {
 	count := lastReserved - firstReserved + 1
 	start := rand.Intn(count)
@@ -49,7 +49,7 @@ func reservePort(ctx context.Context, host string, port int) error {
 		_ = reservation.Close()
 		return fmt.Errorf("try port %d: %w", port, err)
 	}
-	_ = l.Close() // The caller listens on it next.
+	_ = l.Close() // The caller listens on the port next.
 	context.AfterFunc(ctx, func() { _ = reservation.Close() })
 	return nil
 }

@@ -2,8 +2,8 @@
 
 //go:build linux
 
-// Command nodecomponents runs the kubelet or kube-proxy: the one under whose name it is started. Only real nodes need
-// them, so the demos without one need not compile them.
+// Command nodecomponents runs the kubelet or kube-proxy: the one whose name it is started with. It is a separate
+// program, because only real nodes need it, and the other demos need not compile it.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	case "kube-proxy":
 		os.Exit(cli.Run(kubeproxy.NewProxyCommand()))
 	default:
-		fmt.Fprintf(os.Stderr, "error: expected the name kubelet or kube-proxy, found %s; start it through a link of that name\n", name)
+		fmt.Fprintf(os.Stderr, "error: expected the name kubelet or kube-proxy, found %s; start it through a link with that name\n", name)
 		os.Exit(1)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause holds a pod's namespaces open and reaps its orphans, until SIGTERM.
+// Command pause keeps a pod's namespaces open and reaps its orphaned processes, until SIGTERM.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki creates the keys, certificates and kubeconfigs of one local control plane. Everything is in one folder
-// and is created once: a second start finds and keeps it.
+// Package pki creates the keys, certificates and kubeconfigs of one local control plane. All files are in one folder
+// and are created once; later starts use them.
 package pki
 
 import (
@@ -26,7 +26,7 @@ import (
 
 const (
 	lifetime = 10 * 365 * 24 * time.Hour
-	// clockSkew makes a new certificate valid immediately for a clock that is a little behind.
+	// clockSkew makes a new certificate valid immediately even for a clock that is slightly behind.
 	clockSkew = time.Minute
 )
 
@@ -45,7 +45,7 @@ type CertificateSubject struct {
 	Hosts  []string
 }
 
-// OpenAuthority loads the authority in dir, or creates a new one.
+// OpenAuthority loads the CA in dir, or creates a new one.
 func OpenAuthority(dir string) (*CertificateAuthority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create pki folder: %w", err)
@@ -62,13 +62,13 @@ func OpenAuthority(dir string) (*CertificateAuthority, error) {
 	}
 	certs, err := certutil.CertsFromFile(a.FilePath("ca.crt"))
 	if err != nil {
-		return nil, fmt.Errorf("read the authority: %w; remove the folder to start again", err)
+		return nil, fmt.Errorf("read the CA: %w; remove the folder to start again", err)
 	}
 	a.cert = certs[0]
 	return a, nil
 }
 
-// FilePath returns the path of the named file of this authority.
+// FilePath returns the path of a file of this CA.
 func (a *CertificateAuthority) FilePath(name string) string { return filepath.Join(a.Dir, name) }
 
 // LoadOrMakeKey loads the ECDSA P-256 key NAME.key, or creates it.
@@ -84,7 +84,7 @@ func (a *CertificateAuthority) LoadOrMakeKey(name string) (crypto.Signer, error)
 	return key.(crypto.Signer), nil
 }
 
-// IssueCertificate writes NAME.crt and NAME.key for the subject, unless they exist already.
+// IssueCertificate writes NAME.crt and NAME.key for the subject, unless they already exist.
 func (a *CertificateAuthority) IssueCertificate(name string, s CertificateSubject) error {
 	if _, err := os.Stat(a.FilePath(name + ".crt")); err == nil {
 		return nil
@@ -132,8 +132,8 @@ func (a *CertificateAuthority) writeCertificate(name string, cert *x509.Certific
 	return certutil.WriteCert(a.FilePath(name+".crt"), data)
 }
 
-// WriteKubeconfig writes NAME.kubeconfig into dir for the certificate issued under that name,
-// with everything embedded so that the file can be copied.
+// WriteKubeconfig writes NAME.kubeconfig into dir for the certificate that was issued with that name, with
+// everything embedded so that the file can be copied.
 func (a *CertificateAuthority) WriteKubeconfig(file, name, server string) error {
 	auth := clientcmdapi.NewAuthInfo()
 	var err error

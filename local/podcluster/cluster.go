@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/local/realnode"
 )
 
-// NodeName is the name of the cluster's node.
+// NodeName is the name of the cluster's only node.
 const NodeName = "n1"
 
 // ReadyFile exists in the folder while pods can be created.
@@ -34,13 +34,13 @@ type Config struct {
 	// Dir is the folder for all created files, including admin.kubeconfig; files of an earlier cluster are removed
 	// first.
 	Dir string
-	// Parts is the folder that machine.FetchParts has filled; images are stored there as well.
+	// Parts is the folder filled by realnode.FetchParts; images are stored there as well.
 	Parts string
-	// Programs is the folder with local's other names, coredns, pause, webapp and torpor.
+	// Programs is the folder with the links to local, and with coredns, pause, webapp and torpor.
 	Programs string
-	// MySQL is the folder that debian.FetchMySQL has filled. Without it the cluster has no image of MySQL.
+	// MySQL is the folder filled by debian.FetchMySQL. Without it, the cluster has no image of MySQL.
 	MySQL string
-	// Out receives the progress.
+	// Out is the destination of progress messages.
 	Out io.Writer
 }
 
@@ -55,7 +55,7 @@ func (c Config) controlPlaneConfig() controlplane.Config {
 	return controlplane.Config{Dir: c.path("control-plane"), Address: realnode.HostAddress}
 }
 
-// withAbsolutePaths makes the paths absolute, because the parts of the node run in other folders.
+// withAbsolutePaths makes the paths absolute, because the node's programs run in other folders.
 func (c Config) withAbsolutePaths() (Config, error) {
 	for _, path := range []*string{&c.Dir, &c.Parts, &c.Programs, &c.MySQL} {
 		absolute, err := filepath.Abs(*path)
@@ -79,11 +79,11 @@ func (c Config) clearFolder() error {
 	return nil
 }
 
-// stopLimit is above the total stop time of the components of a control plane.
+// stopLimit is longer than all components of a control plane take to stop.
 const stopLimit = 3 * time.Minute
 
-// RunCluster runs the cluster until ctx ends, and then leaves nothing on the machine except the files in the folder.
-// The file ready exists while pods can be created.
+// RunCluster runs the cluster until ctx ends. Afterwards nothing is left on the machine except the files in the
+// folder. ReadyFile exists while pods can be created.
 func RunCluster(ctx context.Context, c Config) error {
 	c, err := c.withAbsolutePaths()
 	if err != nil {
@@ -113,7 +113,7 @@ func (c Config) runParts(ctx context.Context) error {
 	err = control.AwaitReady(ctx)
 	var node *component.Component
 	if err == nil {
-		c.printLine("control plane serves after %s", secondsSince(began))
+		c.printLine("the control plane serves after %s", secondsSince(began))
 		node = component.Start(ctx, "node", func(ctx context.Context, ready func()) error {
 			return realnode.RunNode(ctx, c.nodeConfig(images), c.Out, ready)
 		})
@@ -124,7 +124,7 @@ func (c Config) runParts(ctx context.Context) error {
 		err = c.serveVolumes(ctx, control, node)
 		_ = os.Remove(c.path(ReadyFile))
 	}
-	// The node stops first: its parts would only log errors without a control plane.
+	// Stop the node first: its programs would only log errors without a control plane.
 	return errors.Join(err, node.Stop(stopLimit), control.Stop(stopLimit))
 }
 
@@ -143,7 +143,7 @@ func (c Config) serveVolumes(ctx context.Context, components ...*component.Compo
 	if err := v.createStorageClass(ctx); err != nil {
 		return err
 	}
-	// Only now: a user that sees the ready file may create pods with volumes at once.
+	// Create the ready file last: a user may create pods with volumes as soon as it exists.
 	kubeconfig, err := os.ReadFile(c.controlPlaneConfig().AdminKubeconfig())
 	if err == nil {
 		err = errors.Join(os.WriteFile(c.KubeconfigPath(), kubeconfig, 0o600), os.WriteFile(c.path(ReadyFile), nil, 0o600))
@@ -188,7 +188,7 @@ func (c Config) makeImages() ([]string, error) {
 	return append(files, mysql), err
 }
 
-// mysqlImage is the only image that takes time, so it is kept until this program is rebuilt.
+// mysqlImage is the only image whose build takes long, so it is reused until this program is rebuilt.
 func (c Config) mysqlImage(busybox string) (string, error) {
 	file := c.imageFile(images.MySQL)
 	if isNewerThanProgram(file) {
@@ -210,7 +210,7 @@ func (c Config) writeImage(image images.Image) (string, error) {
 	return file, nil
 }
 
-// imageFile returns the file of an image, named without the tag.
+// imageFile returns the path of an image's file, whose name does not contain the tag.
 func (c Config) imageFile(name string) string {
 	base := filepath.Base(name)
 	return filepath.Join(c.Parts, "images", fmt.Sprintf("%s.tar", base))

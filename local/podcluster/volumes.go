@@ -29,11 +29,11 @@ const (
 	volumesTimeout = 10 * time.Second
 	// selectedNode is the annotation by which the scheduler requests the volume of a claim from a provisioner.
 	selectedNode = "volume.kubernetes.io/selected-node"
-	// provisionedBy names the provisioner that created a volume and has to delete it.
+	// provisionedBy is the annotation with the provisioner that created a volume and has to delete it.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
 )
 
-// volumeProvisioner gives every claim a folder on the node, and removes it with the claim.
+// volumeProvisioner creates a folder on the node for every claim, and removes it when the claim is deleted.
 type volumeProvisioner struct {
 	client kubernetes.Interface
 	dir    string
@@ -53,7 +53,7 @@ func (v volumeProvisioner) createStorageClass(ctx context.Context) error {
 	return nil
 }
 
-// runPasses repeats until ctx ends; an error is printed once and retried.
+// runPasses provisions and deletes volumes repeatedly until ctx ends. It prints an error once and retries.
 func (v volumeProvisioner) runPasses(ctx context.Context, out io.Writer) {
 	tick := time.NewTicker(volumesPeriod)
 	defer tick.Stop()

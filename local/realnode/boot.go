@@ -26,18 +26,18 @@ import (
 )
 
 const (
-	// nodeLink is the node's end of the cable.
+	// nodeLink is the node's end of the virtual Ethernet cable.
 	nodeLink     = "eth0"
 	plugLimit    = 20 * time.Second
 	commandLimit = 2 * time.Minute
 	socket       = "/run/containerd.sock"
 )
 
-// privateFolders returns the folders that are private to the node, empty at each boot.
+// privateFolders returns the folders that are private to the node and empty at each boot.
 func privateFolders() []string { return []string{"/run", "/var/lib", "/var/log"} }
 
-// BootNode is the first process of the node, in its new namespaces. It returns when a part of the node has ended. It
-// writes a line per step to out.
+// BootNode is the first process of the node, in its new namespaces. It returns when one of the node's programs has
+// ended. It writes a line per step to out.
 func BootNode(ctx context.Context, settings string, out io.Writer) error {
 	var c Config
 	if err := json.Unmarshal([]byte(settings), &c); err != nil {
@@ -92,12 +92,12 @@ func (c Config) startContainerd(ctx context.Context, init *initProcess, out io.W
 	return nil
 }
 
-// mountFolders mounts private folders over those in which the node's parts write, so that the machine is not
+// mountFolders mounts private folders over those to which the node's programs write, so that the machine is not
 // affected.
 func (c Config) mountFolders() error {
 	errs := []error{
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		// The kubelet needs shared mounts; the namespace keeps them from the machine.
+		// The kubelet needs shared mounts; because of the namespace, they do not affect the machine.
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""),
 		unix.Mount("proc", "/proc", "proc", 0, ""),
 	}
@@ -114,7 +114,7 @@ func (c Config) mountFolders() error {
 }
 
 // shadowKernelSettings mounts files over the kernel settings that a kubelet sets and that would apply to the whole
-// machine: the kubelet reads the wanted values and changes nothing.
+// machine: the kubelet finds the values that it wants and changes nothing.
 func shadowKernelSettings() error {
 	for name, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
@@ -156,7 +156,8 @@ func setUpNetwork(ctx context.Context) error {
 	if err := addRoute(eth0, "0.0.0.0/0", HostAddress); err != nil {
 		return err
 	}
-	// Packets between pods of a Service pass the rules as well; otherwise answers would come from another address.
+	// The rules must also apply to packets between pods of a Service; otherwise answers would come from another
+	// address.
 	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} {
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte("1\n"), 0o644); err != nil {
 			return fmt.Errorf("set the kernel setting %s: %w", name, err)
@@ -165,8 +166,8 @@ func setUpNetwork(ctx context.Context) error {
 	return nil
 }
 
-// initProcess starts the node's parts and reaps every orphan, as the first process of a machine must. Therefore it
-// waits for all processes in one place, and cannot use os/exec for that.
+// initProcess starts the node's programs and reaps all orphaned processes, as the first process of a machine must.
+// Therefore it waits for all processes in one place, and cannot use os/exec.
 type initProcess struct {
 	environment []string
 	endedParts  chan error
@@ -182,7 +183,7 @@ func newInit(environment []string) *initProcess {
 	return i
 }
 
-// setPath sets the PATH of this process to that of the parts.
+// setPath sets the PATH of this process to the PATH of the node's programs.
 func (i *initProcess) setPath() {
 	for _, variable := range i.environment {
 		if len(variable) > 5 && variable[:5] == "PATH=" {
@@ -194,8 +195,8 @@ func (i *initProcess) setPath() {
 func (i *initProcess) startPart(name, log string, argv ...string) error {
 	return i.forkProcess(log, argv, func(status syscall.WaitStatus) {
 		select {
-		case i.endedParts <- fmt.Errorf("%s ended by itself: %w; its log is %s", name, describeStatus(status), log):
-		default: // Only the first part that ends is reported.
+		case i.endedParts <- fmt.Errorf("%s ended unexpectedly: %w; its log is %s", name, describeStatus(status), log):
+		default: // Only the first end of a program is reported.
 		}
 	})
 }
@@ -233,7 +234,7 @@ func (i *initProcess) forkProcess(log string, argv []string, ended func(syscall.
 	defer func() { _ = null.Close() }()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// The lock is held until the process is registered here: it may end, and be reaped, at once.
+	// Keep the lock until the process is registered: it may end, and be reaped, immediately.
 	pid, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{
 		Env: append(os.Environ(), i.environment...), Files: []uintptr{null.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -248,7 +249,7 @@ func (i *initProcess) forkProcess(log string, argv []string, ended func(syscall.
 	return nil
 }
 
-// reapChildren waits for children, own and inherited, while there are any.
+// reapChildren waits for all children, including inherited ones, until none are left.
 func (i *initProcess) reapChildren() {
 	for {
 		var status syscall.WaitStatus
@@ -272,7 +273,7 @@ func (i *initProcess) reapChildren() {
 	}
 }
 
-// endedPart returns the error of a part that has ended; nil if all parts run.
+// endedPart returns the error of a program that has ended; nil if all programs run.
 func (i *initProcess) endedPart() error {
 	select {
 	case err := <-i.endedParts:
@@ -304,11 +305,12 @@ const (
 )
 
 var (
-	errNetworkTaken = errors.New("expected no other network 10.250.0.0/24, 10.244.1.0/24 or 10.96.0.0/16 on this machine, found one: its node's networks cannot be there as well")
-	errNodeExists   = errors.New("expected no real node on this machine, found one that runs; stop it first, one machine can only run one")
+	errNetworkTaken = errors.New("expected no other network 10.250.0.0/24, 10.244.1.0/24 or 10.96.0.0/16 on this machine, found one: a real node needs these networks")
+	errNodeExists   = errors.New("expected no real node on this machine, found one; stop it first, a machine can run only one")
 )
 
-// reserveName reserves a name for this process, by an abstract Unix socket: the kernel releases it with the process.
+// reserveName reserves a name for this process, with an abstract Unix socket: the kernel releases it when the
+// process ends.
 func reserveName(ctx context.Context, name string) (func(), error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", "@torpor-"+name)
 	if err != nil {
@@ -317,7 +319,8 @@ func reserveName(ctx context.Context, name string) (func(), error) {
 	return func() { _ = l.Close() }, nil
 }
 
-// awaitReservation reserves a name that a killed process may hold until its last thread has ended.
+// awaitReservation reserves a name, and waits if a killed process still has it: a process keeps a name until its
+// last thread has ended.
 func awaitReservation(ctx context.Context, name string) (release func(), err error) {
 	_ = wait.PollUntilContextTimeout(ctx, pollInterval, releaseLimit, true, func(ctx context.Context) (bool, error) {
 		release, err = reserveName(ctx, name)
@@ -327,7 +330,7 @@ func awaitReservation(ctx context.Context, name string) (release func(), err err
 }
 
 // ConnectBridge creates the bridge with the host's address, on which a control plane serves the node and its pods.
-// The returned function removes the bridge, and with it the routes to the node.
+// The returned function removes the bridge and the routes to the node.
 func ConnectBridge(ctx context.Context) (func() error, error) {
 	release, err := awaitReservation(ctx, "bridge")
 	if err != nil {
@@ -343,8 +346,8 @@ func ConnectBridge(ctx context.Context) (func() error, error) {
 	return end, nil
 }
 
-// RemoveLeftovers removes the leftovers of a killed process that the kernel has not removed. It refuses while a node
-// or its bridge is in use.
+// RemoveLeftovers removes what is left of a killed process and was not removed by the kernel. It returns an error
+// while a node or its bridge is in use.
 func RemoveLeftovers(ctx context.Context) error {
 	for _, name := range []string{"bridge", "node"} {
 		release, err := awaitReservation(ctx, name)
@@ -360,7 +363,7 @@ func makeBridge() error {
 	if os.Geteuid() != 0 {
 		return errRoot
 	}
-	if err := removeLinks(); err != nil { // A killed process has left it.
+	if err := removeLinks(); err != nil { // A killed process may have left them.
 		return err
 	}
 	for _, network := range []string{HostAddress + networkBits, podNetwork, serviceRange} {
@@ -391,7 +394,7 @@ func removeLinks() error {
 	return nil
 }
 
-// hasRouteInto reports whether the machine already has a route into the network, apart from its default route.
+// hasRouteInto reports whether the machine already has a route into the network, other than its default route.
 func hasRouteInto(network string) bool {
 	ip, wanted, err := net.ParseCIDR(network)
 	if err != nil {
@@ -399,7 +402,7 @@ func hasRouteInto(network string) bool {
 	}
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	for _, r := range routes {
-		// A default route has no mask and leads everywhere.
+		// A default route has no mask and matches all addresses.
 		if ones, _ := maskSize(r.Dst); ones > 0 && (r.Dst.Contains(ip) || wanted.Contains(r.Dst.IP)) {
 			return true
 		}
@@ -414,7 +417,7 @@ func maskSize(n *net.IPNet) (int, int) {
 	return n.Mask.Size()
 }
 
-// plugCable connects the network namespace of a process to the bridge.
+// plugCable connects the network namespace of a process to the bridge by a virtual Ethernet cable.
 func plugCable(pid int) error {
 	bridge, err := netlink.LinkByName(Bridge)
 	if err != nil {
@@ -478,7 +481,7 @@ func hasCgroupsV1() bool {
 	return err != nil
 }
 
-// findCgroupHierarchies returns the hierarchies in which a container needs a group.
+// findCgroupHierarchies returns the hierarchies in which a container needs a cgroup.
 func findCgroupHierarchies() ([]string, error) {
 	if !hasCgroupsV1() {
 		return []string{cgroups}, nil
@@ -490,12 +493,12 @@ func findCgroupHierarchies() ([]string, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("expected cgroups below %s, found none: a node cannot run without", cgroups)
+		return nil, fmt.Errorf("expected cgroups below %s, found none: a node cannot run without them", cgroups)
 	}
 	return found, nil
 }
 
-// makeCgroups creates the node's groups; those of a killed node are removed first.
+// makeCgroups creates the node's cgroups, after removing those of a killed node.
 func (c Config) makeCgroups(ctx context.Context) error {
 	if err := removeCgroups(ctx, c.cgroupRoot()); err != nil {
 		return err
@@ -512,7 +515,7 @@ func (c Config) makeCgroups(ctx context.Context) error {
 		if filepath.Base(hierarchy) != "cpuset" {
 			continue
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // The files start empty, and an empty set runs nothing.
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // The files are empty at first, and with an empty set no process can run.
 			data, err := os.ReadFile(filepath.Join(hierarchy, file))
 			if err == nil {
 				err = os.WriteFile(filepath.Join(group, file), data, 0o644)
@@ -525,12 +528,12 @@ func (c Config) makeCgroups(ctx context.Context) error {
 	return nil
 }
 
-// removeCgroups waits until the kernel has reaped the processes in the groups. The parts create some groups in
-// addition to those of makeCgroups.
+// removeCgroups removes the node's cgroups once the kernel has reaped their processes. The node's programs create
+// more cgroups than makeCgroups.
 func removeCgroups(ctx context.Context, name string) error {
 	var roots []string
 	for _, pattern := range []string{filepath.Join(cgroups, name), filepath.Join(cgroups, "*", name)} {
-		// Version 1 has the group in each hierarchy, version 2 in the only one.
+		// In version 1 the cgroup is in each hierarchy, in version 2 in the only one.
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return fmt.Errorf("list cgroups: %w", err)

@@ -3,8 +3,8 @@
 //go:build linux
 
 // Package realnode runs a real node: containerd, the kubelet, kube-proxy and CoreDNS, in separate process, mount and
-// network namespaces. When the first process in them ends, in whatever way, the kernel ends everything else:
-// containers, mounts, bridges and rules. So the machine around it stays unchanged.
+// network namespaces. When the first process in these namespaces ends for any reason, the kernel removes everything
+// else in them: containers, mounts, bridges and rules. So the machine stays unchanged.
 package realnode
 
 import (
@@ -36,7 +36,8 @@ import (
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
-// The networks of the one node that a machine can run. The host's end of the virtual cable is the bridge.
+// These are the networks of the only node that a machine can run. The host's end of the virtual Ethernet cable is
+// connected to the bridge.
 const (
 	Bridge        = "torpor0"
 	HostAddress   = "10.250.0.1"
@@ -51,12 +52,12 @@ const (
 type Config struct {
 	// Name of the Node object.
 	Name string
-	// Dir contains containers, volumes, logs and certificates; an existing folder is reused, like a disk after a
+	// Dir contains containers, volumes, logs and certificates; an existing folder is reused, as a disk is after a
 	// boot.
 	Dir string
 	// ControlPlane is the folder of a control plane that serves on HostAddress.
 	ControlPlane string
-	// Parts is the folder that FetchParts has filled.
+	// Parts is the folder filled by FetchParts.
 	Parts string
 	// Programs is the folder with kubelet, kube-proxy, coredns and pause.
 	Programs string
@@ -64,7 +65,7 @@ type Config struct {
 	Images []string
 }
 
-var errRoot = errors.New("expected root, found another user: a real node makes namespaces and mounts; run it as root")
+var errRoot = errors.New("expected root, found another user: a real node creates namespaces and mounts; run it as root")
 
 func (c Config) validate() error {
 	var errs []error
@@ -87,7 +88,7 @@ func (c Config) validate() error {
 	}
 	for _, folder := range privateFolders() {
 		if strings.HasPrefix(c.Dir+"/", folder+"/") {
-			errs = append(errs, fmt.Errorf("expected a folder outside %s, which the node has for itself, found %s; set --dir", folder, c.Dir))
+			errs = append(errs, fmt.Errorf("expected a folder outside %s, which is private to the node, found %s; set --dir", folder, c.Dir))
 		}
 	}
 	return errors.Join(errs...)
@@ -101,12 +102,13 @@ func (c Config) programPath(name string) string { return filepath.Join(c.Program
 
 func (c Config) adminKubeconfig() string { return filepath.Join(c.ControlPlane, "admin.kubeconfig") }
 
-// partPath finds a folder of the fetched packages at either of the two paths that Debian 12 uses.
+// partPath returns the path of a folder in the fetched packages, which is one of the two paths that Debian 12 uses.
 func (c Config) partPath(name string) string {
 	return filepath.Join(c.Parts, "usr", name) + ":" + filepath.Join(c.Parts, name)
 }
 
-// partsEnvironment sets the paths by which programs of the fetched packages find each other and their libraries.
+// partsEnvironment returns the variables with the paths at which the programs of the fetched packages find each
+// other and their libraries.
 func (c Config) partsEnvironment() []string {
 	return []string{
 		"PATH=" + strings.Join([]string{filepath.Join(c.Parts, "names"), c.partPath("sbin"), c.partPath("bin"), os.Getenv("PATH")}, ":"),
@@ -119,12 +121,12 @@ func (c Config) partsEnvironment() []string {
 const (
 	readyTimeout = 2 * time.Minute
 	pollInterval = 50 * time.Millisecond
-	// BootCommand is the name by which the program calls itself for the first process of the node.
+	// BootCommand is the command with which the program starts itself as the first process of the node.
 	BootCommand = "boot-node"
 )
 
-// RunNode runs the node on the bridge of ConnectBridge until ctx ends. It calls ready once the node is Ready.
-// Progress goes to out.
+// RunNode runs the node on the bridge of ConnectBridge until ctx ends. It calls ready once the node is Ready. It
+// reports progress to out.
 func RunNode(ctx context.Context, c Config, out io.Writer, ready func()) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -156,10 +158,11 @@ func RunNode(ctx context.Context, c Config, out io.Writer, ready func()) error {
 	return errors.Join(err, removeCgroups(context.WithoutCancel(ctx), c.cgroupRoot()))
 }
 
-// runInNamespaces starts the first process of the node and returns when it has ended, and with it everything in its
-// namespaces.
+// runInNamespaces starts the first process of the node and returns when this process and everything in its
+// namespaces have ended.
 func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
-	// The kernel ends the node with the thread that has started it: this thread must live as long as the process.
+	// The kernel ends the node when the thread that started it ends, so this thread must live as long as the
+	// process.
 	runtime.LockOSThread()
 	program, err := os.Executable()
 	if err != nil {
@@ -201,7 +204,8 @@ func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
 	return fmt.Errorf("expected the node to run until interrupted, it ended (%w); its logs are in %s", err, c.Dir)
 }
 
-// awaitReady waits for a heartbeat of this boot: a Node object from before a power cut is still Ready.
+// awaitReady waits until the node is Ready with a heartbeat since this boot: a Node object from before a power cut
+// is still Ready.
 func (c Config) awaitReady(ctx context.Context) error {
 	began := time.Now().Truncate(time.Second)
 	client, err := kubeclient.NewClient(c.path("kubeconfig"))
@@ -224,7 +228,8 @@ func isReady(node *corev1.Node, since time.Time) bool {
 	})
 }
 
-// settings are those of the node's parts, with words in braces that settingsReplacer fills.
+// settings contains the settings files of the node's programs, with placeholders in braces that settingsReplacer
+// replaces. ¶
 //
 //go:embed settings
 var settings embed.FS
@@ -250,7 +255,7 @@ func (c Config) writeSettings() error {
 	return nil
 }
 
-// issueCertificates issues the node's certificate and its kubeconfig, as an installer of nodes would.
+// issueCertificates creates the node's certificate and its kubeconfig, as an installer of nodes would.
 func (c Config) issueCertificates() error {
 	authority, err := pki.OpenAuthority(filepath.Join(c.ControlPlane, "pki"))
 	if err != nil {
@@ -290,17 +295,17 @@ func (c Config) settingsReplacer() *strings.Replacer {
 	)
 }
 
-// IsFetched reports whether the folder contains everything that FetchParts fetches.
+// IsFetched reports whether the folder contains all files that FetchParts fetches.
 func IsFetched(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "names", "iptables"))
 	return err == nil
 }
 
-// BusyboxPath returns the path of the static busybox among the parts.
+// BusyboxPath returns the path of the static busybox in the folder of FetchParts.
 func BusyboxPath(dir string) string { return filepath.Join(dir, "bin", "busybox") }
 
-// FetchParts fetches containerd and the other parts from the machine's own Debian suite into dir; it installs
-// nothing. It does nothing if they exist already. Progress goes to out.
+// FetchParts fetches containerd and the other programs of a node from the machine's own Debian suite into dir; it
+// installs nothing. It does nothing if they already exist. It reports progress to out.
 func FetchParts(ctx context.Context, dir string, out io.Writer) error {
 	if IsFetched(dir) {
 		return nil
@@ -310,7 +315,7 @@ func FetchParts(ctx context.Context, dir string, out io.Writer) error {
 	if err := debian.FetchPackages(ctx, debian.PackageRequest{Packages: packages}, dir); err != nil {
 		return err
 	}
-	// The package creates these names when it is installed.
+	// Create the links that the package creates when it is installed.
 	names := filepath.Join(dir, "names")
 	errs := []error{os.MkdirAll(names, 0o755)}
 	for _, name := range []string{"ip6tables", "ip6tables-save", "ip6tables-restore", "iptables-save", "iptables-restore", "iptables"} {

@@ -46,7 +46,7 @@ func newCloudClient(endpoint, region, accessKey string) *cloudClient {
 	return &cloudClient{endpoint: endpoint, region: region, accessKey: accessKey, http: &http.Client{Timeout: callTimeout}}
 }
 
-// ensureRunning finds the machine by its name, or launches it, and waits until it is running. It returns its address.
+// ensureRunning finds the machine by its name, or launches it, waits until it is running, and returns its address.
 func (c *cloudClient) ensureRunning(ctx context.Context, m machineSpec) (string, error) {
 	found, err := c.findMachine(ctx, m)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *cloudClient) findMachine(ctx context.Context, m machineSpec) (instances
 func (c *cloudClient) runMachine(ctx context.Context, m machineSpec) error {
 	form := url.Values{
 		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {"1"}, "MaxCount": {"1"},
-		// A call that is repeated after a lost answer must find the machine of the first call.
+		// If the answer is lost, a repeated call must return the machine of the first call.
 		"ClientToken":                     {m.name},
 		"TagSpecification.1.ResourceType": {"instance"},
 		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {m.name},

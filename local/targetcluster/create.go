@@ -46,27 +46,27 @@ type Config struct {
 	HubKubeconfig string
 	// Cloud is the endpoint of the simulated cloud.
 	Cloud string
-	// Region and AccessKey are the cloud's.
+	// Region is the cloud's region, and AccessKey a key for it.
 	Region, AccessKey string
 	// Nodes is the number of hollow nodes.
 	Nodes int
 	// Certificates is how long the nodes' certificates are valid.
 	Certificates time.Duration
-	// Heartbeat of the nodes.
+	// Heartbeat is the interval of the nodes' heartbeats.
 	Heartbeat time.Duration
-	// HoldFile delays the start of every node while a file of this path exists; empty delays nothing.
+	// HoldFile delays the start of every node while this file exists; empty delays nothing.
 	HoldFile string
-	// Program is the path of this program: the machines run it.
+	// Program is the path of this program, which the machines run.
 	Program string
 	// Version is the OpenShift version that the ClusterDeployment claims.
 	Version string
-	// Progress receives each step; nil drops them.
+	// Progress is called for each step; nil drops the messages.
 	Progress func(format string, args ...any)
 }
 
 // CreatedCluster describes a created cluster.
 type CreatedCluster struct {
-	// InfraID tags the machines.
+	// InfraID is in the tag of the machines.
 	InfraID string
 	// Kubeconfig is the admin kubeconfig of the cluster.
 	Kubeconfig string
@@ -78,7 +78,7 @@ type CreatedCluster struct {
 
 const apiPort = 6443
 
-// InfraID returns the tag of the machines.
+// InfraID returns the infrastructure id, which is in the tag of the machines.
 func (c Config) InfraID() string         { return c.Name + "-l0cal" }
 func (c Config) controlPlaneDir() string { return filepath.Join(c.Dir, "control-plane") }
 func (c Config) adminKubeconfig() string {
@@ -102,7 +102,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("expected at least one node, found %d; set --nodes", c.Nodes))
 	}
 	if c.Certificates < 20*time.Second {
-		errs = append(errs, fmt.Errorf("expected certificates that live 20s or longer, found %s; set --certificates", c.Certificates))
+		errs = append(errs, fmt.Errorf("expected certificates that are valid for 20s or longer, found %s; set --certificates", c.Certificates))
 	}
 	if c.Cloud == "" || c.HubKubeconfig == "" {
 		errs = append(errs, errors.New("expected --cloud and --hub, found one of them empty"))
@@ -115,8 +115,8 @@ const (
 	stepTimeout  = 2 * time.Minute
 )
 
-// CreateCluster creates the cluster and waits until its nodes are ready. A second call with the same folder finds its
-// machines.
+// CreateCluster creates the cluster and waits until its nodes are ready. A second call with the same folder uses the
+// existing machines.
 func CreateCluster(ctx context.Context, c Config) (CreatedCluster, error) {
 	var err error
 	if err := c.validate(); err != nil {
@@ -147,7 +147,7 @@ func CreateCluster(ctx context.Context, c Config) (CreatedCluster, error) {
 	if err := c.awaitNodes(ctx, client); err != nil {
 		return CreatedCluster{}, err
 	}
-	c.reportProgress("%d nodes are ready with certificates that live %s", c.Nodes, c.Certificates)
+	c.reportProgress("%d nodes are ready with certificates that are valid for %s", c.Nodes, c.Certificates)
 	applied, err := c.applyToHub(ctx)
 	if err != nil {
 		return CreatedCluster{}, err
@@ -187,7 +187,7 @@ func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, er
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, stepTimeout, true, func(ctx context.Context) (bool, error) {
 		if client, last = kubeclient.NewClient(c.adminKubeconfig()); last == nil {
-			// The API server answers before the controllers run. They have started once the ServiceAccount exists.
+			// The API server answers before the controllers run; they run once the ServiceAccount exists.
 			_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		}
 		return last == nil, nil
@@ -198,8 +198,8 @@ func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, er
 	return client, nil
 }
 
-// allowNodes writes the bootstrap kubeconfig and creates the ClusterRoleBindings by which nodes join a cluster, as
-// kubeadm does.
+// allowNodes writes the bootstrap kubeconfig and creates the ClusterRoleBindings that nodes need to join a cluster,
+// as kubeadm does.
 func (c Config) allowNodes(ctx context.Context, client kubernetes.Interface, server string) error {
 	token, err := ensureBootstrapToken(ctx, client)
 	if err != nil {
@@ -216,7 +216,8 @@ func (c Config) allowNodes(ctx context.Context, client kubernetes.Interface, ser
 }
 
 // CreateBare creates a cluster whose machines run nothing, and whose kubeconfig is that of the hub. Only the power
-// states of its machines can be observed. Benchmarks use it to measure Torpor's own time, without the boot of a cluster.
+// states of its machines can be observed. Benchmarks use it to measure Torpor's own time, without the time that the
+// start of a cluster takes.
 func CreateBare(ctx context.Context, c Config, machines int) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -252,7 +253,7 @@ const (
 
 func ensureBootstrapToken(ctx context.Context, client kubernetes.Interface) (string, error) {
 	secrets := client.CoreV1().Secrets(metav1.NamespaceSystem)
-	// The nodes of an earlier call have the token in their kubeconfig.
+	// The nodes of an earlier call already have the token in their kubeconfig.
 	existing, err := secrets.Get(ctx, tokenSecret, metav1.GetOptions{})
 	if err == nil {
 		return tokenID + "." + string(existing.Data["token-secret"]), nil
@@ -342,8 +343,8 @@ var manifestTemplate string
 
 const fieldOwner = "local-cluster"
 
-// applyToHub writes the Secrets and the ClusterDeployment. It returns false if the hub does not serve that kind; the
-// manifest is written in any case.
+// applyToHub writes the Secrets and the ClusterDeployment. It returns false if the hub does not serve that kind. It
+// writes the manifest in any case.
 func (c Config) applyToHub(ctx context.Context) (bool, error) {
 	deployment, err := c.BuildClusterDeployment()
 	if err != nil {
@@ -380,7 +381,7 @@ func (c Config) applyToHub(ctx context.Context) (bool, error) {
 		}
 	}
 	err = applyObject(ctx, hub, deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment)
-	// The CRD is not installed yet: the manifest can be applied later.
+	// If the CRD is not installed yet, the manifest can be applied later.
 	if k8serrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -388,14 +389,14 @@ func (c Config) applyToHub(ctx context.Context) (bool, error) {
 }
 
 func applyObject(ctx context.Context, hub dynamic.Interface, kind schema.GroupVersionResource, u *unstructured.Unstructured) error {
-	// An API server has the schema of a new CRD only some seconds after it serves the kind.
+	// An API server has the schema of a new CRD only a few seconds after it serves the kind.
 	const schemaLimit, schemaRetry = 30 * time.Second, 200 * time.Millisecond
 	var err error
 	_ = wait.PollUntilContextTimeout(ctx, schemaRetry, schemaLimit, true, func(ctx context.Context) (bool, error) {
 		options := metav1.ApplyOptions{FieldManager: fieldOwner, Force: true}
 		_, err = hub.Resource(kind).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, options)
 		return err == nil || !strings.Contains(err.Error(), "There can be a delay between when CustomResourceDefinitions are created"), nil
-	}) // The last answer counts.
+	}) // The last error is returned.
 	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind.Resource, u.GetName(), err)
 	}
@@ -411,7 +412,7 @@ func (c Config) BuildSecret(name string, values map[string]any) *unstructured.Un
 	}}
 }
 
-// BuildClusterDeployment fills in the manifest that a user would write.
+// BuildClusterDeployment returns the ClusterDeployment that a user would write.
 func (c Config) BuildClusterDeployment() (*unstructured.Unstructured, error) {
 	values := map[string]string{"name": c.Name, "namespace": c.Namespace, "region": c.Region, "version": c.Version, "infraID": c.InfraID()}
 	u := &unstructured.Unstructured{}

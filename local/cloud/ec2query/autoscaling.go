@@ -8,16 +8,17 @@ import (
 	"net/http"
 )
 
-// ValidationError is the code of Auto Scaling for invalid parameters and unknown groups.
+// ValidationError is the error code of Auto Scaling for invalid parameters and unknown groups.
 const ValidationError = "ValidationError"
 
-// autoScalingVersion is the version of the Auto Scaling API, which the simulated cloud serves at the same address.
+// autoScalingVersion is the version of the Auto Scaling API, which the simulated cloud serves at the same address as
+// EC2.
 const autoScalingVersion = "2011-01-01"
 
-// IsAutoScaling reports whether the call is one of the Auto Scaling API.
+// IsAutoScaling reports whether the call belongs to the Auto Scaling API.
 func (q Request) IsAutoScaling() bool { return q.StringParameter("Version") == autoScalingVersion }
 
-// Members is a list of the Auto Scaling API.
+// Members is a list in an answer of the Auto Scaling API.
 type Members[T any] struct {
 	Members []T `xml:"member"`
 }
@@ -33,7 +34,7 @@ type AutoScalingGroup struct {
 	Tags      Members[GroupTag]         `xml:"Tags"`
 }
 
-// SuspendedProcess is a process of a group that does not act.
+// SuspendedProcess is a suspended process of a group.
 type SuspendedProcess struct {
 	Name   string `xml:"ProcessName"`
 	Reason string `xml:"SuspensionReason"`
@@ -53,7 +54,7 @@ type GroupTag struct {
 	Value string `xml:"Value"`
 }
 
-// DescribeGroupsAnswer is the body of the answer to DescribeAutoScalingGroups.
+// DescribeGroupsAnswer is the answer to DescribeAutoScalingGroups.
 type DescribeGroupsAnswer struct {
 	Result struct {
 		Groups Members[AutoScalingGroup] `xml:"AutoScalingGroups"`
@@ -61,7 +62,7 @@ type DescribeGroupsAnswer struct {
 	metadata
 }
 
-// GroupChangedAnswer is the body of the answers without content.
+// GroupChangedAnswer is an answer without content.
 type GroupChangedAnswer struct{ metadata }
 
 type metadata struct {

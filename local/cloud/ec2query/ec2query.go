@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ec2query speaks the EC2 Query API: it reads form-encoded requests and writes answers and errors in EC2's XML.
+// Package ec2query implements the protocol of the EC2 Query API: it reads form-encoded requests and writes answers
+// and errors in EC2's XML.
 package ec2query
 
 import (
@@ -26,14 +27,14 @@ type Request struct {
 	form   url.Values
 }
 
-// Tag is a tag as named in a request.
+// Tag is a tag in a request.
 type Tag struct {
 	Key, Value string
 	// HasValue distinguishes an empty value from an absent one.
 	HasValue bool
 }
 
-// Filter is one Filter.N of a request: any of the values matches.
+// Filter is one Filter.N of a request; it matches if any of its values matches.
 type Filter struct {
 	Name   string
 	Values []string
@@ -58,7 +59,7 @@ func ReadRequest(w http.ResponseWriter, r *http.Request) (Request, error) {
 // StringParameter returns the value of a parameter, or the empty string.
 func (q Request) StringParameter(name string) string { return q.form.Get(name) }
 
-// ParseNumber returns a whole number and whether it was given. The error is an *Error.
+// ParseNumber returns the whole number in a parameter, and whether the parameter exists. The error is an *Error.
 func (q Request) ParseNumber(name string) (int, bool, error) {
 	text := q.StringParameter(name)
 	if text == "" {
@@ -71,7 +72,7 @@ func (q Request) ParseNumber(name string) (int, bool, error) {
 	return number, true, nil
 }
 
-// ParseFlag returns a boolean; a missing one is false. The error is an *Error.
+// ParseFlag returns the boolean in a parameter; false if the parameter is missing. The error is an *Error.
 func (q Request) ParseFlag(name string) (bool, error) {
 	switch text := q.StringParameter(name); strings.ToLower(text) {
 	case "", "false":
@@ -83,7 +84,7 @@ func (q Request) ParseFlag(name string) (bool, error) {
 	}
 }
 
-// ListValues returns name.1, name.2 … in the order of their numbers, each value once.
+// ListValues returns the values of name.1, name.2 … in the order of their numbers, without duplicates.
 func (q Request) ListValues(name string) []string {
 	var values []string
 	seen := map[string]bool{}
@@ -96,7 +97,7 @@ func (q Request) ListValues(name string) []string {
 	return values
 }
 
-// ListTags returns prefix.1.Key, prefix.1.Value ….
+// ListTags returns the tags in prefix.1.Key, prefix.1.Value ….
 func (q Request) ListTags(prefix string) []Tag {
 	var tags []Tag
 	for _, item := range q.itemNames(prefix) {
@@ -105,7 +106,7 @@ func (q Request) ListTags(prefix string) []Tag {
 	return tags
 }
 
-// ListTagSpecifications returns TagSpecification.1 ….
+// ListTagSpecifications returns the specifications in TagSpecification.1 ….
 func (q Request) ListTagSpecifications() []TagSpecification {
 	var specifications []TagSpecification
 	for _, item := range q.itemNames("TagSpecification") {
@@ -114,7 +115,7 @@ func (q Request) ListTagSpecifications() []TagSpecification {
 	return specifications
 }
 
-// ParseFilters returns Filter.1 …. The error is an *Error.
+// ParseFilters returns the filters in Filter.1 …. The error is an *Error.
 func (q Request) ParseFilters() ([]Filter, error) {
 	var filters []Filter
 	for _, item := range q.itemNames("Filter") {
@@ -127,7 +128,7 @@ func (q Request) ParseFilters() ([]Filter, error) {
 	return filters, nil
 }
 
-// HashParameters returns the same value for two requests with the same parameters, except the named ones.
+// HashParameters returns a hash of all parameters except the named ones.
 func (q Request) HashParameters(except ...string) string {
 	form := url.Values{}
 	for name, values := range q.form {
@@ -160,7 +161,7 @@ func (q Request) itemNames(prefix string) []string {
 	return items
 }
 
-// Set is EC2's list: <item> elements inside a named element, which exists even if it is empty.
+// Set is EC2's list: <item> elements inside a named element, which is written even if the list is empty.
 type Set[T any] struct {
 	Items []T `xml:"item"`
 }
@@ -176,7 +177,7 @@ type Reservation struct {
 	Instances     Set[Instance] `xml:"instancesSet"`
 }
 
-// Instance is one machine, in the order EC2 gives its fields.
+// Instance is one machine; its fields have the same order as in EC2.
 type Instance struct {
 	InstanceID         string           `xml:"instanceId"`
 	ImageID            string           `xml:"imageId"`
@@ -205,13 +206,13 @@ type InstanceState struct {
 	Name string `xml:"name"`
 }
 
-// StateReason is why the state last changed.
+// StateReason is the reason for the last change of the state.
 type StateReason struct {
 	Code    string `xml:"code"    json:"code"`
 	Message string `xml:"message" json:"message"`
 }
 
-// Placement is where an instance is.
+// Placement is the location of an instance.
 type Placement struct {
 	AvailabilityZone string `xml:"availabilityZone"`
 	GroupName        string `xml:"groupName"`
@@ -224,7 +225,7 @@ type ResourceTag struct {
 	Value string `xml:"value"`
 }
 
-// StateChange is the answer for one instance of a start, stop or terminate.
+// StateChange is the change of one instance in the answer to a start, a stop or a termination.
 type StateChange struct {
 	InstanceID string        `xml:"instanceId"`
 	Current    InstanceState `xml:"currentState"`
@@ -239,38 +240,38 @@ type TagDescription struct {
 	Value        string `xml:"value"`
 }
 
-// RunInstancesAnswer is the body of that answer.
+// RunInstancesAnswer is the answer to RunInstances.
 type RunInstancesAnswer struct {
 	answerHead
 	Reservation
 }
 
-// DescribeInstancesAnswer is the body of that answer.
+// DescribeInstancesAnswer is the answer to DescribeInstances.
 type DescribeInstancesAnswer struct {
 	answerHead
 	Reservations Set[Reservation] `xml:"reservationSet"`
 	NextToken    string           `xml:"nextToken,omitempty"`
 }
 
-// StateChangesAnswer is the body of the answers to StartInstances, StopInstances and TerminateInstances.
+// StateChangesAnswer is the answer to StartInstances, StopInstances and TerminateInstances.
 type StateChangesAnswer struct {
 	answerHead
 	Instances Set[StateChange] `xml:"instancesSet"`
 }
 
-// DescribeTagsAnswer is the body of that answer.
+// DescribeTagsAnswer is the answer to DescribeTags.
 type DescribeTagsAnswer struct {
 	answerHead
 	Tags Set[TagDescription] `xml:"tagSet"`
 }
 
-// ReturnAnswer is the body of the answers without content.
+// ReturnAnswer is an answer without content.
 type ReturnAnswer struct {
 	answerHead
 	Return bool `xml:"return"`
 }
 
-// Timestamp is a time with milliseconds, in UTC.
+// Timestamp is a time in UTC with milliseconds.
 type Timestamp time.Time
 
 // MarshalText writes the time as EC2 does.
@@ -349,7 +350,7 @@ const (
 	ClientInternalError                 = "Client.InternalError"
 )
 
-// Error is an error in EC2's format.
+// Error is an error answer of EC2.
 type Error struct {
 	Code, Message string
 	// Status is the HTTP status; 0 means the usual one for the code.

@@ -62,7 +62,7 @@ func TestAnswersHaveTheShapeOfEC2(t *testing.T) {
 		want  string
 		code  int
 	}{
-		"an answer without content: return is true": {
+		"an answer without content: return true": {
 			func(w http.ResponseWriter) { WriteAnswer(w, "CreateTags", &ReturnAnswer{Return: true}) },
 			`<CreateTagsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>ID</requestId><return>true</return></CreateTagsResponse>`, 200,
 		},

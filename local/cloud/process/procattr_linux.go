@@ -4,7 +4,7 @@ package process
 
 import "syscall"
 
-// groupAttributes gives the child a separate process group, and makes the kernel kill it when the cloud dies.
+// groupAttributes puts the child into a separate process group, and makes the kernel kill it when the cloud ends.
 func groupAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

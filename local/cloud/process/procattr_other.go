@@ -6,7 +6,7 @@ package process
 
 import "syscall"
 
-// groupAttributes gives the child a separate process group. Only Linux can tie its life to the cloud's.
+// groupAttributes puts the child into a separate process group. Only Linux can kill the child when the cloud ends.
 func groupAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -2,8 +2,9 @@
 
 // Package process runs the commands that represent the machines of the simulated cloud.
 //
-// Each command leads its own process group, so that a machine ends with everything it has started. An Identity, pid
-// and start time, identifies a process after a crash of the cloud, so that a reused pid is never killed.
+// Each command leads its own process group, so that a machine ends with all processes that it has started. An
+// Identity (pid and start time) identifies a process after a crash of the cloud, so that another process with a
+// reused pid is never killed.
 package process
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// MarkerName is the environment variable that marks a process, and all its children, as those of one machine.
+// MarkerName is the environment variable that marks a process and its descendants as those of one machine.
 const MarkerName = "TORPOR_CLOUD_INSTANCE"
 
 // Command is a command to run.
@@ -30,7 +31,7 @@ type Command struct {
 	Argv []string
 	// Env is added to the environment of the cloud.
 	Env map[string]string
-	// Log is the file both outputs are appended to; empty drops them.
+	// Log is the file to which standard output and standard error are appended; empty drops them.
 	Log string
 	// Marker is the value of MarkerName.
 	Marker string
@@ -58,14 +59,14 @@ func (s *Starter) Start(c Command) (*Process, error) {
 		defer func() { _ = log.Close() }()
 		cmd.Stdout, cmd.Stderr = log, log
 	}
-	// The kernel kills a child when the thread that started it ends, so that thread must live on.
+	// The kernel kills a child when the thread that started it ends, so that thread must not end.
 	if err := s.runOnThread(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
 	p := &Process{identity: readIdentity(cmd.Process.Pid), exited: make(chan struct{})}
 	go func() {
 		defer close(p.exited)
-		// The exit status does not matter: the cloud only shows that the machine has ended.
+		// The exit status does not matter: the cloud only reports that the machine has ended.
 		_ = cmd.Wait()
 	}()
 	return p, nil
@@ -74,13 +75,14 @@ func (s *Starter) Start(c Command) (*Process, error) {
 // Identity identifies the process for a later process of the cloud.
 func (p *Process) Identity() Identity { return p.identity }
 
-// Exited is closed when the command itself has ended and is reaped; its children may still run.
+// Exited returns a channel that is closed when the command itself has ended and is reaped; its children may still
+// run.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Terminate asks the whole process group to end.
+// Terminate sends SIGTERM to the whole process group.
 func (p *Process) Terminate() { _ = p.signalGroup(syscall.SIGTERM) }
 
-// Kill ends the whole process group without asking.
+// Kill sends SIGKILL to the whole process group.
 func (p *Process) Kill() { _ = p.signalGroup(syscall.SIGKILL) }
 
 // IsGone reports whether the command is reaped and its whole process group has ended.
@@ -105,15 +107,15 @@ func (p *Process) hasExited() bool {
 }
 
 func (p *Process) signalGroup(sig syscall.Signal) error {
-	// Once the leader is reaped, a process with its pid is a different one.
+	// Once the leader is reaped, a process with its pid is another process.
 	if p.hasExited() && readIdentity(p.identity.PID).Started != "" {
 		return syscall.ESRCH
 	}
 	return syscall.Kill(-p.identity.PID, sig)
 }
 
-// Starter starts every process from one thread that lives as long as the Starter: on Linux the death signal of a
-// child follows the thread that started it, not the whole parent.
+// Starter starts every process from one thread that lives as long as the Starter: on Linux a child gets its death
+// signal when the thread that started it ends, not when the whole parent ends.
 type Starter struct {
 	work chan func()
 }
@@ -125,7 +127,7 @@ func NewStarter() *Starter {
 	return s
 }
 
-// Close ends the thread and so, on Linux, kills all running children. Nothing may be started after it.
+// Close ends the thread and so, on Linux, kills all running children. Start must not be called after it.
 func (s *Starter) Close() { close(s.work) }
 
 func (s *Starter) runStarts() {
@@ -146,13 +148,13 @@ func (s *Starter) runOnThread(start func() error) error {
 type Identity struct {
 	// PID is the process id, which is also the id of its group.
 	PID int `json:"pid"`
-	// Started is the boot id and the tick of the start; empty without /proc.
+	// Started consists of the boot id and the clock tick of the start; empty without /proc.
 	Started string `json:"started,omitempty"`
 }
 
-// KillOrphan kills the rest of the process and its group, and returns when it is gone. Without a start time it kills
-// nothing. A process with the same pid and another start time is left alone. If the leader is gone, only members of
-// its group with the marker are killed.
+// KillOrphan kills the process and its group, if they still run, and returns when they are gone. Without a start
+// time it kills nothing, nor does it kill a process with the same pid and another start time. If the leader has
+// ended, it kills only the members of its group with the marker.
 func (i Identity) KillOrphan(ctx context.Context, marker string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -162,7 +164,7 @@ func (i Identity) KillOrphan(ctx context.Context, marker string) error {
 			return nil
 		}
 		for _, pid := range left {
-			// A process that has just ended by itself is fine.
+			// The process may have just ended.
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		select {
@@ -188,7 +190,7 @@ func (i Identity) findOrphans(marker string) []int {
 	}
 }
 
-// readIdentity reads the start time of a pid, a zombie's too; it is empty for a pid that does not exist.
+// readIdentity reads the start time of a process, even of a zombie; it is empty if the process does not exist.
 func readIdentity(pid int) Identity {
 	stat, ok := readStat(pid)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -198,8 +200,8 @@ func readIdentity(pid int) Identity {
 	return Identity{PID: pid, Started: fmt.Sprintf("%s/%d", strings.TrimSpace(string(boot)), stat.Starttime)}
 }
 
-// groupMembers lists the living members of a process group; zombies do not count. The second value is false where the
-// platform does not show them.
+// groupMembers lists the members of a process group, without zombies. The second result is false on platforms that
+// do not show them.
 func groupMembers(pgid int) ([]int, bool) {
 	all, err := procfs.AllProcs()
 	if err != nil || len(all) == 0 {

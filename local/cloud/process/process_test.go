@@ -31,7 +31,7 @@ func awaitGone(t *testing.T, p *Process) {
 	eventually(t, "the process is gone", p.IsGone)
 }
 
-// eventually polls with a deadline far above what is waited for.
+// eventually polls until the condition holds, with a deadline far above the expected duration.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -49,14 +49,14 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func TestOrphanIsKilledOnlyIfItsIdentityMatches(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only /proc tells start times")
+		t.Skip("start times need /proc")
 	}
 	p := startSleep(t)
 	own := p.Identity()
 	for name, other := range map[string]Identity{
-		"another start time: not killed":            {PID: own.PID, Started: own.Started + "0"},
-		"no start time: not killed":                 {PID: own.PID},
-		"no process is recorded: nothing is killed": {},
+		"another start time: not killed":         {PID: own.PID, Started: own.Started + "0"},
+		"no start time: not killed":              {PID: own.PID},
+		"no recorded process: nothing is killed": {},
 	} {
 		if err := other.KillOrphan(t.Context(), "i-1"); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -73,7 +73,7 @@ func TestOrphanIsKilledOnlyIfItsIdentityMatches(t *testing.T) {
 
 func TestWithoutItsLeaderOnlyMarkedMembersAreOrphans(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only /proc tells start times")
+		t.Skip("start times need /proc")
 	}
 	p := startSleep(t)
 	eventually(t, "the leader has started its child", func() bool {
@@ -104,8 +104,8 @@ func TestFailedStartNamesTheCommand(t *testing.T) {
 	s := NewStarter()
 	defer s.Close()
 	for name, c := range map[string]Command{
-		"a program that does not exist is not started":     {Argv: []string{"/nowhere/at/all"}},
-		"a program whose log has no folder is not started": {Argv: []string{"/bin/sh"}, Log: "/nowhere/at/all/log"},
+		"a program that does not exist":  {Argv: []string{"/nowhere/at/all"}},
+		"a log file in a missing folder": {Argv: []string{"/bin/sh"}, Log: "/nowhere/at/all/log"},
 	} {
 		if _, err := s.Start(c); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)

@@ -28,7 +28,7 @@ import (
 const (
 	system, org, space = "torpor-system", "the-org", "dev"
 	limit              = 2 * time.Minute
-	// address is the app's address. curl and browsers resolve all names below localhost to this machine.
+	// address is the host name of the app. curl and browsers resolve all names below localhost to this machine.
 	address = "shop.apps.localhost"
 	// gatewayName is the Gateway that the manager uses.
 	gatewayName = "infra/apps"
@@ -40,7 +40,7 @@ const (
 type Config struct {
 	runner.Config
 
-	// CF is the path of the cf client; empty without one.
+	// CF is the path of the cf client; empty if there is none.
 	CF string
 	// ConfigDir is the folder of the manifests, and GatewayAPI the folder of the Gateway API's module.
 	ConfigDir, GatewayAPI string
@@ -50,19 +50,19 @@ type appDemo struct {
 	*runner.Runner
 
 	config Config
-	// api is the CF API's address; tokens are the tokens of its users, by name.
+	// api is the CF API's address; tokens are its users' tokens, by user name.
 	api  string
 	http *http.Client
 	// gateway is the address at which apps are served.
 	gateway string
-	// visitor is an anonymous client of that address.
+	// visitor is an anonymous client of the gateway.
 	visitor *http.Client
 	tokens  map[string]string
 	// app is the GUID of the app.
 	app string
 }
 
-// RunDemo runs all steps and stops everything again. It returns nil only if everything was observed.
+// RunDemo runs all steps and then stops everything. It returns nil only if every expected result was observed.
 func RunDemo(ctx context.Context, c Config) error {
 	d, err := newAppDemo(ctx, c)
 	if err != nil {
@@ -90,8 +90,8 @@ func (d *appDemo) environmentSteps() []func() {
 	return []func(){d.EmptyDir, d.startControlPlane, d.grantRights, d.startGateway, d.startTorpor, d.pushApp, d.readLogs}
 }
 
-// KeepEnvironment builds the environment of the demo with an app in it, calls ready, and keeps it until ctx ends. A
-// file exports the addresses and credentials to a developer's shell.
+// KeepEnvironment builds the environment of the demo with an app in it, calls ready, and keeps it until ctx ends. It
+// writes a file that exports the addresses and credentials to a developer's shell.
 func KeepEnvironment(ctx context.Context, c Config, ready func()) error {
 	d, err := newAppDemo(ctx, c)
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *appDemo) kubectl(args ...string) string {
 	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: limit})
 }
 
-// awaitObserved polls until an attempt succeeds, and prints it.
+// awaitObserved polls until an attempt succeeds, and prints what was observed.
 func (d *appDemo) awaitObserved(what string, attempt func()) {
 	d.Poll(what, limit, func(context.Context) { attempt() })
 	d.PrintObserved("%s", what)
@@ -134,7 +134,7 @@ func expectThat(holds bool, found string) {
 var people string
 
 func (d *appDemo) startControlPlane() {
-	d.BeginStep("A real control plane, and a hollow node: its Pods have no containers, the node answers in their place")
+	d.BeginStep("A real control plane, and a hollow node: its Pods have no containers, and the node answers in their place")
 	d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub"), "--approve-serving")
 	d.Poll("the API server", limit, func(context.Context) { d.kubectl("get", "--raw", "/readyz") })
 	d.StartProgram("node", d.config.Local, "node", "--name", "node-1", "--dir", d.config.FilePath("node"), "--bootstrap-kubeconfig", d.Kubeconfig,
@@ -163,7 +163,8 @@ func (d *appDemo) grantRights() {
 	d.PrintObserved("alice is a developer in the space %s, bob may only read", space)
 }
 
-// podNetwork is the folder of the Pods' sockets, by its shortest path: paths of sockets have a length limit.
+// podNetwork is the folder of the Pods' sockets, as the shortest path, because the paths of sockets have a length
+// limit.
 func (d *appDemo) podNetwork() string {
 	folder := d.config.FilePath("pods")
 	if here, err := os.Getwd(); err == nil {
@@ -177,7 +178,7 @@ func (d *appDemo) podNetwork() string {
 func (d *appDemo) startGateway() {
 	d.BeginStep("A gateway: a small one, in place of a production gateway, which never retries a request")
 	d.kubectl("apply", "--server-side", "-f", filepath.Join(d.config.GatewayAPI, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
-	// kubectl cannot wait for a definition that is so new that it has no conditions.
+	// kubectl cannot wait for a condition of a definition that has no conditions yet.
 	d.kubectl("wait", "--for=jsonpath={.status.conditions}", "crd/httproutes.gateway.networking.k8s.io")
 	d.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
 	p := d.StartProgram("gateway", d.config.Local, "gateway", "--kubeconfig", d.Kubeconfig, "--gateway", gatewayName, "--pod-network", d.podNetwork())
@@ -187,10 +188,10 @@ func (d *appDemo) startGateway() {
 }
 
 func (d *appDemo) startTorpor() {
-	d.BeginStep("torpor manager, which counts revisions at admission, and torpor cf-api, which has read-only rights")
+	d.BeginStep("torpor manager, which counts revisions at admission, and torpor cf-api, which has read-only permissions")
 	addresses := runner.ReserveAddresses(d.Context, 3)
 	d.kubectl("apply", "-f", filepath.Join(d.config.ConfigDir, "webhook", "manifests.yaml"))
-	// The webhooks are pointed at this machine: the Service in the manifest has no Pods here.
+	// The webhooks are changed to call this machine, because the Service in the manifest has no Pods here.
 	for kind, path := range map[string]string{"mutatingwebhookconfiguration": "/mutate-cfapps", "validatingwebhookconfiguration": "/validate-cfapps"} {
 		patch := fmt.Sprintf(`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, addresses[0], path)
 		d.kubectl("patch", kind, "torpor", "--type=json", "-p", patch)
@@ -208,7 +209,7 @@ func (d *appDemo) startTorpor() {
 	})
 }
 
-// writeKubeconfig writes a kubeconfig with a user's token, without admin rights.
+// writeKubeconfig writes a kubeconfig with a user's token, without admin permissions.
 func (d *appDemo) writeKubeconfig(name string) string {
 	c, err := clientcmd.LoadFromFile(d.Kubeconfig)
 	runner.ExpectNoError(err)
@@ -274,11 +275,11 @@ func (d *appDemo) restartApp() {
 		d.awaitRevision("1")
 	})
 	expectThat(len(found.refused) > 0, found.String())
-	d.PrintObserved("%s, as two revisions never run together", found)
+	d.PrintObserved("%s, because two revisions never run together", found)
 }
 
 func (d *appDemo) restartInOnePatch() {
-	d.BeginStep("actions/restart: one patch, which never leaves STARTED")
+	d.BeginStep("actions/restart: one patch, the app stays STARTED")
 	found := d.requestAsAlice("POST", d.appPath("/actions/restart"), "", http.StatusOK)
 	state := stringAt(found, "state")
 	expectThat(state == "STARTED", state)
@@ -295,11 +296,11 @@ func (d *appDemo) rollApp() {
 }
 
 func (d *appDemo) cancelDeployment() {
-	d.BeginStep("A deployment that never gets ready is cancelled, under load")
+	d.BeginStep("A deployment that never becomes ready is cancelled, under load")
 	d.requestAsAlice("PATCH", d.appPath("/processes/web"), `{"command":"HOLLOW_START=1h ./shop"}`, http.StatusOK)
 	d.expectAnswers(d.withTraffic(func() {
 		path := d.createDeployment("")
-		// The new instances need an hour to become ready, so the deployment stays in progress.
+		// The new instances take an hour to become ready, so the deployment stays in progress.
 		d.awaitDeployment(path, "DEPLOYING")
 		d.requestAsAlice("POST", path+"/actions/cancel", "", http.StatusOK)
 		d.awaitDeployment(path, "CANCELED")
@@ -320,7 +321,7 @@ func (d *appDemo) rollBack() {
 }
 
 func (d *appDemo) refuseAuditor() {
-	d.BeginStep("bob, with read-only access, is refused at once")
+	d.BeginStep("bob, with read-only access, is refused immediately")
 	began := time.Now()
 	status, body := d.sendRequest("bob", "POST", d.appPath("/actions/stop"), "")
 	expectThat(status == http.StatusForbidden, body)
@@ -339,7 +340,7 @@ func (d *appDemo) deleteApp() {
 	})
 	_, err := d.askApp(d.Context)
 	expectThat(err != nil && strings.Contains(err.Error(), "404"), fmt.Sprint(err))
-	d.PrintObserved("the address leads nowhere: %v", err)
+	d.PrintObserved("the address is not served: %v", err)
 }
 
 func (d *appDemo) appPath(path string) string { return "/v3/apps/" + d.app + path }
@@ -359,7 +360,7 @@ func (d *appDemo) awaitDeployment(deployment, reason string) {
 // instances is the number of the app's instances.
 const instances = 2
 
-// awaitRevision waits until the stats show all instances as running, and all Pods have one revision.
+// awaitRevision waits until the stats show all instances as running, and all Pods have the given revision.
 func (d *appDemo) awaitRevision(revision string) {
 	d.awaitObserved(fmt.Sprintf("stats show %d of %d instances running", instances, instances), func() {
 		_, body := d.sendRequest("alice", http.MethodGet, d.appPath("/processes/web/stats"), "")
@@ -426,7 +427,7 @@ func (d *appDemo) sendRequest(as, method, path, body string) (status int, found 
 	return response.StatusCode, string(raw)
 }
 
-// stringAt returns a string in a JSON text by its path; empty if it does not exist.
+// stringAt returns the string at a path in a JSON text; empty if it does not exist.
 func stringAt(body string, path ...any) string {
 	var value any
 	if json.Unmarshal([]byte(body), &value) != nil {

@@ -20,18 +20,18 @@ const (
 	clients = 4
 	// clientInterval is each client's pause between an answer and its next request.
 	clientInterval = 10 * time.Millisecond
-	// patience is how long a client waits for an answer. Instances answer at once.
+	// patience is how long a client waits for an answer. Instances answer immediately.
 	patience = 5 * time.Second
 )
 
 // traffic counts the answers to clients of the app's address.
 type traffic struct {
-	// byRevision counts answers by the revision of the instance; refused lists the other answers.
+	// byRevision counts answers by the revision of the instance; refused lists all other answers.
 	byRevision map[string]int
 	refused    []string
 }
 
-// withTraffic counts the answers to clients while do runs.
+// withTraffic counts the answers to clients during do.
 func (d *appDemo) withTraffic(do func()) traffic {
 	ctx, stop := context.WithCancel(d.Context)
 	var (
@@ -75,15 +75,16 @@ func (t traffic) String() string {
 	return fmt.Sprintf("%d requests at %s: %s, %d refused", total, address, strings.Join(by, ", "), len(t.refused))
 }
 
-// expectAnswers prints the answers to the clients. No request may have been refused, and only the given revisions may
-// have answered.
+// expectAnswers prints the answers to the clients. It expects that no request was refused, and that only the given
+// revisions have answered.
 func (d *appDemo) expectAnswers(found traffic, revisions ...string) {
 	expectThat(len(found.refused) == 0, fmt.Sprintf("%s; first: %s", found, strings.Join(found.refused[:min(1, len(found.refused))], "")))
 	expectThat(slices.Equal(slices.Sorted(maps.Keys(found.byRevision)), revisions), found.String())
 	d.PrintObserved("%s", found)
 }
 
-// newVisitor returns a client that reaches every address through the gateway, with a connection for each request.
+// newVisitor returns a client that connects to the gateway for all addresses, with a new connection for each
+// request.
 func newVisitor(gateway string) *http.Client {
 	dialGateway := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, gateway)
@@ -114,5 +115,5 @@ func (d *appDemo) askApp(ctx context.Context) (revision string, err error) {
 			return value, nil
 		}
 	}
-	return "", errors.New("expected an answer of an instance with a revision, found another one")
+	return "", errors.New("expected the answer of an instance with a revision, found another answer")
 }

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// bareLatency is the latency in the figures that other projects have published. In each of latencyShifts rounds
-	// it is a little longer than in the last, so that the figures do not depend on how the latency and Torpor's
-	// intervals happen to coincide.
+	// bareLatency is the latency in the figures that other projects have published. It is increased slightly in each
+	// of latencyShifts rounds, so that the figures do not depend on how the latency and Torpor's intervals happen to
+	// coincide.
 	bareLatency   = 20 * time.Second
 	latencyShift  = 300 * time.Millisecond
 	latencyShifts = 7
@@ -37,11 +37,11 @@ type transitionCost struct {
 	overhead, writes, calls float64
 }
 
-// Rounds is the number of measurements of one cluster: with a real cluster whose certificates expire, and with
-// machines alone.
+// Rounds is the number of measurements of one cluster: of a real cluster whose certificates expire, and of machines
+// without a cluster.
 type Rounds struct{ Real, Bare int }
 
-// RunBenchmarks measures one cluster over several rounds and returns the figures, ready to be printed and kept.
+// RunBenchmarks measures one cluster over several rounds and returns the figures.
 func RunBenchmarks(ctx context.Context, c Config, rounds Rounds) (figures.Figures, error) {
 	d, err := newClusterDemo(ctx, c)
 	if err != nil {
@@ -85,7 +85,7 @@ func (d *clusterDemo) measureMemory(f figures.Figures, name string) {
 
 func (d *clusterDemo) createBareCluster() {
 	d.BeginStep("A cluster of bare machines, whose API always answers")
-	// The other cluster is still reconciled, and its calls must not be counted.
+	// Delete the other cluster: it is still reconciled, and its calls must not be counted.
 	d.kubectl("delete", "cd", clusterName)
 	c := d.clusterConfig(bareName)
 	c.Nodes, c.Certificates = 1, time.Hour
@@ -112,7 +112,7 @@ func (d *clusterDemo) keepNodeAlive(ctx context.Context) {
 		for pause(ctx, leaseInterval) == nil {
 			if current, err := leases.Get(ctx, bareNode, metav1.GetOptions{}); err == nil {
 				current.Spec.RenewTime = new(metav1.NowMicro())
-				// The next renewal makes up for a lost one.
+				// A failed renewal does not matter: the next one follows soon.
 				_, _ = leases.Update(ctx, current, metav1.UpdateOptions{})
 			}
 		}
@@ -126,7 +126,7 @@ func (d *clusterDemo) measureExpired(f figures.Figures) {
 	t := d.measureTransition(clusterName, "Running")
 	f.AddValue("resume_after_expiry_seconds", t.overhead)
 	f.AddValue("resume_after_expiry_api_writes", t.writes)
-	d.PrintObserved("Running %.1f s after the last machine was on", t.overhead)
+	d.PrintObserved("Running %.1f s after the start of the last machine", t.overhead)
 }
 
 func (d *clusterDemo) measureBare(f figures.Figures) {
@@ -141,14 +141,14 @@ func (d *clusterDemo) measureBare(f figures.Figures) {
 	}
 }
 
-// measureTransition requests a power state and counts Torpor's actions until the state is reported.
+// measureTransition requests a power state and measures Torpor's requests until the state is reported.
 func (d *clusterDemo) measureTransition(name, want string) transitionCost {
 	writes, calls := d.countManagerWrites(), d.countCloudCalls()
 	d.patchPowerState(name, want)
 	reported := d.awaitReport(name, want)
 	callsAfter, changed := d.countCloudCalls(), d.lastStateChange(name)
-	// Events are written a little later, so writes are counted after a pause; cloud calls during that pause do not
-	// count.
+	// Events are written a little later, so writes are counted after a pause; cloud calls during the pause are not
+	// counted.
 	runner.ExpectNoError(pause(d.Context, settleTime))
 	return transitionCost{overhead: reported.Sub(changed).Seconds(), writes: d.countManagerWrites() - writes, calls: callsAfter - calls}
 }

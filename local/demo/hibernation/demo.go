@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hibernation runs a hub, a cloud, a cluster and torpor as real programs, for the demo, in which every
-// printed line was observed, and for the benchmarks.
+// Package hibernation runs a hub, a cloud, a cluster and torpor as real programs, for the benchmarks and for the
+// demo. The demo prints only what it has observed.
 package hibernation
 
 import (
@@ -73,8 +73,8 @@ func newClusterDemo(ctx context.Context, c Config) (*clusterDemo, error) {
 	return &clusterDemo{Runner: r, config: c, memory: watchMemory(ctx)}, nil
 }
 
-// RunDemo shows the hibernation of a cluster and stops everything again. It returns nil only if everything was
-// observed.
+// RunDemo shows the hibernation of a cluster and then stops everything. It returns nil only if every expected result
+// was observed.
 func RunDemo(ctx context.Context, c Config) error {
 	d, err := newClusterDemo(ctx, c)
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *clusterDemo) startHubAndCloud() {
 	cloud := d.StartProgram("cloud", d.config.Local, "cloud", "--dir", d.config.FilePath("cloud"), "--allow-commands",
 		"--access-keys", accessKey, "--start-latency", latency, "--stop-latency", latency)
 	d.cloudURL = d.AwaitLogLine(cloud, "ready:")
-	d.PrintObserved("the cloud speaks the EC2 API at %s; machines take %s to start and to stop", d.cloudURL, latency)
+	d.PrintObserved("the cloud serves the EC2 API at %s; machines take %s to start and to stop", d.cloudURL, latency)
 	d.AwaitLogLine(hub, "ready ")
 	answer := d.kubectl("get", "--raw", "/version")
 	var version struct {
@@ -136,13 +136,13 @@ func (d *clusterDemo) clusterConfig(name string) targetcluster.Config {
 }
 
 func (d *clusterDemo) createCluster() {
-	d.BeginStep(fmt.Sprintf("Cluster %s: a control-plane machine and two nodes at that cloud", clusterName))
+	d.BeginStep(fmt.Sprintf("Cluster %s: a control-plane machine and two nodes in that cloud", clusterName))
 	c := d.clusterConfig(clusterName)
 	c.Nodes, c.Certificates, c.Heartbeat, c.Progress = 2, d.config.Certificates, 3*time.Second, d.PrintObserved
 	result, err := targetcluster.CreateCluster(d.Context, c)
 	runner.ExpectNoError(err)
 	if result.Applied {
-		runner.FailStep("expected a hub without ClusterDeployments, found it serves them already")
+		runner.FailStep("expected a hub without ClusterDeployments, found that it already serves them")
 	}
 	d.PrintObserved("its Secrets are in the hub; the hub does not serve the kind ClusterDeployment yet")
 }
@@ -198,13 +198,13 @@ func (d *clusterDemo) hibernate() {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
 	if _, err := target.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
-		runner.FailStep("expected the cluster's API to be gone, found it answers")
+		runner.FailStep("expected no answer from the cluster's API, found one")
 	}
 	d.PrintObserved("the cluster's API does not answer any more")
 	d.showClusters()
 }
 
-// resume requests the cluster's resume and prints every step.
+// resume requests the cluster's resume and prints every step that it observes.
 func (d *clusterDemo) resume() {
 	d.BeginStep("kubectl patch cd " + clusterName + " … powerState: Running")
 	asked := time.Now()
@@ -284,7 +284,7 @@ func (d *clusterDemo) outliveCertificates() {
 	for _, file := range files {
 		certs, err := certutil.CertsFromFile(file)
 		runner.ExpectNoError(err)
-		// The file of the kubelet holds the certificate and its key.
+		// The kubelet's file contains the certificate and its key.
 		if expiry := certs[0].NotAfter; expiry.After(last) {
 			last = expiry
 		}
@@ -295,7 +295,7 @@ func (d *clusterDemo) outliveCertificates() {
 			runner.FailStep("expected the certificates to have expired, %s are left", left.Round(time.Second))
 		}
 	})
-	d.PrintObserved("every client certificate of the nodes has expired; nothing in the cluster approves new ones")
+	d.PrintObserved("all client certificates of the nodes have expired; nothing in the cluster approves new ones")
 }
 
 // verifyCertificatesApproved verifies that new client certificates were requested with the bootstrap token and
@@ -307,7 +307,7 @@ func (d *clusterDemo) verifyCertificatesApproved(target kubernetes.Interface, si
 	runner.ExpectNoError(err)
 	approved := 0
 	for _, csr := range list.Items {
-		// The API server keeps times in whole seconds.
+		// The API server stores times in whole seconds.
 		if csr.CreationTimestamp.Time.Before(since.Truncate(time.Second)) || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 			continue
 		}
@@ -330,11 +330,11 @@ func (d *clusterDemo) verifyNodesReady(target kubernetes.Interface, since time.T
 	runner.ExpectNoError(err)
 	for _, n := range nodes.Items {
 		for _, c := range n.Status.Conditions {
-			// The API server keeps times in whole seconds.
+			// The API server stores times in whole seconds.
 			if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionTrue || c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))) {
 				runner.FailStep("expected node %s ready since %s, found %s with a heartbeat of %s", n.Name, since, c.Status, c.LastHeartbeatTime)
 			}
 		}
 	}
-	d.PrintObserved("%d nodes are Ready, by heartbeats from after the start of the machines", len(nodes.Items))
+	d.PrintObserved("%d nodes are Ready, with heartbeats since the start of the machines", len(nodes.Items))
 }

@@ -33,10 +33,10 @@ import (
 const (
 	fleetMachines = 6
 	fleetUsers    = 16
-	// describeLatency and changeLatency are the latencies of calls to EC2.
+	// describeLatency and changeLatency are the usual latencies of calls to EC2.
 	describeLatency = "200ms"
 	changeLatency   = "400ms"
-	// upstreamSeconds is the time of upstream for the hibernation of 1,000 clusters, as measured for this project's
+	// upstreamSeconds is the time that upstream takes to hibernate 1,000 clusters, as measured for this project's
 	// reference.
 	upstreamSeconds = 401
 	// progressInterval is the interval of progress reports about a fleet.
@@ -51,7 +51,7 @@ func coreKind(resource string) schema.GroupVersionResource {
 type FleetOptions struct {
 	// Limit is the longest time in which all clusters must reach a power state.
 	Limit time.Duration
-	// Idle is how long all clusters hibernate before they resume; in the second half the manager's idle CPU time is
+	// Idle is how long all clusters hibernate before they resume; the manager's CPU time in the second half is
 	// measured. Zero skips that measurement.
 	Idle time.Duration
 	// Pprof is the address at which the manager serves profiles; 0 serves none.
@@ -60,10 +60,10 @@ type FleetOptions struct {
 	TargetAddresses int
 }
 
-// FleetSize is the number of measured clusters, and of their accounts.
+// FleetSize is the number of clusters in a fleet, and of their accounts.
 type FleetSize struct{ Clusters, Accounts int }
 
-// figureName distinguishes the figures of several accounts.
+// figureName returns the name of a figure with the number of accounts, if there are several.
 func (s FleetSize) figureName(name string) string {
 	name = fmt.Sprintf("%s_%d", name, s.Clusters)
 	if s.Accounts > 1 {
@@ -72,7 +72,7 @@ func (s FleetSize) figureName(name string) string {
 	return name
 }
 
-// fleet is a hub with many clusters whose machines run nothing, and one stub for all their API servers.
+// fleet is a hub with many clusters. Their machines run nothing, and one stub replaces all their API servers.
 type fleet struct {
 	*clusterDemo
 
@@ -87,7 +87,7 @@ type fleet struct {
 	options  FleetOptions
 }
 
-// RunFleet measures fleets, one after the other. On an error it returns the figures until then.
+// RunFleet measures fleets, one after the other. After an error it returns the figures up to the error.
 func RunFleet(ctx context.Context, c Config, sizes []FleetSize, options FleetOptions) (figures.Figures, error) {
 	f := figures.Figures{}
 	f.AddValue("machine_latency_seconds", bareLatency.Seconds())
@@ -167,10 +167,10 @@ func (f *fleet) clusters() []int {
 
 func fleetName(cluster int) string { return fmt.Sprintf("fleet-%d", cluster) }
 
-// account returns the index of the cloud that has the machines of a cluster.
+// account returns the index of the cloud with the machines of a cluster.
 func (f *fleet) account(cluster int) int { return cluster % f.size.Accounts }
 
-// forEachCluster runs a function for every cluster, with several concurrent users.
+// forEachCluster calls a function for every cluster, with several concurrent calls.
 func (f *fleet) forEachCluster(do func(ctx context.Context, cluster int) error) {
 	group, ctx := errgroup.WithContext(f.Context)
 	group.SetLimit(fleetUsers)
@@ -187,7 +187,7 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 		"TagSpecification.1.ResourceType": {"instance"}, "TagSpecification.1.Tag.1.Key": {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
 		"TagSpecification.1.Tag.2.Key": {"kubernetes.io/cluster/" + targetcluster.Config{Name: name}.InfraID()}, "TagSpecification.1.Tag.2.Value": {"owned"},
 	}
-	// A separate key, because calls are limited by key.
+	// Each cluster has a separate key, because calls are limited by key.
 	if err := f.callCloud(ctx, n, accessKey+name, form); err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (f *fleet) measure() {
 		f.addCost(spent, transitions)
 		f.printPhases(way.state, phases, f.readProcessors().since(processors))
 		f.printRequests(spent)
-		f.PrintObserved("%d %s, the last after %.1f s; a cluster: %.2f cloud calls (%.2f refused), %.2f status writes, %.2f events, %.2f reads of the hub, %.2f handshakes; %.1f s of the manager's CPU, %.0f MiB; load %s",
+		f.PrintObserved("%d %s, the last after %.1f s; per cluster: %.2f cloud calls (%.2f refused), %.2f status writes, %.2f events, %.2f reads of the hub, %.2f handshakes; %.1f s of the manager's CPU, %.0f MiB; load %s",
 			f.size.Clusters-missing, way.state, took, spent.calls/transitions, spent.refused/transitions, spent.statusWrites/transitions, spent.events/transitions,
 			spent.hubReads/transitions, spent.handshakes/transitions, spent.cpu, f.managerMemoryMiB(), readLoad())
 		f.failIfMissing(way.state, missing)
@@ -284,7 +284,8 @@ func (f *fleet) measure() {
 	}
 }
 
-// measureIdle lets all clusters hibernate for a while: at first they are polled often.
+// measureIdle measures the cost while all clusters hibernate, in the second half of a pause: at first they are
+// polled often.
 func (f *fleet) measureIdle() {
 	f.pause(f.options.Idle / 2)
 	before, began := f.count(), time.Now()
@@ -293,7 +294,7 @@ func (f *fleet) measureIdle() {
 	fraction := spent.cpu / time.Since(began).Seconds()
 	f.figures.AddValue(f.size.figureName("idle_cpu_fraction"), fraction)
 	f.figures.AddValue(f.size.figureName("idle_cloud_calls_per_account_and_minute"), spent.calls/minutes/float64(f.size.Accounts))
-	f.PrintObserved("all hibernate: %.2f %% of a processor for the manager, %.2f cloud calls a minute and account, %.0f handshakes; %.0f MiB; load %s",
+	f.PrintObserved("all hibernate: %.2f %% of a CPU core for the manager, %.2f cloud calls a minute and account, %.0f handshakes; %.0f MiB; load %s",
 		100*fraction, spent.calls/minutes/float64(f.size.Accounts), spent.handshakes, f.managerMemoryMiB(), readLoad())
 }
 
@@ -306,10 +307,10 @@ func (f *fleet) pause(d time.Duration) {
 	}
 }
 
-// measureHungAccount hibernates all clusters while the cloud of one account accepts calls and does not answer.
+// measureHungAccount hibernates all clusters while the cloud of one account accepts calls but does not answer.
 func (f *fleet) measureHungAccount() {
 	others := slices.DeleteFunc(f.clusters(), func(n int) bool { return f.account(n) == 0 })
-	// The first matching fault counts, so the latencies are removed first.
+	// The first matching fault is used, so the latencies are removed first.
 	f.askAdmin(http.MethodDelete, f.clouds[0], "faults", nil)
 	f.addFault(0, map[string]any{"delay": "1h"})
 	phases, missing := f.change("Hibernating", others)
@@ -332,8 +333,8 @@ func (f *fleet) addCost(c fleetCost, transitions float64) {
 	f.figures.AddValue("manager_cpu_seconds_"+suffix, c.cpu)
 }
 
-// change requests a power state of all clusters and returns when the awaited ones have reached it, or how many have
-// not in time.
+// change requests a power state of all clusters, waits until the awaited ones have reached it, and returns the
+// number of clusters that have not reached it in time.
 func (f *fleet) change(state string, awaited []int) (phases *fleetPhases, missing int) {
 	phases = newFleetPhases(state)
 	patch := fmt.Appendf(nil, `{"spec":{"powerState":%q}}`, state)
@@ -360,11 +361,12 @@ func (f *fleet) forEachClusterQuietly(patch []byte, phases *fleetPhases) {
 		})
 	})
 	if err != nil {
-		f.AddNote("%v", err) // Clusters without a request do not change, and the wait for them times out.
+		f.AddNote("%v", err) // A cluster without a request does not change, and the wait for it times out.
 	}
 }
 
-// awaitAll returns when a watch has shown every awaited cluster in a power state, or how many were not in time.
+// awaitAll waits until a watch has shown every awaited cluster in a power state, and returns the number of clusters
+// that were not in time.
 func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) int {
 	ctx, cancel := context.WithTimeout(f.Context, f.options.Limit)
 	defer cancel()
@@ -399,10 +401,10 @@ func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) int {
 	return len(missing)
 }
 
-// fleetCost is the consumption since the beginning.
+// fleetCost is the number of requests and the CPU time since the start.
 type fleetCost struct {
 	calls, refused, statusWrites, events, hubReads, handshakes, cpu float64
-	// requests counts all requests to the hub, of all clients, by type.
+	// requests counts the requests of all clients to the hub, by type.
 	requests map[string]float64
 }
 
@@ -453,7 +455,7 @@ func (f *fleet) count() fleetCost {
 	return c
 }
 
-// readLabel returns the value of a label of a line of metrics.
+// readLabel returns the value of a label in a line of metrics.
 func readLabel(line, label string) string {
 	_, rest, _ := strings.Cut(line, label+`="`)
 	value, _, _ := strings.Cut(rest, `"`)

@@ -22,7 +22,7 @@ type fleetPhase string
 const (
 	phaseAsked    fleetPhase = "requested in the hub"
 	phaseBegun    fleetPhase = "reported as begun"
-	phaseOrdered  fleetPhase = "ordered at the cloud"
+	phaseOrdered  fleetPhase = "requested from the cloud"
 	phaseChanged  fleetPhase = "all its machines changed"
 	phaseListed   fleetPhase = "listed as such by the cloud"
 	phaseReported fleetPhase = "reported as done"
@@ -49,7 +49,7 @@ func newFleetPhases(state string) *fleetPhases {
 	return p
 }
 
-// noteFirst records when a cluster passed a phase, unless that is recorded already.
+// noteFirst records when a cluster passed a phase, unless that is already recorded.
 func (p *fleetPhases) noteFirst(phase fleetPhase, cluster string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// noteMachines records the states of machines in the cloud: a cluster is as far as its last machine.
+// noteMachines records the states of machines in the cloud: a cluster has passed a phase once its last machine has.
 func (p *fleetPhases) noteMachines(machines []cloudInstance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +123,8 @@ func (p *fleetPhases) secondsOf(phase, after fleetPhase) []float64 {
 	return all
 }
 
-// printPhases prints when the first, the middle and the last cluster passed each phase, and which programs used the
-// processors in that time.
+// printPhases prints when the first, the middle and the last cluster passed each phase, and which programs used CPU
+// time in the meantime.
 func (f *fleet) printPhases(name string, p *fleetPhases, used processorTime) {
 	for _, cloud := range f.clouds {
 		f.cloudURL = cloud
@@ -143,7 +143,7 @@ func (f *fleet) printPhases(name string, p *fleetPhases, used processorTime) {
 			f.figures.AddValue(f.size.figureName(fmt.Sprintf("%s_%s", strings.ToLower(name), strings.ReplaceAll(string(phase), " ", "_"))), all[len(all)-1])
 		}
 	}
-	row("… order after the request", p.secondsOf(phaseOrdered, phaseAsked))
+	row("… cloud call after the request", p.secondsOf(phaseOrdered, phaseAsked))
 	row("… list after the change", p.secondsOf(phaseListed, phaseChanged))
 	row("… report after the list", p.secondsOf(phaseReported, phaseListed))
 	clusters := float64(f.size.Clusters)
@@ -152,7 +152,7 @@ func (f *fleet) printPhases(name string, p *fleetPhases, used processorTime) {
 		fmt.Fprintf(&usage, " %s %.1f", program, used.byProgram[program]/clusters*1000)
 		f.figures.AddValue(f.size.figureName(fmt.Sprintf("%s_cpu_ms_%s", strings.ToLower(name), program)), used.byProgram[program]/clusters*1000)
 	}
-	rows += fmt.Sprintf("milliseconds of CPU per cluster:%s; others %.1f; %.0f %% of the processors idle\n", usage.String(), used.others()/clusters*1000, 100*used.idle/(used.idle+used.busy))
+	rows += fmt.Sprintf("milliseconds of CPU per cluster:%s; others %.1f; %.0f %% of the CPU idle\n", usage.String(), used.others()/clusters*1000, 100*used.idle/(used.idle+used.busy))
 	f.QuoteOutput(rows)
 }
 
@@ -203,7 +203,7 @@ func (f *fleet) readProcessors() processorTime {
 	return t
 }
 
-// printRequests prints the requests to the hub per cluster, of all clients.
+// printRequests prints the requests of all clients to the hub, per cluster.
 func (f *fleet) printRequests(spent fleetCost) {
 	const rare = 0.1
 	var asked []string

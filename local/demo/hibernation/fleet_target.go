@@ -20,10 +20,10 @@ import (
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
-// targetDouble is a stub for the API servers of all clusters of a fleet: it is always up, and its nodes always
-// report.
+// targetDouble is a stub for the API servers of all clusters of a fleet: it is always up, and the leases of its
+// nodes are always current.
 type targetDouble struct {
-	// kubeconfigs lead to the stub, each at a separate address.
+	// kubeconfigs are kubeconfigs of the stub, each for a separate address.
 	kubeconfigs []string
 	// handshakes counts full TLS handshakes, requests counts requests.
 	handshakes, requests atomic.Int64
@@ -32,7 +32,8 @@ type targetDouble struct {
 
 const fleetHeaderTimeout = 10 * time.Second
 
-// startTargetDouble serves at this number of addresses until ctx ends, with its certificates in a folder.
+// startTargetDouble starts a stub that serves at this number of addresses until ctx ends. Its certificates are in
+// dir.
 func startTargetDouble(ctx context.Context, dir string, machines, addresses int) (*targetDouble, error) {
 	authority, err := pki.OpenAuthority(dir)
 	if err != nil {
@@ -57,7 +58,7 @@ func startTargetDouble(ctx context.Context, dir string, machines, addresses int)
 	return d, nil
 }
 
-// serveAt serves at one more address, with a separate certificate.
+// serveAt starts a server at another address, with a separate certificate.
 func (d *targetDouble) serveAt(ctx context.Context, authority *pki.CertificateAuthority, name string, machines int) error {
 	if err := authority.IssueCertificate(name, pki.CertificateSubject{Name: name, Hosts: []string{"127.0.0.1"}}); err != nil {
 		return err

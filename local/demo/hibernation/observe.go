@@ -68,13 +68,13 @@ func (d *clusterDemo) lastStateChange(cluster string) (last time.Time) {
 	return last
 }
 
-// countCloudCalls counts the calls to the cloud; only Torpor makes any during a measurement.
+// countCloudCalls counts the calls to the cloud; during a measurement, only Torpor makes any.
 func (d *clusterDemo) countCloudCalls() float64 {
 	var calls map[string]float64
 	d.askCloud("calls", &calls)
 	sum := 0.0
 	for name, n := range calls {
-		if !strings.HasSuffix(name, ".errors") { // Failed calls are included in the other figure.
+		if !strings.HasSuffix(name, ".errors") { // The total includes failed calls.
 			sum += n
 		}
 	}
@@ -95,7 +95,7 @@ func (d *clusterDemo) setCloudLatency(latency time.Duration) {
 	}
 }
 
-// sumMetric sums the values of the manager's metric whose labels match; a metric without values is zero.
+// sumMetric sums the values of a metric of the manager with matching labels; a metric without values counts as zero.
 func (d *clusterDemo) sumMetric(name string, match func(labels map[string]string) bool) float64 {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
@@ -121,7 +121,7 @@ func readLabels(metric *dto.Metric) map[string]string {
 	return labels
 }
 
-// verifyControllerRuns checks the manager's own metric for whether its hibernation controller runs.
+// verifyControllerRuns checks in the manager's metrics whether its hibernation controller runs.
 func (d *clusterDemo) verifyControllerRuns(want bool) {
 	sum := d.sumMetric("torpor_gate_state", func(labels map[string]string) bool {
 		return labels["group"] == "hibernation" && labels["state"] == "Running"
@@ -131,7 +131,7 @@ func (d *clusterDemo) verifyControllerRuns(want bool) {
 	}
 }
 
-// countManagerWrites counts the manager's write requests to the hub, by the manager's own client metrics.
+// countManagerWrites returns the number of the manager's write requests to the hub, from its client metrics.
 func (d *clusterDemo) countManagerWrites() float64 {
 	cfg, err := clientcmd.BuildConfigFromFlags("", d.config.hubKubeconfig())
 	runner.ExpectNoError(err)
@@ -199,7 +199,7 @@ func listDescendants() []procfs.ProcStat {
 	}
 	all := map[int]procfs.ProcStat{}
 	for _, p := range list {
-		// A process may end while the list is read; a kernel thread or a zombie has no memory.
+		// A process may end while the list is read; kernel threads and zombies have no memory.
 		if stat, err := p.Stat(); err == nil && stat.RSS > 0 {
 			all[stat.PID] = stat
 		}

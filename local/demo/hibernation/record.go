@@ -16,13 +16,14 @@ import (
 const (
 	clusterTarget = "clusterdeployment/" + clusterName
 	stopReason    = "no budget until Monday"
-	// stopDuration is longer than a stop of the machines takes.
+	// stopDuration is longer than the time that a stop of the machines takes.
 	stopDuration = time.Minute
-	// extension is how long the stop continues after its extension.
+	// extension is the time from the extension of the stop to its new end.
 	extension = 75 * time.Second
 )
 
-// RunRecordDemo has one person stop a cluster, another ask why, a third extend the stop, and the stop end by itself.
+// RunRecordDemo shows how one person stops a cluster, another one asks why, a third one extends the stop, and the
+// stop ends automatically.
 func RunRecordDemo(ctx context.Context, c Config) error {
 	d, err := newClusterDemo(ctx, c)
 	if err != nil {
@@ -42,7 +43,7 @@ func RunRecordDemo(ctx context.Context, c Config) error {
 	})
 }
 
-// as runs kubectl torpor as a person.
+// as runs kubectl torpor as the given person.
 func (d *clusterDemo) as(person string, limit time.Duration, args ...string) string {
 	all := append([]string{"torpor"}, args...)
 	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: append(all, "--as", person, "--as-group", "system:masters"), Limit: limit})
@@ -106,7 +107,7 @@ func (d *clusterDemo) prolongAsCarol() {
 }
 
 func (d *clusterDemo) awaitEnd() {
-	d.BeginStep("The stop ends by itself")
+	d.BeginStep("The stop ends automatically")
 	until := d.readStatus().Until
 	d.Poll("the end of the stop", powerLimit, func(context.Context) { d.verifyInstancesAre("running") })
 	if now := time.Now(); now.Before(until) {
@@ -115,7 +116,7 @@ func (d *clusterDemo) awaitEnd() {
 	d.PrintObserved("the machines run again, %.0f s after the end of the stop", time.Since(until).Seconds())
 	d.awaitPowerState("Running")
 	if asked := d.kubectl("get", "cd", clusterName, "-o", "jsonpath={.spec.powerState}"); asked != "Hibernating" {
-		runner.FailStep("expected spec.powerState without a further write, found %q", asked)
+		runner.FailStep("expected spec.powerState unchanged, found %q", asked)
 	}
 	d.PrintObserved("spec.powerState still has the value that alice wrote: the end is computed")
 }
@@ -129,6 +130,6 @@ func (d *clusterDemo) showHistory() {
 	}
 	runner.ExpectNoError(json.Unmarshal([]byte(d.as("bob", commandLimit, "history", clusterTarget, "-o", "json")), &stops))
 	if len(stops) != 1 || stops[0].By != "alice" || !strings.HasSuffix(stops[0].StartedBy, "/until") {
-		runner.FailStep("expected one stop by alice that ended by itself, found %+v", stops)
+		runner.FailStep("expected one stop by alice that ended automatically, found %+v", stops)
 	}
 }

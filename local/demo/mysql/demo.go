@@ -3,7 +3,7 @@
 //go:build linux
 
 // Package mysql demonstrates stops of clustering and of reconciliation on a real MySQL cluster: with real pods on
-// this machine, or in a Kubernetes cluster of the user. Every printed line was observed.
+// this machine, or in a Kubernetes cluster of the user. It prints only what it has observed.
 package mysql
 
 import (
@@ -26,7 +26,7 @@ const (
 	namespace   = "torpor-demo"
 	// commandLimit is above the duration of any command, including waits.
 	commandLimit = 5 * time.Minute
-	// observationTime is how long to observe that nothing interferes.
+	// observationTime is how long the demo checks that nothing interferes.
 	observationTime = 5 * time.Second
 )
 
@@ -38,7 +38,8 @@ type Config struct {
 	Kubeconfig string
 	// Image of the MySQL server.
 	Image string
-	// Parts and MySQL are the folders that make node-parts and make mysql have filled; ConfigDir is the tree's config.
+	// Parts and MySQL are the folders filled by make node-parts and make mysql; ConfigDir is the folder config of
+	// the repository.
 	Parts, MySQL, ConfigDir string
 }
 
@@ -48,7 +49,7 @@ type mysqlDemo struct {
 	config Config
 }
 
-// RunDemo runs all steps and removes everything again. It returns nil only if everything was observed.
+// RunDemo runs all steps and then removes everything. It returns nil only if every expected result was observed.
 func RunDemo(ctx context.Context, c Config) error {
 	r, err := runner.NewRunner(ctx, &c.Config, &c.Parts, &c.MySQL, &c.ConfigDir)
 	if err != nil {
@@ -81,7 +82,7 @@ func (d *mysqlDemo) startPodCluster() {
 	d.BeginStep("A cluster with real pods on this machine: containerd, the kubelet, Services, DNS, volumes")
 	if os.Geteuid() != 0 {
 		runner.FailStep("expected to be root on Debian, since real pods need namespaces and mounts; " +
-			"or use a cluster of yours with Torpor in it: make demo NAME=mysql DEMO=--kubeconfig=FILE")
+			"or use your own cluster with Torpor in it: make demo NAME=mysql DEMO=--kubeconfig=FILE")
 	}
 	d.OnCleanUp(func() {
 		d.run(d.config.Local, "", "pods", "down", "--dir", d.config.Dir)
@@ -101,7 +102,7 @@ func (d *mysqlDemo) startPodCluster() {
 	d.startManager()
 }
 
-// startManager runs torpor on this machine, from which the addresses of pods can be reached.
+// startManager runs torpor on this machine, which can reach the addresses of pods.
 func (d *mysqlDemo) startManager() {
 	manager := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig,
 		"--metrics-address", "0", "--probe-address", probes)
@@ -109,7 +110,7 @@ func (d *mysqlDemo) startManager() {
 	d.PrintObserved("torpor manager is ready")
 }
 
-// useGivenCluster uses a cluster in which Torpor runs already; its pods may not be reachable from here.
+// useGivenCluster uses a cluster in which Torpor already runs; its pods may not be reachable from this machine.
 func (d *mysqlDemo) useGivenCluster() {
 	d.BeginStep("The cluster of " + d.Kubeconfig)
 	out := d.kubectl("get", "pods", "--all-namespaces", "-l", "app.kubernetes.io/name=torpor", "-o", "jsonpath={.items[*].metadata.name}")
@@ -178,9 +179,9 @@ func (d *mysqlDemo) advanceReplicas() {
 	d.PrintObserved("STOP REPLICA SQL_THREAD on instances 1 and 2")
 	executed := d.runSQL(0, "INSERT INTO app.t VALUES (2, 'by hand')", "SELECT @@gtid_executed")
 	server, _, _ := strings.Cut(executed, ":")
-	// The insert is the last transaction of the set, whose ranges end with its number.
+	// The insert is the last transaction in the set, so the set ends with its number.
 	number := server + ":" + executed[strings.LastIndexAny(executed, ":-")+1:]
-	d.PrintObserved("the primary commits %s", number)
+	d.PrintObserved("the primary has committed %s", number)
 	for _, i := range replicaIndexes() {
 		d.runSQL(i, "SET GLOBAL super_read_only = OFF", "SET GTID_NEXT = '"+number+"'", "INSERT INTO app.t VALUES (2, 'by hand')",
 			"SET GTID_NEXT = 'AUTOMATIC'", "SET GLOBAL super_read_only = ON")
@@ -190,7 +191,7 @@ func (d *mysqlDemo) advanceReplicas() {
 		for _, i := range replicaIndexes() {
 			got := d.runSQL(i, "SELECT SERVICE_STATE FROM performance_schema.replication_applier_status", "SELECT @@gtid_executed")
 			if want := "OFF\n" + executed; got != want {
-				runner.FailStep("instance %d: expected its SQL thread off and the GTIDs %s, found %q", i, executed, got)
+				runner.FailStep("instance %d: expected a stopped SQL thread and the GTIDs %s, found %q", i, executed, got)
 			}
 		}
 	})
@@ -221,7 +222,7 @@ func (d *mysqlDemo) verifyEqualRows() {
 }
 
 func (d *mysqlDemo) stopReconciliation() {
-	d.BeginStep("While reconciliation is stopped, a change of the spec waits")
+	d.BeginStep("While reconciliation is stopped, a change of the spec has no effect")
 	d.showMoco("stop", "reconciliation", clusterName, "--wait")
 	d.kubectl("patch", "mysqlcluster", clusterName, "--type=merge", "-p",
 		`{"spec":{"primaryServiceTemplate":{"metadata":{"labels":{"team":"data"}}}}}`)
@@ -252,10 +253,10 @@ func (d *mysqlDemo) killPrimary() {
 		if now = d.findPrimary(); now == old {
 			runner.FailStep("expected another primary")
 		}
-		// The status may be ahead of the server: only a write proves that it accepts writes.
+		// The status may change before the server accepts writes, so test a write.
 		d.runSQL(now, "REPLACE INTO app.t VALUES (3, 'after')")
 	})
-	d.PrintObserved("instance %d takes writes, %.1f s after the kill", now, time.Since(killed).Seconds())
+	d.PrintObserved("instance %d accepts writes, %.1f s after the kill", now, time.Since(killed).Seconds())
 	d.awaitHealthy()
 	d.PrintObserved("the old primary is back as a replica, and the cluster is healthy")
 	d.showCluster()
@@ -270,7 +271,7 @@ func (d *mysqlDemo) kubectl(args ...string) string {
 	return d.run(d.config.Kubectl, "", append([]string{"--namespace", namespace}, args...)...)
 }
 
-// kubectlMoco runs kubectl moco, whose flags follow its name.
+// kubectlMoco runs kubectl moco, which expects flags after its name.
 func (d *mysqlDemo) kubectlMoco(args ...string) string {
 	program := filepath.Join(filepath.Dir(d.config.Torpor), "kubectl-moco")
 	return d.run(program, "", append([]string{"--namespace", namespace}, args...)...)

@@ -26,14 +26,14 @@ const (
 	stopLimit  = 40 * time.Second
 )
 
-// Program is a program that runs until the demo cleans up.
+// Program is a program that runs until the clean-up of the demo.
 type Program struct {
 	*process.Process
 
 	name, log string
 }
 
-// StartProgram runs a program with its output in a log file of its name.
+// StartProgram starts a program whose output is written to a log file with its name.
 func (r *Runner) StartProgram(name string, argv ...string) *Program {
 	log := r.config.FilePath(name + ".log")
 	started, err := r.starter.Start(process.Command{Argv: argv, Log: log, Marker: "demo-" + name})
@@ -58,7 +58,7 @@ func (p *Program) stop() {
 	}
 }
 
-// failEarlyEnd ends a poll because the program has ended.
+// failEarlyEnd makes a poll fail if the program has ended.
 func (p *Program) failEarlyEnd() {
 	select {
 	case <-p.Exited():
@@ -101,7 +101,7 @@ type CommandLine struct {
 	// Env is added to the environment; Stdin is the standard input.
 	Env   []string
 	Stdin string
-	// Limit is above the duration of the command.
+	// Limit is longer than the command takes.
 	Limit time.Duration
 }
 
@@ -113,7 +113,7 @@ func (r *Runner) RunCommand(c CommandLine) string {
 	cmd.Stdin = strings.NewReader(c.Stdin)
 	path := filepath.Dir(r.config.Torpor) + ":" + filepath.Dir(r.config.Local) + ":" + os.Getenv("PATH")
 	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+r.Kubeconfig, "PATH="+path), c.Env...)
-	// An interrupt at the terminal reaches this program only, which then ends the others in order.
+	// Only this program gets an interrupt at the terminal; it then ends the others in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
@@ -124,7 +124,7 @@ func (r *Runner) RunCommand(c CommandLine) string {
 	return strings.TrimSpace(out.String())
 }
 
-// FetchURL returns the body at a URL.
+// FetchURL sends a GET request to a URL and returns the body of the answer.
 func FetchURL(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -145,7 +145,8 @@ func FetchURL(ctx context.Context, url string) (string, error) {
 	return string(body), nil
 }
 
-// ReserveAddresses reserves loopback addresses until ctx ends, for programs that cannot report which port they took.
+// ReserveAddresses reserves loopback addresses until ctx ends, for programs that cannot choose and report a free
+// port.
 func ReserveAddresses(ctx context.Context, count int) (reserved []string) {
 	for range count {
 		port, err := loopback.ReservePort(ctx, "127.0.0.1")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runner contains the common code of the demos: they perform steps in order, start and stop programs, run
-// commands and print observations.
+// Package runner contains the common code of the demos: it performs steps in order, starts and stops programs, runs
+// commands and prints observations.
 package runner
 
 import (
@@ -24,7 +24,7 @@ type Config struct {
 	Dir string
 	// Local, Torpor and Kubectl are the programs.
 	Local, Torpor, Kubectl string
-	// Out receives the transcript; Colour allows escape sequences in it.
+	// Out is the destination of the transcript; Colour allows escape sequences in it.
 	Out    io.Writer
 	Colour bool
 }
@@ -38,9 +38,9 @@ func (c Config) FilePath(elem ...string) string {
 type Runner struct {
 	*Transcript
 
-	// Context ends the steps; cleaning up continues after that.
+	// Context ends the steps, but not the clean-up.
 	Context context.Context
-	// Kubeconfig is in the environment of commands.
+	// Kubeconfig is set in the environment of commands.
 	Kubeconfig string
 
 	config   Config
@@ -83,13 +83,13 @@ type Demo struct {
 	Duration string
 	// LastStep is the title of the clean-up, which always runs.
 	LastStep string
-	// VerifyCleanUp is called after everything was stopped; nil verifies nothing.
+	// VerifyCleanUp is called after everything has been stopped; nil verifies nothing.
 	VerifyCleanUp func()
 	// Summary is appended to the last line; nil appends nothing.
 	Summary func() string
 }
 
-// RunDemo performs all steps and cleans up. It returns nil only if everything was observed.
+// RunDemo performs all steps and cleans up. It returns nil only if every expected result was observed.
 func (r *Runner) RunDemo(d Demo) error {
 	err := RunSteps(d.Steps...)
 	switch {
@@ -114,7 +114,7 @@ func (r *Runner) RunDemo(d Demo) error {
 	return nil
 }
 
-// RunSteps runs the steps in order, until the first one that fails.
+// RunSteps runs the steps in order until one fails.
 func RunSteps(steps ...func()) (err error) {
 	defer func() {
 		switch found := recover().(type) {
@@ -131,7 +131,7 @@ func RunSteps(steps ...func()) (err error) {
 	return nil
 }
 
-// stepError ends a step from any depth, as a failed test ends.
+// stepError is the value of a panic that ends a step from any depth, as FailNow ends a test.
 type stepError struct{ error }
 
 // FailStep ends the step, or the attempt of a Poll.
@@ -144,12 +144,12 @@ func ExpectNoError(err error) {
 	}
 }
 
-// OnCleanUp registers a function that undoes a step; the last one registered runs first.
+// OnCleanUp registers a function that undoes a step; the last registered function runs first.
 func (r *Runner) OnCleanUp(undo func()) { r.cleanups = append(r.cleanups, undo) }
 
 // CleanUp undoes the steps, even after an interrupt.
 func (r *Runner) CleanUp() error {
-	// Clean-up functions must run to their end after an interrupt of the steps.
+	// An interrupt of the steps must not interrupt the clean-up functions.
 	r.Context = context.WithoutCancel(r.Context)
 	var errs []error
 	for _, undo := range slices.Backward(r.cleanups) {
@@ -160,7 +160,7 @@ func (r *Runner) CleanUp() error {
 	return errors.Join(errs...)
 }
 
-// Poll repeats an attempt until it succeeds. A long wait prints the description.
+// Poll repeats an attempt until it succeeds. During a long wait it prints the description.
 func (r *Runner) Poll(what string, limit time.Duration, attempt func(context.Context)) {
 	within, cancel := context.WithTimeout(r.Context, limit)
 	defer cancel()
@@ -169,7 +169,7 @@ func (r *Runner) Poll(what string, limit time.Duration, attempt func(context.Con
 	notice := time.NewTicker(noticeInterval)
 	defer notice.Stop()
 	for {
-		// A hanging attempt, at an API server that is starting, must not use up the whole limit.
+		// An attempt that hangs, at an API server that is starting, must not use up the whole limit.
 		ctx, done := context.WithTimeout(within, attemptLimit)
 		err := RunSteps(func() { attempt(ctx) })
 		done()
@@ -204,7 +204,7 @@ const (
 
 // Transcript is the output of a demo.
 type Transcript struct {
-	// Out receives the output; Colour allows escape sequences in it.
+	// Out is the destination of the output; Colour allows escape sequences in it.
 	Out    io.Writer
 	Colour bool
 
@@ -212,7 +212,7 @@ type Transcript struct {
 	stepBegan time.Time
 }
 
-// permanentError is an error that another try cannot fix.
+// permanentError is an error for which retries are useless.
 type permanentError struct{ error }
 
 func (t *Transcript) paint(escape, text string) string {
@@ -229,7 +229,7 @@ func (t *Transcript) BeginStep(title string) {
 	fmt.Fprintf(t.Out, "\n%s\n", t.paint(escapeBold, fmt.Sprintf("%d. %s", t.steps, title)))
 }
 
-// StepCount returns the number of steps that have begun.
+// StepCount returns the number of steps begun so far.
 func (t *Transcript) StepCount() int { return t.steps }
 
 // PrintObserved prints an observation, with the time since the beginning of the step.

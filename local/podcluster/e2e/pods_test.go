@@ -29,17 +29,17 @@ type podCluster struct {
 func newPodCluster(t *testing.T) podCluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("not root: a real node makes namespaces and mounts")
+		t.Skip("not root: a real node creates namespaces and mounts")
 	}
 	local, parts, sql := os.Getenv("TORPOR_LOCAL"), os.Getenv("TORPOR_NODE"), os.Getenv("TORPOR_MYSQL")
 	if _, err := os.Stat(filepath.Join(parts, "names/iptables")); err != nil || local == "" {
-		t.Skip("no containerd: TORPOR_LOCAL and TORPOR_NODE are not what make node-parts makes; run make e2e-pods on a Debian machine")
+		t.Skip("no containerd: TORPOR_LOCAL and TORPOR_NODE are not the files of make node-parts; run make e2e-pods on a Debian machine")
 	}
 	if _, err := os.Stat(filepath.Join(sql, "usr/sbin/mysqld")); err != nil {
-		t.Skip("no MySQL: TORPOR_MYSQL is not what make mysql makes; run make e2e-pods on a Debian machine")
+		t.Skip("no MySQL: TORPOR_MYSQL is not the folder of make mysql; run make e2e-pods on a Debian machine")
 	}
 	w := podCluster{t: t, dir: filepath.Join(t.TempDir(), "pods"), local: local, parts: parts, sql: sql}
-	w.down() // Leftovers of a killed run must not be mistaken for the machine's own.
+	w.down() // Leftovers of a killed run must not count as the machine's own state.
 	return w
 }
 
@@ -90,7 +90,7 @@ func (w podCluster) expectEqual(what, got, want string) {
 	}
 }
 
-// TestPods has steps that build on each other; together they take as long as the slowest test may.
+// TestPods consists of steps that build on each other; together they take as long as a test is allowed to take.
 func TestPods(t *testing.T) {
 	w := newPodCluster(t)
 	before := readTraces(w)
@@ -107,7 +107,7 @@ func TestPods(t *testing.T) {
 	for _, pod := range []string{"my-0", "my-1", "my-2"} {
 		w.query(pod, "", "CREATE USER app@'%'; GRANT ALL ON *.* TO app@'%'; CREATE DATABASE kept")
 	}
-	w.expectEqual("a pod finds another by its name", w.query("my-1", "my-2.my.default.svc.cluster.local", "SELECT @@hostname"), "my-2")
+	w.expectEqual("a pod reaches another by its name", w.query("my-1", "my-2.my.default.svc.cluster.local", "SELECT @@hostname"), "my-2")
 	w.expectEqual("a pod reaches a Service", w.query("my-1", "my-all", "SELECT 1"), "1")
 	w.expectGreeting(w.kubectl("get", "service", "my-all", "-o", "jsonpath={.spec.clusterIP}"))
 	w.expectGreeting(w.kubectl("get", "pod", "my-2", "-o", "jsonpath={.status.podIP}"))
@@ -117,7 +117,7 @@ func TestPods(t *testing.T) {
 	readTraces(w).expectSame(t, before, "after pods down")
 }
 
-// TestPowerCut kills the main process.
+// TestPowerCut simulates a power cut by a kill of the main process.
 func TestPowerCut(t *testing.T) {
 	w := newPodCluster(t)
 	before := readTraces(w)
@@ -131,7 +131,7 @@ func TestPowerCut(t *testing.T) {
 	readTraces(w).expectSame(t, before, "after a power cut and pods down")
 }
 
-// expectGreeting dials a server from the machine that runs the node.
+// expectGreeting expects a server's greeting on a connection from the machine that runs the node.
 func (w podCluster) expectGreeting(ip string) {
 	w.t.Helper()
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(ip, "3306"), limit)
@@ -163,7 +163,7 @@ func (w podCluster) expectRestart(pod string) {
 	killProcess(w.t, pids[0])
 	w.kubectl("wait", "pod/"+pod, "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=2m")
 	w.kubectl("wait", "pod/"+pod, "--for=condition=Ready", "--timeout=2m")
-	w.expectEqual("what was kept", w.query(pod, "", "SHOW DATABASES LIKE 'kept'"), "kept")
+	w.expectEqual("the database after the restart", w.query(pod, "", "SHOW DATABASES LIKE 'kept'"), "kept")
 }
 
 func (w podCluster) expectVolumeRemoved() {
@@ -225,8 +225,8 @@ func readFile(t *testing.T, name string) string {
 
 type machineTraces map[string][]string
 
-// readTraces reads the machine's state. Other programs run on it too, so that processes count only if they mention
-// the test's folders.
+// readTraces reads the machine's state. Other programs run on it, too, so processes count only if their command
+// lines contain the test's folders.
 func readTraces(w podCluster) machineTraces {
 	w.t.Helper()
 	found := machineTraces{
@@ -259,7 +259,7 @@ func readTraces(w podCluster) machineTraces {
 	return found
 }
 
-// expectSame compares with the earlier state. The kernel removes some things with a delay.
+// expectSame expects the same state as before, after some time: the kernel removes some things with a delay.
 func (t machineTraces) expectSame(tb testing.TB, before machineTraces, when string) {
 	tb.Helper()
 	for kind, was := range before {

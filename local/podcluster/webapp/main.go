@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command webapp is the app of the tests with real pods: it answers with its environment on $PORT, and misbehaves on
-// request.
+// Command webapp is the app of the tests with real pods: it answers with its environment on $PORT, and simulates
+// failures on request.
 //
-// $STOP_DELAY is how long it keeps answering after SIGTERM, $EXIT makes it exit at once with that status, $EAT is the
-// MiB of memory that it takes, and $SICK makes its health check fail from the start.
+// $STOP_DELAY is how long it continues to answer after SIGTERM, $EXIT makes it exit immediately with that status,
+// $EAT is the memory that it allocates in MiB, and $SICK makes its health check fail from the start.
 package main
 
 import (
@@ -116,7 +116,7 @@ func (a *webApp) routes() http.Handler {
 	return mux
 }
 
-// showEnvironment answers with the environment of the instance, by which a test identifies it.
+// showEnvironment answers with the environment of the instance, by which tests identify it.
 func (a *webApp) showEnvironment(w http.ResponseWriter, _ *http.Request) {
 	all := map[string]string{}
 	for _, pair := range os.Environ() {
