@@ -22,8 +22,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestChartChoosesPoliciesOrWebhook renders the chart for hubs that serve policies and for others, and with the
-// value that chooses.
+// TestChartChoosesPoliciesOrWebhook renders the chart for hubs with and without policies, and with each value of
+// record.
 func TestChartChoosesPoliciesOrWebhook(t *testing.T) {
 	t.Parallel()
 	helm := testenv.HelmPath(t)
@@ -41,7 +41,7 @@ func TestChartChoosesPoliciesOrWebhook(t *testing.T) {
 		"a hub that does not serve policies: the webhook":   {"1.36.0", "hibernation,mysql", []string{"--api-versions", lists}, webhooks},
 		"record=webhook: the webhook":                       {"1.36.0", "hibernation,mysql", []string{"--set", "record=webhook"}, webhooks},
 		"record=policy: policies":                           {"1.35.0", "hibernation,mysql", []string{"--set", "record=policy"}, policies},
-		"record=off: nothing":                               {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
+		"record=off: neither":                               {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
 		"only the feature slumber: the webhook of Slumbers": {"1.35.0", "slumber", nil, ofSlumbers},
 		"only the feature cf: only the admission of apps":   {"1.35.0", "cf", nil, []string{"--webhook-address", "Service torpor-webhook"}},
 	} {
@@ -67,8 +67,8 @@ func TestChartChoosesPoliciesOrWebhook(t *testing.T) {
 	}
 }
 
-// TestChartOnAnOlderHub installs the chart on an API server that does not serve the policies that record
-// requesters. The manager has the rights of its service account and no others.
+// TestChartOnAnOlderHub installs the chart on an API server that does not serve the policies that record requesters.
+// The manager has only the permissions of its service account.
 func TestChartOnAnOlderHub(t *testing.T) {
 	t.Parallel()
 	r := installedRelease{helm: testenv.HelmPath(t)}
@@ -111,7 +111,8 @@ func TestChartOnAnOlderHub(t *testing.T) {
 	}
 }
 
-// leadRecordWebhookTo replaces the Service with an address, since no Service here leads to the manager.
+// leadRecordWebhookTo replaces the Service of the webhook with an address, since no Service in the test forwards to
+// the manager.
 func (r installedRelease) leadRecordWebhookTo(t *testing.T, address string) {
 	t.Helper()
 	noting := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "torpor-hibernation-record"}}

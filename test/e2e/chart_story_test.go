@@ -27,19 +27,18 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// releaseNamespace is the namespace of the release, which is not the one of the manifests.
+// releaseNamespace is the namespace of the release, which is not that of the manifests.
 const releaseNamespace = "elsewhere"
 
-// installedRelease is a release of the chart on a hub. There is no kubelet: the test runs the container of
-// the Deployment, as its service account.
+// installedRelease is a release of the chart on a hub. There is no kubelet: the test runs the program of the
+// Deployment's container, as its service account.
 type installedRelease struct {
 	*environment
 	helm, kubeconfig string
 }
 
-// TestChartFromInstallToUninstall begins on an empty hub: check, dry run, install, a cluster that hibernates,
-// an upgrade while it hibernates, its resume, uninstall. At the end, only the users' objects are left of
-// Torpor.
+// TestChartFromInstallToUninstall starts with an empty hub: check, dry run, installation, hibernation of a cluster,
+// an upgrade while it hibernates, its resume, uninstallation. At the end, only the users' objects are left.
 func TestChartFromInstallToUninstall(t *testing.T) {
 	t.Parallel()
 	r := installedRelease{helm: testenv.HelmPath(t)}
@@ -51,7 +50,7 @@ func TestChartFromInstallToUninstall(t *testing.T) {
 	r.hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: releaseNamespace}})
 	r.applyDryRun(t)
 
-	// The features of a first version, and clusters that use it.
+	// Install one feature, with a cluster that uses it.
 	r.runHelm(t, "install", "torpor", chart, "--set", "image.repository=torpor", "--set", "features={hibernation}", "--set", "crds=true")
 	r.cloud = testenv.StartCloud(t, "--allow-commands", "--start-latency", "200ms", "--stop-latency", "200ms")
 	r.startedPIDs["cloud"] = r.cloud.PID()
@@ -107,8 +106,7 @@ func runForOutput(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// applyDryRun has kubectl send the whole chart with every feature, as a GitOps tool would, in a dry run of
-// the server.
+// applyDryRun applies the whole chart with all features by kubectl in a server-side dry run, as a GitOps tool would.
 func (r installedRelease) applyDryRun(t *testing.T) {
 	t.Helper()
 	rendered := r.runHelm(t, "template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--set", "networkPolicyEgress=true")
@@ -120,8 +118,8 @@ func (r installedRelease) applyDryRun(t *testing.T) {
 	}
 }
 
-// startDeployedManager runs the program with the arguments of the Deployment on the hub, and with the rights
-// of its service account and no others. More flags come last.
+// startDeployedManager runs the program with the arguments of the Deployment on the hub, with only the permissions
+// of its service account. It appends the given flags.
 func (r installedRelease) startDeployedManager(t *testing.T, flags ...string) *testenv.Process {
 	t.Helper()
 	var d appsv1.Deployment
@@ -132,7 +130,7 @@ func (r installedRelease) startDeployedManager(t *testing.T, flags ...string) *t
 	as := rest.AnonymousClientConfig(r.hub.Config)
 	as.BearerToken = token.Status.Token
 	r.hubProxy = r.traffic.startProxy(t, toHub, as)
-	// Two managers of tests on one machine cannot have the same ports; startManager chooses.
+	// Managers of several tests on one machine cannot use the same ports, so startManager chooses free ones.
 	args := slices.DeleteFunc(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), func(arg string) bool {
 		return arg == "manager" || strings.HasPrefix(arg, "--metrics-address") || strings.HasPrefix(arg, "--probe-address")
 	})
@@ -140,13 +138,13 @@ func (r installedRelease) startDeployedManager(t *testing.T, flags ...string) *t
 		t.Errorf("expected the namespace of the release in %q, found another", args)
 	}
 	m := r.startManager(t, append(args, flags...)...)
-	// The process stands in for all Pods of the Deployment, and the test for the kubelet that reports them.
+	// The process replaces all Pods of the Deployment, and the test replaces the kubelet that reports their status.
 	d.Status.Replicas, d.Status.ReadyReplicas = *d.Spec.Replicas, *d.Spec.Replicas
 	testenv.ExpectNoError(t, r.hub.Client.Status().Update(t.Context(), &d))
 	return m
 }
 
-// waitForRecordPolicy changes a cluster as a user until the API server records that user: it loads policies
+// waitForRecordPolicy changes a cluster as a user until the API server records that user, because it loads policies
 // in the background.
 func (r installedRelease) waitForRecordPolicy(t *testing.T, cluster *powerCycledCluster) {
 	t.Helper()
@@ -192,7 +190,7 @@ func (r installedRelease) listTorpors(t *testing.T) []string {
 	} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
-		if err := r.hub.Client.List(t.Context(), list); !meta.IsNoMatchError(err) { // An older hub serves no mutating policies.
+		if err := r.hub.Client.List(t.Context(), list); !meta.IsNoMatchError(err) { // An older hub does not serve mutating policies.
 			testenv.ExpectNoError(t, err)
 		}
 		for _, item := range list.Items {

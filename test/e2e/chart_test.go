@@ -169,7 +169,7 @@ func TestChart(t *testing.T) {
 				}
 				delete(roles, "torpor-"+name)
 				if name == "slumber" {
-					delete(roles, "torpor-clusterslumber-editor") // It is for users.
+					delete(roles, "torpor-clusterslumber-editor") // This role is for users.
 				}
 				flag := "--controllers=" + name
 				if name == "kpack" {
@@ -195,8 +195,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestChartPassesEveryFlag has the program itself validate the rendered chart for each flag that a user may
-// set.
+// TestChartPassesEveryFlag has the program itself validate the rendered chart for each flag that a user can set.
 func TestChartPassesEveryFlag(t *testing.T) {
 	t.Parallel()
 	helm, binary := testenv.HelmPath(t), testenv.TorporPath(t)
@@ -252,7 +251,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 			set = append(set, name)
 		}
 	}
-	// The cluster that the manager runs in needs no kubeconfig, and its image is in TORPOR_IMAGE.
+	// The manager needs no kubeconfig for its own cluster, and its image is in TORPOR_IMAGE.
 	set = append(set, "kubeconfig", "image", "help")
 	for _, flag := range regexp.MustCompile(`(?m)^ +(?:-[a-z], )?--([a-z-]+)`).FindAllSubmatch(help, -1) {
 		want = append(want, string(flag[1]))
@@ -264,8 +263,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 }
 
-// TestChartKeepsCRDsOfOtherProjects installs the chart on a hub that has Hive's definition, and one of
-// Torpor's.
+// TestChartKeepsCRDsOfOtherProjects installs the chart on a hub with Hive's definition and one of Torpor's.
 func TestChartKeepsCRDsOfOtherProjects(t *testing.T) {
 	t.Parallel()
 	helm := testenv.HelmPath(t)
@@ -308,8 +306,7 @@ func TestChartKeepsCRDsOfOtherProjects(t *testing.T) {
 	}
 }
 
-// TestManifestsAreTakenByTheServer has a real API server check the objects of kustomize that are not in the
-// chart.
+// TestManifestsAreTakenByTheServer has a real API server check the kustomize objects that are not in the chart.
 func TestManifestsAreTakenByTheServer(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)

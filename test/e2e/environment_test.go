@@ -38,7 +38,7 @@ type environment struct {
 	traffic *managerTraffic
 
 	hubProxy, cloudProxy *interceptingProxy
-	// startedPIDs are the process IDs of everything that was started, by name.
+	// startedPIDs are the process IDs of all started processes, by name.
 	startedPIDs map[string]int
 }
 
@@ -58,7 +58,7 @@ func newEnvironment(t *testing.T) *environment {
 	return w
 }
 
-// newEnvironmentWithoutCRDs starts a hub that serves no CRD, and no cloud.
+// newEnvironmentWithoutCRDs starts a hub without CRDs, and no cloud.
 func newEnvironmentWithoutCRDs(t *testing.T) *environment {
 	t.Helper()
 	return newEnvironmentOn(t, testenv.StartAPIServer)
@@ -68,7 +68,7 @@ func newEnvironmentWithoutCRDs(t *testing.T) *environment {
 func newEnvironmentOn(t *testing.T, start func(testing.TB) *testenv.Environment) *environment {
 	t.Helper()
 	w := &environment{traffic: newManagerTraffic(), startedPIDs: map[string]int{}}
-	t.Cleanup(func() { w.checkProcessesEnded(t) }) // The first cleanup runs last, when everything should have ended.
+	t.Cleanup(func() { w.checkProcessesEnded(t) }) // The cleanup registered first runs last, when all processes should have ended.
 	w.hub = start(t)
 	w.startedPIDs["hub"] = w.hub.PID()
 	w.hubProxy = w.traffic.startProxy(t, toHub, w.hub.Config)
@@ -79,7 +79,7 @@ func (w *environment) checkProcessesEnded(t *testing.T) {
 	t.Helper()
 	for name, pid := range w.startedPIDs {
 		if pid == 0 {
-			continue // A machine that is stopped has no process.
+			continue // A stopped machine has no process.
 		}
 		testenv.Eventually(t, fmt.Sprintf("%s (pid %d) has ended", name, pid), func() error {
 			err := syscall.Kill(pid, 0)
@@ -88,18 +88,18 @@ func (w *environment) checkProcessesEnded(t *testing.T) {
 	}
 }
 
-// startManager runs the manager's own binary against the proxies. A kill point that is reached kills this process.
+// startManager runs the manager's own binary with the proxies as its servers. Kill points kill this process.
 func (w *environment) startManager(t *testing.T, flags ...string) *testenv.Process {
 	t.Helper()
 	return w.startManagerIn(t, nil, flags...)
 }
 
-// startManagerIn adds variables to the manager's environment.
+// startManagerIn is startManager with additional environment variables.
 func (w *environment) startManagerIn(t *testing.T, env []string, flags ...string) *testenv.Process {
 	t.Helper()
 	args := append([]string{
 		"manager", "--verbose", "--kubeconfig", writeKubeconfig(t, w.hubProxy), "--metrics-address", "0", "--probe-address", "0",
-		"--allow-insecure-target-clusters", // The proxies speak plain http.
+		"--allow-insecure-target-clusters", // The proxies serve plain HTTP.
 	}, flags...)
 	p := testenv.StartProcess(t, testenv.TorporPath(t), args, env)
 	w.startedPIDs[fmt.Sprintf("manager %d", len(w.startedPIDs))] = p.PID()
@@ -107,7 +107,7 @@ func (w *environment) startManagerIn(t *testing.T, env []string, flags ...string
 	return p
 }
 
-// buildKubeconfig returns a kubeconfig for a proxy, which has its own credentials.
+// buildKubeconfig returns a kubeconfig for a proxy, without credentials because the proxy has its own.
 func buildKubeconfig(tp *interceptingProxy) clientcmdapi.Config {
 	c := clientcmdapi.NewConfig()
 	c.Clusters["proxy"] = &clientcmdapi.Cluster{Server: tp.url}
@@ -123,7 +123,7 @@ func writeKubeconfig(t *testing.T, tp *interceptingProxy) string {
 	return path
 }
 
-// nodeCount is how many nodes each cluster has.
+// nodeCount is the number of nodes of each cluster.
 const nodeCount = 2
 
 // powerCycledCluster is a cluster that hibernates and resumes, with a proxy between it and the manager.
@@ -131,12 +131,12 @@ type powerCycledCluster struct {
 	*environment
 	*testenv.TargetCluster
 	proxy *interceptingProxy
-	// holdFile keeps nodes from coming up on running machines, as long as it exists.
+	// holdFile is a file that delays the start of nodes on running machines while it exists.
 	holdFile string
 }
 
-// createCluster creates a cluster. A duration of zero means certificates that are valid for an hour and never
-// matter.
+// createCluster creates a cluster. A duration of zero means certificates that are valid for an hour, so that they do
+// not expire during the test.
 func (w *environment) createCluster(t *testing.T, name string, certificates time.Duration) *powerCycledCluster {
 	t.Helper()
 	s := &powerCycledCluster{environment: w, holdFile: filepath.Join(t.TempDir(), "hold")}
@@ -198,8 +198,8 @@ func (s *powerCycledCluster) checkHibernating(t *testing.T) error {
 	return s.cloud.ExpectState(t, s.InfraID, "stopped")
 }
 
-// checkRunning returns an error until the hub reports the cluster Ready, every machine runs and every node
-// has reported since.
+// checkRunning returns an error until the hub reports the cluster Ready, every machine runs and every node has
+// reported since the start of its machine.
 func (s *powerCycledCluster) checkRunning(t *testing.T) error {
 	t.Helper()
 	cd := s.getClusterDeployment(t)
@@ -226,7 +226,7 @@ func (s *powerCycledCluster) checkNodesSeen(ctx context.Context, since time.Time
 	}
 	for _, n := range seen {
 		if !n.ready || !n.lastSeen.After(since) {
-			return fmt.Errorf("expected node %s ready and seen after %s, found ready %t and seen %s", n.name, since, n.ready, n.lastSeen)
+			return fmt.Errorf("expected node %s ready with a heartbeat after %s, found ready %t with a heartbeat at %s", n.name, since, n.ready, n.lastSeen)
 		}
 	}
 	return nil
@@ -235,12 +235,12 @@ func (s *powerCycledCluster) checkNodesSeen(ctx context.Context, since time.Time
 type observedNode struct {
 	name  string
 	ready bool
-	// readyChanged is since when the cluster's own controller has reported it ready, or not.
+	// readyChanged is the time at which the cluster's own controller last changed the Ready condition.
 	readyChanged time.Time
 	lastSeen     time.Time
 }
 
-// observeNodes reads from the cluster itself, past the proxy.
+// observeNodes reads the nodes from the cluster itself, bypassing the proxy.
 func (s *powerCycledCluster) observeNodes(ctx context.Context) ([]observedNode, error) {
 	var list corev1.NodeList
 	if err := s.Client.List(ctx, &list); err != nil {
@@ -285,8 +285,7 @@ func (s *powerCycledCluster) checkRequestsOlderThan(t *testing.T, age time.Durat
 
 func (s *powerCycledCluster) waitForExpiredCertificates(t *testing.T) {
 	t.Helper()
-	// The link to the current certificate cannot be used: a machine that loses its power while it changes the
-	// link has none.
+	// The link to the current certificate may be missing, if a power cut has interrupted its replacement.
 	disks := filepath.Join(filepath.Dir(s.Manifest), s.InfraID+"-worker-*", "pki")
 	files, err := filepath.Glob(filepath.Join(disks, "kubelet-client-[0-9]*.pem"))
 	if err != nil || len(files) == 0 {
@@ -320,7 +319,7 @@ func readCertificateExpiry(file string) (time.Time, error) {
 	return certificate.NotAfter, nil
 }
 
-// TestMain gives controller-runtime a logger, without which its clients complain.
+// TestMain sets a logger for controller-runtime, without which its clients log warnings.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	os.Exit(m.Run())

@@ -45,8 +45,8 @@ func TestDisabledFeatureSendsNoRequests(t *testing.T) {
 	}
 }
 
-// TestHibernationAlone hibernates and resumes a cluster with only the rights of config/features/hibernation,
-// while the manager tries to run every feature; then it gets the rights of MySQL.
+// TestHibernationAlone hibernates and resumes a cluster with only the permissions in config/features/hibernation,
+// while the manager tries to run all features; then it gets the permissions of MySQL.
 func TestHibernationAlone(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -96,7 +96,7 @@ func TestHibernationAlone(t *testing.T) {
 	expectGateStates(t, metrics, map[string]string{"clustering": "Running", "provisioning": "Running", "backup": "Running", "lrp": "Forbidden"})
 }
 
-// TestOtherNamespacesAreLeftAlone has the manager watch one namespace of two.
+// TestOtherNamespacesAreLeftAlone restricts the manager to one of two namespaces.
 func TestOtherNamespacesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	testenv.TorporPath(t)
@@ -109,11 +109,11 @@ func TestOtherNamespacesAreLeftAlone(t *testing.T) {
 	w.startManager(t, "--watch-namespaces", watched, "--metrics-insecure", "--metrics-address", metrics)
 	testenv.Eventually(t, "the cluster of the namespace is handled", func() error { return w.checkHandled(t, mine) })
 	expectGateStates(t, metrics, map[string]string{"clustering": "Running", "provisioning": "Running", "backup": "Running", "restart": "Running", "lrp": "Running"})
-	// Requests that are no watches end, such as those for discovery while other groups start.
-	testenv.Eventually(t, "only the namespace is watched", func() error { return w.checkWatchesOf(watched) })
+	// Other requests than watches, such as those for discovery while other groups start, end soon.
+	testenv.Eventually(t, "only that namespace is watched", func() error { return w.checkWatchesOf(watched) })
 }
 
-// checkWatchesOf returns an error if requests of namespaced objects are open outside a namespace, or too few in it.
+// checkWatchesOf returns an error if requests for namespaced objects are open outside a namespace, or too few in it.
 func (w *environment) checkWatchesOf(namespace string) error {
 	w.traffic.mu.Lock()
 	defer w.traffic.mu.Unlock()
@@ -125,7 +125,7 @@ func (w *environment) checkWatchesOf(namespace string) error {
 		case strings.Contains(path, "/namespaces/"+namespace+"/"):
 			watches++
 		default:
-			return fmt.Errorf("expected watches of nothing but the namespace, found %s", path)
+			return fmt.Errorf("expected watches of the namespace only, found %s", path)
 		}
 	}
 	if watches < 10 {
@@ -163,7 +163,7 @@ func readMetrics(t *testing.T, address string) (string, error) {
 	testenv.ExpectNoError(t, err)
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return "", fmt.Errorf("ask for metrics: %w", err)
+		return "", fmt.Errorf("request metrics: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)

@@ -23,14 +23,13 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestManagerRunsWithoutCRDs starts the manager on a hub without any of its kinds, which are installed and
-// removed while it runs. A ClusterDeployment whose Secret is missing is enough to see whether a controller
-// handles it.
+// TestManagerRunsWithoutCRDs starts the manager on a hub without any of its kinds, which are installed and removed
+// while it runs. A ClusterDeployment with a missing Secret shows whether a controller handles it.
 func TestManagerRunsWithoutCRDs(t *testing.T) {
 	t.Parallel()
 	w := newEnvironmentWithoutCRDs(t)
 	probes := testenv.FreeAddress(t)
-	// The kinds of workloads are Kubernetes' own, which are served without any CRD.
+	// Workloads are built-in kinds of Kubernetes, which are served without CRDs.
 	m := w.startManager(t, "--probe-address", probes, "--controllers=*,-workloads")
 	ready := func(what string) {
 		t.Helper()
@@ -62,14 +61,14 @@ func (w *environment) checkHandled(t *testing.T, cd *hivev1.ClusterDeployment) e
 	return checkCondition(cd, hivev1.ClusterHibernatingCondition, metav1.ConditionUnknown, hivev1.CredentialsMissingReason)
 }
 
-// checkDormant returns an error until the manager watches nothing but CRDs.
+// checkDormant returns an error until the manager watches only CRDs.
 func (w *environment) checkDormant(t *testing.T) error {
 	t.Helper()
 	w.traffic.mu.Lock()
 	defer w.traffic.mu.Unlock()
 	for path, open := range w.traffic.openRequests {
 		if open > 0 && path != "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions" {
-			return fmt.Errorf("expected no watch but that of CRDs, found %d of %s", open, path)
+			return fmt.Errorf("expected a watch of CRDs only, found %d of %s", open, path)
 		}
 	}
 	return nil
@@ -87,8 +86,8 @@ func answersOK(t *testing.T, url string) error {
 	return testenv.ErrorIf(answer.StatusCode != http.StatusOK, "expected %s to answer 200, found %s", url, answer.Status)
 }
 
-// recordVersions keeps every version of the ClusterDeployment from now on. The function that it returns
-// returns the versions so far.
+// recordVersions starts to record all versions of the ClusterDeployment. The returned function returns the versions
+// so far.
 func (s *powerCycledCluster) recordVersions(t *testing.T) func() []hivev1.ClusterDeployment {
 	t.Helper()
 	watcher, err := client.NewWithWatch(s.hub.Config, client.Options{Scheme: s.hub.Client.Scheme()})
@@ -119,7 +118,7 @@ func (s *powerCycledCluster) recordVersions(t *testing.T) func() []hivev1.Cluste
 	}
 }
 
-// TestEveryKindHasAnExampleThatApplies verifies examples/: a real API server accepts each manifest without a
+// TestEveryKindHasAnExampleThatApplies verifies that a real API server accepts each manifest in examples/ without a
 // warning.
 func TestEveryKindHasAnExampleThatApplies(t *testing.T) {
 	t.Parallel()

@@ -15,21 +15,21 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// shortCertificates is long enough for certificates to be renewed in time while a cluster runs.
+// shortCertificates is a validity that is long enough for renewals in time while a cluster runs.
 const shortCertificates = 25 * time.Second
 
-// managerAbsence is longer than the allowed difference between the clocks of the hub and of a cluster.
+// managerAbsence is the time without a manager; it is longer than the allowed difference between the clocks of the
+// hub and of a cluster.
 const managerAbsence = 15 * time.Second
 
-// TestManagerIsKilledAtEveryRequest kills the manager with SIGKILL before and after each of its requests
-// arrives, and expects the transition to succeed each time. The requests are those of an undisturbed
-// transition, so that none is forgotten. Approvals need expired certificates, which take time: only one of
-// the two clusters has them.
+// TestManagerIsKilledAtEveryRequest kills the manager with SIGKILL before and after each of its requests, and
+// expects the transition to succeed each time. The requests are recorded in an undisturbed transition, so that none
+// is missed. Approvals need expired certificates, which take time, so only one of the two clusters has them.
 func TestManagerIsKilledAtEveryRequest(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
 	full := testenv.IsFull()
-	t.Logf("killing at every request: %t; TORPOR_E2E=full does, otherwise only stop, start, approval and record", full)
+	t.Logf("killing at every request: %t; without TORPOR_E2E=full only at stop, start, approval and record", full)
 	expiring := w.createCluster(t, "expiring", shortCertificates)
 
 	var hibernating, resuming []managerRequest
@@ -62,7 +62,7 @@ func TestManagerIsKilledAtEveryRequest(t *testing.T) {
 	})
 }
 
-// testKilledAtEachPoint kills the manager once during each hibernation and once during each resume.
+// testKilledAtEachPoint kills the manager once in each of several hibernations and resumes.
 func testKilledAtEachPoint(t *testing.T, s *powerCycledCluster, hibernating, resuming []killPoint) {
 	t.Helper()
 	for i := range max(len(hibernating), len(resuming)) {
@@ -78,8 +78,8 @@ func testKilledAtEachPoint(t *testing.T, s *powerCycledCluster, hibernating, res
 	}
 }
 
-// TestResumeContinuesAfterAManagerOutage kills the manager when it has started the machines, and
-// starts the next one so late that the nodes' certificate requests are older than any difference of clocks.
+// TestResumeContinuesAfterAManagerOutage kills the manager when it has started the machines, and starts the next one
+// when the nodes' certificate requests are older than any difference of clocks.
 func TestResumeContinuesAfterAManagerOutage(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -94,15 +94,15 @@ func TestResumeContinuesAfterAManagerOutage(t *testing.T) {
 		case <-w.traffic.killed:
 			return nil
 		default:
-			return errors.New("it is alive")
+			return errors.New("it is still alive")
 		}
 	})
-	testenv.Eventually(t, "every node has waited for its certificate for a while", func() error { return s.checkRequestsOlderThan(t, managerAbsence) })
+	testenv.Eventually(t, "every node has waited for its certificate long enough", func() error { return s.checkRequestsOlderThan(t, managerAbsence) })
 	w.startManager(t)
 	s.waitForRunning(t)
 }
 
-// writeNames returns the names of the writing requests, each once.
+// writeNames returns the names of the writing requests, without duplicates.
 func writeNames(acts []managerRequest) []string {
 	var names []string
 	for _, a := range acts {
@@ -113,7 +113,7 @@ func writeNames(acts []managerRequest) []string {
 	return names
 }
 
-// expectRequests expects at least the requests without which there is no transition.
+// expectRequests expects at least the requests that every transition needs.
 func expectRequests(t *testing.T, hibernating, resuming []string) {
 	t.Helper()
 	saves := func(names []string) int {
@@ -147,8 +147,8 @@ func killPointsAtWrites(acts []managerRequest) []killPoint {
 	return list
 }
 
-// killPointsAtReads returns the points before each request that reads from the cloud or the cluster, or a
-// Secret. Reads of the hub fill caches and belong to no transition.
+// killPointsAtReads returns the points before each request that reads from the cloud or the cluster, or a Secret.
+// Reads from the hub fill caches and do not belong to a transition.
 func killPointsAtReads(acts []managerRequest) []killPoint {
 	var list []killPoint
 	for _, a := range acts {

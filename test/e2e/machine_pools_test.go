@@ -19,8 +19,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestMachinePoolOfAHibernatingClusterWaitsForTheResume changes a pool while its cluster's machines are off,
-// and kills the manager before the resume.
+// TestMachinePoolOfAHibernatingClusterWaitsForTheResume changes a pool while its cluster's machines are stopped, and
+// kills the manager before the resume.
 func TestMachinePoolOfAHibernatingClusterWaitsForTheResume(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -37,7 +37,7 @@ func TestMachinePoolOfAHibernatingClusterWaitsForTheResume(t *testing.T) {
 	pool.Spec.ClusterDeploymentRef.Name, pool.Spec.Name, pool.Spec.Replicas = cluster.Name, "worker", new(int64(2))
 	pool.Spec.Platform = runtime.RawExtension{Raw: []byte(`{}`)}
 	w.hub.ExpectCreated(t, pool)
-	// expectReplicas waits until the pool is in the cluster.
+	// expectReplicas waits until the cluster has the pool with this number of replicas.
 	expectReplicas := func(want int64) {
 		t.Helper()
 		w.hub.WaitFor(t, "the cluster matches the pool", pool, func() error {

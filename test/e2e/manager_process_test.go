@@ -23,8 +23,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestMetricsAreForReaders requests metrics without a token, with one of a stranger, and with one of a
-// reader.
+// TestMetricsAreForReaders requests metrics without a token, with a token without permission, and with a reader's
+// token.
 func TestMetricsAreForReaders(t *testing.T) {
 	t.Parallel()
 	testenv.TorporPath(t)
@@ -53,7 +53,7 @@ func TestMetricsAreForReaders(t *testing.T) {
 	expectJSONLines(t, m)
 }
 
-// createToken creates a service account and returns a token of it.
+// createToken creates a service account and returns a token for it.
 func (w *environment) createToken(t *testing.T, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
@@ -76,7 +76,7 @@ func expectStatus(t *testing.T, address, token string, want int) error {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} // The certificate is the manager's own, and new with each start.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} // The manager creates a new self-signed certificate at each start.
 	answer, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return fmt.Errorf("ask: %w", err)
@@ -88,7 +88,7 @@ func expectStatus(t *testing.T, address, token string, want int) error {
 	return nil
 }
 
-// expectJSONLines reads the whole log of the manager.
+// expectJSONLines expects every line of the manager's log to be JSON.
 func expectJSONLines(t *testing.T, m *testenv.Process) {
 	t.Helper()
 	lines := 0

@@ -28,7 +28,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// The requests that the tests name.
+// These are the names of requests that tests use.
 const (
 	stopMachines   = "StopInstances"
 	startMachines  = "StartInstances"
@@ -43,11 +43,11 @@ const (
 	saveNoNodes    = "save " + hivev1.WaitingForNodesReason
 )
 
-// managerRequest is one request of the manager. It is named by its effect and not by its number, so that a
-// restarted manager makes a request of the same name again.
+// managerRequest is one request of the manager. Its name describes its effect, so that a restarted manager makes
+// requests with the same names.
 type managerRequest struct {
 	name string
-	// server is the server that it went to.
+	// server is the server to which it was sent.
 	server  string
 	isWrite bool
 }
@@ -59,12 +59,13 @@ const (
 	toCluster = "cluster"
 )
 
-// describeRequest names a request. An unknown write is named by method and path, so that none is missed.
+// describeRequest returns the name of a request. An unknown write is named by method and path, so that no write is
+// missed.
 func describeRequest(via string, r *http.Request, body []byte) managerRequest {
 	a := managerRequest{server: via, isWrite: r.Method != http.MethodGet}
 	path := r.URL.Path
 	_, secret, isSecret := strings.Cut(path, "/secrets/")
-	_, kind, _ := strings.Cut(secret, "-") // Without the cluster's name.
+	_, kind, _ := strings.Cut(secret, "-") // The kind does not contain the cluster's name.
 	switch {
 	case via == toCloud:
 		a.name = cloudAction(body)
@@ -105,7 +106,7 @@ func savedReadyReason(body []byte) string {
 	var operations []struct {
 		Value json.RawMessage `json:"value"`
 	}
-	// A body of another kind contains no reason.
+	// Another kind of body contains no reason.
 	_, _ = json.Unmarshal(body, &merge), json.Unmarshal(body, &operations)
 	for _, o := range operations {
 		var c metav1.Condition
@@ -134,7 +135,7 @@ func eventReason(body []byte) string {
 
 func approvedCertificate(body []byte) string {
 	var request certificatesv1.CertificateSigningRequest
-	_ = json.Unmarshal(body, &request) // A body of another kind has no signer.
+	_ = json.Unmarshal(body, &request) // Another kind of body has no signer.
 	switch request.Spec.SignerName {
 	case certificatesv1.KubeAPIServerClientKubeletSignerName:
 		return "client"
@@ -145,7 +146,7 @@ func approvedCertificate(body []byte) string {
 	}
 }
 
-// readBody returns the body and restores it.
+// readBody returns the body of a request, and restores it for the next reader.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
@@ -174,8 +175,8 @@ func TestManagerRequestsAreClassified(t *testing.T) {
 			managerRequest{saveRecord, toHub, true},
 		},
 		"a cloud call is named by its action": {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", managerRequest{stopMachines, toCloud, true}},
-		"a dry run writes nothing":            {http.MethodPost, "/", "Action=StopInstances&DryRun=true", managerRequest{tryOut + stopMachines, toCloud, false}},
-		"a cloud's list writes nothing":       {http.MethodPost, "/", "Action=DescribeInstances", managerRequest{listMachines, toCloud, false}},
+		"a dry run is not a write":            {http.MethodPost, "/", "Action=StopInstances&DryRun=true", managerRequest{tryOut + stopMachines, toCloud, false}},
+		"a list of machines is not a write":   {http.MethodPost, "/", "Action=DescribeInstances", managerRequest{listMachines, toCloud, false}},
 		"an approval is named by the kind of certificate": {
 			http.MethodPut, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval",
 			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`,
@@ -207,7 +208,7 @@ func TestManagerRequestsAreClassified(t *testing.T) {
 type killMoment string
 
 const (
-	// before kills the manager when the request has left it, and drops the request.
+	// before kills the manager when it has sent the request, and drops the request.
 	before killMoment = "before"
 	// after kills the manager when the request has taken effect, and drops the answer.
 	after killMoment = "after"
@@ -222,13 +223,12 @@ func (p killPoint) String() string { return string(p.when) + " " + p.request }
 
 // managerTraffic records every request of the manager, and kills the manager at the armed points.
 type managerTraffic struct {
-	// killed receives each point at which the manager was killed, once it is dead.
+	// killed receives each point at which the manager was killed, once its process has ended.
 	killed chan killPoint
 
 	mu       sync.Mutex
 	requests []managerRequest
-	// openRequests counts the requests that are being answered, by name; a watch is answered as long as it
-	// lasts.
+	// openRequests counts the open requests by name; a watch is open until it ends.
 	openRequests map[string]int
 	armed        []killPoint
 	kill         func()
@@ -238,7 +238,7 @@ func newManagerTraffic() *managerTraffic {
 	return &managerTraffic{killed: make(chan killPoint, 1), openRequests: map[string]int{}}
 }
 
-// armKillPoints sets the points of the next transition, in their order, and forgets the requests so far.
+// armKillPoints sets the points of the next transition, in order, and clears the recorded requests.
 func (w *managerTraffic) armKillPoints(points ...killPoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,7 +260,7 @@ func (w *managerTraffic) setKill(kill func()) {
 	w.kill = kill
 }
 
-// listRequests returns the requests since points were armed, in their order.
+// listRequests returns the requests since points were armed, in order.
 func (w *managerTraffic) listRequests() []managerRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +277,7 @@ func (w *managerTraffic) countRequests(name string) int {
 	return n
 }
 
-// killAt kills the manager if the point is the next armed one, and reports whether it did.
+// killAt kills the manager if the point is the next armed one, and returns whether it did.
 func (w *managerTraffic) killAt(p killPoint) bool {
 	w.mu.Lock()
 	hit := len(w.armed) > 0 && w.armed[0] == p
@@ -306,20 +306,20 @@ func (w *managerTraffic) recordRequest(a managerRequest) func() {
 	}
 }
 
-// errManagerKilled ends an answer whose receiver has been killed.
-var errManagerKilled = errors.New("expected the manager to hear the answer, found it killed")
+// errManagerKilled interrupts an answer whose receiver has been killed.
+var errManagerKilled = errors.New("expected the manager to receive the answer, found it killed")
 
 type interceptingProxy struct {
 	// url is the address that the manager gets in place of the server's.
 	url string
-	// connections counts how often the manager connected.
+	// connections is the number of the manager's connections.
 	connections atomic.Int64
-	// isShut makes the server look like one that is not up yet.
+	// isShut makes the server look as if it had not started yet.
 	isShut atomic.Bool
 }
 
-// startProxy starts a proxy for the server that cfg describes, with cfg's credentials. A server that does not
-// answer is a broken connection through the proxy.
+// startProxy starts a proxy for the server in cfg, with cfg's credentials. If the server does not answer, the proxy
+// breaks the connection.
 func (w *managerTraffic) startProxy(t *testing.T, via string, cfg *rest.Config) *interceptingProxy {
 	t.Helper()
 	target, err := url.Parse(cfg.Host)
@@ -352,7 +352,8 @@ func (w *managerTraffic) startProxy(t *testing.T, via string, cfg *rest.Config) 
 	return tp
 }
 
-// interceptRequests records each request, and kills the manager before it reaches the server or after the server has answered.
+// interceptRequests records each request, and kills the manager before the request reaches the server or after the
+// server has answered.
 func (w *managerTraffic) interceptRequests(tp *interceptingProxy, via string, proxy *httputil.ReverseProxy) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		body, err := readBody(r)

@@ -33,15 +33,15 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// certifiedHost is a name in the certificate of every server of package httptest.
+// certifiedHost is a name in the certificates of all servers of package httptest.
 const certifiedHost = "example.com"
 
-// startTLSFront serves over TLS what a proxy of the environment serves over plain HTTP.
+// startTLSFront starts a TLS server in front of a proxy of the environment, which serves plain HTTP.
 func startTLSFront(t *testing.T, to *interceptingProxy) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(to.url)
 	testenv.ExpectNoError(t, err)
-	silent := log.New(io.Discard, "", 0) // Some clients are not meant to trust it.
+	silent := log.New(io.Discard, "", 0) // Some clients do not trust it, as intended.
 	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{ErrorLog: silent, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
 	front.Config.ErrorLog = silent
 	front.StartTLS()
@@ -53,7 +53,7 @@ func encodeAuthority(server *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// image is the file system of Torpor's image, in a folder.
+// image is a folder with the file system of Torpor's image.
 type image struct {
 	root, entrypoint string
 	user             uint32
@@ -62,7 +62,7 @@ type image struct {
 func buildImage(t *testing.T) image {
 	t.Helper()
 	if id := os.Geteuid(); id != 0 {
-		t.Skipf("expected root, which may start a program in another root directory, found the user %d", id)
+		t.Skipf("expected root, because only root can start a program in another root directory, found the user %d", id)
 	}
 	built, err := releaseimage.Build(testenv.TorporPath(t))
 	testenv.ExpectNoError(t, err)
@@ -97,7 +97,7 @@ func (i image) write(t *testing.T, path string, content []byte, mode os.FileMode
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.root, path), content, mode))
 }
 
-// startManager runs the manager with nothing but the image, its kubeconfig and this environment.
+// startManager runs the manager in the image, with only its kubeconfig and this environment.
 func (i image) startManager(t *testing.T, w *environment, env ...string) *testenv.Process {
 	t.Helper()
 	kubeconfig, err := os.ReadFile(writeKubeconfig(t, w.hubProxy))
@@ -114,9 +114,9 @@ func (i image) startManager(t *testing.T, w *environment, env ...string) *testen
 	return p
 }
 
-// TestTheImageTrustsAuthorities runs the image with a cloud whose certificate is signed by a private
-// authority. The image has no file of any authority: it trusts the public ones, and those that its
-// environment names, as in docs/install.md.
+// TestTheImageTrustsAuthorities runs the image with a cloud whose certificate is signed by a private CA. The image
+// contains no CA certificates: the program trusts the public CAs, and those that its environment specifies, as
+// described in docs/install.md.
 func TestTheImageTrustsAuthorities(t *testing.T) {
 	t.Parallel()
 	i, w := buildImage(t), newEnvironment(t)
@@ -137,7 +137,7 @@ func TestTheImageTrustsAuthorities(t *testing.T) {
 	cluster.reachPowerState(t, hivev1.PowerStateHibernating)
 }
 
-// connectProxy is the proxy of a company's network. It alone resolves the names.
+// connectProxy is a proxy like that of a company's network. Only the proxy can resolve the names.
 type connectProxy struct {
 	*httptest.Server
 	mu    sync.Mutex

@@ -15,13 +15,13 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// maxNodeDelay is many times as long as a node takes from the start of its machine until it is Ready,
+// maxNodeDelay is many times longer than the time from the start of a node's machine until the node is Ready,
 // including certificates.
 const maxNodeDelay = time.Minute
 
-// TestMachineWithoutCapacityDelaysNoOtherNode resumes a cluster whose certificates have expired while the
-// cloud lacks capacity for one of its machines: the other nodes get their certificates and become Ready, and
-// the last one joins once there is capacity.
+// TestMachineWithoutCapacityDelaysNoOtherNode resumes a cluster with expired certificates while the cloud lacks
+// capacity for one of its machines: the other nodes must get their certificates and become Ready, and the last one
+// must join once there is capacity.
 func TestMachineWithoutCapacityDelaysNoOtherNode(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -36,7 +36,7 @@ func TestMachineWithoutCapacityDelaysNoOtherNode(t *testing.T) {
 	s.requestPowerState(t, hivev1.PowerStateRunning)
 	testenv.Eventually(t, "the other node is Ready", func() error { return s.checkNodeReady(t, other, s.findMachine(t, other).ChangedAt) })
 	took := time.Since(s.findMachine(t, other).ChangedAt)
-	t.Logf("the other node was Ready %s after its machine had started", took.Round(time.Millisecond))
+	t.Logf("the other node was Ready %s after the start of its machine", took.Round(time.Millisecond))
 	if took > maxNodeDelay {
 		t.Errorf("the other node was Ready %s after its machine had started", took)
 	}

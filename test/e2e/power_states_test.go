@@ -18,12 +18,11 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// settledLooks is how often a settled cluster is polled for points that come last, such as events.
+// settledLooks is the number of polls of a settled cluster for the last kill points, such as events.
 const settledLooks = 60
 
-// reachPowerState brings the cluster to a power state while the manager is killed at each of the points, in
-// their order, and restarted. It returns the manager's requests, and fails the test if a point was not
-// reached.
+// reachPowerState brings the cluster to a power state while the manager is killed at each of the points, in order,
+// and restarted. It returns the manager's requests, and fails the test if a point was not reached.
 func (s *powerCycledCluster) reachPowerState(t *testing.T, want hivev1.PowerState, points ...killPoint) []managerRequest {
 	t.Helper()
 	settled, lastEvent := s.checkHibernating, "record "+hivev1.HibernatingHibernationReason
@@ -58,8 +57,8 @@ func (s *powerCycledCluster) reachPowerState(t *testing.T, want hivev1.PowerStat
 	return s.traffic.listRequests()
 }
 
-// holdResume makes every stage of a resume visible, however fast this machine is: the API server is silent
-// and the nodes are held until the manager has reported that it waits for them.
+// holdResume makes every stage of a resume visible, regardless of the speed of this machine: the API server does not
+// answer and the nodes do not start until the manager has reported that it waits for them.
 func (s *powerCycledCluster) holdResume(t *testing.T) {
 	t.Helper()
 	s.proxy.isShut.Store(true)
@@ -76,7 +75,7 @@ func (s *powerCycledCluster) releaseReportedStages(t *testing.T) {
 	}
 }
 
-// releaseNodes lets held nodes come up.
+// releaseNodes lets held nodes start.
 func (s *powerCycledCluster) releaseNodes(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(s.holdFile); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -84,11 +83,11 @@ func (s *powerCycledCluster) releaseNodes(t *testing.T) {
 	}
 }
 
-// slowMachines is how long machines take to change, so that the wanted state can change in that time.
+// slowMachines is how long machines take to start or stop, so that the wanted state can change in the meantime.
 const slowMachines = 3 * time.Second
 
-// TestCancelWithRealMachines changes the wanted power state in the middle of a transition: the last request
-// counts.
+// TestCancelWithRealMachines changes the wanted power state during a transition, and expects the last request to
+// take effect.
 func TestCancelWithRealMachines(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -108,7 +107,7 @@ func TestCancelWithRealMachines(t *testing.T) {
 		testenv.Eventually(t, "machines are starting", func() error { return s.checkSomeMachine(t, "pending") })
 		s.hibernate(t)
 	})
-	t.Run("a cluster is hibernated while its API server is still silent, and resumed at once", func(t *testing.T) {
+	t.Run("a cluster is hibernated before its API server answers, and resumed immediately", func(t *testing.T) {
 		s.requestPowerState(t, hivev1.PowerStateRunning)
 		testenv.Eventually(t, "the manager waits for the API server", func() error {
 			return checkCondition(s.getClusterDeployment(t), hivev1.ClusterReadyCondition, metav1.ConditionFalse, hivev1.WaitingForAPIReason)
@@ -180,14 +179,14 @@ func TestHibernatingClusterIsNotDialled(t *testing.T) {
 }
 
 const (
-	// minHoldLooks and minHoldTime are how often and for how long the manager polls held nodes, at least,
-	// before the test takes its report as final.
+	// minHoldLooks and minHoldTime are the minimum number and duration of the manager's polls of held nodes before
+	// the test treats its report as final.
 	minHoldLooks = 20
 	minHoldTime  = 10 * time.Second
 )
 
-// TestNeverRunningOnStaleReady holds the kubelets back after their machines have started. The API server
-// answers and shows every node as Ready, because that was true when it hibernated. That must not count.
+// TestNeverRunningOnStaleReady delays the kubelets after the start of their machines. The API server answers and
+// shows every node as Ready, because they were Ready before the hibernation. The manager must not rely on that.
 func TestNeverRunningOnStaleReady(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -198,8 +197,8 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 	history := s.recordVersions(t)
 	w.traffic.armKillPoints()
 	s.requestPowerState(t, hivev1.PowerStateRunning)
-	// The cluster's own controller reports them ready for 12 s after its start; the manager must not report
-	// the cluster as running after that either.
+	// The cluster's own controller reports them as ready for 12 s after its start; the manager must not report the
+	// cluster as running after that, either.
 	testenv.Eventually(t, "the manager polls the nodes", func() error {
 		return testenv.ErrorIf(w.traffic.countRequests(listNodes) == 0, "expected the request %s, found %v", listNodes, w.traffic.listRequests())
 	})
@@ -210,7 +209,7 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 	began, looks := time.Now(), w.traffic.countRequests(listNodes)
 	testenv.Eventually(t, "the manager has polled the nodes many times", func() error {
 		n := w.traffic.countRequests(listNodes) - looks
-		return testenv.ErrorIf(n < minHoldLooks || time.Since(began) < minHoldTime, "expected %d looks in %s, found %d in %s", minHoldLooks, minHoldTime, n, time.Since(began))
+		return testenv.ErrorIf(n < minHoldLooks || time.Since(began) < minHoldTime, "expected %d polls in %s, found %d in %s", minHoldLooks, minHoldTime, n, time.Since(began))
 	})
 	if !lookedReady {
 		t.Error("expected that the nodes look ready while they are held, found that they never do")
@@ -233,9 +232,9 @@ func isReportedRunning(cd *hivev1.ClusterDeployment) bool {
 	return cd.Status.PowerState == hivev1.RunningHibernationReason || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterReadyCondition)
 }
 
-// areHeldNodesReady reports whether all nodes have looked ready since the resume began, which is misleading:
-// none has reported since the hibernation. On a busy machine the cluster's own controller may have noticed
-// already, and records the time.
+// areHeldNodesReady reports whether all nodes have been shown as ready since the resume began, although none has
+// sent a heartbeat since the hibernation. On a busy machine the cluster's own controller may have already changed
+// the condition, with the time.
 func (s *powerCycledCluster) areHeldNodesReady(t *testing.T) bool {
 	t.Helper()
 	record := s.getClusterDeployment(t).Status.Hibernation

@@ -17,7 +17,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// A column of the type date shows the age of a time. The API server prints <invalid> for a future time.
+// A column of the type date shows the age of a time, and the API server prints <invalid> for a future time.
 func TestColumnsShowTheEndOfAStop(t *testing.T) {
 	env := testenv.StartAPIServer(t)
 	const crds = "../../config/crd/"

@@ -46,8 +46,8 @@ func readObjects(t *testing.T, stream string) map[string]map[string]any {
 	return found
 }
 
-// TestRenderedManifestsAreThoseOfKustomize compares the output of torpor install --image with what kubectl kustomize
-// makes of the same folders.
+// TestRenderedManifestsAreThoseOfKustomize compares the output of torpor install --image with the output of kubectl
+// kustomize for the same folders.
 func TestRenderedManifestsAreThoseOfKustomize(t *testing.T) {
 	t.Parallel()
 	kubectl := testenv.KubectlPath(t)

@@ -17,7 +17,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestManagerWithAnotherScopeIsNotReady has the Pods of two Deployments in the namespace of one installation.
+// TestManagerWithAnotherScopeIsNotReady runs managers of two Deployments in the namespace of one installation.
 func TestManagerWithAnotherScopeIsNotReady(t *testing.T) {
 	t.Parallel()
 	binary := testenv.TorporPath(t)
@@ -47,7 +47,7 @@ func TestManagerWithAnotherScopeIsNotReady(t *testing.T) {
 	testenv.Eventually(t, "a rollout of the same Deployment is ready", func() error { return checkReadiness(t, rollout, http.StatusOK) })
 	testenv.Eventually(t, "a manager of no known Deployment is ready", func() error { return checkReadiness(t, unknown, http.StatusOK) })
 
-	t.Log("The rollout goes on: the old Pod ends, and one of the others leads. Its scope replaces that of the first one.")
+	t.Log("The rollout continues: the old Pod ends, and one of the others leads. Its scope replaces that of the first one.")
 	leader.Stop(t)
 	testenv.Eventually(t, "another scope is recorded", func() error {
 		before := held.Annotations
@@ -59,8 +59,8 @@ func TestManagerWithAnotherScopeIsNotReady(t *testing.T) {
 	})
 }
 
-// checkReadiness checks whether a manager is ready, and expects words of the check of its scope, which
-// /readyz leaves out.
+// checkReadiness checks the status of a manager's /readyz, and expects words in the output of the check of its
+// scope, which /readyz does not print.
 func checkReadiness(t *testing.T, probes string, status int, words ...string) error {
 	t.Helper()
 	paths := []string{"/readyz"}

@@ -22,7 +22,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestEveryClientSendsItsVersion has each program and client send a request to a server that does not answer.
+// TestEveryClientSendsItsVersion sends a request with each program and client to a server that does not answer.
 func TestEveryClientSendsItsVersion(t *testing.T) {
 	t.Parallel()
 	binary := testenv.TorporPath(t)
@@ -35,7 +35,7 @@ func TestEveryClientSendsItsVersion(t *testing.T) {
 	}
 	for name, client := range map[string]struct {
 		ask func(t *testing.T, s server)
-		// says is part of the User-Agent; a version follows.
+		// says is a pattern for the beginning of the User-Agent; a version follows.
 		says string
 	}{
 		"torpor manager: identified by torpor": {program(func(s server) []string {
@@ -46,20 +46,20 @@ func TestEveryClientSendsItsVersion(t *testing.T) {
 		"torpor cf-api: identified by torpor": {program(func(s server) []string {
 			return []string{"cf-api", "--kubeconfig", s.kubeconfig, "--metrics-address=0", "--address=127.0.0.1:0", "--tls-folder", s.folder}
 		}), "^torpor-cf-api/"},
-		"torpor restore, at the bucket: identified by torpor": {program(func(s server) []string {
+		"torpor restore, to the bucket: identified by torpor": {program(func(s server) []string {
 			return []string{"restore", "--source=a/b", "--restore-point=2026-01-01T00:00:00Z", "--host=127.0.0.1", "--bucket=b", "--path-style", "--endpoint", s.url}
 		}), " torpor/"},
 		"kubectl moco: identified by kubectl-moco": {func(t *testing.T, s server) {
 			t.Helper()
 			moco.NewPlugin(moco.Streams{Out: io.Discard, Err: io.Discard}).Run(t.Context(), []string{"status", "--kubeconfig", s.kubeconfig})
 		}, "^kubectl-moco/"},
-		"torpor manager, at EC2: identified by torpor": {func(t *testing.T, s server) {
+		"torpor manager, to EC2: identified by torpor": {func(t *testing.T, s server) {
 			t.Helper()
 			_, _ = aws.New(aws.Options{Endpoint: s.url, Attempts: 1}).Observe(t.Context(), actuator.Target{InfraID: "i", Region: "us-east-1", Credentials: map[string][]byte{
 				"aws_access_key_id": []byte("k"), "aws_secret_access_key": []byte("s"),
 			}})
 		}, " torpor/"},
-		"torpor manager, at a target cluster: identified by torpor": {func(t *testing.T, s server) {
+		"torpor manager, to a target cluster: identified by torpor": {func(t *testing.T, s server) {
 			t.Helper()
 			kubeconfig, err := os.ReadFile(s.kubeconfig)
 			testenv.ExpectNoError(t, err)

@@ -193,7 +193,7 @@ func (d *clusterDemo) hibernate() {
 			runner.FailStep("expected process %d of a stopped machine to be gone, found it alive", pid)
 		}
 	}
-	d.PrintObserved("the machines are stopped at the cloud, and their processes are gone")
+	d.PrintObserved("the machines are stopped in the cloud, and their processes are gone")
 	target := d.targetClient()
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()

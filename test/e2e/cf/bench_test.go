@@ -43,8 +43,8 @@ const (
 	p50, p99                           = 0.5, 0.99
 )
 
-// TestBenchRestart measures restarts of Pods that take 10 ms to become ready and to end. The test does not
-// judge the figures.
+// TestBenchRestart measures restarts of Pods that take 10 ms to become ready and to end. The test does not check the
+// figures.
 func TestBenchRestart(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected 1, to measure restarts; run with `make bench-restart`")
@@ -54,7 +54,7 @@ func TestBenchRestart(t *testing.T) {
 		name string
 		run  func(*testing.T, map[string]float64)
 	}{{"requests", benchRequests}, {"times", benchTimes}, {"lists", benchLists}, {"running", benchRunning}, {"spaces", benchSpaces}, {"deployments", benchDeployments}, {"logs", benchLogs}, {"followers", benchFollowers}} {
-		// A part that cannot measure does not keep the others from it.
+		// A part that fails does not stop the other parts.
 		t.Run(part.name, func(t *testing.T) { part.run(t, figures) })
 		t.Logf("so far: %v", figures)
 	}
@@ -64,7 +64,7 @@ func TestBenchRestart(t *testing.T) {
 	testenv.SaveFigures(t, "restart.json", figures)
 }
 
-// benchRequests runs in a separate environment, because counting slows requests down.
+// benchRequests counts the requests of a restart, in a separate environment because counting slows requests down.
 func benchRequests(t *testing.T, figures map[string]float64) {
 	through := &requestCounter{}
 	w := newEnv(t, through)
@@ -80,12 +80,12 @@ func benchRequests(t *testing.T, figures map[string]float64) {
 	figures["requests_per_restart"] = float64(total) / countedRuns
 }
 
-// waitUntilQuiet waits until no more requests come, and returns those that came.
+// waitUntilQuiet waits until there are no more requests, and returns the counts so far.
 func (c *requestCounter) waitUntilQuiet(t *testing.T) (kinds map[string]int, total int) {
 	t.Helper()
 	const quiet = 2 * time.Second
 	last, since := -1, time.Now()
-	testenv.Eventually(t, "no more requests come", func() error {
+	testenv.Eventually(t, "there are no more requests", func() error {
 		c.mu.Lock()
 		n := 0
 		for _, of := range c.counts {
@@ -95,16 +95,16 @@ func (c *requestCounter) waitUntilQuiet(t *testing.T) (kinds map[string]int, tot
 		if n != last {
 			last, since = n, time.Now()
 		}
-		return testenv.ErrorIf(time.Since(since) < quiet, "they still come")
+		return testenv.ErrorIf(time.Since(since) < quiet, "there still are some")
 	})
 	return c.takeCounts()
 }
 
-// times are those of one kind of request: until the requested state is reached, and until the app's status
+// times are the durations for one kind of request: until the requested state is reached, and until the app's status
 // reports it.
 type times struct{ done, settled []time.Duration }
 
-// act sends one request for an app that is alone in its space, and measures the times.
+// act sends one request for the only app of a space, and measures the times.
 func (c caller) act(t *testing.T, seen *sight, app, action string, done func(map[string]client.Object) bool, wanted func(*korifiv1alpha1.CFApp) bool, into *times) {
 	t.Helper()
 	isDone, isSettled := seen.await(t, action, done), seen.await(t, "the report of "+action, of(app, wanted))
@@ -130,12 +130,12 @@ func benchTimes(t *testing.T, figures map[string]float64) {
 	}
 }
 
-// benchOne measures one app of one instance whose Pods take 10 ms to become ready and to end, as watches
-// observe it. Upstream's figures are the response times of its API, which answers when the object of the
-// StatefulSet is gone, or one instance is ready. Torpor's API answers at once, so its comparable figures end
-// when no StatefulSet and no Pod is left (stop), when an instance of the revision is ready (start), and when
-// that is the case and nothing older is left (restart). For a stop that is more than upstream waits for. The
-// settled figures end when the app's status reports all of that.
+// benchOne measures one app of one instance whose Pods take 10 ms to become ready and to end, as observed by
+// watches. Upstream's figures are the response times of its API, which answers when the StatefulSet object is
+// deleted, or one instance is ready. Torpor's API answers immediately, so its comparable figures end when no
+// StatefulSet and no Pod is left (stop), when an instance of the revision is ready (start), and when in addition
+// nothing older is left (restart). For a stop, upstream waits for less than that. The settled figures end when the
+// app's status reports the result.
 func (w *env) benchOne(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -153,7 +153,7 @@ func (w *env) benchOne(t *testing.T, figures map[string]float64) {
 	restarts.into(figures, "restart")
 }
 
-// hollow creates a started app whose Pods behave as its command describes.
+// hollow creates a started app; its command sets the behaviour of its Pods.
 func (c caller) hollow(t *testing.T, space string, instances int32, command string) string {
 	t.Helper()
 	app := c.createApp(t, space, "shop", instances, "STOPPED")
@@ -178,7 +178,7 @@ func (w *env) benchDrain(t *testing.T, figures map[string]float64) {
 	figures["overlap_seconds_strict"] = total.Seconds()
 }
 
-// benchCrowd restarts a hundred apps at the same moment.
+// benchCrowd restarts a hundred apps at the same time.
 func (w *env) benchCrowd(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -210,8 +210,8 @@ func (w *env) benchCrowd(t *testing.T, figures map[string]float64) {
 	figures["restart_100_apps_seconds"] = quantile(rounds, p50)
 }
 
-// insists repeats a request while the answer is 503: on an overloaded machine, the API server does not wait for the
-// admission, and the request has changed nothing.
+// insists repeats a request while the answer is 503: on an overloaded machine, the call of the admission webhook
+// times out, and the request changes nothing.
 func (c caller) insists(t *testing.T, path string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -228,7 +228,7 @@ func (c caller) insists(t *testing.T, path string) {
 	}
 }
 
-// benchRefusals measures forbidden requests of callers who may see the app and of callers who may not.
+// benchRefusals measures forbidden requests of callers with read access to the app and of callers without.
 func (w *env) benchRefusals(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice, bob, mallory := w.createSpace(t), w.newCaller(t, "alice"), w.newCaller(t, "bob"), w.newCaller(t, "mallory")
@@ -247,8 +247,8 @@ func (w *env) benchRefusals(t *testing.T, figures map[string]float64) {
 	figures["refusal_p99_seconds"] = quantile(took, p99)
 }
 
-// benchLists lists 5,000 apps, in a separate environment, in one list as the client does and in pages; the
-// slowest request counts.
+// benchLists lists 5,000 apps, in a separate environment, in one list like the cf client and in pages. The result is
+// the time of the slowest request.
 func benchLists(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil)
 	alice, spaces := w.newCaller(t, "alice"), make([]string, manySpaces)
@@ -297,8 +297,8 @@ func (w *env) fill(t *testing.T, spaces []string) {
 	})
 }
 
-// reported waits until the manager has reported all wanted apps in a state, for as long as there is progress.
-// It polls rarely: a list of all apps costs the measured components work.
+// reported waits until the manager has reported all wanted apps in a state, and fails when there is no more
+// progress. It polls rarely, because a list of all apps costs the measured components CPU time.
 func (w *env) reported(t *testing.T, spaces []string, state korifiv1alpha1.AppState, wanted int) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Second)
@@ -325,8 +325,8 @@ func (w *env) reported(t *testing.T, spaces []string, state korifiv1alpha1.AppSt
 	}
 }
 
-// upstreamFigures returns the figures of Korifi's HEAD on the same machine with the same kind of Pods, and
-// the targets of the issue.
+// upstreamFigures returns the figures of Korifi's HEAD on the same machine with the same kind of Pods, and the
+// targets in the issue.
 func upstreamFigures() map[string]string {
 	return map[string]string{
 		"stop_p50_seconds": "upstream 0.195", "start_p50_seconds": "upstream 0.435", "restart_p50_seconds": "upstream 0.665",
@@ -335,7 +335,7 @@ func upstreamFigures() map[string]string {
 	}
 }
 
-// quantile returns a quantile of some runs, in seconds: the smallest duration that a share of them does not
+// quantile returns a quantile of durations in seconds: the smallest duration that the given share of them does not
 // exceed.
 func quantile(runs []time.Duration, share float64) float64 {
 	sorted := slices.Sorted(slices.Values(runs))
@@ -349,8 +349,8 @@ type requestCounter struct {
 	counts map[string]int
 }
 
-// serve returns the address, and the authority in PEM that clients have to trust: they send credentials over
-// TLS only.
+// serve starts the proxy. It returns the address and the CA certificate in PEM that clients have to trust, because
+// they send credentials over TLS only.
 func (c *requestCounter) serve(t testing.TB, hub *rest.Config) (address string, ca []byte) {
 	t.Helper()
 	to, err := url.Parse(hub.Host)
@@ -390,7 +390,7 @@ func (c *requestCounter) countRequest(r *http.Request) {
 		what += "/status"
 	}
 	if strings.HasPrefix(r.UserAgent(), "torpor/") && what == "selfsubjectaccessreviews" {
-		what += " of the manager" // It reviews its own rights from time to time.
+		what += " of the manager" // It checks its own permissions from time to time.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -420,14 +420,13 @@ func (c *requestCounter) takeCounts() (byKind map[string]int, total int) {
 // patience is the time limit of each wait of a measurement.
 const patience = time.Minute
 
-// sight is the newest state of a space that watches have observed. Conditions are evaluated at each event, so
-// that a short-lived state is not missed, and its time is when the event came.
+// sight is the latest state of a space, as observed by watches. Conditions are evaluated at each event, so that a
+// short-lived state is not missed; its time is that of the event.
 type sight struct {
 	mu      sync.Mutex
 	objects map[string]client.Object
 	waiting []*wish
-	// overlap is the total time in which there were Pods of two revisions; pods are the names of all Pods that
-	// were observed.
+	// overlap is the total time with Pods of two revisions; pods are the names of all observed Pods.
 	overlap, since time.Duration
 	began          time.Time
 	pods           map[string]bool
@@ -438,7 +437,7 @@ type wish struct {
 	came chan time.Time
 }
 
-// look starts watches of the apps, StatefulSets and Pods of a space, which last until the test ends.
+// look starts watches of the apps, StatefulSets and Pods of a space, which end with the test.
 func (w *env) look(t *testing.T, space string) *sight {
 	t.Helper()
 	s := &sight{objects: map[string]client.Object{}, began: time.Now(), since: -1, pods: map[string]bool{}}
@@ -448,7 +447,7 @@ func (w *env) look(t *testing.T, space string) *sight {
 	return s
 }
 
-// saw records a list of the objects of a kind, or one event of a watch.
+// saw records a list of all objects of a kind, or one event of a watch.
 func (s *sight) saw(all []client.Object, kind string, news watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -475,7 +474,7 @@ func (s *sight) saw(all []client.Object, kind string, news watch.Event) {
 	})
 }
 
-// measure adds the time since there are Pods of two revisions.
+// measure adds the time since the last event to the overlap, if there were Pods of two revisions.
 func (s *sight) measure(now time.Time) {
 	revisions := map[string]bool{}
 	for _, o := range s.objects {
@@ -492,16 +491,15 @@ func (s *sight) measure(now time.Time) {
 	}
 }
 
-// seen returns for how long there were Pods of two revisions of the space's only app, and how many Pods there
-// were in total.
+// seen returns how long there were Pods of two revisions of the space's only app, and the total number of Pods.
 func (s *sight) seen() (overlap time.Duration, pods int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.overlap, len(s.pods)
 }
 
-// await starts to observe whether a state is reached; call it before the request. The returned function waits for the
-// state, and returns the time at which it was reached.
+// await starts to watch for a state; call it before the request. The returned function waits for the state, and
+// returns the time at which it was reached.
 func (s *sight) await(t *testing.T, what string, wanted func(map[string]client.Object) bool) func() time.Time {
 	t.Helper()
 	one := &wish{true: wanted, came: make(chan time.Time, 1)}
@@ -524,7 +522,7 @@ func (s *sight) await(t *testing.T, what string, wanted func(map[string]client.O
 	}
 }
 
-// when waits until an app is in the wanted state. It returns at once if the app is already in that state.
+// when waits until an app is in the wanted state. It returns immediately if the app is already in that state.
 func (s *sight) when(t *testing.T, app string, wanted func(*korifiv1alpha1.CFApp) bool) {
 	t.Helper()
 	as := of(app, wanted)
@@ -559,8 +557,8 @@ func nothingRuns(all map[string]client.Object) bool {
 	return true
 }
 
-// runs reports whether an instance of the revision is ready in the space, and neither an instance nor a
-// StatefulSet of an older one is left.
+// runs returns a condition that is true if an instance of the revision is ready in the space, and neither an
+// instance nor a StatefulSet of an older revision is left.
 func runs(revision string) func(map[string]client.Object) bool {
 	return func(all map[string]client.Object) bool {
 		ready := false
@@ -585,7 +583,7 @@ func readyPod(p *corev1.Pod) bool {
 	return false
 }
 
-// settled reports whether the app's status shows its wanted state at a revision.
+// settled returns a condition that is true if the app's status shows the wanted state and revision.
 func settled(revision string, state korifiv1alpha1.AppState) func(*korifiv1alpha1.CFApp) bool {
 	return func(a *korifiv1alpha1.CFApp) bool {
 		ready := meta.FindStatusCondition(a.Status.Conditions, korifiv1alpha1.ReadyCondition)
@@ -595,8 +593,8 @@ func settled(revision string, state korifiv1alpha1.AppState) func(*korifiv1alpha
 	}
 }
 
-// watch passes on the objects of a space until the test ends: first the whole list, without an event, and
-// then each change. A watch may end at any time, especially under load; then it begins again with the list.
+// watch calls tell with the objects of a space until the test ends: first with the whole list, without an event, and
+// then with each change. A watch may end at any time, especially under load; then watch starts again with the list.
 func (w *env) watch(t *testing.T, list client.ObjectList, space string, tell func([]client.Object, string, watch.Event)) {
 	t.Helper()
 	watching, err := client.NewWithWatch(w.Config, client.Options{Scheme: w.Client.Scheme()})
@@ -610,7 +608,7 @@ func (w *env) watch(t *testing.T, list client.ObjectList, space string, tell fun
 		defer close(ended)
 		for ctx.Err() == nil {
 			if err := follow(ctx, watching, list, space, tell, once); err != nil && ctx.Err() == nil {
-				t.Logf("a watch begins again: %v", err)
+				t.Logf("a watch is restarted: %v", err)
 			}
 		}
 	}()

@@ -32,15 +32,15 @@ import (
 const (
 	builderToken = "only-the-api-knows"
 	builtImage   = "registry.example.com/built:1"
-	// badCode is refused; hopelessCode is accepted and cannot be built.
+	// badCode is refused; hopelessCode is accepted but cannot be built.
 	badCode, hopelessCode = "bad", "hopeless"
 )
 
-// codeBuilder is a builder with only the rights of its role: it stores the code that the API passes on and
-// sets the image in the package, and it sets the droplets of builds.
+// codeBuilder is a builder with only the permissions of its role: it stores the code that it gets from the API, sets
+// the image in the package, and sets the droplets of builds.
 type codeBuilder struct{ client client.Client }
 
-// startCodeBuilder returns the address to which code is uploaded.
+// startCodeBuilder starts a builder and returns the address to which code is uploaded.
 func (w *env) startCodeBuilder(t *testing.T, space string) string {
 	t.Helper()
 	account := "builder-of-" + space
@@ -106,7 +106,7 @@ func (b *codeBuilder) buildAll(ctx context.Context, space string) {
 	}
 }
 
-// upload sends code as the client does.
+// upload sends code as the cf client does.
 func (c caller) upload(t *testing.T, want int, pkg, code string) string {
 	t.Helper()
 	var body bytes.Buffer
@@ -130,8 +130,8 @@ func (c caller) upload(t *testing.T, want int, pkg, code string) string {
 	return string(said)
 }
 
-// TestBuilderOfOthersBuildsCode pushes code as the client does. The conversation push-source covers the
-// refusal without a builder, which leaves no app behind.
+// TestBuilderOfOthersBuildsCode pushes code as the cf client does. The conversation push-source covers a push
+// without a builder, which is refused and leaves no app.
 func TestBuilderOfOthersBuildsCode(t *testing.T) {
 	t.Parallel()
 	base := shared.Get(t)

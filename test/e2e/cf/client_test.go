@@ -29,8 +29,8 @@ import (
 )
 
 // TestConversationsHoldWithRealControllers replays the conversations of package internal/cf/api with real
-// controllers. Two are left out: the one about logs expects a Pod that no node runs (TestRecentLogs has
-// nodes), and a deleted Pod is replaced before a second request can miss it.
+// controllers. It omits two: the one about logs expects a Pod that no node runs (TestRecentLogs has nodes), and the
+// other expects a Pod to be missing, but real controllers replace a deleted Pod too soon.
 func TestConversationsHoldWithRealControllers(t *testing.T) {
 	w := shared.Get(t)
 	files, err := filepath.Glob(filepath.Join("..", "..", "..", "internal", "cf", "api", "testdata", "*.txt"))
@@ -135,8 +135,8 @@ func TestCancelledDeploymentLeavesTheOldRevision(t *testing.T) {
 	alice.waitUntilRunning(t, app, 2)
 }
 
-// Variables that are set for the next revision reach no instance of this one, even after a restart of an
-// instance.
+// Variables that are set for the next revision do not affect instances of the current one, even after a restart of
+// an instance.
 func TestRestartedInstanceKeepsItsEnvironment(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
@@ -202,13 +202,13 @@ func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 	for _, index := range []string{"1", "11"} {
 		alice.expectStatus(t, http.StatusNoContent, "DELETE", "/v3/apps/"+app+"/processes/web/instances/"+index, "")
 	}
-	testenv.Eventually(t, "the two instances have been replaced", func() error {
+	testenv.Eventually(t, "both instances have been replaced", func() error {
 		now := w.listPodUIDs(t, space, app)
 		if len(now) != twelve {
 			return fmt.Errorf("found %d", len(now))
 		}
 		maps.DeleteFunc(now, func(index, uid string) bool { return before[index] == uid })
-		return testenv.ErrorIf(len(now) != 2 || now["1"] == "" || now["11"] == "", "found others at %v", now)
+		return testenv.ErrorIf(len(now) != 2 || now["1"] == "" || now["11"] == "", "found the instances %v", now)
 	})
 	alice.expectStatus(t, http.StatusNotFound, "DELETE", "/v3/apps/"+app+"/processes/web/instances/12", "")
 	alice.waitUntilRunning(t, app, twelve)
@@ -235,7 +235,7 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	whole := alice.timeRestart(t, app)
 	aborted := 0
 	for i := range rounds * points {
-		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i%points+1)/(points/4)) // Up to much later than one request took.
+		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i%points+1)/(points/4)) // Up to several times the duration of a request.
 		if _, err := alice.send(ctx, "POST", "/v3/apps/"+app+"/actions/restart", ""); err != nil {
 			aborted++
 		}
@@ -247,12 +247,12 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	if aborted == 0 {
 		t.Error("expected the client to go away at least once, found that it never did")
 	}
-	t.Logf("the client went away %d times of %d", aborted, rounds*points)
+	t.Logf("the client disconnected in %d of %d requests", aborted, rounds*points)
 	alice.waitUntilRunning(t, app, 1)
 	w.waitForOnlyRevision(t, space, app, w.getApp(t, space, app).Annotations[korifiv1alpha1.RevisionAnnotation], 1)
 }
 
-// timeRestart returns how long the fastest of some requests for a restart took.
+// timeRestart returns the duration of the fastest of several requests for a restart.
 func (c caller) timeRestart(t *testing.T, app string) time.Duration {
 	t.Helper()
 	const requests = 5
@@ -304,7 +304,7 @@ func TestDeletedAppDeletesItsObjects(t *testing.T) {
 	if err != nil || a.Status != http.StatusAccepted {
 		t.Fatalf("found %d %s (%v), want a job", a.Status, a.Body, err)
 	}
-	testenv.Eventually(t, "the job is over", func() error {
+	testenv.Eventually(t, "the job has ended", func() error {
 		body := alice.expectStatus(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), "")
 		return testenv.ErrorIf(conversation.JSONField(t, body, "state") != "COMPLETE", "found %s", body)
 	})
@@ -320,8 +320,8 @@ func TestDeletedAppDeletesItsObjects(t *testing.T) {
 	})
 }
 
-// TestOrgsAndSpacesComeAndGo performs cf create-org, cf create-space and cf delete-space, with another user's
-// app in the space.
+// TestOrgsAndSpacesComeAndGo performs cf create-org, cf create-space and cf delete-space; the space contains another
+// user's app.
 func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 	w := shared.Get(t)
 	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
@@ -346,7 +346,7 @@ func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 	if err != nil || a.Status != http.StatusAccepted {
 		t.Fatalf("found %d %s (%v), want a job", a.Status, a.Body, err)
 	}
-	testenv.Eventually(t, "the job is over", func() error {
+	testenv.Eventually(t, "the job has ended", func() error {
 		body := ada.expectStatus(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), "")
 		return testenv.ErrorIf(conversation.JSONField(t, body, "state") != "COMPLETE", "found %s", body)
 	})
@@ -355,8 +355,7 @@ func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestDeletionWaitsForSlowPods deletes an app whose Pods end slowly; its job is over when they are gone, and
-// not before.
+// TestDeletionWaitsForSlowPods deletes an app whose Pods end slowly; the job must not end before they do.
 func TestDeletionWaitsForSlowPods(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
@@ -368,14 +367,14 @@ func TestDeletionWaitsForSlowPods(t *testing.T) {
 	alice.waitUntilRunning(t, app, 2)
 	begin := time.Now()
 	alice.expectStatus(t, http.StatusAccepted, "DELETE", "/v3/apps/"+app, "")
-	testenv.Eventually(t, "the job is over", func() error {
+	testenv.Eventually(t, "the job has ended", func() error {
 		left := len(w.listPodRevisions(t, space, app))
 		body := alice.expectStatus(t, http.StatusOK, "GET", "/v3/jobs/app.delete~"+app, "")
 		if conversation.JSONField(t, body, "state") == "COMPLETE" {
 			return nil
 		}
 		if left == 0 {
-			t.Logf("still %s without a Pod", body)
+			t.Logf("the job is still %s when no Pod is left", body)
 		}
 		return errors.New("found " + body)
 	})
@@ -385,8 +384,8 @@ func TestDeletionWaitsForSlowPods(t *testing.T) {
 	alice.expectStatus(t, http.StatusNotFound, "GET", "/v3/apps/"+app, "")
 }
 
-// If the API is killed in the middle of a restart, the app was restarted once or not at all, and is STARTED;
-// the next API reports the same.
+// If the API is killed in the middle of a restart, the app was restarted once or not at all, and is STARTED. A new
+// API process reports the same.
 func TestAPIIsKilledDuringRestarts(t *testing.T) {
 	w := shared.Get(t)
 	const points = 6
@@ -416,7 +415,7 @@ func TestAPIIsKilledDuringRestarts(t *testing.T) {
 		w.http.CloseIdleConnections()
 		w.startAPI(w.tb, testenv.TorporPath(w.tb))
 	}
-	t.Logf("%d of %d restarts began before the API was killed", began, points)
+	t.Logf("%d of %d restarts had begun when the API was killed", began, points)
 	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
 	alice.waitUntilRunning(t, app, 1)
 	w.waitForOnlyRevision(t, space, app, strconv.Itoa(began+2), 1)
@@ -433,10 +432,9 @@ func (w *env) requireStartedRevision(t *testing.T, space, name string) int {
 	return n
 }
 
-// TestManyRestartsLeaveOneRevisionEach tests the decision: a stop and a start within milliseconds, as
-// `cf restart` sends them, many times. Each time the revision rises by exactly one, the LRP has a new
-// name, no Pod of an older revision is left when the app runs, and until then stats never show one as
-// running.
+// TestManyRestartsLeaveOneRevisionEach repeats a stop and a start within milliseconds, as `cf restart` sends them.
+// Each time the revision must increase by exactly one, the LRP must have a new name, no Pod of an older revision may
+// be left when the app runs, and until then stats must never show one as running.
 func TestManyRestartsLeaveOneRevisionEach(t *testing.T) {
 	t.Parallel()
 	const instances = 2
@@ -456,7 +454,7 @@ func TestManyRestartsLeaveOneRevisionEach(t *testing.T) {
 				t.Fatalf("round %s: found revision %s after the %s", revision, found, action)
 			}
 		}
-		// Bob has started nothing, so his stats are not held: he sees every intermediate state.
+		// Bob has started nothing, so the API does not delay his stats: he sees every intermediate state.
 		testenv.Eventually(t, "revision "+revision+" runs", func() error {
 			asked++
 			running := bob.countTrulyRunning(t, space, app, revision, instances)
@@ -473,11 +471,11 @@ func TestManyRestartsLeaveOneRevisionEach(t *testing.T) {
 		}
 		names[name] = true
 	}
-	t.Logf("%d restarts had %d LRPs; stats were asked for %d times", rounds, len(names)-1, asked)
+	t.Logf("%d restarts had %d LRPs; stats were requested %d times", rounds, len(names)-1, asked)
 }
 
-// countTrulyRunning requests stats and returns how many rows show an instance as running: each has to be a
-// ready Pod of the revision. There are always as many rows as instances are wanted.
+// countTrulyRunning requests stats and returns how many rows show an instance as running: each must be a ready Pod
+// of the revision. There must always be as many rows as wanted instances.
 func (c caller) countTrulyRunning(t *testing.T, space, app, revision string, instances int) (running int) {
 	t.Helper()
 	var stats struct {
@@ -512,7 +510,7 @@ func (c caller) countTrulyRunning(t *testing.T, space, app, revision string, ins
 	return running
 }
 
-// requireOnlyLRP returns the name of the app's LRP. There must be exactly one, of the revision.
+// requireOnlyLRP returns the name of the app's LRP. There must be exactly one, and it must be of the given revision.
 func (w *env) requireOnlyLRP(t *testing.T, space, app, revision string) string {
 	t.Helper()
 	var lrps eiriniv1.LRPList

@@ -20,8 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/test/env/conversation"
 )
 
-// documentedClient uses the CF v3 documentation and nothing else: it follows links and jobs, and polls values
-// that are documented to change.
+// documentedClient relies only on the CF v3 documentation: it follows links and jobs, and polls values that are
+// documented to change.
 type documentedClient struct {
 	caller
 	t     *testing.T
@@ -44,7 +44,7 @@ func TestClientOfTheDocumentation(t *testing.T) {
 	c.delete()
 }
 
-// ask sends a request and returns the values at some paths of the answer.
+// ask sends a request and returns the values at the given paths of the answer.
 func (c *documentedClient) ask(want int, request, body string, paths ...string) []string {
 	c.t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -56,7 +56,7 @@ func (c *documentedClient) ask(want int, request, body string, paths ...string) 
 	return found
 }
 
-// poll repeats a request until the answer has a value.
+// poll repeats a request until a field of the answer has the wanted value.
 func (c *documentedClient) poll(path, field, want string) {
 	c.t.Helper()
 	testenv.Eventually(c.t, path+" has "+field+"="+want, func() error {
@@ -112,8 +112,7 @@ func (c *documentedClient) runTasks() {
 	c.poll(task[0], "state", "FAILED")
 }
 
-// bind gives the app the credentials of a service that is run elsewhere; instances have them from the next
-// revision on.
+// bind binds the app to a user-provided service; instances get its credentials with the next revision.
 func (c *documentedClient) bind() {
 	service := c.ask(http.StatusCreated, "POST /v3/service_instances", `{"type":"user-provided","name":"db","credentials":{"uri":"mysql://db"},`+c.relationship("space", c.space)+`}`, "guid", "links.self.href")
 	binding := c.ask(http.StatusCreated, "POST /v3/service_credential_bindings", `{"type":"app","relationships":{"app":{"data":{"guid":"`+c.app+`"}},"service_instance":{"data":{"guid":"`+service[0]+`"}}}}`, "links.self.href")
@@ -142,7 +141,7 @@ func (c *documentedClient) cancelAndRollBack() {
 	oldest := c.ask(http.StatusOK, "GET /v3/apps/"+c.app+"/revisions?versions=0", "", "resources.0.guid")
 	c.poll(c.createDeployment(`"revision":{"guid":"`+oldest[0]+`"},`), "status.reason", "DEPLOYED")
 	if vars := c.ask(http.StatusOK, "GET /v3/apps/"+c.app+"/environment_variables", "", "var.COLOUR"); vars[0] != "red" {
-		c.t.Errorf("expected the rollback to bring the environment back, found %s", vars[0])
+		c.t.Errorf("expected the rollback to restore the environment, found %s", vars[0])
 	}
 	c.poll("/v3/audit_events?target_guids="+c.app+"&types=audit.app.deployment.create", "resources.0.actor.name", "system:serviceaccount:"+system+":alice")
 }

@@ -17,9 +17,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// Admission of apps fails closed, so the drain of a node on which both managers run must not end them both at
-// once. TestRollingUpdateOfTheManagersRefusesNothing shows that, while one stays, the end of the other
-// refuses no request.
+// Requests for apps fail without a manager, so the drain of a node with both managers must not end them at the same
+// time. TestRollingUpdateOfTheManagersRefusesNothing shows that no request is refused when one of them ends.
 func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartControlPlane(t, 2)
@@ -28,7 +27,7 @@ func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 	hub.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-manager"}})
 	hub.ApplyManifest(t, "manager/deployment.yaml")
 	hub.ApplyManifest(t, "manager/disruption_budget.yaml")
-	testenv.Eventually(t, "both managers are ready on the node that is left, and their budget counts them", func() error {
+	testenv.Eventually(t, "both managers are ready on the remaining node, and their budget counts them", func() error {
 		var budget policyv1.PodDisruptionBudget
 		if err := hub.Client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "torpor-manager"}, &budget); err != nil {
 			return err
@@ -47,10 +46,10 @@ func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 		}
 		return refused, err
 	}
-	setUnschedulable(t, hub, "node-1", true) // No node can take another manager, however fast it is.
+	setUnschedulable(t, hub, "node-1", true) // No node can run another manager, however fast it starts.
 	testenv.Eventually(t, "the budget refuses to evict the second before the first is replaced", func() error {
 		refused, err := drain()
-		return testenv.ErrorIf(refused == 0, "found none refused, and %v", err)
+		return testenv.ErrorIf(refused == 0, "found no refusal, and %v", err)
 	})
 	setUnschedulable(t, hub, "node-0", false)
 	testenv.Eventually(t, "node-1 is drained", func() error {
@@ -62,8 +61,8 @@ func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 	})
 }
 
-// drainOnce evicts every manager of a node, as kubectl drain does in each of its rounds. It returns how many the budget refused,
-// and an error while a manager is left.
+// drainOnce evicts every manager of a node, as kubectl drain does in each of its rounds. It returns the number of
+// evictions that the budget refused, and an error while a manager is left.
 func drainOnce(t *testing.T, hub *testenv.Environment, node string) (refused int, err error) {
 	t.Helper()
 	for _, pod := range listReadyManagers(t, hub)[node] {
@@ -79,7 +78,7 @@ func drainOnce(t *testing.T, hub *testenv.Environment, node string) (refused int
 	return refused, err
 }
 
-// listReadyManagers returns the managers' Pods that are ready and not terminating, by node.
+// listReadyManagers returns the ready and not terminating Pods of managers, by node.
 func listReadyManagers(t *testing.T, hub *testenv.Environment) map[string][]corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList

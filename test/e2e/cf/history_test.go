@@ -19,8 +19,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// A manager that starts reconciles each app once, whatever its history: 500 apps with their last 20 revisions
-// are 10,000 builds and as many packages, and no request reads or writes one of them. Without TORPOR_E2E=full there are
+// A new manager reconciles each app once, regardless of its history: 500 apps with their last 20 revisions have
+// 10,000 builds and as many packages, and no request reads or writes any of them. Without TORPOR_E2E=full there are
 // fewer apps.
 func TestStartWithHistoryWritesNothing(t *testing.T) {
 	t.Parallel()
@@ -35,14 +35,14 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 	if n := w.countBuilds(t, space); n != buildsOfApp {
 		t.Fatalf("expected the builds of the last %d revisions, found %d", buildsOfApp, n)
 	}
-	// The apps are copied in etcd: creating them one by one is minutes of work for an API server.
+	// The apps are copied in etcd, because creating them through the API server would take minutes.
 	w.manager.Stop(t)
 	objects := objectsOfApp(w.readEtcd(t), space, guid)
 	inParallel(t, apps-1, func(ctx context.Context, n int) error {
 		return w.askEtcd(ctx, "txn", copyApp(objects, guid, manyAppGUID(1+n)), nil)
 	})
-	// One transaction gives all objects of an app the same version. A list at that version may return some of them, and the
-	// watch after it none of the others.
+	// One transaction gives all objects of an app the same version. A list at that version may return only some of
+	// them, and the watch after it misses the others.
 	testenv.EventuallyWithin(t, startLimit, "the API server serves all copies", func() error {
 		var packages korifiv1alpha1.CFPackageList
 		testenv.ExpectNoError(t, w.Client.List(t.Context(), &packages, client.InNamespace(space)))
@@ -57,7 +57,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != apps {
 			return fmt.Errorf("found %d apps", seen)
 		}
-		return testenv.ErrorIf(slices.Max(readMetrics(t, w.managerMetrics, "workqueue_depth{")) > 0, "it is busy")
+		return testenv.ErrorIf(slices.Max(readMetrics(t, w.managerMetrics, "workqueue_depth{")) > 0, "it is still busy")
 	})
 	reads := 0
 	counts, _ := through.waitUntilQuiet(t)
@@ -78,7 +78,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 	}
 }
 
-// createHistory creates an app without instances and restarts it with one droplet after another.
+// createHistory creates an app without instances and restarts it with several droplets, one after another.
 func (w *env) createHistory(t *testing.T, space, guid string, revisions int) {
 	t.Helper()
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: space, Name: name} }
@@ -95,7 +95,7 @@ func (w *env) createHistory(t *testing.T, space, guid string, revisions int) {
 		testenv.ExpectPatched(t, w.Environment, app, func(a *korifiv1alpha1.CFApp) {
 			a.Spec.DesiredState, a.Spec.CurrentDropletRef = korifiv1alpha1.StartedState, &korifiv1alpha1.Reference{Name: name}
 		})
-		testenv.Eventually(t, "the revision is remembered with its droplet", func() error {
+		testenv.Eventually(t, "the revision is recorded with its droplet", func() error {
 			err := w.Client.Get(t.Context(), types.NamespacedName{Namespace: space, Name: guid}, app)
 			known := revision.ListRestarts(app)
 			if err == nil && (len(known) == 0 || known[0].Droplet != name) {

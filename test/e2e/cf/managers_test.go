@@ -23,7 +23,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// replica is a manager in its own process, with the rights of an administrator.
+// replica is a manager in its own process, with an administrator's permissions.
 type replica struct {
 	*testenv.Process
 	probes, webhook string
@@ -40,7 +40,8 @@ func startReplica(t *testing.T, hub *testenv.Environment, namespace string) *rep
 	return r
 }
 
-// checkReady returns an error with the answer of a check unless it succeeds; an empty name means all checks.
+// checkReady returns an error with the answer of a readiness check unless it succeeds; an empty name means all
+// checks.
 func (r *replica) checkReady(ctx context.Context, name string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.probes+"/readyz/"+name, http.NoBody)
 	if err != nil {
@@ -63,8 +64,8 @@ func (r *replica) waitUntilReady(t *testing.T) {
 	testenv.Eventually(t, "the manager is ready", func() error { return r.checkReady(t.Context(), "") })
 }
 
-// service forwards each connection to a replica that was ready a while ago, as a Service does: nodes learn
-// late of a replica that has ended.
+// service forwards each connection to a replica that was ready a short time ago, as a Service does: nodes learn with
+// a delay that a replica has ended.
 type service struct {
 	mu     sync.Mutex
 	ready  []*replica
@@ -86,7 +87,7 @@ func startService(t *testing.T, address string) *service {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		cancel()
-		_ = listener.Close() // No client connects any more.
+		_ = listener.Close() // No client connects anymore.
 		s.served.Wait()
 	})
 	s.served.Go(func() {
@@ -121,14 +122,14 @@ func (s *service) lead(ctx context.Context, from net.Conn) {
 	var copies sync.WaitGroup
 	for _, c := range [][2]net.Conn{{from, to}, {to, from}} {
 		copies.Go(func() {
-			_, _ = io.Copy(c[0], c[1])        // It ends with the connection.
-			_, _ = c[0].Close(), c[1].Close() // The other direction ends too.
+			_, _ = io.Copy(c[0], c[1])        // The copy ends with the connection.
+			_, _ = c[0].Close(), c[1].Close() // The other direction ends, too.
 		})
 	}
 	copies.Wait()
 }
 
-// setReady takes effect after serviceLag.
+// setReady sets the ready replicas after serviceLag.
 func (s *service) setReady(t *testing.T, replicas ...*replica) {
 	t.Helper()
 	s.served.Add(1)
@@ -178,7 +179,7 @@ func TestRollingUpdateOfTheManagersRefusesNothing(t *testing.T) {
 		successor := startReplica(t, hub, system)
 		successor.waitUntilReady(t)
 		service.setReady(t, old, other, successor)
-		// As in Kubernetes, the signal and the removal of the endpoint are sent at the same time.
+		// As in Kubernetes, the signal is sent and the endpoint is removed at the same time.
 		service.setReady(t, other, successor)
 		old.Stop(t)
 		return successor
@@ -192,7 +193,7 @@ func TestRollingUpdateOfTheManagersRefusesNothing(t *testing.T) {
 	t.Logf("%d patches, %d refused", patches, len(refusals))
 }
 
-// The second installation in a cluster writes no configuration, handles no object, and reports the reason.
+// The second installation in a cluster writes no configuration and handles no object, and reports the reason.
 func TestOnlyOneOfTwoInstallationsActs(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
@@ -215,7 +216,7 @@ func TestOnlyOneOfTwoInstallationsActs(t *testing.T) {
 	}
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "torpor"}}
 	versions := map[string]bool{}
-	testenv.Consistently(t, 25*time.Second, "the configuration stays", func() error {
+	testenv.Consistently(t, 25*time.Second, "the configuration does not change", func() error {
 		if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
 			return err
 		}

@@ -21,9 +21,9 @@ import (
 	"github.com/torpor-dev/torpor/test/env/conversation"
 )
 
-// A push shows the image that runs: the droplet has the digest next to the tag. The package and the manifest
-// keep the user's image name, so that the same manifest follows the tag. A missing tag fails the push with a
-// message.
+// After a push, the droplet contains the digest of the image that runs, in addition to the tag. The package and the
+// manifest keep the user's image name, so that a push of the same manifest uses the tag again. A missing tag fails
+// the push with a message.
 func TestPushedImageIsPinned(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)

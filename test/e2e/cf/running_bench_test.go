@@ -29,12 +29,12 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// benchRunning measures the manager with many running apps. One app of each space is started, and copied in
-// etcd: starting them all is minutes of work for an API server, and is measured elsewhere.
+// benchRunning measures the manager with many running apps. One app of each space is started, and copied in etcd,
+// because starting all of them would take minutes, and is measured elsewhere.
 func benchRunning(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil)
 	spaces := make([]string, manySpaces)
-	// The stand-in for the StatefulSet controller ends with this part, and leaves the copies alone.
+	// The stub of the StatefulSet controller ends with this part, and does not act on the copies.
 	t.Run("originals", func(t *testing.T) {
 		for i := range spaces {
 			spaces[i] = w.createSpace(t)
@@ -58,10 +58,10 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != manyApps {
 			return fmt.Errorf("found %d apps", seen)
 		}
-		return testenv.ErrorIf(slices.Max(readMetrics(t, w.managerMetrics, "workqueue_depth{")) > 0, "it is busy")
+		return testenv.ErrorIf(slices.Max(readMetrics(t, w.managerMetrics, "workqueue_depth{")) > 0, "it is still busy")
 	})
 	figures["manager_rss_bytes_5000_running"] = w.readMetric(t, w.managerMetrics, "process_resident_memory_bytes")
-	t.Logf("%d apps run after %s; of the manager's memory %.0f MiB are in use, with the environment %s", manyApps, time.Since(begin),
+	t.Logf("%d apps run after %s; the manager uses %.0f MiB of memory, with the environment %s", manyApps, time.Since(begin),
 		w.readMetric(t, w.managerMetrics, "go_memstats_heap_alloc_bytes")/(1<<20), w.managerEnvironment)
 }
 
@@ -111,14 +111,14 @@ func (w *env) startOriginal(t *testing.T, space, guid string) {
 	})
 }
 
-// etcdObject is an object as the API server stores it: protobuf for built-in kinds, in which a text may be
-// replaced by one of the same length.
+// etcdObject is an object as the API server stores it: protobuf for built-in kinds, in which a text can be replaced
+// by one of the same length.
 type etcdObject struct {
 	Key   []byte `json:"key"`
 	Value []byte `json:"value"`
 }
 
-// readEtcd returns all objects.
+// readEtcd returns all objects in etcd.
 func (w *env) readEtcd(t *testing.T) []etcdObject {
 	t.Helper()
 	var answer struct {
@@ -173,8 +173,8 @@ func objectsOfApp(all []etcdObject, space, guid string) (found []etcdObject) {
 	return found
 }
 
-// copyApp returns a transaction that creates a copy of the app with a GUID: with its own GUIDs, and its own
-// UIDs.
+// copyApp returns a transaction that creates a copy of the app with another GUID; all copied objects have new GUIDs
+// and UIDs.
 func copyApp(objects []etcdObject, guid, as string) any {
 	uids := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	process := revision.ProcessName(guid, korifiv1alpha1.WebProcess)

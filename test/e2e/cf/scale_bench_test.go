@@ -38,17 +38,17 @@ const (
 	talkativePods, logBytes           = 30, 4 << 20
 	logRounds, runningInstances       = 6, 2
 	followedPods                      = 10
-	// followTime is how long a client follows logs; followPause and shownAfter are the client's constants.
+	// followTime is how long a client follows logs; followPause and shownAfter are constants of the cf client.
 	followTime, followPause  = 20 * time.Second, 250 * time.Millisecond
 	shownAfter, lineInterval = 2 * time.Second, 500 * time.Millisecond
 )
 
-// lineWidths are the widths of a usual line, of a line of which few fit into an answer, and of a line that is
-// cut.
+// lineWidths are the lengths of a usual line, of a line of which only a few fit into an answer, and of a line that
+// is truncated.
 var lineWidths = [...]int{100, 10_000, 100_000}
 
-// inParallel calls a function n times with a few writers, and fails the test with the first error. On an
-// overloaded machine, the API server does not wait for the admission; then the call is repeated.
+// inParallel calls a function n times in a few goroutines, and fails the test with the first error. On an overloaded
+// machine, calls of the admission webhook time out; then it repeats the call.
 func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -69,8 +69,7 @@ func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) 
 	testenv.ExpectNoError(t, group.Wait())
 }
 
-// createSpacesOfOthers creates namespaces with the labels of spaces, in which no user of the tests has a
-// role.
+// createSpacesOfOthers creates namespaces with the labels of spaces, without a role for any user of the tests.
 func (w *env) createSpacesOfOthers(t *testing.T, n int) {
 	t.Helper()
 	inParallel(t, n, func(ctx context.Context, i int) error {
@@ -81,7 +80,7 @@ func (w *env) createSpacesOfOthers(t *testing.T, n int) {
 	})
 }
 
-// pathsOfApps returns the requests of cf apps in a space.
+// pathsOfApps returns the paths that cf apps requests in a space.
 func pathsOfApps(space string, apps []string) []string {
 	return []string{
 		"/v3/spaces?guids=" + space + "&per_page=1", "/v3/apps?order_by=name&per_page=5000&space_guids=" + space,
@@ -89,8 +88,7 @@ func pathsOfApps(space string, apps []string) []string {
 	}
 }
 
-// countReviews returns how many access reviews the API makes for a request of a caller that it has not seen
-// before.
+// countReviews returns the number of access reviews that the API makes for the first request of a new caller.
 func (c *requestCounter) countReviews(t *testing.T, w *env, path string) int {
 	t.Helper()
 	stranger := w.newCaller(t, "alice")
@@ -106,7 +104,7 @@ func (c *requestCounter) countReviews(t *testing.T, w *env, path string) int {
 	return reviews
 }
 
-// TestNamedSpacesCostFewReviews has many spaces, and a developer of one space who requests only that one.
+// TestNamedSpacesCostFewReviews has many spaces; the developer of one space requests only that space.
 func TestNamedSpacesCostFewReviews(t *testing.T) {
 	t.Parallel()
 	const others, most = 60, 10
@@ -127,7 +125,7 @@ func TestNamedSpacesCostFewReviews(t *testing.T) {
 	}
 }
 
-// benchSpaces lists the apps of one space of a thousand as cf apps does, as a developer of three.
+// benchSpaces lists the apps of one of a thousand spaces as cf apps does, as a developer in three spaces.
 func benchSpaces(t *testing.T, figures map[string]float64) {
 	through := &requestCounter{}
 	w := newEnvOn(t, testenv.Start(t), through)
@@ -158,8 +156,8 @@ func benchSpaces(t *testing.T, figures map[string]float64) {
 	figures["apps_1000_spaces_p99_seconds"] = quantile(took, p99)
 }
 
-// benchDeployments lists the deployments of one app among thousands of others, as cf app does. The controller
-// of deployments, which keeps twenty of each app, does not run.
+// benchDeployments lists the deployments of one app among thousands of others, as cf app does. The controller of
+// deployments, which keeps only twenty per app, does not run.
 func benchDeployments(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil, "--controllers=*,-deployments")
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -173,7 +171,7 @@ func benchDeployments(t *testing.T, figures map[string]float64) {
 		}
 		return w.Client.Create(ctx, d)
 	})
-	t.Logf("%d deployments were made in %s", manyDeployments, time.Since(begin))
+	t.Logf("%d deployments were created in %s", manyDeployments, time.Since(begin))
 	testenv.Eventually(t, "the API has cached all deployments", func() error {
 		all := alice.expectStatus(t, http.StatusOK, "GET", "/v3/deployments?per_page=1", "")
 		return testenv.ErrorIf(conversation.JSONField(t, all, "pagination.total_results") != strconv.Itoa(manyDeployments), "found %.200s", all)
@@ -189,7 +187,7 @@ func benchDeployments(t *testing.T, figures map[string]float64) {
 	figures["deployments_of_app_p99_seconds"] = quantile(took, p99)
 }
 
-// benchLogs reads the recent logs of an app whose Pods have all logged much.
+// benchLogs reads the recent logs of an app with large logs in all Pods.
 func benchLogs(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil)
 	var said atomic.Pointer[[]byte]
@@ -214,11 +212,11 @@ func benchLogs(t *testing.T, figures map[string]float64) {
 			figures["logs_request_heap_bytes"] = max(figures["logs_request_heap_bytes"], w.readMetric(t, w.apiMetrics, heap)-before)
 		}
 		request.Wait()
-		t.Logf("after lines of %d bytes: %.1f MiB", len(line), figures["logs_request_heap_bytes"]/(1<<20))
+		t.Logf("lines of %d bytes: %.1f MiB", len(line), figures["logs_request_heap_bytes"]/(1<<20))
 	}
 }
 
-// createPodsOn creates Pods of an app whose logs a kubelet has.
+// createPodsOn creates Pods of an app on a node whose kubelet serves their logs.
 func (w *env) createPodsOn(t *testing.T, node, space, app string, pods int) {
 	t.Helper()
 	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
@@ -233,9 +231,9 @@ func (w *env) createPodsOn(t *testing.T, node, space, app string, pods int) {
 	}
 }
 
-// benchFollowers counts the requests to Kubernetes while a client follows the logs of an app of ten
-// instances. The client polls without a pause while there is something to show, shows no line that is younger
-// than two seconds, and otherwise polls again after a quarter of a second.
+// benchFollowers counts the requests to Kubernetes while a client follows the logs of an app of ten instances. The
+// client polls without a pause while there are lines to show, and otherwise every quarter of a second. It shows no
+// line that is less than two seconds old.
 func benchFollowers(t *testing.T, figures map[string]float64) {
 	through := &requestCounter{}
 	w := newEnvOn(t, testenv.Start(t), through)
@@ -281,12 +279,12 @@ func benchFollowers(t *testing.T, figures map[string]float64) {
 			}
 		}
 		kinds, total := through.takeCounts()
-		t.Logf("%s: %d looks and %d lines in %s, %v", name, looks, lines, time.Since(begin), kinds)
+		t.Logf("%s: %d polls and %d lines in %s, %v", name, looks, lines, time.Since(begin), kinds)
 		figures["follow_logs_"+name+"_requests_per_second"] = float64(total) / time.Since(begin).Seconds()
 	}
 }
 
-// readMetric returns a metric without labels.
+// readMetric returns the value of a metric without labels.
 func (w *env) readMetric(t *testing.T, address, name string) float64 {
 	t.Helper()
 	found := readMetrics(t, address, name+" ")
@@ -296,7 +294,7 @@ func (w *env) readMetric(t *testing.T, address, name string) float64 {
 	return found[0]
 }
 
-// readMetrics returns the values of the metrics that begin with a prefix.
+// readMetrics returns the values of the lines of metrics with a prefix.
 func readMetrics(t *testing.T, address, begin string) (found []float64) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", http.NoBody)
@@ -317,7 +315,8 @@ func readMetrics(t *testing.T, address, begin string) (found []float64) {
 	return found
 }
 
-// playStatefulSets creates the Pods of each StatefulSet, which are ready at once.
+// playStatefulSets returns a stub of the StatefulSet controller, which creates the Pods of each StatefulSet; they
+// are ready immediately.
 func (w *env) playStatefulSets(t *testing.T) func([]client.Object, string, watch.Event) {
 	t.Helper()
 	ctx := t.Context()

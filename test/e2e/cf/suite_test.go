@@ -34,19 +34,19 @@ import (
 
 const (
 	system = "torpor-system"
-	// nodes is the number of nodes, which hold 250 Pods each.
+	// nodes is the number of nodes with 250 Pods each.
 	nodes = 2
-	// callerRate is above what a test sends.
+	// callerRate is higher than the request rate of any test.
 	callerRate = "2000"
 )
 
 var (
 	suite testenv.Suite
-	// shared is for every test but the benchmarks: each test creates its own space in it.
+	// shared is used by all tests except the benchmarks; each test creates its own space in it.
 	shared = testenv.NewShared(&suite, func(t testing.TB) *env { return newEnv(t, nil) })
 )
 
-// TestMain discards the log of the tests' own clients, which otherwise warn that they have none.
+// TestMain discards the logs of the tests' clients, which otherwise warn that no logger is set.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	testenv.SetParallel(2)
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 
 type env struct {
 	*testenv.Environment
-	// tb lives as long as the environment; everything that outlives a test is started with it.
+	// tb lives as long as the environment; it is used for everything that outlives a test.
 	tb testing.TB
 	// toHub is the configuration with which the manager and the API connect to the API server.
 	toHub        clientcmdapi.Cluster
@@ -68,18 +68,18 @@ type env struct {
 	url  string
 	http *http.Client
 	org  string
-	// managerMetrics and apiMetrics are the addresses of their metrics.
+	// managerMetrics and apiMetrics are the addresses of the metrics of the manager and of the API.
 	managerMetrics, apiMetrics string
 }
 
-// newEnv has the users alice, a developer, bob, a viewer, and mallory, who has no role. through, if set, is a
-// proxy in front of the API server that counts requests.
+// newEnv creates an environment with the users alice, a developer, bob, a viewer, and mallory, who has no role.
+// through, if set, is a proxy in front of the API server that counts requests.
 func newEnv(t testing.TB, through *requestCounter) *env {
 	t.Helper()
 	return newEnvOn(t, testenv.StartControlPlane(t, nodes), through)
 }
 
-// newEnvOn is newEnv on a hub that may lack the controllers of Kubernetes and nodes, with flags for the
+// newEnvOn is newEnv for a given hub, which need not have Kubernetes' controllers or nodes, with flags for the
 // manager.
 func newEnvOn(t testing.TB, hub *testenv.Environment, through *requestCounter, flags ...string) *env {
 	t.Helper()
@@ -119,7 +119,7 @@ func (w *env) startManager(t testing.TB, binary string, flags ...string) {
 	w.runManager(t, binary)
 }
 
-// runManager starts the manager, or starts it again.
+// runManager starts or restarts the manager.
 func (w *env) runManager(t testing.TB, binary string) {
 	t.Helper()
 	w.manager = testenv.StartProcess(t, binary, w.managerFlags, w.managerEnvironment)
@@ -168,7 +168,7 @@ func (w *env) createToken(t testing.TB, account string) string {
 	return request.Status.Token
 }
 
-// createSpace creates a space, for which the manager creates a namespace.
+// createSpace creates a space and waits for its namespace.
 func (w *env) createSpace(t *testing.T) string {
 	t.Helper()
 	name := "space-" + rand.String(5)
@@ -192,7 +192,7 @@ func (w *env) createSpace(t *testing.T) string {
 	return name
 }
 
-// awaitMayList returns when an account may list the apps of a namespace.
+// awaitMayList waits until an account is allowed to list the apps of a namespace.
 func (w *env) awaitMayList(t *testing.T, account, namespace string) {
 	t.Helper()
 	mayList := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps"}
@@ -218,8 +218,8 @@ func (w *env) newCaller(t *testing.T, account string) caller {
 	return caller{env: w, authorization: "Bearer " + w.createToken(t, account)}
 }
 
-// expectStatus sends a request and returns the body of the answer. On an overloaded machine the API server does
-// not wait for the admission. The answer then asks the client to try again.
+// expectStatus sends a request and returns the body of the answer. On an overloaded machine, calls of the admission
+// webhook time out, and the answer asks the client to retry.
 func (c caller) expectStatus(t *testing.T, want int, method, path, body string) string {
 	t.Helper()
 	var a conversation.APIAnswer

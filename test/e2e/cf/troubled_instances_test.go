@@ -26,8 +26,8 @@ import (
 	"github.com/torpor-dev/torpor/test/env/conversation"
 )
 
-// Spaces enforce the Pod Security standard "restricted", which Torpor's Pods meet, but not necessarily with
-// changes by other webhooks and policies.
+// Spaces enforce the Pod Security standard "restricted". Torpor's Pods conform to it, but other webhooks and
+// policies may change them so that they do not.
 func TestInstancesRefusedByPodSecurityReportTheReason(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
@@ -40,14 +40,14 @@ func TestInstancesRefusedByPodSecurityReportTheReason(t *testing.T) {
 	w.waitForMessage(t, space, deployment, why)
 	alice.expectStatus(t, http.StatusOK, "POST", deployment+"/actions/cancel", "")
 	alice.waitForDeployment(t, deployment, "CANCELED")
-	// The earlier revision keeps serving until then. After a restart no revision serves, and the instance
-	// itself reports the reason.
+	// The previous revision has served until now. After a restart no revision serves, and the instance itself
+	// reports the reason.
 	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
 	alice.waitForDetails(t, app, why)
 }
 
-// letOthersChangePods has a policy of the platform change new Pods of a space in a way that the standard
-// "restricted" refuses.
+// letOthersChangePods creates a policy that changes new Pods of a space so that they violate the standard
+// "restricted".
 func (w *env) letOthersChangePods(t *testing.T, space, app string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: "inject-" + space}
@@ -78,8 +78,7 @@ func (w *env) letOthersChangePods(t *testing.T, space, app string) {
 	})
 }
 
-// A kubelet that lacks a Secret proceeds without it, so that the registry's refusal reads like a wrong
-// password.
+// A kubelet ignores a missing Secret, so that the registry's refusal looks as if the password were wrong.
 func TestImageWithoutItsPullSecretReportsTheReason(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
@@ -112,9 +111,8 @@ func TestImageWithoutItsPullSecretReportsTheReason(t *testing.T) {
 	}
 }
 
-// If a node is lost permanently, Kubernetes does not learn that its instances have ended, and starts no
-// others until an administrator marks the node as out of service. Until then the app reports what it waits
-// for.
+// If a node is lost permanently, Kubernetes cannot know that its instances have ended, and starts no others until an
+// administrator marks the node as out of service. Until then the app reports what it waits for.
 func TestInstanceOfANodeThatIsGoneComesBack(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
@@ -127,7 +125,7 @@ func TestInstanceOfANodeThatIsGoneComesBack(t *testing.T) {
 	w.bind(t, pod, node)
 	w.reportPod(t, pod, running)
 	alice.waitUntilRunning(t, app, 1)
-	// As Kubernetes does for a node that has not answered for five minutes. The instance is not ended.
+	// Kubernetes does the same for a node that has not answered for five minutes. The instance does not end.
 	testenv.ExpectNoError(t, w.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(1), client.Preconditions{UID: &pod.UID}))
 	alice.waitForDetails(t, app, "kubectl taint nodes "+node+" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
 	testenv.ExpectPatched(t, w.Environment, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, func(n *corev1.Node) {
@@ -165,16 +163,16 @@ func (c caller) waitForDetails(t *testing.T, app, why string) {
 	})
 }
 
-// fitOnlyPlayedNodes gives an app more memory than a node has, so that no instance is placed before the test
-// places it.
+// fitOnlyPlayedNodes gives an app more memory than a node has, so that only the test assigns its instances to a
+// node.
 func (w *env) fitOnlyPlayedNodes(t *testing.T, space, app string) {
 	t.Helper()
 	process := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: revision.ProcessName(app, korifiv1alpha1.WebProcess)}}
 	testenv.ExpectPatched(t, w.Environment, process, func(p *korifiv1alpha1.CFProcess) { p.Spec.MemoryMB = korifiv1alpha1.MaxMegabytes })
 }
 
-// createPlayedNode creates a node without a kubelet, whose part the test plays. The scheduler places no Pod
-// there, because the node never was ready.
+// createPlayedNode creates a node without a kubelet; the test simulates the kubelet. The scheduler assigns no Pod to
+// it, because the node was never ready.
 func (w *env) createPlayedNode(t *testing.T) string {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "played-" + rand.String(5)}}
@@ -183,7 +181,7 @@ func (w *env) createPlayedNode(t *testing.T) string {
 	return node.Name
 }
 
-// awaitPod returns the Pod of an app's only instance, once it differs from the one before.
+// awaitPod waits until the Pod of an app's only instance differs from the previous one, and returns it.
 func (w *env) awaitPod(t *testing.T, space, app string, before types.UID) (pod *corev1.Pod) {
 	t.Helper()
 	testenv.Eventually(t, "the instance has a Pod", func() error {
@@ -201,20 +199,20 @@ func (w *env) awaitPod(t *testing.T, space, app string, before types.UID) (pod *
 	return pod
 }
 
-// bind sends a Pod to a node, as the scheduler does.
+// bind assigns a Pod to a node, as the scheduler does.
 func (w *env) bind(t *testing.T, pod *corev1.Pod, node string) {
 	t.Helper()
 	testenv.ExpectNoError(t, w.Client.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}))
 }
 
-// reportPod writes a container's state as the kubelet does; a running one is ready.
+// reportPod writes the state of a Pod's container as the kubelet does; a running container is ready.
 func (w *env) reportPod(t *testing.T, pod *corev1.Pod, state corev1.ContainerState) {
 	t.Helper()
 	is := corev1.ConditionFalse
 	if state.Running != nil {
 		is = corev1.ConditionTrue
 	}
-	testenv.Eventually(t, "the Pod is reported", func() error {
+	testenv.Eventually(t, "the status of the Pod is written", func() error {
 		if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func TestUpstreamObjectsAreTakenOverOnlyOnRequest(t *testing.T) {
 	hub.ExpectCreated(t, deployment)
 
 	startReplica(t, hub, system)
-	hub.WaitFor(t, "a deployment leaves the app of another writer alone", deployment, func() error {
+	hub.WaitFor(t, "a deployment does not change the app of another writer", deployment, func() error {
 		return testenv.ErrorIf(!strings.Contains(deployment.Status.Message, "not changed: Korifi has written it"), "found %q", deployment.Status.Message)
 	})
 	for obj, owner := range all {
@@ -80,7 +80,7 @@ func TestUpstreamObjectsAreTakenOverOnlyOnRequest(t *testing.T) {
 		t.Errorf("expected no StatefulSet of a cluster of MOCO, found %d (%v)", len(sets.Items), err)
 	}
 
-	t.Log("A user takes the objects over.")
+	t.Log("A user lets Torpor take over the objects.")
 	for obj := range all {
 		hub.ExpectAnnotated(t, obj, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
 	}
@@ -95,14 +95,14 @@ func TestUpstreamObjectsAreTakenOverOnlyOnRequest(t *testing.T) {
 	hub.WaitFor(t, "the LRP has Torpor's finalizer", lrp, func() error {
 		return testenv.ErrorIf(!slices.Contains(lrp.Finalizers, eiriniv1.LRPFinalizer), "found %v", lrp.Finalizers)
 	})
-	hub.WaitFor(t, "the deployment goes on", app, func() error {
+	hub.WaitFor(t, "the deployment continues", app, func() error {
 		return testenv.ErrorIf(app.Annotations[torporv1alpha1.DeploymentAnnotation] != deployment.Name, "found %v", app.Annotations)
 	})
 	for obj, conditions := range map[client.Object]func() []metav1.Condition{
 		cd: func() []metav1.Condition { return cd.Status.Conditions }, cluster: func() []metav1.Condition { return cluster.Status.Conditions },
 		app: func() []metav1.Condition { return app.Status.Conditions }, lrp: func() []metav1.Condition { return lrp.Status.Conditions },
 	} {
-		hub.WaitFor(t, "the report is gone, and the conditions of upstream are not", obj, func() error {
+		hub.WaitFor(t, "the report is removed, and the conditions of upstream are not", obj, func() error {
 			has := func(kind string) bool {
 				return slices.ContainsFunc(conditions(), func(c metav1.Condition) bool { return c.Type == kind })
 			}
@@ -116,7 +116,7 @@ func TestUpstreamObjectsAreTakenOverOnlyOnRequest(t *testing.T) {
 		t.Errorf("expected the primary that MOCO has chosen, found %d", cluster.Status.CurrentPrimaryIndex)
 	}
 
-	t.Log("An app is gone when Korifi's finalizer is removed too.")
+	t.Log("An app is deleted once Korifi's finalizer is removed, too.")
 	if err := hub.Client.Delete(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}

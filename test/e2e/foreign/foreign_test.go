@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreign runs Torpor on a hub whose CustomResourceDefinitions are those of Hive, MOCO and Korifi:
-// every story succeeds or ends in a condition with the reason, and no request or write is repeated endlessly.
+// Package foreign runs Torpor on a hub whose CustomResourceDefinitions are those of Hive, MOCO and Korifi: every
+// workflow succeeds or ends with a condition that has the reason, and no request or write is repeated endlessly.
 package foreign
 
 import (
@@ -48,7 +48,7 @@ import (
 const (
 	maxCloudCalls   = 12
 	maxStatusWrites = 6
-	// observedFor is how long calls and writes are counted.
+	// observedFor is the time for which calls and writes are counted.
 	observedFor = 20 * time.Second
 )
 
@@ -79,7 +79,7 @@ func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// take returns the number of writes of a kind, and counts from zero.
+// take returns the number of writes of a kind, and resets it.
 func (w *statusWrites) take(resource string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *statusWrites) take(resource string) int {
 	return n
 }
 
-// asManager returns the environment with only the rights of config/rbac, and a counter of its status writes.
+// asManager returns the environment with only the permissions in config/rbac, and a counter of its status writes.
 func asManager(t *testing.T, env *testenv.Environment) (*testenv.Environment, *statusWrites) {
 	t.Helper()
 	user := env.ApplyManagerRoles(t, "default")
@@ -98,10 +98,10 @@ func asManager(t *testing.T, env *testenv.Environment) (*testenv.Environment, *s
 	return limited, writes
 }
 
-// crdFile returns the file of a CRD as its own project serves it.
+// crdFile returns the path of the file with another project's CRD.
 func crdFile(name string) string { return filepath.Join("testdata", "crds", name+".yaml") }
 
-// sleepyCluster is a cluster whose ClusterDeployment is on a hub with Hive's schema.
+// sleepyCluster is a cluster with a ClusterDeployment on a hub with Hive's schema.
 type sleepyCluster struct {
 	*testenv.TargetCluster
 	hub    *testenv.Environment
@@ -118,8 +118,8 @@ func (s *sleepyCluster) get(t *testing.T) *hivev1.ClusterDeployment {
 	return cd
 }
 
-// reach requests a power state and returns when it is reached, within the calls and writes that one
-// transition may cost.
+// reach requests a power state and returns when it is reached. It fails the test if the transition takes more calls
+// and writes than allowed.
 func (s *sleepyCluster) reach(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
 	kind, reason, machines := hivev1.ClusterReadyCondition, hivev1.RunningHibernationReason, "running"
@@ -140,7 +140,7 @@ func (s *sleepyCluster) reach(t *testing.T, state hivev1.PowerState) {
 			calls += n
 		}
 	}
-	// On a slow machine the transition takes longer than the 20 s that the limit is for.
+	// On a slow machine the transition takes longer than the 20 s for which the limit is defined.
 	times := 1 + int(time.Since(began)/observedFor)
 	if writes := s.writes.take("clusterdeployments"); calls > maxCloudCalls*times || writes > maxStatusWrites*times {
 		t.Errorf("expected at most %d calls and %d writes of the status in each %s, found %d and %d in %s",
@@ -150,7 +150,7 @@ func (s *sleepyCluster) reach(t *testing.T, state hivev1.PowerState) {
 	}
 }
 
-// TestClusterHibernatesWithHivesSchema also covers schemas that are replaced while a cluster hibernates.
+// TestClusterHibernatesWithHivesSchema also replaces the schema while a cluster hibernates.
 func TestClusterHibernatesWithHivesSchema(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
@@ -190,7 +190,7 @@ func TestClusterHibernatesWithHivesSchema(t *testing.T) {
 	s.expectNodesRemembered(t)
 }
 
-// writeTheirConditions writes conditions as Hive's schema allows them: without a reason, a time, or both.
+// writeTheirConditions writes conditions without a reason, a time, or both, as Hive's schema allows.
 func (s *sleepyCluster) writeTheirConditions(t *testing.T) []any {
 	t.Helper()
 	theirs := []any{
@@ -229,7 +229,7 @@ func (s *sleepyCluster) expectTheirConditions(t *testing.T, theirs []any) {
 	}
 }
 
-// expectNodesRemembered expects the nodes in the record that outlives every schema.
+// expectNodesRemembered expects the nodes in the annotation that does not depend on the schema.
 func (s *sleepyCluster) expectNodesRemembered(t *testing.T) {
 	t.Helper()
 	cd := s.get(t)
@@ -269,7 +269,7 @@ func TestAppRestartsWithKorifisSchema(t *testing.T) {
 	}
 }
 
-// startApp runs the whole manager, and an app of two instances until it runs.
+// startApp starts the whole manager and an app of two instances, and waits until the app runs.
 func startApp(t *testing.T, env, limited *testenv.Environment) *korifiv1alpha1.CFApp {
 	t.Helper()
 	namespace, address := env.CreateNamespace(t), testenv.FreeAddress(t)
@@ -298,8 +298,8 @@ func startApp(t *testing.T, env, limited *testenv.Environment) *korifiv1alpha1.C
 	return app
 }
 
-// waitForRemembered waits until the annotation of a controller contains each word the given number of times.
-// It is written after the status.
+// waitForRemembered waits until a controller's annotation contains each word the given number of times. The
+// annotation is written after the status.
 func waitForRemembered(t *testing.T, env *testenv.Environment, obj client.Object, controller string, times int, words ...string) {
 	t.Helper()
 	env.WaitFor(t, controller+" remembers", obj, func() error {
@@ -322,7 +322,7 @@ func checkObserved(obj client.Object, conditions []metav1.Condition, kind, reaso
 	return nil
 }
 
-// countRestarts reads torpor_app_restarts_total.
+// countRestarts returns the value of torpor_app_restarts_total for a cause.
 func countRestarts(t *testing.T, cause string) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
@@ -371,7 +371,7 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 	if !strings.Contains(lost.Message, "status.instances") || !strings.Contains(lost.Message, "status.pause") {
 		t.Errorf("expected the condition to name status.instances and status.pause, found %q", lost.Message)
 	}
-	testenv.Consistently(t, 5*time.Second, "nothing is written while nothing changes", func() error {
+	testenv.Consistently(t, 5*time.Second, "no status is written while nothing changes", func() error {
 		if n := writes.take("mysqlclusters"); n > maxStatusWrites {
 			return errors.New("found a write in each pass")
 		}
@@ -379,8 +379,8 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 	})
 }
 
-// createClusterWithRestore creates a MySQLCluster whose spec.restore.users is a string, as in MOCO's schema.
-// If the object could not be decoded, no other MySQLCluster could be read.
+// createClusterWithRestore creates a MySQLCluster whose spec.restore.users is a string, as in MOCO's schema. If this
+// object could not be decoded, no MySQLCluster could be read.
 func createClusterWithRestore(t *testing.T, env *testenv.Environment) {
 	t.Helper()
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "restored"}, 1)
@@ -404,7 +404,7 @@ func createClusterWithRestore(t *testing.T, env *testenv.Environment) {
 	}
 }
 
-// TestInstallKeepsCRDsOfOtherProjects runs the program on a hub that has Hive's definition.
+// TestInstallKeepsCRDsOfOtherProjects runs torpor install on a hub with Hive's definition.
 func TestInstallKeepsCRDsOfOtherProjects(t *testing.T) {
 	t.Parallel()
 	binary := testenv.TorporPath(t)

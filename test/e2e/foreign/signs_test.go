@@ -39,7 +39,7 @@ func reportReady(t *testing.T, env *testenv.Environment, d *appsv1.Deployment, r
 	testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), d))
 }
 
-// TestMOCOThatRunsIsLeftAlone has a cluster without a writer yet, and only the rights of config.
+// TestMOCOThatRunsIsLeftAlone has a cluster without a writer, and only the permissions in config.
 func TestMOCOThatRunsIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	binary := testenv.TorporPath(t)
@@ -80,7 +80,7 @@ func TestMOCOThatRunsIsLeftAlone(t *testing.T) {
 	}
 	expectLeftAlone := func(says string) {
 		t.Helper()
-		env.WaitFor(t, "the cluster is left alone", cluster, func() error {
+		env.WaitFor(t, "the cluster is not changed", cluster, func() error {
 			c := meta.FindStatusCondition(cluster.Status.Conditions, torporv1alpha1.AnotherWriterCondition)
 			return testenv.ErrorIf(c == nil || !strings.HasPrefix(c.Message, says), "found %+v", c)
 		})
@@ -98,8 +98,8 @@ func TestMOCOThatRunsIsLeftAlone(t *testing.T) {
 	stop()
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), webhook))
 	stop = start()
-	testenv.Eventually(t, "Torpor makes the StatefulSet", func() error { return env.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set) })
-	env.WaitFor(t, "the report is gone", cluster, func() error {
+	testenv.Eventually(t, "Torpor creates the StatefulSet", func() error { return env.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set) })
+	env.WaitFor(t, "the report is removed", cluster, func() error {
 		c := meta.FindStatusCondition(cluster.Status.Conditions, torporv1alpha1.AnotherWriterCondition)
 		return testenv.ErrorIf(c != nil, "found %+v", c)
 	})

@@ -31,7 +31,7 @@ import (
 
 const slumberName = "nights"
 
-// createSlumber creates a Slumber that stops all objects of a kind in a namespace from now on.
+// createSlumber creates a Slumber that stops all objects of a kind in a namespace immediately.
 func createSlumber(t *testing.T, env *testenv.Environment, namespace, kind string) *torporv1alpha1.Slumber {
 	t.Helper()
 	s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: slumberName}}
@@ -41,7 +41,7 @@ func createSlumber(t *testing.T, env *testenv.Environment, namespace, kind strin
 	return s
 }
 
-// waitForState waits until a Slumber has one member, and is in this state with nothing stalled.
+// waitForState waits until a Slumber has one member and is in this state, and nothing is stalled.
 func waitForState(t *testing.T, env *testenv.Environment, s *torporv1alpha1.Slumber, state torporv1alpha1.SlumberState) {
 	t.Helper()
 	env.WaitFor(t, "the Slumber is "+string(state), s, func() error {
@@ -50,14 +50,14 @@ func waitForState(t *testing.T, env *testenv.Environment, s *torporv1alpha1.Slum
 	})
 }
 
-// suspend ends the window of a Slumber, or makes it begin again.
+// suspend suspends a Slumber, which ends its window, or resumes it.
 func suspend(t *testing.T, env *testenv.Environment, s *torporv1alpha1.Slumber, isSuspended bool) {
 	t.Helper()
 	testenv.ExpectPatched(t, env, s, func(s *torporv1alpha1.Slumber) { s.Spec.Suspend = isSuspended })
 }
 
-// TestSlumberStopsAClusterWithHivesSchema also covers schemas that are replaced while a cluster hibernates,
-// and the deletion of a Slumber.
+// TestSlumberStopsAClusterWithHivesSchema also replaces the schema while a cluster hibernates, and deletes a
+// Slumber.
 func TestSlumberStopsAClusterWithHivesSchema(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
@@ -84,7 +84,7 @@ func TestSlumberStopsAClusterWithHivesSchema(t *testing.T) {
 	expectMachines("stopped")
 	waitForState(t, env, s, torporv1alpha1.SlumberAsleep)
 
-	t.Log("The schema is Torpor's, then Hive's again, while the cluster sleeps.")
+	t.Log("The schema is Torpor's, then Hive's again, while the cluster hibernates.")
 	for _, paths := range [][]string{nil, {crdFile("clusterdeployments")}} {
 		env.InstallCRDs(t, paths...)
 		testenv.Consistently(t, 5*time.Second, "the machines stay stopped", func() error { return cloud.ExpectState(t, sleepy.InfraID, "stopped") })
@@ -93,7 +93,7 @@ func TestSlumberStopsAClusterWithHivesSchema(t *testing.T) {
 	expectMachines("running")
 	waitForState(t, env, s, torporv1alpha1.SlumberAwake)
 
-	t.Log("Torpor's own schema at first, and Hive's while the cluster sleeps.")
+	t.Log("Torpor's own schema at first, and Hive's while the cluster hibernates.")
 	env.InstallCRDs(t)
 	suspend(t, env, s, false)
 	expectMachines("stopped")
@@ -113,15 +113,15 @@ func TestSlumberStopsAClusterWithHivesSchema(t *testing.T) {
 	forged, err := json.Marshal(torporv1alpha1.ScheduledStop{Slumber: slumberName, Stops: []torporv1alpha1.StopRecord{{Since: metav1.Unix(1, 0), By: "mallory", Requested: true}}})
 	testenv.ExpectNoError(t, err)
 	env.ExpectAnnotated(t, sleepy.get(t), map[string]string{torporv1alpha1.SlumberAnnotationPrefix + slumberName: string(forged)})
-	env.WaitFor(t, "the stop is taken away", sleepy.get(t), func() error {
+	env.WaitFor(t, "the stop is removed", sleepy.get(t), func() error {
 		_, isLeft := sleepy.get(t).Annotations[torporv1alpha1.SlumberAnnotationPrefix+slumberName]
 		return testenv.ErrorIf(isLeft, "found it")
 	})
 	env.WaitForCondition(t, sleepy.get(t), hivev1.ClusterReadyCondition, metav1.ConditionTrue, hivev1.RunningHibernationReason)
 }
 
-// TestSlumberStopsAMySQLClusterWithMOCOsSchema has Pods that run nothing. The test reports the state of
-// clustering.
+// TestSlumberStopsAMySQLClusterWithMOCOsSchema has Pods without containers. The test writes the state of clustering
+// to the status.
 func TestSlumberStopsAMySQLClusterWithMOCOsSchema(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartControlPlane(t, 1)
@@ -148,7 +148,7 @@ func TestSlumberStopsAMySQLClusterWithMOCOsSchema(t *testing.T) {
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "moco-db"}}
 	waitForPods := func(want int) {
 		t.Helper()
-		testenv.Eventually(t, "the Pods are as wanted", func() error {
+		testenv.Eventually(t, "the Pods exist as wanted", func() error {
 			var pods corev1.PodList
 			if err := env.Client.List(t.Context(), &pods, client.InNamespace(cluster.Namespace)); err != nil {
 				return err
@@ -186,7 +186,7 @@ func expectNoSpecWrites(t *testing.T, env *testenv.Environment, obj client.Objec
 	}
 }
 
-// expectAppSleeps has a Slumber stop an app, and start it again.
+// expectAppSleeps expects a Slumber to stop an app and to start it again.
 func expectAppSleeps(t *testing.T, env *testenv.Environment, app *korifiv1alpha1.CFApp) {
 	t.Helper()
 	s := createSlumber(t, env, app.Namespace, "CFApp")

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql" // as the application's client
+	_ "github.com/go-sql-driver/mysql" // the driver of the application
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,9 +44,8 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
-// applyAs creates the objects of a file of testdata as one of upstream's controllers, and their status if
-// they have one. Names in capitals are replaced; a replacement may be the UID of an object that was created
-// before.
+// applyAs creates the objects in a file of testdata, and their status if there is one, as one of upstream's
+// controllers. It replaces names in capitals; a replacement may be the UID of an object created before.
 func applyAs(t *testing.T, env *testenv.Environment, owner, file string, replace func(kind string, made *unstructured.Unstructured) map[string]string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "objects", file))
@@ -81,7 +80,7 @@ func mapKeys(m map[string]string) func(func(string) bool) {
 	}
 }
 
-// mocosCluster is a MySQLCluster of three servers that MOCO has created; the last one is its primary.
+// mocosCluster is a MySQLCluster with three servers, created by MOCO; the last one is its primary.
 type mocosCluster struct {
 	*mysqlpods.PodCluster
 	cluster *mocov1beta2.MySQLCluster
@@ -118,7 +117,7 @@ func createMOCOsCluster(t *testing.T, env *testenv.Environment) *mocosCluster {
 	})
 	named := metav1.ObjectMeta{Namespace: m.Name.Namespace, Name: "moco-test"}
 	m.set, m.cron = &appsv1.StatefulSet{ObjectMeta: named}, &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: named.Namespace, Name: "moco-backup-test"}}
-	// Another of MOCO's controllers lowers the partition, by an update.
+	// Another one of MOCO's controllers lowers the partition with an update.
 	testenv.ExpectPatched(t, env, m.set, func(set *appsv1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(2)) }, client.FieldOwner("moco-controller"))
 	m.query(t, mocosPrimary, "set global read_only = off")
 	m.query(t, mocosPrimary, "create database shop")
@@ -158,8 +157,8 @@ func (m *mocosCluster) start(t *testing.T, limited *testenv.Environment, groups 
 	})
 }
 
-// TestMOCOsClusterIsTakenOver has first no consent, then consent without the group provisioning, then with
-// all groups.
+// TestMOCOsClusterIsTakenOver starts without consent, continues with consent but without the group provisioning, and
+// ends with all groups.
 func TestMOCOsClusterIsTakenOver(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
@@ -182,7 +181,7 @@ func TestMOCOsClusterIsTakenOver(t *testing.T) {
 
 	env.ExpectAnnotated(t, m.cluster, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
 	m.expectHealthy(t)
-	env.WaitFor(t, "the Job of the backup is Torpor's alone", m.cron, func() error {
+	env.WaitFor(t, "only Torpor manages the Job of the backup", m.cron, func() error {
 		pod := m.cron.Spec.JobTemplate.Spec.Template.Spec
 		return testenv.ErrorIf(len(pod.Containers) != 1 || pod.Containers[0].Name == "backup", "found the containers %v", containerNames(pod.Containers))
 	})
@@ -193,7 +192,7 @@ func TestMOCOsClusterIsTakenOver(t *testing.T) {
 	t.Log("With provisioning.")
 	m.start(t, limited, "provisioning")
 	env.WaitForCondition(t, m.cluster, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue, mocov1beta2.ReconcileSuccessReason)
-	env.WaitFor(t, "the StatefulSet is Torpor's alone", m.set, func() error {
+	env.WaitFor(t, "only Torpor manages the StatefulSet", m.set, func() error {
 		pod := m.set.Spec.Template.Spec
 		names, inits := containerNames(pod.Containers), containerNames(pod.InitContainers)
 		mine := slices.Equal(names, []string{mocov1beta2.MysqldContainer, mocov1beta2.SlowLogContainer, mocov1beta2.ExporterContainer}) && slices.Equal(inits, []string{"moco-init"}) && m.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
@@ -226,8 +225,8 @@ func (m *mocosCluster) expectHealthy(t *testing.T) {
 	})
 }
 
-// expectRolloutOfReplicasFirst reports the new template as the StatefulSet controller does: the Pods of MOCO
-// are of an older revision.
+// expectRolloutOfReplicasFirst writes the status for the new template as the StatefulSet controller does: MOCO's
+// Pods are of an older revision.
 func (m *mocosCluster) expectRolloutOfReplicasFirst(t *testing.T) {
 	t.Helper()
 	before := &corev1.Pod{}
@@ -237,7 +236,7 @@ func (m *mocosCluster) expectRolloutOfReplicasFirst(t *testing.T) {
 	testenv.Eventually(t, "the first replica is replaced", func() error {
 		pod := &corev1.Pod{}
 		err := m.Env.Client.Get(t.Context(), m.PodKey(0), pod)
-		return testenv.ErrorIf(err == nil && pod.DeletionTimestamp.IsZero(), "found it as it was")
+		return testenv.ErrorIf(err == nil && pod.DeletionTimestamp.IsZero(), "found it unchanged")
 	})
 	waits := m.Env.WaitForCondition(t, m.cluster, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, mocov1beta2.StatefulSetNotReadyReason)
 	t.Logf("StatefulSetReady: %s", waits.Message)
@@ -257,8 +256,8 @@ func containerNames(containers []corev1.Container) []string {
 	return names
 }
 
-// TestKorifisAppIsTakenOver has an app whose Pods Korifi's runner has created. The names of a process differ
-// between the two projects.
+// TestKorifisAppIsTakenOver has an app with Pods created by Korifi's runner. The two projects use different names
+// for a process.
 func TestKorifisAppIsTakenOver(t *testing.T) {
 	t.Parallel()
 	binary := testenv.TorporPath(t)
@@ -323,7 +322,7 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 		t.Errorf("expected nothing to be done with 10 objects, found %d Pods and %s", n, plan)
 	}
 
-	t.Log("Korifi's StatefulSet stays for a while.")
+	t.Log("Korifi's StatefulSet is kept for a while.")
 	set := made["StatefulSet"]
 	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/stay"]}}`))))
 	t.Log(takeOver(0))
@@ -354,7 +353,7 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 		t.Errorf("expected dora to be a developer here, found %v (%v)", role, err)
 	}
 
-	t.Log("The app has its service, and the task that Korifi ran has ended.")
+	t.Log("The app has its service, and the task that Korifi started has ended.")
 	pods := &corev1.PodList{}
 	testenv.ExpectNoError(t, env.Client.List(t.Context(), pods, client.InNamespace(namespace), client.HasLabels{korifiv1alpha1.ProcessGUIDLabel}))
 	for _, pod := range pods.Items {

@@ -24,8 +24,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// forgetApprovals returns a cluster that accepts each approval but keeps showing its request undecided, with
-// its calls to the cloud counted.
+// forgetApprovals returns a cluster that accepts each approval but still shows its request as pending, and counts
+// its calls to the cloud.
 func (h *clusterHub) forgetApprovals(t *testing.T) hostileCluster {
 	t.Helper()
 	const maxApprovals, maxCallsPerMinute = 5, 20
@@ -76,7 +76,7 @@ func (h *clusterHub) forgetApprovals(t *testing.T) hostileCluster {
 		},
 		check: func(t *testing.T) {
 			most := int64(maxCallsPerMinute * (1 + time.Since(began).Minutes()))
-			t.Logf("%d approvals and %d calls of the cloud in %s", approvals.Load(), calls.Load(), time.Since(began).Round(time.Second))
+			t.Logf("%d approvals and %d calls to the cloud in %s", approvals.Load(), calls.Load(), time.Since(began).Round(time.Second))
 			if n := approvals.Load(); n < 1 || n > maxApprovals {
 				t.Errorf("expected 1 to %d approvals, found %d", maxApprovals, n)
 			}
@@ -87,7 +87,7 @@ func (h *clusterHub) forgetApprovals(t *testing.T) hostileCluster {
 	}
 }
 
-// encodeRequest returns the certificate request that a kubelet makes with a bootstrap token.
+// encodeRequest returns the certificate request that a kubelet creates with a bootstrap token.
 func encodeRequest(t *testing.T, node string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -27,7 +27,7 @@ func startCallerHub(t *testing.T, e *testenv.Environment) *callerHub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The credentials are those of each request.
+	// Each request has its own credentials.
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(e.Config))
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func startCallerHub(t *testing.T, e *testenv.Environment) *callerHub {
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
-	// Watches end with their callers, or here.
+	// Watches end with their callers, at the latest with the test.
 	t.Cleanup(func() {
 		h.setCutOff(true)
 		server.CloseClientConnections()
@@ -79,7 +79,7 @@ func (h *callerHub) proxyWatch(w http.ResponseWriter, r *http.Request, proxy htt
 		case <-ctx.Done():
 		}
 	}()
-	// A stream that is cut off panics, so that its reader sees no proper end.
+	// An interrupted stream panics, so that its reader sees no proper end.
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 

@@ -35,14 +35,14 @@ import (
 const (
 	system        = "torpor-system"
 	honestCallers = 3000
-	// floodRounds is how often honest callers send their requests alone, and then next to bad tokens;
-	// badTokens is the least number of those in each round.
+	// floodRounds is the number of rounds of requests of honest callers, each once alone and once together with bad
+	// tokens; badTokens is the minimum number of bad tokens in each round.
 	floodRounds, badTokens = 3, 700
-	// parallel is how many requests honest callers have in flight.
+	// parallel is the number of concurrent requests of honest callers.
 	parallel = 32
 )
 
-// cfAPI is the real program, with a hub that accepts every caller whose token begins with honest.
+// cfAPI is the real program, with a hub that accepts every caller with a token that begins with honest.
 type cfAPI struct {
 	process *testenv.Process
 	hub     *callerHub
@@ -81,7 +81,7 @@ func startCFAPI(t *testing.T) *cfAPI {
 	return a
 }
 
-// newClient returns a client whose requests come from an address of this machine.
+// newClient returns a client that sends from the given address of this machine.
 func (a *cfAPI) newClient(t *testing.T, from string) *http.Client {
 	t.Helper()
 	transport := &http.Transport{
@@ -92,7 +92,7 @@ func (a *cfAPI) newClient(t *testing.T, from string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// send returns the status of a request and how long it took.
+// send sends a request and returns its status and duration.
 func (a *cfAPI) send(ctx context.Context, as *http.Client, authorization, line, body string) (int, time.Duration, error) {
 	method, path, _ := strings.Cut(line, " ")
 	request, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
@@ -110,8 +110,8 @@ func (a *cfAPI) send(ctx context.Context, as *http.Client, authorization, line, 
 	return answer.StatusCode, time.Since(begin), err
 }
 
-// sendAll sends a request of each of the callers from first on, and returns how often each status came, and
-// the median time.
+// sendAll sends one request of each caller, beginning with first, and returns the number of answers by status, and
+// the median duration.
 func (a *cfAPI) sendAll(t *testing.T, first, callers int, line, body string) (map[int]int, time.Duration) {
 	t.Helper()
 	var mu sync.Mutex
@@ -138,7 +138,7 @@ func (a *cfAPI) sendAll(t *testing.T, first, callers int, line, body string) (ma
 	return statuses, took[len(took)/2]
 }
 
-// flood sends invalid tokens, 500 a second, until stop is called, which returns how often each status came.
+// flood sends 500 invalid tokens a second until stop is called, which returns the number of answers by status.
 func (a *cfAPI) flood(t *testing.T, from string) (sent *atomic.Int64, stop func() map[int]int) {
 	t.Helper()
 	const perSecond, atOnce = 500, 16
@@ -174,34 +174,33 @@ func (a *cfAPI) flood(t *testing.T, from string) (sent *atomic.Int64, stop func(
 	}
 }
 
-// TestCFAPI sends one API everything that strangers and developers may send, and checks its memory at the
-// end.
+// TestCFAPI sends various hostile requests of strangers and developers to one API, and checks its memory at the end.
 func TestCFAPI(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("expected Linux, where every address of 127.0.0.0/8 is this machine's and /proc shows memory")
+		t.Skip("expected Linux, where all addresses in 127.0.0.0/8 are local and /proc shows memory")
 	}
 	a := startCFAPI(t)
 	for _, row := range []struct {
 		name string
 		run  func(*testing.T, *cfAPI)
 	}{
-		{"callers are served next to 500 bad tokens a second", testFloodOfBadTokens},
-		{"manifests with aliases are refused unread", testManifestsWithAliases},
-		{"large keys are refused unread", testLargeKeys},
-		{"a hub that is cut off is noticed", testHubThatIsCutOff},
+		{"callers are served despite 500 bad tokens a second", testFloodOfBadTokens},
+		{"manifests with aliases are refused without expanding them", testManifestsWithAliases},
+		{"large keys are refused without parsing them", testLargeKeys},
+		{"the loss of the hub is noticed", testHubThatIsCutOff},
 	} {
 		t.Run(row.name, func(t *testing.T) { row.run(t, a) })
 	}
 	peak := readPeakMemory(t, a.process.PID())
-	t.Logf("at its worst the API had %d MiB", peak>>20)
+	t.Logf("the API used at most %d MiB", peak>>20)
 	if peak > maxMemory {
 		t.Errorf("found %d MiB at its worst, want at most %d", peak>>20, maxMemory>>20)
 	}
 }
 
-// testFloodOfBadTokens compares alternating rounds. Request times on a busy machine are unreliable, so the
-// criterion is the processor time of a bad token: at 500 a second that is all it can take from others.
+// testFloodOfBadTokens compares alternating rounds. Request durations on a busy machine are unreliable, so the
+// criterion is the CPU time per bad token, which is the only thing that it takes from others.
 func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 	const perRound = honestCallers / floodRounds
 	serve := func(first, callers int) time.Duration {
@@ -212,7 +211,7 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 		}
 		return median
 	}
-	serve(0, honestCallers) // The API has authenticated all callers now.
+	serve(0, honestCallers) // Afterwards the API has authenticated all callers.
 	var alone, beside []time.Duration
 	var aloneCPU, besideCPU time.Duration
 	var bad, honest int64
@@ -231,27 +230,27 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 		besideCPU += testenv.ReadProcessorTime(t, a.process.PID()) - spent
 		bad += sent.Load()
 	}
-	// The rounds of honest callers alone count too: the allowance of bad tokens grows in that time.
+	// The rounds of honest callers alone count, too, because the allowance for bad tokens increases during them.
 	asked, elapsed := a.hub.refused.Load()-before, time.Since(begin)
 	costOfHonest := aloneCPU / honestCallers
 	costOfBad := (besideCPU - time.Duration(honest)*costOfHonest) / time.Duration(bad)
-	t.Logf("the median of honest callers: %s alone, %s next to bad tokens: %.2f times", median(alone), median(beside), slowdown(alone, beside))
-	t.Logf("processor time: %s of an honest request, %s of each of %d bad tokens, about %d of which the hub was asked", costOfHonest, costOfBad, bad, asked)
+	t.Logf("the median of honest callers: %s alone, %s together with bad tokens: %.2f times", median(alone), median(beside), slowdown(alone, beside))
+	t.Logf("CPU time: %s per honest request, %s per bad token of %d, of which about %d reached the hub", costOfHonest, costOfBad, bad, asked)
 	if costOfBad > maxCostOfBadToken*costOfHonest {
 		t.Errorf("found that a bad token costs %s, want at most %d times the %s of an honest request", costOfBad, maxCostOfBadToken, costOfHonest)
 	}
 	if statuses, _ := a.sendAll(t, 0, 1, "GET /v3/apps", ""); statuses[http.StatusOK] != 1 {
 		t.Errorf("found %v afterwards, want 200", statuses)
 	}
-	// The limit of one address is 10 a second and 40 at once, with as many in flight as allowed.
+	// The limit per address is 10 a second with a burst of 40, plus the allowed requests in flight.
 	const burst, perSecond = 40 + 2*16, 10
 	if float64(asked) > burst+perSecond*elapsed.Seconds() {
 		t.Errorf("found the hub asked about %d bad tokens in %s, want about 10 a second", asked, elapsed)
 	}
 }
 
-// maxCostOfBadToken is in honest requests. Most of the cost is measured as a remainder, which a busy machine
-// makes several times as large.
+// maxCostOfBadToken is the maximum cost of a bad token, in honest requests. Most of the cost is measured as a
+// difference, which is several times larger on a busy machine.
 const maxCostOfBadToken = 10
 
 func testManifestsWithAliases(t *testing.T, a *cfAPI) {
@@ -262,7 +261,7 @@ func testManifestsWithAliases(t *testing.T, a *cfAPI) {
 			const requests = 24
 			statuses, median := a.sendAll(t, 0, requests, "POST /v3/spaces/"+a.space+"/"+action, body)
 			t.Logf("%s: %v, median %s", name, statuses, median)
-			// On a busy machine, some requests wait for their turn in vain.
+			// On a busy machine, some requests wait too long for their turn and fail.
 			if refused := statuses[http.StatusUnprocessableEntity]; refused < requests/2 || refused+statuses[http.StatusServiceUnavailable] != requests {
 				t.Errorf("%s: found %v, want 422", name, statuses)
 			}
@@ -294,7 +293,7 @@ func testHubThatIsCutOff(t *testing.T, a *cfAPI) {
 	}
 	expect("it is ready", http.StatusOK)
 	a.hub.setCutOff(true)
-	expect("the past is not shown", http.StatusServiceUnavailable)
+	expect("outdated data is not shown", http.StatusServiceUnavailable)
 	if status, _, err := a.send(t.Context(), a.honest, "", "GET /healthz", ""); err != nil || status != http.StatusOK {
 		t.Errorf("found %d (%v), want it alive", status, err)
 	}
@@ -302,15 +301,15 @@ func testHubThatIsCutOff(t *testing.T, a *cfAPI) {
 	expect("it is ready again", http.StatusOK)
 }
 
-// callerHub is a proxy in front of a real API server. It authenticates callers itself, because creating
-// thousands of real ones would take longer than the whole test.
+// callerHub is a proxy in front of a real API server. It authenticates callers itself, because creating thousands of
+// real users would take longer than the whole test.
 type callerHub struct {
 	url     string
 	ca      []byte
 	refused atomic.Int64
 
 	mu sync.Mutex
-	// connected is closed when the hub is cut off; nil while it is.
+	// connected is closed when the hub is disconnected; nil while it is disconnected.
 	connected chan struct{}
 }
 
@@ -325,14 +324,14 @@ func (h *callerHub) setCutOff(cutOff bool) {
 	}
 }
 
-// connection returns a channel that is closed when the hub is cut off; nil if it is.
+// connection returns a channel that is closed when the hub is disconnected; nil if it is disconnected.
 func (h *callerHub) connection() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.connected
 }
 
-// writeKubeconfig writes a kubeconfig with which the API reaches the hub with the rights of its role.
+// writeKubeconfig writes a kubeconfig with which the API accesses the hub with the permissions of its role.
 func (h *callerHub) writeKubeconfig(t *testing.T, e *testenv.Environment) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}

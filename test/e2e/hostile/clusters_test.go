@@ -42,33 +42,32 @@ const (
 	leaseInterval = 500 * time.Millisecond
 )
 
-// hostileCluster is a cluster or cloud endpoint of a malicious user, with the messages that its owner gets.
+// hostileCluster is a cluster or a cloud endpoint of a malicious user, with the expected messages to its owner.
 type hostileCluster struct {
-	// api answers in place of the cluster's API server; nil is the honest one.
+	// api replaces the cluster's API server; nil means an honest one.
 	api http.HandlerFunc
 	// edit changes the kubeconfig.
 	edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)
 	// endpoint replaces the endpoint of the cloud.
 	endpoint string
-	// hibernates reports that the cluster hibernates nevertheless.
+	// hibernates is true if the cluster can hibernate nevertheless.
 	hibernates bool
-	// says is part of the message of Ready while the cluster should run or resumes, and resumeSays only when
-	// it resumes.
+	// says is part of the message of Ready while the cluster should run or resumes; resumeSays is part of it only
+	// while it resumes.
 	says, resumeSays string
-	// check verifies at the end what the test has observed itself.
+	// check is called at the end to verify what the hostile server has observed.
 	check func(*testing.T)
 }
 
 const (
-	// maxHonestRounds is how often an honest cluster hibernates and resumes alone, and as often next to
-	// hostile ones.
+	// maxHonestRounds is the maximum number of rounds in which an honest cluster hibernates and resumes alone, and
+	// again together with hostile clusters.
 	maxHonestRounds = 12
-	// maxSlowdown is by how much hostile clusters may slow it down.
+	// maxSlowdown is the maximum factor by which hostile clusters may slow it down.
 	maxSlowdown = 1.2
 )
 
-// TestHostileClustersDoNotAffectOthers has hostile clusters and endpoints hibernate and resume next to an
-// honest one.
+// TestHostileClustersDoNotAffectOthers hibernates and resumes hostile clusters and an honest one at the same time.
 func TestHostileClustersDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	h := newClusterHub(t)
@@ -77,9 +76,8 @@ func TestHostileClustersDoNotAffectOthers(t *testing.T) {
 	for name, row := range rows {
 		h.createHostile(t, name, row)
 	}
-	h.cycleHonest(t) // The first cycle makes connections that the others reuse.
-	// The hostile clusters are polled most often while they change their state, and not at all while they are
-	// paused.
+	h.cycleHonest(t) // The first cycle opens connections that the others reuse.
+	// The hostile clusters are polled most often during a transition, and not at all while they are paused.
 	h.setPowerStates(t, rows, hivev1.PowerStateHibernating)
 	beside := []time.Duration{h.cycleHonest(t), h.cycleHonest(t)}
 	for name, row := range rows {
@@ -96,15 +94,15 @@ func TestHostileClustersDoNotAffectOthers(t *testing.T) {
 	}
 	h.setPaused(t, rows, true)
 	alone := []time.Duration{h.cycleHonest(t), h.cycleHonest(t), h.cycleHonest(t)}
-	// On a busy machine a single round may take any time, so more rounds alternate before their median counts
-	// as slow.
+	// On a busy machine a single round may take long, so there are more rounds before the test fails because of the
+	// median.
 	for len(alone) < maxHonestRounds && slowdown(alone, beside) > maxSlowdown {
 		h.setPaused(t, rows, false)
 		beside = append(beside, h.cycleHonest(t))
 		h.setPaused(t, rows, true)
 		alone = append(alone, h.cycleHonest(t))
 	}
-	t.Logf("an honest cluster hibernated and resumed in %s alone and in %s next to %d hostile ones: %.2f times the median", alone, beside, len(rows), slowdown(alone, beside))
+	t.Logf("an honest cluster hibernated and resumed in %s alone and in %s together with %d hostile ones: %.2f times the median", alone, beside, len(rows), slowdown(alone, beside))
 	if found := slowdown(alone, beside); found > maxSlowdown {
 		t.Errorf("an honest cluster took %.2f times as long next to hostile ones, want at most %.1f", found, maxSlowdown)
 	}
@@ -114,7 +112,7 @@ func TestHostileClustersDoNotAffectOthers(t *testing.T) {
 		}
 	}
 	peak := readPeakMemory(t, h.manager.PID())
-	t.Logf("the manager took %d MiB at most", peak>>20)
+	t.Logf("the manager used at most %d MiB", peak>>20)
 	if peak > maxMemory {
 		t.Errorf("the manager took %d MiB, want at most %d", peak>>20, maxMemory>>20)
 	}
@@ -208,7 +206,7 @@ func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
 	}
 }
 
-// clusterHub is a hub with its manager, and the cloud of its honest users.
+// clusterHub is a hub with its manager, and the cloud of honest users.
 type clusterHub struct {
 	*testenv.Environment
 	cloud   *testenv.CloudServer
@@ -220,7 +218,7 @@ func newClusterHub(t *testing.T) *clusterHub {
 	binary := testenv.TorporPath(t)
 	h := &clusterHub{Environment: testenv.StartAPIServer(t), cloud: testenv.StartCloud(t)}
 	h.InstallCRDs(t)
-	// The hub is also the honest clusters' own API server; its node reports all the time.
+	// The hub is also the API server of the honest clusters; its node always has a current heartbeat.
 	h.mustCreate(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}})
@@ -312,7 +310,7 @@ func (h *clusterHub) getCluster(t *testing.T, name string) *hivev1.ClusterDeploy
 	return &cd
 }
 
-// setPaused pauses the clusters or resumes their passes.
+// setPaused pauses or unpauses the clusters.
 func (h *clusterHub) setPaused(t *testing.T, rows map[string]hostileCluster, isPaused bool) {
 	t.Helper()
 	for name := range rows {
@@ -353,7 +351,7 @@ func (h *clusterHub) setPowerState(t *testing.T, name string, state hivev1.Power
 	testenv.ExpectPatched(t, h.Environment, h.getCluster(t, name), func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = state })
 }
 
-// expectMessage returns an error until a condition of the cluster has a message with a text.
+// expectMessage returns an error until the message of the cluster's Ready condition contains a text.
 func (h *clusterHub) expectMessage(t *testing.T, name, says string) error {
 	t.Helper()
 	conditions := h.getCluster(t, name).Status.Conditions
@@ -378,7 +376,7 @@ func compressBlanks(t *testing.T, n int) []byte {
 	return b.Bytes()
 }
 
-// writeUntilRefused writes a text repeatedly, up to a gigabyte.
+// writeUntilRefused writes a text repeatedly until an error, at most a gigabyte.
 func writeUntilRefused(w io.Writer, text string) {
 	text = strings.Repeat(text, 1+(64<<10)/len(text))
 	for sent := 0; sent < 1<<30; sent += len(text) {

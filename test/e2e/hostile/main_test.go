@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// TestMain gives controller-runtime a logger, without which its clients complain.
+// TestMain sets a logger for controller-runtime, without which its clients log warnings.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	os.Exit(m.Run())

@@ -32,7 +32,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// guestNode is a virtual machine that is a node.
+// guestNode is a node in a virtual machine.
 type guestNode struct {
 	name, address, pods string
 }
@@ -45,7 +45,7 @@ func (n guestNode) replacer() *strings.Replacer {
 	return strings.NewReplacer("{name}", n.name, "{address}", n.address, "{pods}", n.pods, "{gateway}", gateway, "{bridge}", bridge, "{pause}", "localhost/pause:1")
 }
 
-// prepareKernel puts the kernel of a guest and an initrd that finds its disk into the folder work.
+// prepareKernel writes the kernel of a guest, and an initrd that mounts its disk, to the folder work.
 func prepareKernel(t *testing.T, tree, work string) {
 	t.Helper()
 	kernels, err := filepath.Glob(filepath.Join(tree, "boot/vmlinuz-*"))
@@ -53,7 +53,7 @@ func prepareKernel(t *testing.T, tree, work string) {
 	if len(kernels) != 1 {
 		t.Fatalf("expected one kernel below %s, found %v: remove the folder and run make guest", tree, kernels)
 	}
-	// The script uses busybox's cpio, because not every machine has cpio.
+	// The script uses busybox's cpio, because some machines have no cpio.
 	mustRun(t, "/bin/sh", "-euc", `
 version=${1##*/vmlinuz-}; tree=$2; work=$3; init=$4
 cp "$1" "$work/vmlinuz"
@@ -98,8 +98,7 @@ func (n guestNode) makeDisk(t *testing.T, env *testenv.Environment, tree, work s
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(work, n.name+".xml"), []byte(n.replacer().Replace(string(description))), 0o600))
 }
 
-// writeCredentials signs a node's certificate with the authority of its cluster, as an installer of nodes
-// does.
+// writeCredentials signs a node's certificate with the CA of its cluster, as an installer of nodes does.
 func (n guestNode) writeCredentials(t *testing.T, env *testenv.Environment, dir string) {
 	t.Helper()
 	pki := filepath.Join(filepath.Dir(env.KubeconfigPath(t)), "pki")
@@ -135,7 +134,7 @@ func (n guestNode) writeCredentials(t *testing.T, env *testenv.Environment, dir 
 	testenv.ExpectNoError(t, clientcmd.WriteToFile(*c, filepath.Join(dir, "kubeconfig")))
 }
 
-// writeImage writes an image with one program, as an archive that containerd imports.
+// writeImage writes an image with one program, as an archive that containerd can import.
 func writeImage(t *testing.T, file, name, path, program, entrypoint string) {
 	t.Helper()
 	content, err := os.ReadFile(program)

@@ -23,12 +23,11 @@ const (
 	infraID = "metal-x7k2p"
 	nodes   = 1
 	rounds  = 3
-	// patience is longer than the boot of a guest takes on a machine with a load of 20, since nothing
-	// accelerates it.
+	// patience is longer than a guest takes to boot without acceleration on a machine with a load of 20.
 	patience = 15 * time.Minute
 )
 
-// machineStory is a cluster of guests, and the events of its story.
+// machineStory is a cluster of guests, and the state of the test.
 type machineStory struct {
 	env        *testenv.Environment
 	hypervisor hypervisor
@@ -36,13 +35,13 @@ type machineStory struct {
 	guests     []guestNode
 	cluster    *hivev1.ClusterDeployment
 	began      time.Time
-	// first is the line that the first Pod has written at its first start.
+	// first is the line that the Pod has written at its first start.
 	first string
 }
 
 func TestMachinesHibernate(t *testing.T) {
 	s := startMachines(t)
-	s.logf(t, "every node is Ready, the StatefulSet is Ready, its data are %s", s.first)
+	s.logf(t, "every node is Ready, the StatefulSet is Ready, its data is %s", s.first)
 	for round := range rounds {
 		s.hibernate(t, round+1)
 		s.resume(t, round+1)
@@ -57,14 +56,14 @@ func (s *machineStory) logf(t *testing.T, format string, args ...any) {
 	t.Logf("%6.1fs %s", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// startMachines skips the test where machines cannot run.
+// startMachines starts the cluster, or skips the test where machines cannot run.
 func startMachines(t *testing.T) *machineStory {
 	t.Helper()
 	if os.Getenv("TORPOR_E2E") != "machines" {
-		t.Skip("TORPOR_E2E is not machines: this story takes minutes; run make e2e-machines")
+		t.Skip("TORPOR_E2E is not machines: this test takes minutes; run make e2e-machines")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("not root: a hypervisor makes namespaces and mounts")
+		t.Skip("not root: a hypervisor creates namespaces and mounts")
 	}
 	libvirt, guest := os.Getenv("TORPOR_LIBVIRT"), os.Getenv("TORPOR_GUEST")
 	for what, file := range map[string]string{
@@ -72,7 +71,7 @@ func startMachines(t *testing.T) *machineStory {
 		"TORPOR_LIBVIRT": filepath.Join(libvirt, "usr/bin/virsh"), "TORPOR_GUEST": filepath.Join(guest, "usr/bin/containerd"),
 	} {
 		if _, err := os.Stat(file); err != nil {
-			t.Skipf("no machines: %s leads to no %q: run make e2e-machines as root on Debian", what, file)
+			t.Skipf("no machines: %s contains no %q: run make e2e-machines as root on Debian", what, file)
 		}
 	}
 	work := t.TempDir()
@@ -108,7 +107,8 @@ func (*machineStory) showConsoles(t *testing.T, work string) {
 	}
 }
 
-// awaitNode waits for a heartbeat after a moment that reports Ready, and returns when it was observed.
+// awaitNode waits until a node is Ready with a heartbeat after the given time, and returns the time at which it was
+// observed.
 func (s *machineStory) awaitNode(t *testing.T, name string, since time.Time) time.Time {
 	t.Helper()
 	testenv.EventuallyWithin(t, patience, "node "+name+" is Ready", func() error {
@@ -134,7 +134,7 @@ func (s *machineStory) startPods(t *testing.T) {
 	s.first = s.exec(t, "cat", "/data/first")
 }
 
-// awaitPods waits until the StatefulSet's Pods have been Ready since a moment.
+// awaitPods waits until the StatefulSet's Pods have become Ready after the given time.
 func (s *machineStory) awaitPods(t *testing.T, since time.Time) {
 	t.Helper()
 	testenv.EventuallyWithin(t, patience, "the Pod is Ready", func() error {
@@ -147,11 +147,11 @@ func (s *machineStory) awaitPods(t *testing.T, since time.Time) {
 				return nil
 			}
 		}
-		return fmt.Errorf("found it %s", pod.Status.Phase)
+		return fmt.Errorf("found it in the phase %s", pod.Status.Phase)
 	})
 }
 
-// exec runs a command in the Pod, through the kubelet of its guest.
+// exec runs a command in the Pod, by the kubelet of its guest.
 func (s *machineStory) exec(t *testing.T, command ...string) string {
 	t.Helper()
 	var out string
@@ -189,7 +189,7 @@ func (s *machineStory) createCluster(t *testing.T) {
 	s.awaitState(t, hivev1.PowerStateRunning)
 }
 
-// awaitState waits until the cluster reports a state, and returns when.
+// awaitState waits until the cluster reports a state, and returns the time.
 func (s *machineStory) awaitState(t *testing.T, want hivev1.PowerState) time.Time {
 	t.Helper()
 	testenv.EventuallyWithin(t, patience, "the cluster is "+string(want), func() error {
@@ -224,7 +224,7 @@ func (s *machineStory) hibernate(t *testing.T, round int) {
 	told := s.awaitState(t, hivev1.PowerStateHibernating)
 	ordered := s.witness.firstAfter(procDomainShutdown, asked)
 	overhead := ordered.Sub(asked) + told.Sub(off)
-	s.logf(t, "round %d: asked to hibernate; the button of ACPI pressed after %s; the guests took %s; reported Hibernating %s later; Torpor's part %s",
+	s.logf(t, "round %d: hibernation requested; ACPI shutdown sent after %s; the guests took %s; reported Hibernating %s later; time due to Torpor %s",
 		round, seconds(ordered.Sub(asked)), seconds(off.Sub(ordered)), seconds(told.Sub(off)), seconds(overhead))
 }
 
@@ -237,22 +237,22 @@ func (s *machineStory) resume(t *testing.T, round int) {
 	}
 	told := s.awaitState(t, hivev1.PowerStateRunning)
 	ordered := s.witness.firstAfter(procDomainCreate, asked)
-	s.logf(t, "round %d: asked to resume; started after %s; the nodes were Ready %s later; reported Running %s after that; Torpor's part %s",
+	s.logf(t, "round %d: resume requested; started after %s; the nodes were Ready %s later; reported Running %s after that; time due to Torpor %s",
 		round, seconds(ordered.Sub(asked)), seconds(ready.Sub(ordered)), seconds(told.Sub(ready)), seconds(ordered.Sub(asked)+told.Sub(ready)))
 	s.expectData(t, asked)
 }
 
-// expectData expects the Pod to be Ready again, with the data from its first start.
+// expectData expects the Pod to become Ready again, with the data from its first start.
 func (s *machineStory) expectData(t *testing.T, since time.Time) {
 	t.Helper()
 	s.awaitPods(t, since)
 	if got := s.exec(t, "cat", "/data/first"); got != s.first {
 		t.Fatalf("expected the data %q to be kept, found %q", s.first, got)
 	}
-	s.logf(t, "the StatefulSet is Ready again, its data are there; starts so far: %d", len(strings.Fields(s.exec(t, "cat", "/data/starts"))))
+	s.logf(t, "the StatefulSet is Ready again with its data; starts so far: %d", len(strings.Fields(s.exec(t, "cat", "/data/starts"))))
 }
 
-// survivePowerCut ends a guest that should run; Torpor starts it again.
+// survivePowerCut kills a guest that should run, and expects Torpor to start it again.
 func (s *machineStory) survivePowerCut(t *testing.T) {
 	t.Helper()
 	cut := time.Now()

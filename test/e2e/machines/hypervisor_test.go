@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// gateway is the machine's address on the bridge, and podNetworks that of a node's Pods by its number.
+	// gateway is the machine's address on the bridge.
 	gateway, bridge = "10.250.0.1", "torpor0"
-	// commandTimeout is far longer than any single command takes on a busy machine.
+	// commandTimeout is much longer than any command takes on a busy machine.
 	commandTimeout = 5 * time.Minute
 )
 
-// hypervisor is a libvirtd in its own namespaces: when it ends, its guests and mounts are gone.
+// hypervisor is a libvirtd in its own namespaces: when it ends, its guests and mounts end, too.
 type hypervisor struct{ tree, work string }
 
 func startHypervisor(t *testing.T, tree, work string) hypervisor {
@@ -36,7 +36,7 @@ func startHypervisor(t *testing.T, tree, work string) hypervisor {
 	p := testenv.StartProcess(t, "/bin/sh", []string{script}, []string{"TREE=" + tree, "WORK=" + work}, func(cmd *exec.Cmd) {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID
 	})
-	t.Cleanup(func() { p.KillAtOnce(t) }) // Its guests end with it, without a shutdown.
+	t.Cleanup(func() { p.KillAtOnce(t) }) // Its guests are killed with it, without a shutdown.
 	testenv.EventuallyWithin(t, commandTimeout, "libvirtd answers", func() error {
 		_, err := h.tryVirsh(t, "list")
 		return err
@@ -60,7 +60,7 @@ func (h hypervisor) virsh(t *testing.T, args ...string) {
 	testenv.ExpectNoError(t, err)
 }
 
-// findGuest returns the process of a guest; 0 if it is off.
+// findGuest returns the process id of a guest; 0 if it is stopped.
 func findGuest(t *testing.T, name string) int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -77,7 +77,7 @@ func findGuest(t *testing.T, name string) int {
 	return 0
 }
 
-// cutPower ends a guest as a power cut does.
+// cutPower kills a guest, as a power cut would.
 func cutPower(t *testing.T, name string) {
 	t.Helper()
 	pid := findGuest(t, name)

@@ -20,7 +20,7 @@ const (
 	headBytes          = 28
 )
 
-// witness is a proxy between torpor and libvirtd that records the times of orders.
+// witness is a proxy between torpor and libvirtd that records the times of calls.
 type witness struct {
 	// socket is the path that torpor connects to.
 	socket string
@@ -87,7 +87,7 @@ func (w *witness) note(procedure uint32) {
 	w.orders = append(w.orders, order{procedure, time.Now()})
 }
 
-// firstAfter returns when the first order of a kind after a moment was given; zero without such an order.
+// firstAfter returns the time of the first call of a procedure after the given time; zero if there was none.
 func (w *witness) firstAfter(procedure uint32, moment time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

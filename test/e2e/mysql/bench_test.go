@@ -26,11 +26,11 @@ import (
 
 const (
 	stopRuns, switchoverRuns, failoverRuns, scaleRuns, staleRuns = 40, 10, 20, 3, 10
-	// silence is the time without statements after which a manager counts as quiet. It probes a stopped cluster less
-	// often.
+	// silence is the time without statements after which a manager counts as quiet. The manager polls a stopped
+	// cluster less often than that.
 	silence = 1500 * time.Millisecond
 	idle    = 90 * time.Second
-	// retryPace is the retry interval of a client.
+	// retryPace is a client's retry interval.
 	retryPace = 5 * time.Millisecond
 )
 
@@ -38,7 +38,7 @@ type benchmark struct{ runs map[string][]float64 }
 
 func (b *benchmark) addRun(name string, value float64) { b.runs[name] = append(b.runs[name], value) }
 
-// targets are the figures to compare with, from the issue or from upstream.
+// targets returns the figures for comparison, from the issue or from upstream.
 func targets() map[string]string {
 	return map[string]string{
 		"stop_condition_p50_seconds":        "upstream 0.028",
@@ -49,11 +49,11 @@ func targets() map[string]string {
 		"idle_statements_per_second":        "target <= 0.35",
 		"acts_after_stop":                   "target 0",
 		"restore_point_error_seconds":       "target 0",
-		"manager_200_one_hangs_p95_seconds": "as without it",
+		"manager_200_one_hangs_p95_seconds": "as without the hanging clusters",
 	}
 }
 
-// summarize returns the medians, or the statistic that the name of the figure asks for.
+// summarize returns the median of each figure, or another statistic if the figure's name contains it.
 func (b *benchmark) summarize() map[string]float64 {
 	found := map[string]float64{}
 	for name, runs := range b.runs {
@@ -103,7 +103,7 @@ func (b *benchmark) benchOneCluster(t *testing.T) {
 	c, manager := startHealthyCluster(t, size, mysqlpods.ClusterOptions{})
 	seen := watchCluster(t, c)
 	log := startLog(t, c)
-	manager.KillAtOnce(t) // The next manager's connections are in the log from the start.
+	manager.KillAtOnce(t) // The log contains the next manager's connections from the start.
 	startManager(t, c)
 	testenv.Eventually(t, "the manager has queried all servers", func() error {
 		log.readNew(t)
@@ -161,7 +161,7 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 	pod := mysqlpods.BuildPod(c.Name, old)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
 	testenv.ExpectNoError(t, c.Env.Client.Patch(t.Context(), pod, patch))
-	for began := time.Now(); ; { // No pause: the primary is read-only for a few milliseconds only.
+	for began := time.Now(); ; { // There is no pause, because the primary is read-only for only a few milliseconds.
 		if is, err := query(t, c, old, "select @@super_read_only"); err == nil && is == "1" {
 			break
 		}
@@ -180,14 +180,14 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 	awaitCondition(t, seen, "True ClusteringActive")
 	testenv.Eventually(t, "the switchover is done", func() error {
 		if now := primaryIndex(t, c); now == old {
-			return errors.New("the primary is the old one")
+			return errors.New("the primary has not changed")
 		}
 		return checkCondition(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy")
 	})
 }
 
 // benchScaling measures how long no commit is acknowledged while a serving instance gets two replicas, and then how
-// long readers are routed to a replica that has stopped applying.
+// long readers are routed to a replica that has stopped applying transactions.
 func (b *benchmark) benchScaling(t *testing.T) {
 	c, _ := startHealthyCluster(t, 1, mysqlpods.ClusterOptions{IsLinked: true, LaterPods: size - 1})
 	l := newLedger()
@@ -234,8 +234,8 @@ func waitForRole(t *testing.T, c *mysqlpods.PodCluster, i int, want mocov1beta2.
 	})
 }
 
-// benchFailover measures the time from the kill of the primary to the first acknowledgement to a client that keeps
-// retrying.
+// benchFailover measures the time from the kill of the primary to the first acknowledgement to a client that retries
+// continuously.
 func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.PodCluster, n int) {
 	t.Helper()
 	old := primaryIndex(t, c)
@@ -256,7 +256,7 @@ func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.PodCluster, n int) 
 	waitUntilHealthy(t, c)
 }
 
-// insertRow acts as a client that finds the primary by its label and writes one row.
+// insertRow writes one row, like a client that finds the primary by its label.
 func insertRow(t *testing.T, c *mysqlpods.PodCluster, id int64) error {
 	t.Helper()
 	i, err := c.FindPrimaryPod(t.Context())
@@ -269,8 +269,8 @@ func insertRow(t *testing.T, c *mysqlpods.PodCluster, id int64) error {
 	return one.writeRow(t.Context(), id)
 }
 
-// waitUntilQuiet waits until the manager has sent no statement for a while. It returns the time of the last
-// statement, but at least notBefore.
+// waitUntilQuiet waits until the manager has sent no statement for a while. It returns the later of notBefore and
+// the time of the last statement.
 func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Time {
 	t.Helper()
 	var last time.Time
@@ -285,7 +285,7 @@ func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Tim
 	return last
 }
 
-// annotateStop stops or starts clustering and returns the time at which it began to.
+// annotateStop stops or starts clustering and returns the time just before the request.
 func annotateStop(t *testing.T, c *mysqlpods.PodCluster, value string) time.Time {
 	t.Helper()
 	from := time.Now()
@@ -324,7 +324,7 @@ func watchCluster(t *testing.T, c *mysqlpods.PodCluster) <-chan conditionChange 
 	return seen
 }
 
-// awaitCondition returns the time at which a state was first seen, after the states that were received before.
+// awaitCondition waits for a state of the condition and returns the time at which it was first seen.
 func awaitCondition(t *testing.T, seen <-chan conditionChange, want string) time.Time {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)
@@ -359,9 +359,9 @@ func lastLines(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }
 
-// TestIsolatedPrimaryRejoins cuts off a primary whose clients hang, since no replica acknowledges their commits.
-// When the primary is reachable again, their connections are ended without an acknowledgement, and the cluster
-// becomes healthy. If necessary, an errant replica is cloned again, which the test has allowed.
+// TestIsolatedPrimaryRejoins disconnects a primary whose clients hang, since no replica acknowledges their commits.
+// When the primary is reachable again, their connections must be ended without an acknowledgement, and the cluster
+// must become healthy. If necessary, an errant replica is cloned again, which the test allows.
 func TestIsolatedPrimaryRejoins(t *testing.T) {
 	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +384,7 @@ func TestIsolatedPrimaryRejoins(t *testing.T) {
 			testenv.Eventually(t, "another instance acknowledges commits", acknowledged(-1))
 			told := make(chan error, 1)
 			go func() { told <- writeWithoutTimeout(ctx, t, cluster, old) }()
-			sleep(t, writePatience) // Other clients on its node give up; this one waits.
+			sleep(t, writePatience) // Other clients on its node time out; this one waits.
 			cluster.Network.HealCut(old)
 			testenv.ExpectNoError(t, cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))
 			healed := b.waitUntilRecovered(t, finalRecovery)
@@ -406,7 +406,7 @@ func TestIsolatedPrimaryRejoins(t *testing.T) {
 func writeWithoutTimeout(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, i int) error {
 	t.Helper()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.AppUser, mysqlpods.AppPassword)
-	defer func() { _ = db.Close() }() // The server may have ended the connection.
+	defer func() { _ = db.Close() }() // The server may have closed the connection.
 	_, err := db.ExecContext(ctx, "insert into app.rows_of values (-1, 'patient')")
 	return err
 }
@@ -415,23 +415,24 @@ func writeWithoutTimeout(ctx context.Context, t *testing.T, c *mysqlpods.PodClus
 type generalLog struct {
 	files  []string
 	offset []int64
-	users  []map[string]string // By server: the users of the connections.
-	// said holds the statements that the manager has sent so far.
+	users  []map[string]string // By server, the users of its connections.
+	// said contains the statements that the manager has sent so far.
 	said []statement
 }
 
-// statement is one command of the manager: Connect, Query or another.
+// statement is one command of the manager: Connect, Query or another one.
 type statement struct {
 	at            time.Time
 	command, text string
 }
 
-// looks reports whether a statement only reads. The driver sets the timeout of each connection that it opens.
+// looks reports whether a statement only reads. A SET of the timeout counts as a read, because the driver sends it
+// for each new connection.
 func (s statement) looks() bool {
 	return s.command != "Query" || strings.HasPrefix(s.text, "select ") || strings.HasPrefix(s.text, "SET wait_timeout")
 }
 
-// startLog turns the general logs on. The users of existing connections are unknown.
+// startLog enables the general logs of all servers. The users of existing connections are unknown.
 func startLog(t *testing.T, c *mysqlpods.PodCluster) *generalLog {
 	t.Helper()
 	l := &generalLog{offset: make([]int64, len(c.Servers))}
@@ -458,7 +459,7 @@ func (l *generalLog) readNew(t *testing.T) {
 	}
 }
 
-// addLine parses one line: a time, the connection and its command, and the text. Other lines continue a text.
+// addLine parses one line: a time, the connection, its command, and the text. Lines of another form continue a text.
 func (l *generalLog) addLine(server int, line string) {
 	fields := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3)
 	at, err := time.Parse(time.RFC3339Nano, fields[0])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mysql holds the long tests of clustering, with real MySQL servers, a real API server and a separate
+// Package mysql contains the long tests of clustering, with real MySQL servers, a real API server and a separate
 // manager process: a workload checker (make soak-mysql) and measurements (make bench-mysql).
 package mysql

@@ -42,7 +42,7 @@ const (
 	sqlTimeout = 20 * time.Second
 )
 
-// openSession opens a client of a server, with one session.
+// openSession returns a client of a server with only one session.
 func openSession(t *testing.T, address, user, password string) *sql.DB {
 	t.Helper()
 	return openSessionAt(t, net.JoinHostPort(address, strconv.Itoa(mysqld.Port)), user, password)
@@ -66,7 +66,7 @@ func query(t *testing.T, c *mysqlpods.PodCluster, i int, query string) (string, 
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // The server may already be gone.
+	defer func() { _ = db.Close() }() // The server may have ended.
 	var value sql.NullString
 	err := db.QueryRowContext(ctx, query).Scan(&value)
 	return value.String, err
@@ -84,7 +84,7 @@ func run(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) err
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // The server may already be gone.
+	defer func() { _ = db.Close() }() // The server may have ended.
 	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
@@ -123,12 +123,12 @@ func startHealthyCluster(t *testing.T, instances int, options mysqlpods.ClusterO
 	c.CreateMySQLCluster(t)
 	p := startManager(t, c)
 	waitUntilHealthy(t, c)
-	// The accounts are older than the certificates, as in a cluster from before TLS, and are renewed once the cluster
-	// is healthy. An ALTER USER that is not acknowledged because of a cut blocks all logins, which on real Pods the
-	// liveness probe ends.
+	// The accounts are older than the certificates, as in a cluster from before TLS, and are renewed once the
+	// cluster is healthy. Wait for that: an ALTER USER that is not acknowledged because of a network failure would
+	// block all logins; on real Pods, the liveness probe would restart the server.
 	testenv.Eventually(t, "the accounts are current", func() error {
 		version, err := query(t, c, primaryIndex(t, c), "select user_attributes->>'$.metadata."+mysqlusers.VersionAttribute+"' from mysql.user where user = '"+mysqlusers.AdminUser+"'")
-		return errors.Join(err, testenv.ErrorIf(version != mysqlusers.CurrentVersion(true), "they are of %q", version))
+		return errors.Join(err, testenv.ErrorIf(version != mysqlusers.CurrentVersion(true), "they are of the version %q", version))
 	})
 	mustRun(t, c, primaryIndex(t, c), "create database app", "create table app.rows_of (id bigint primary key, v varchar(40))")
 	return c, p
@@ -141,8 +141,8 @@ func primaryIndex(t *testing.T, c *mysqlpods.PodCluster) int {
 	return cluster.Status.CurrentPrimaryIndex
 }
 
-// The environment of the test's binary when it runs as a manager. Real instances have DNS names, which the test's
-// instances lack.
+// These are environment variables of the test's binary when it runs as a manager. Real instances have DNS names, but
+// the test's instances do not.
 const (
 	envHub   = "TORPOR_TEST_MANAGER_HUB"
 	envHosts = "TORPOR_TEST_MANAGER_HOSTS"
@@ -179,7 +179,7 @@ func runManager(kubeconfig string, hosts []string) error {
 	}
 	mgr, err := manager.New(cfg, manager.Options{Scheme: known, Logger: logger, Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
-		return fmt.Errorf("make the manager: %w", err)
+		return fmt.Errorf("create the manager: %w", err)
 	}
 	host := func(_ *mocov1beta2.MySQLCluster, i int, _ *corev1.Pod) string { return hosts[i] }
 	if err := (clusteringcontroller.Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: clusteringcontroller.NewMetrics()}).SetupWithManager(mgr); err != nil {

@@ -33,9 +33,9 @@ const (
 	// idleRounds is the number of minutes in which the manager only polls.
 	idleRounds = 2
 	minute     = time.Minute
-	// manyHang is greater than the number of the controller's workers.
+	// manyHang is the number of clusters that hang; it exceeds the number of the controller's workers.
 	manyHang = 30
-	// noticed is the time within which the manager has tried to query the clusters that hang.
+	// noticed is the time after which the manager has tried to query all clusters that hang.
 	noticed = 15 * time.Second
 	// probes is the number of clusters that are stopped and started while others hang.
 	probes = 40
@@ -80,8 +80,8 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 	waitUntilAllHealthy(t, env, all)
 }
 
-// TestSimulatedServersAreHealthy verifies for one cluster the simulation that the benchmark uses for 200, in case
-// the controller's query changes.
+// TestSimulatedServersAreHealthy verifies the simulation of the benchmark with one cluster, in case the controller's
+// query changes.
 func TestSimulatedServersAreHealthy(t *testing.T) {
 	binary := testenv.TorporPath(t)
 	env := testenv.Start(t)
@@ -91,7 +91,7 @@ func TestSimulatedServersAreHealthy(t *testing.T) {
 	waitUntilAllHealthy(t, env, all)
 }
 
-// countStatusWrites counts the writes to the MySQLClusters in a minute after they have become busy.
+// countStatusWrites counts the writes to the MySQLClusters in a minute after the servers have become busy.
 func countStatusWrites(t *testing.T, env *testenv.Environment) float64 {
 	t.Helper()
 	versions, writes := map[string]string{}, 0
@@ -186,7 +186,7 @@ func (b *benchmark) benchStops(t *testing.T, all []*mysqlpods.PodCluster, figure
 	}
 }
 
-// pollCondition waits for ClusteringActive, with a poll interval that is small compared with the measured times.
+// pollCondition waits for ClusteringActive, with a poll interval that is much shorter than the measured times.
 func pollCondition(t *testing.T, c *mysqlpods.PodCluster, want string) {
 	t.Helper()
 	for began := time.Now(); ; sleep(t, retryPace) {
@@ -210,20 +210,20 @@ func residentMiB(t *testing.T, pid int) float64 {
 	return float64(kib) / 1024
 }
 
-// simulatedServers are servers that speak MySQL's protocol without a database. Each reports that it is a healthy
-// member of its cluster, and answers OK to every other statement.
+// simulatedServers are servers that implement MySQL's protocol without a database. Each reports that it is a healthy
+// member of its cluster, and answers OK to all other statements.
 type simulatedServers struct {
 	statements atomic.Int64
-	// busySince is the time since when a transaction is committed every second; nil while there are no commits.
+	// busySince is the time since which a transaction is committed every second; nil while there are no commits.
 	busySince atomic.Pointer[time.Time]
 
 	mu sync.Mutex
-	// hanging are the clusters whose servers accept connections and never answer. The channel is closed when they
-	// answer again.
+	// hanging contains the clusters whose servers accept connections but never answer. The channel is closed when
+	// they answer again.
 	hanging map[int]chan struct{}
 }
 
-// simulatedAddress returns the address of an instance; 250 clusters share a network.
+// simulatedAddress returns the address of an instance; 250 clusters share a /16 network.
 func simulatedAddress(cluster, i int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 100+cluster/250, 1+cluster%250, 1+i)
 }
@@ -234,7 +234,7 @@ func (s *simulatedServers) startServers(t *testing.T, cluster int, host string) 
 		var config net.ListenConfig
 		listener, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("%s:%d", simulatedAddress(cluster, i), mysqld.AdminPort))
 		testenv.ExpectNoError(t, err)
-		t.Cleanup(func() { _ = listener.Close() }) // The test is over.
+		t.Cleanup(func() { _ = listener.Close() }) // The test has ended.
 		row := func() []any { return s.healthyRow(cluster, i, host) }
 		go func() {
 			for {
@@ -248,7 +248,7 @@ func (s *simulatedServers) startServers(t *testing.T, cluster int, host string) 
 	}
 }
 
-// hangCluster makes the servers of a cluster stop answering, until end is called.
+// hangCluster makes the servers of a cluster hang until end is called.
 func (s *simulatedServers) hangCluster(cluster int) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,14 +271,14 @@ func (s *simulatedServers) awaitEndOfHang(cluster int) {
 	}
 }
 
-// serveConnection serves one connection: greeting, login, commands.
+// serveConnection serves one connection: the greeting, the login and the commands.
 func (s *simulatedServers) serveConnection(cluster int, conn net.Conn, row func() []any) {
-	defer func() { _ = conn.Close() }() // The client has ended it.
+	defer func() { _ = conn.Close() }() // The client has closed it.
 	s.awaitEndOfHang(cluster)
 	w := &packetConn{conn: conn, in: bufio.NewReader(conn)}
 	w.writePacket(greetingPacket())
 	for w.readPacket() != nil {
-		if w.written == 1 { // The answer to the greeting; every password is accepted.
+		if w.written == 1 { // This is the answer to the greeting; any password is accepted.
 			w.writePacket(okPacket())
 			continue
 		}
@@ -297,7 +297,7 @@ func (s *simulatedServers) answerCommand(w *packetConn, row func() []any) {
 	s.statements.Add(1)
 	text := string(command[1:])
 	switch {
-	case strings.Contains(text, "do sleep("): // As in a real server, until the client ends the connection.
+	case strings.Contains(text, "do sleep("): // As in a real server, sleep until the client closes the connection.
 		_, _ = io.Copy(io.Discard, w.in)
 	case strings.HasPrefix(text, "select @@global.server_uuid"):
 		answer := row()
@@ -368,10 +368,10 @@ func (p *packetConn) writePacket(body []byte) {
 	frame := append([]byte{byte(len(body)), byte(len(body) >> 8), byte(len(body) >> 16), p.number}, body...)
 	p.number++
 	p.written++
-	_, _ = p.conn.Write(frame) // The next read fails if the client is gone.
+	_, _ = p.conn.Write(frame) // The next read fails if the client has disconnected.
 }
 
-// writeTable writes a result set of texts; nil is NULL.
+// writeTable writes a result set of texts; nil means NULL.
 func (p *packetConn) writeTable(columns int, rows ...[]any) {
 	end := []byte{0xfe, 0, 0, 2, 0}
 	p.writePacket([]byte{byte(columns)})
@@ -424,7 +424,7 @@ func TestSimulatedServer(t *testing.T) {
 	const cluster = 249
 	s.startServers(t, cluster, "a-host")
 	db := openSessionAt(t, fmt.Sprintf("%s:%d", simulatedAddress(cluster, 1), mysqld.AdminPort), mysqlpods.AppUser, "anything")
-	defer func() { _ = db.Close() }() // The test is over.
+	defer func() { _ = db.Close() }() // The test has ended.
 	if _, err := db.ExecContext(t.Context(), "set global something = on"); err != nil {
 		t.Error(err)
 	}

@@ -26,8 +26,8 @@ const (
 	shipInterval = time.Second
 )
 
-// benchRestorePoint writes a row every 100 ms and restores to points between the rows. The error is the time
-// between the last restored row and the last row committed before the point; an extra row counts as well.
+// benchRestorePoint writes a row every 100 ms and restores to points between the rows. The error is the time between
+// the last restored row and the last row committed before the point; an extra row counts, too.
 func (b *benchmark) benchRestorePoint(t *testing.T) {
 	servers := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	servers.ClientsOnPath(t)
@@ -50,7 +50,7 @@ func (b *benchmark) benchRestorePoint(t *testing.T) {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			_, _ = db.ExecContext(t.Context(), "insert into app.ticks (at) values (utc_timestamp(6))") // Missing rows are not checked.
+			_, _ = db.ExecContext(t.Context(), "insert into app.ticks (at) values (utc_timestamp(6))") // A missing row does not matter.
 			<-tick.C
 		}
 	})

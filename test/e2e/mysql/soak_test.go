@@ -32,29 +32,31 @@ const (
 	healthyPace  = 500 * time.Millisecond
 	// soakVolume is the size of an instance's volume in megabytes.
 	soakVolume = 800
-	// livenessTimeout is the time without a login after which the kubelet restarts a server.
+	// livenessTimeout is the time without a successful login after which the kubelet restarts a server.
 	livenessTimeout = 90 * time.Second
-	// recovery is how long a cluster may take to become healthy between two rounds, and finalRecovery at the end.
+	// recovery is the time limit for a cluster to become healthy between two rounds, and finalRecovery the limit at
+	// the end.
 	recovery, finalRecovery = 40 * time.Second, 4 * time.Minute
 )
 
 type soakResult struct {
 	AcknowledgedRows int `json:"acknowledged_rows"`
 	LostRows         int `json:"lost_rows"`
-	// DualWritableMoments counts the moments that dualMoments describes.
+	// DualWritableMoments is the result of dualMoments.
 	DualWritableMoments int `json:"dual_writable_moments"`
 	Faults              int `json:"faults"`
 
 	Seed    uint64  `json:"seed"`
 	Seconds float64 `json:"seconds"`
-	// RefusedRows counts rows that were answered with an error or not at all. They may exist or not.
+	// RefusedRows counts writes of rows that were answered with an error or not at all. These rows may or may not
+	// exist.
 	RefusedRows int `json:"refused_rows"`
 	// Promotions counts the changes of the primary in the status.
 	Promotions int `json:"promotions"`
 	// LongestSilence is the longest time without any acknowledgement.
 	LongestSilence float64 `json:"longest_silence_seconds"`
-	// TwoWritableLooks counts the polls, two a second, at which two servers had read_only off. One of them was cut off
-	// and could not acknowledge commits.
+	// TwoWritableLooks counts the polls, two a second, at which two servers had read_only off. One of them was
+	// disconnected and could not acknowledge commits.
 	TwoWritableLooks int            `json:"two_writable_looks"`
 	HealthyAgain     bool           `json:"healthy_again"`
 	EqualRows        bool           `json:"equal_rows"`
@@ -64,7 +66,7 @@ type soakResult struct {
 // TestSoak writes rows while faults occur, and then checks that every acknowledged row exists.
 func TestSoak(t *testing.T) {
 	if os.Getenv("TORPOR_SOAK") == "" {
-		t.Skip("TORPOR_SOAK is not set: expected how long to soak, such as 20m; run make soak-mysql")
+		t.Skip("TORPOR_SOAK is not set: expected the duration, such as 20m; run make soak-mysql")
 	}
 	long, err := time.ParseDuration(os.Getenv("TORPOR_SOAK"))
 	if err != nil {
@@ -123,14 +125,14 @@ func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, 
 	}
 	b.scaleWhenDue(t, 1)
 	beside.Wait()
-	// The last writes occur when all faults have ended.
+	// Continue to write for some time after all faults have ended.
 	pauseRandomly(t.Context(), random, writePatience, 2*writePatience)
 	stopWriting()
 	written()
 	found.Seconds = l.elapsed().Seconds()
 }
 
-// waitUntilRecovered waits until the cluster is healthy, without any intervention.
+// waitUntilRecovered waits until the cluster is healthy, without intervening.
 func (b *faultInjector) waitUntilRecovered(t *testing.T, bound time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -192,7 +194,7 @@ func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster
 	var servers []*sql.DB
 	for _, s := range c.Servers {
 		db := openSession(t, s.Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-		defer func() { _ = db.Close() }() // Its server may be gone.
+		defer func() { _ = db.Close() }() // Its server may have ended.
 		servers = append(servers, db)
 	}
 	tick := time.NewTicker(healthyPace)
@@ -262,7 +264,7 @@ func longestSilence(acks []acknowledgement) float64 {
 }
 
 // waitUntilCaughtUp waits until all instances have executed the same transactions and have no clients. A healthy
-// replica may still lag, and a statement whose client has gone runs to its end.
+// replica may still lag, and a statement continues after its client has disconnected.
 func waitUntilCaughtUp(t *testing.T, c *mysqlpods.PodCluster) {
 	t.Helper()
 	const state = "select concat(@@gtid_executed, ' and clients: ', (select count(*) from performance_schema.processlist where user = '" + mysqlpods.AppUser + "'))"
@@ -281,13 +283,13 @@ func waitUntilCaughtUp(t *testing.T, c *mysqlpods.PodCluster) {
 			return
 		}
 	}
-	t.Logf("the instances have not executed the same after %s, or have clients: %v", finalRecovery, slices.Collect(maps.Keys(states)))
+	t.Logf("the instances have not executed the same transactions after %s, or have clients: %v", finalRecovery, slices.Collect(maps.Keys(states)))
 }
 
 func listRows(t *testing.T, c *mysqlpods.PodCluster, i int) (map[int64]bool, error) {
 	t.Helper()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // An error of Close loses no rows.
+	defer func() { _ = db.Close() }() // An error from Close does not lose rows.
 	list, err := db.QueryContext(t.Context(), "select id from app.rows_of")
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
@@ -313,12 +315,12 @@ type faultKind struct {
 type faultInjector struct {
 	cluster *mysqlpods.PodCluster
 	manager *testenv.Process
-	// said holds the output of earlier managers.
+	// said contains the output of earlier managers.
 	said string
-	// size is the number of instances, and scalings are the changes to come.
+	// size is the current number of instances, and scalings are the next changes of it.
 	size     int
 	scalings []scaling
-	// primaryDeck and replicaDeck are the kinds of faults that come next.
+	// primaryDeck and replicaDeck are the next kinds of faults.
 	primaryDeck, replicaDeck []faultKind
 
 	mu     sync.Mutex
@@ -341,7 +343,7 @@ func (b *faultInjector) noteHealed(what string) {
 	}
 }
 
-// listActive returns the present faults.
+// listActive returns the active faults.
 func (b *faultInjector) listActive() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -377,16 +379,17 @@ func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 	}
 }
 
-// scaling is a change to a number of instances, after a share of the soak.
+// scaling is a change of the number of instances, after a share of the test's duration.
 type scaling struct {
 	share float64
 	size  int
 }
 
-// listScalings starts with one instance. The last change is refused, since instances cannot be removed.
+// listScalings returns the changes, beginning with one instance. The last one is refused, because instances cannot
+// be removed.
 func listScalings() []scaling { return []scaling{{0, 1}, {0.1, 3}, {0.5, 5}, {0.75, 3}} }
 
-// scaleWhenDue scales the cluster, so that the next fault occurs during the scaling.
+// scaleWhenDue scales the cluster if a change is due, so that the next fault occurs during the scaling.
 func (b *faultInjector) scaleWhenDue(t *testing.T, share float64) {
 	t.Helper()
 	for len(b.scalings) > 0 && b.scalings[0].share <= share {
@@ -406,8 +409,8 @@ func (b *faultInjector) scaleWhenDue(t *testing.T, share float64) {
 	}
 }
 
-// drawFault returns the next kind of fault from a shuffled deck, one for primaries and one for replicas, so that both
-// get all kinds.
+// drawFault returns the next kind of fault from a shuffled list. Primaries and replicas have separate lists, so that
+// both get all kinds.
 func (b *faultInjector) drawFault(t *testing.T, random *rand.Rand, isPrimary bool) faultKind {
 	t.Helper()
 	deck, name := &b.replicaDeck, "replica"
@@ -465,7 +468,7 @@ func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// disturbClustering stops and starts clustering and kills the manager until ctx ends. At the end clustering is
+// disturbClustering stops and starts clustering and kills the manager until ctx ends. Afterwards clustering is
 // active and a manager runs.
 func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, random *rand.Rand) {
 	t.Helper()
@@ -479,7 +482,7 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 		pauseRandomly(ctx, random, 0, 8*time.Second)
 		long := 6 * time.Second
 		if random.IntN(6) == 0 {
-			long = 20 * time.Second // Longer than a stop may take to take effect.
+			long = 20 * time.Second // This is longer than a stop may take to become effective.
 		}
 		stops, kills := random.IntN(3) > 0, random.IntN(2) == 0
 		if stops {
@@ -516,8 +519,8 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 	}
 }
 
-// runGrantRound lets an administrator create a user in the primary while all replicas restart. The statement waits
-// for a replica, and holds locks that each login needs.
+// runGrantRound creates a user in the primary, as an administrator, while all replicas restart. The statement waits
+// for a replica, and has locks that each login needs.
 func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	const name = "GRANT while all replicas restart"
@@ -526,7 +529,7 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(t.Context(), writePatience)
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
-		return // The cluster has not recovered from the last round.
+		return // The cluster has not recovered from the previous round.
 	}
 	b.noteFault(name)
 	for i := range b.size {
@@ -537,7 +540,7 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	granted, statement := make(chan struct{}), fmt.Sprintf("create user 'u%d'@'%%' identified by 'x'", random.Uint64())
 	go func() {
 		defer close(granted)
-		_, _ = db.ExecContext(context.WithoutCancel(ctx), statement) // The statement is killed, or waits.
+		_, _ = db.ExecContext(context.WithoutCancel(ctx), statement) // The statement waits, or is killed.
 		_ = db.Close()
 	}()
 	pauseRandomly(t.Context(), random, 500*time.Millisecond, 3*time.Second)
@@ -550,7 +553,7 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	if isClosedWithin(granted, livenessTimeout) {
 		return
 	}
-	// A manager that starts during the wait cannot log in to end it. The liveness probe finds that all logins fail.
+	// A manager that starts during the wait cannot log in to end it, but all logins of the liveness probe fail.
 	const restart = "restart by the liveness probe"
 	b.noteFault(restart)
 	b.killServer(t, primary)
@@ -591,11 +594,11 @@ func pauseRandomly(ctx context.Context, random *rand.Rand, least, most time.Dura
 const (
 	// writePace is the interval of a client's writes.
 	writePace = 25 * time.Millisecond
-	// writePatience is how long a client waits for an acknowledgement.
+	// writePatience is a client's time limit for an acknowledgement.
 	writePatience = 5 * time.Second
 	// lookPace is the poll interval of the primary's label.
 	lookPace = 50 * time.Millisecond
-	// remote is the node of clients that reach every instance through the network.
+	// remote is the node of clients that connect to all instances by the network.
 	remote = -1
 )
 
@@ -604,7 +607,7 @@ func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpod
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
 	for {
-		label, failed := c.FindPrimaryPod(ctx) // The label is read first. It is set after the promotion, so clients cannot follow it before the promotion is recorded.
+		label, failed := c.FindPrimaryPod(ctx) // Read the label first: it is set after the promotion, so clients cannot follow it before the promotion is recorded.
 		cluster, err := c.GetMySQLCluster(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -623,8 +626,8 @@ func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpod
 }
 
 // rowWriter writes rows with unique keys through the instance that has the label of the primary. A writer on the
-// node of an instance reaches this instance even when the node is cut off, and then it observes no label change
-// either.
+// node of an instance can connect to this instance even when the node is disconnected, but then it does not observe
+// changes of the label.
 type rowWriter struct {
 	number, node int
 	cluster      *mysqlpods.PodCluster
@@ -687,7 +690,7 @@ func (c *rowWriter) connectTo(t *testing.T, server int) {
 
 func (c *rowWriter) disconnect() {
 	if c.db != nil {
-		_ = c.db.Close() // The connection is not used any more, so an error does not matter.
+		_ = c.db.Close() // The connection is not used anymore, so an error does not matter.
 		c.db = nil
 	}
 }
@@ -713,10 +716,11 @@ func startWriters(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, l 
 	return all.Wait
 }
 
-// lateNews is the maximum delay between a promotion and its observation.
+// lateNews is the maximum delay from a promotion to its observation.
 const lateNews = time.Second
 
-// acknowledgement is a row whose commit was acknowledged to a client. Times count from the beginning of the run.
+// acknowledgement is a row whose commit was acknowledged to a client. Times are relative to the beginning of the
+// run.
 type acknowledgement struct {
 	id         int64
 	server     int
@@ -772,12 +776,12 @@ func (l *ackLedger) labelledServer() int {
 
 // dualMoments counts the moments at which two writable primaries acknowledged commits. Such a moment is an
 // acknowledgement by a server that is not the primary of the status, for a statement that began after the primary
-// had acknowledged a commit of its own reign. It does not count if that server is observed to become the primary
-// within lateNews. All such acknowledgements of one server in one reign are one moment. A moment counts whether or
-// not a row is lost.
+// had acknowledged its first commit as the primary. It does not count if that server is observed to become the
+// primary within lateNews. All such acknowledgements of one server under the same primary are one moment. A moment
+// counts whether or not a row is lost.
 func dualMoments(acks []acknowledgement, promotions []promotion) int {
 	type moment struct{ reign, server int }
-	firstAck := map[int]time.Duration{} // By reign: the time of its primary's first acknowledgement.
+	firstAck := map[int]time.Duration{} // By promotion, the time of the primary's first acknowledgement.
 	reigns := make([]int, len(acks))
 	for i, a := range acks {
 		r, _ := slices.BinarySearchFunc(promotions, a.begin, func(p promotion, at time.Duration) int { return cmp.Or(cmp.Compare(p.at, at), -1) })
@@ -814,15 +818,15 @@ func TestDualMoments(t *testing.T) {
 		acks []acknowledgement
 		want int
 	}{
-		"acknowledgements of consecutive primaries do not count":         {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
-		"old primary that serves before the new one does not count":      {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
-		"old primary that serves after the new one counts as one moment": {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
-		"many rows acknowledged under one primary count as one moment":   {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
-		"a third server counts as another moment":                        {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
-		"promotion that is observed late does not count":                 {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
-		"statements that overlap a switchover do not count":              {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
-		"no acknowledgements: no moment":                                 {nil, 0},
-		"each return of an old primary counts as one moment":             {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
+		"acknowledgements of consecutive primaries do not count":            {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
+		"an old primary that serves before the new one does not count":      {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
+		"an old primary that serves after the new one counts as one moment": {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
+		"many rows acknowledged under one primary count as one moment":      {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
+		"a third server counts as another moment":                           {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
+		"a promotion that is observed late does not count":                  {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
+		"statements that overlap a switchover do not count":                 {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
+		"no acknowledgements: no moment":                                    {nil, 0},
+		"each return of an old primary counts as one moment":                {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := dualMoments(c.acks, reigns); got != c.want {

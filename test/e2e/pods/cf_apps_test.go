@@ -35,13 +35,13 @@ import (
 
 const (
 	space = "dev"
-	// callerRate is above the rate of the tests.
+	// callerRate is higher than the request rate of the tests.
 	callerRate = "1000"
 )
 
-// cfEnv adds the CF API and its admission. alice and carol are developers in the space. Two callers are
-// needed because the API holds the polls of the caller that started an app until something changes, and
-// answers all others at once.
+// cfEnv adds the CF API and its admission. alice and carol are developers in the space. Two callers are needed
+// because the API delays the polls of the caller that started an app until something changes, but answers all others
+// immediately.
 type cfEnv struct {
 	*podsEnv
 	url          string
@@ -74,11 +74,11 @@ func newCFEnv(t *testing.T) *cfEnv {
 	return c
 }
 
-// startGateway serves the kinds of the Gateway API, and creates a Gateway.
+// startGateway installs the kinds of the Gateway API, and starts a reverse proxy for a Gateway.
 func (c *cfEnv) startGateway(t *testing.T) {
 	t.Helper()
 	c.kubectl(t, "apply", "--server-side", "-f", testenv.FindHTTPRouteCRD(t))
-	// kubectl cannot wait for a definition that is too new to have conditions.
+	// kubectl cannot wait for a condition of a definition that has no conditions yet.
 	c.kubectl(t, "wait", "--for=jsonpath={.status.conditions}", "crd/httproutes.gateway.networking.k8s.io")
 	c.kubectl(t, "wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
 	c.apply(t, "domain.yaml")
@@ -96,7 +96,7 @@ func (c *cfEnv) startAdmission(t *testing.T, manifests string) {
 		c.kubectl(t, "patch", kind, "torpor", "--type=json", "-p", fmt.Sprintf(
 			`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, address, path))
 	}
-	// The images are on the node, and no registry has them.
+	// The images exist only on the node, and in no registry.
 	c.startManager(t, "--namespace", "torpor-system", "--webhook-address", address, "--trust-node-images", "--route-gateway", "infra/apps")
 }
 
@@ -171,7 +171,7 @@ func (c *cfEnv) mustRequest(t *testing.T, want int, method, path, body string) c
 	return answer
 }
 
-// pushApp creates an app of an image as cf push does, and starts it; more are further lines of its manifest.
+// pushApp creates an app of an image as cf push does, and starts it; more contains additional lines of its manifest.
 func (c *cfEnv) pushApp(t *testing.T, name, image string, more ...string) pushedApp {
 	t.Helper()
 	manifest := fmt.Sprintf("applications:\n- name: %s\n  docker: {image: %s}\n  memory: 64M\n  %s\n", name, image, strings.Join(more, "\n  "))
@@ -206,7 +206,7 @@ type pushedApp struct {
 
 func (a pushedApp) path(more string) string { return "/v3/apps/" + a.guid + more }
 
-// listInstances returns the app's Pods in the order of their names.
+// listInstances returns the app's Pods, sorted by name.
 func (a pushedApp) listInstances(t *testing.T) []*corev1.Pod {
 	t.Helper()
 	all, err := a.podLister.List(labels.SelectorFromSet(labels.Set{korifiv1alpha1.AppGUIDLabel: a.guid}))
@@ -217,10 +217,10 @@ func (a pushedApp) listInstances(t *testing.T) []*corev1.Pod {
 
 const (
 	probeInterval = 10 * time.Millisecond
-	// probeLimit is how long one answer may take. The address of a deleted Pod often does not answer at all.
+	// probeLimit is the time limit for one answer. Often there is no answer from the address of a deleted Pod.
 	probeLimit = 500 * time.Millisecond
-	// trafficLimit is how long a client waits for an answer through a Service. It is far longer than an answer takes on
-	// a busy machine. All packets of a connection that leads to a deleted Pod go there, so that it never answers.
+	// trafficLimit is a client's time limit for an answer through a Service. It is much longer than an answer takes
+	// on a busy machine. A connection to a deleted Pod is never answered.
 	trafficLimit = 5 * time.Second
 )
 
@@ -229,12 +229,12 @@ type probeAnswer struct {
 	asked, at time.Time
 	// revision and index are those of the instance that answered.
 	revision, index string
-	// running and rows are the counts of stats, in body.
+	// running is the number of running instances in the stats, and rows the number of all.
 	running, rows int
 	body          string
 }
 
-// appProbe polls every Pod that an app ever had, past any Service, and its stats.
+// appProbe polls all Pods that an app has ever had, without a Service, and its stats.
 type appProbe struct {
 	pushedApp
 	http *http.Client
@@ -243,7 +243,7 @@ type appProbe struct {
 
 	mu             sync.Mutex
 	answers, stats []probeAnswer
-	// lastSeen is when a Pod of each revision was last observed.
+	// lastSeen is the time at which a Pod of each revision was last observed.
 	lastSeen map[string]time.Time
 }
 
@@ -285,7 +285,7 @@ func (p *appProbe) stopAndRead() (answers, stats []probeAnswer) {
 	return p.answers, p.stats
 }
 
-// goneAt returns when the last Pod of a revision was observed; call it after the probe has ended.
+// goneAt returns the time at which a Pod of a revision was last observed; call it after the probe has ended.
 func (p *appProbe) goneAt(revision string) time.Time { return p.lastSeen[revision] }
 
 func (p *appProbe) askPod(ip string) {
@@ -356,7 +356,7 @@ func revisionFromEnv(env map[string]string) string {
 	return application.Version
 }
 
-// longestGap returns the longest time between two successive answers.
+// longestGap returns the longest time between two consecutive answers.
 func longestGap(answers []probeAnswer) time.Duration {
 	var gap time.Duration
 	for i := 1; i < len(answers); i++ {
@@ -379,13 +379,13 @@ func firstAndLast(answers []probeAnswer, revision string) (first, last *probeAns
 	return first, last
 }
 
-// serviceTraffic is the result of requests through a Service, one after another, each on its own connection.
+// serviceTraffic is the result of consecutive requests through a Service, each with its own connection.
 type serviceTraffic struct {
 	answers []probeAnswer
 	refused []error
 }
 
-// dialEach returns a client whose connections all lead to one address, each for one request.
+// dialEach returns a client that always connects to the same address, with a new connection for each request.
 func dialEach(address string) *http.Client {
 	return &http.Client{Timeout: trafficLimit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -444,7 +444,7 @@ func (a pushedApp) waitUntilRunning(t *testing.T, instances int) time.Time {
 
 const (
 	webapp = "localhost/webapp:1"
-	// stopDelay is how long the app keeps answering after SIGTERM.
+	// stopDelay is how long the app continues to answer after SIGTERM.
 	stopDelay     = 3 * time.Second
 	shopInstances = 2
 )
@@ -454,7 +454,7 @@ func TestAppsOnRealPods(t *testing.T) {
 	s := &appSuite{cfEnv: newCFEnv(t), whole: t}
 	runSteps(t, s, []testStep[*appSuite]{
 		{"an app is pushed and answers", (*appSuite).testPush},
-		{"health checks begin to fail", (*appSuite).failHealthChecks},
+		{"health checks start to fail", (*appSuite).failHealthChecks},
 		{"a restart never shows two revisions", (*appSuite).testRestart},
 		{"a rolling deployment always answers", (*appSuite).testRollingDeployment},
 		{"one instance is restarted", (*appSuite).testInstanceRestart},
@@ -462,13 +462,13 @@ func TestAppsOnRealPods(t *testing.T) {
 		{"an instance crashes", (*appSuite).testInstanceCrash},
 		{"apps that never work report why", (*appSuite).testBrokenApps},
 		{"health checks that fail are noticed", (*appSuite).testFailedHealthChecks},
-		{"a restart of instances that end at once does not pause", (*appSuite).testQuickRestart},
+		{"a restart of instances that end immediately does not pause", (*appSuite).testQuickRestart},
 		{"the page is opened with the user's credentials", (*appSuite).testPage},
-		{"a stopped app has no container, a deleted one nothing", (*appSuite).testStopAndDelete},
+		{"a stopped app has no container, a deleted app has no object", (*appSuite).testStopAndDelete},
 	})
 }
 
-// appSuite is the state that one step leaves for the next.
+// appSuite is the common state of the steps.
 type appSuite struct {
 	*cfEnv
 	// whole is the test of all steps.
@@ -500,7 +500,7 @@ func (s *appSuite) testPush(t *testing.T) {
 	}
 }
 
-// expectVCAPApplication compares the variable by which Cloud Foundry describes an app to itself.
+// expectVCAPApplication checks the environment variable in which Cloud Foundry describes an app.
 func (s *appSuite) expectVCAPApplication(t *testing.T, raw string) {
 	t.Helper()
 	var found map[string]any
@@ -541,7 +541,7 @@ func (s *appSuite) testRestart(t *testing.T) {
 	}
 }
 
-// expectHonestStats compares stats with the answers of Pods: no instance counts as running as long as only an
+// expectHonestStats compares stats with the answers of Pods: no instance may be reported as running while only an
 // older revision answers.
 func expectHonestStats(t *testing.T, stats []probeAnswer, asked, lastOld time.Time) {
 	t.Helper()
@@ -560,18 +560,18 @@ func expectHonestStats(t *testing.T, stats []probeAnswer, asked, lastOld time.Ti
 	if looked == 0 {
 		t.Error("expected stats of the time in which the old revision still answered, found none")
 	}
-	t.Logf("%d of %d stats were of the time in which the old revision still answered", looked, len(stats))
+	t.Logf("%d of %d stats were requested while the old revision still answered", looked, len(stats))
 }
 
 // shopAddress is the address of the app's route.
 const shopAddress = "shop.apps.example.com"
 
-// testRollingDeployment replaces instances that end slowly, and then those that end at once, while requests
-// come through a Service and through a reverse proxy.
+// testRollingDeployment replaces instances that end slowly, and then instances that end immediately, during requests
+// through a Service and through a reverse proxy.
 func (s *appSuite) testRollingDeployment(t *testing.T) {
 	s.mapRoute(t)
 	s.mustRequest(t, http.StatusOK, "PATCH", s.shop.path("/environment_variables"), `{"var":{"STOP_DELAY":"0s"}}`)
-	for _, row := range []struct{ old, revision string }{{"that keep answering for " + stopDelay.String(), "3"}, {"that end at once", "4"}} {
+	for _, row := range []struct{ old, revision string }{{"that continue to answer for " + stopDelay.String(), "3"}, {"that end immediately", "4"}} {
 		took, answers, through := s.deployRolling(t)
 		if gap := longestGap(answers); gap > stopDelay {
 			t.Errorf("some Pod answers: expected always, found none for %s", gap)
@@ -600,30 +600,30 @@ func (s *appSuite) expectKnownAddress(t *testing.T) {
 	}
 }
 
-// mapRoute gives the app an address, and waits until it answers there and has it in its environment at its
-// next start.
+// mapRoute gives the app an address, and waits until it answers at this address, which is in its environment from
+// its next start.
 func (s *appSuite) mapRoute(t *testing.T) {
 	began := time.Now()
 	domain := conversation.JSONField(t, s.mustRequest(t, http.StatusOK, "GET", "/v3/organizations/the-org/domains/default", "").Body, "guid")
 	made := s.mustRequest(t, http.StatusCreated, "POST", "/v3/routes", `{"host":"shop","relationships":{"space":{"data":{"guid":"`+space+`"}},"domain":{"data":{"guid":"`+domain+`"}}}}`)
 	s.mustRequest(t, http.StatusOK, "POST", "/v3/routes/"+conversation.JSONField(t, made.Body, "guid")+"/destinations", `{"destinations":[{"app":{"guid":"`+s.shop.guid+`"}}]}`)
-	eventually(t, "the address leads to the app", func() error {
+	eventually(t, "the app answers at the address", func() error {
 		_, err := readEnvironment(dialEach(s.gateway), "http://"+shopAddress+"/")
 		return err
 	})
-	s.logf(t, "the address answered %.2fs after it was asked for", time.Since(began).Seconds())
+	s.logf(t, "the address answered %.2fs after the request for it", time.Since(began).Seconds())
 	eventually(t, "the route is ready", func() error {
 		out := s.kubectl(t, "get", "cfroutes", "--namespace="+space, "-o", "jsonpath={.items[0].status.conditions[?(@.type=='Ready')].reason}")
 		return testenv.ErrorIf(out != korifiv1alpha1.AddressServedReason, "found %s", out)
 	})
 }
 
-// deployRolling returns how long a rolling deployment took, and the answers until the old instances were
-// gone.
+// deployRolling performs a rolling deployment. It returns its duration, and the answers until the old instances had
+// ended.
 func (s *appSuite) deployRolling(t *testing.T) (took time.Duration, answers []probeAnswer, through map[string]serviceTraffic) {
 	t.Helper()
 	service := s.kubectl(t, "get", "services", "--namespace="+space, "-o", "jsonpath={.items[0].spec.clusterIP}")
-	// A node applies a new Service up to a second later.
+	// A node may apply a new Service with a delay of a second.
 	eventually(t, "the Service answers", func() error {
 		_, err := readEnvironment(dialEach(service+":80"), "http://"+service+"/")
 		return err
@@ -633,7 +633,7 @@ func (s *appSuite) deployRolling(t *testing.T) (took time.Duration, answers []pr
 		"the Service": s.shop.startTraffic(t, "http://"+service+"/", service+":80"), "the reverse proxy": s.shop.startTraffic(t, "http://"+shopAddress+"/", s.gateway),
 	}
 	made := s.mustRequest(t, http.StatusCreated, "POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+s.shop.guid+`"}}}}`)
-	eventually(t, "the deployment is over", func() error {
+	eventually(t, "the deployment has ended", func() error {
 		got, err := s.request(t, http.StatusOK, "GET", "/v3/deployments/"+conversation.JSONField(t, made.Body, "guid"), "")
 		if err != nil {
 			return err
@@ -655,7 +655,8 @@ func (s *appSuite) deployRolling(t *testing.T) (took time.Duration, answers []pr
 	return took, answers, through
 }
 
-// testQuickRestart restarts instances that end at once. The old ones end without the delay of a rolling deployment.
+// testQuickRestart restarts instances that end immediately. The old ones must end without the delay of a rolling
+// deployment.
 func (s *appSuite) testQuickRestart(t *testing.T) {
 	const restarts, before = 5, 4
 	var ends, runs []time.Duration
@@ -677,11 +678,11 @@ func (s *appSuite) testQuickRestart(t *testing.T) {
 	}
 	slices.Sort(ends)
 	slices.Sort(runs)
-	// A loaded machine may take long for one of them.
+	// On a busy machine, one of them may take long.
 	if median := ends[restarts/2]; median > manager.DefaultInstanceStopDelay {
 		t.Errorf("expected the old instances to end at once, found that they answered for %s", median)
 	}
-	s.logf(t, "restarts of instances that end at once: the old ones answered for %.2fs and the new ones ran after %.2fs, each the median of %d",
+	s.logf(t, "restarts of instances that end immediately: the old ones answered for %.2fs and the new ones ran after %.2fs, each the median of %d",
 		ends[restarts/2].Seconds(), runs[restarts/2].Seconds(), restarts)
 }
 
@@ -722,7 +723,7 @@ func (s *appSuite) testRecentLogs(t *testing.T) {
 	}
 }
 
-// recentLogs returns the lines of an app's log, each after the index of its instance, the newest first.
+// recentLogs returns the lines of an app's log, the newest first, each prefixed with the index of its instance.
 func (a pushedApp) recentLogs(t *testing.T) []string {
 	t.Helper()
 	body := a.mustRequest(t, http.StatusOK, "GET", "/api/v1/read/"+a.guid+"?descending=true&envelope_types=LOG&limit=1000&start_time=-6795364578871345152", "").Body
@@ -731,7 +732,7 @@ func (a pushedApp) recentLogs(t *testing.T) []string {
 	return lines
 }
 
-// orderInstance sends an order to an instance. An instance that ends because of it does not answer.
+// orderInstance sends a command to an instance. An instance that ends because of it does not answer.
 func (c *cfEnv) orderInstance(t *testing.T, a pushedApp, index int, order string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.listInstances(t)[index].Status.PodIP+":8080"+order, http.NoBody)
@@ -770,14 +771,14 @@ func (s *appSuite) testStopAndDelete(t *testing.T) {
 	})
 }
 
-// testInstanceCrash makes one of two instances exit with a status. The kubelet restarts it at once, so the
-// test observes its start.
+// testInstanceCrash makes one of two instances exit with a status. The kubelet restarts it immediately, so the test
+// observes its start.
 func (s *appSuite) testInstanceCrash(t *testing.T) {
 	before, p, began := s.shop.listInstances(t), s.shop.startProbe(t), time.Now()
 	s.orderInstance(t, s.shop, 0, "/exit/7")
 	eventually(t, "the kubelet starts the container once more", func() error {
 		n := countRestarts(s.shop.listInstances(t)[0])
-		return testenv.ErrorIf(n != 1, "found it restarted %d times", n)
+		return testenv.ErrorIf(n != 1, "found %d restarts", n)
 	})
 	s.shop.waitUntilRunning(t, shopInstances)
 	s.logf(t, "an instance that crashed ran again after %.2fs", time.Since(began).Seconds())
@@ -793,7 +794,7 @@ func (s *appSuite) testInstanceCrash(t *testing.T) {
 	}
 }
 
-// testBrokenApps creates apps that can never run, all at once; each has to report the reason.
+// testBrokenApps creates several apps that can never run; each must report the reason.
 func (s *appSuite) testBrokenApps(t *testing.T) {
 	rows := map[string]struct {
 		image, state, details string
@@ -832,7 +833,7 @@ func (s *appSuite) testBrokenApps(t *testing.T) {
 	}
 }
 
-// unhealthyApp is an app whose health check has been failing for a while.
+// unhealthyApp is an app whose health check fails.
 type unhealthyApp struct {
 	pushedApp
 	order string
@@ -840,8 +841,7 @@ type unhealthyApp struct {
 	since time.Time
 }
 
-// failHealthChecks makes the health checks of two running apps fail from now on: one over HTTP, the other at
-// its port.
+// failHealthChecks makes the health checks of two running apps fail: one by HTTP, the other at its port.
 func (s *appSuite) failHealthChecks(t *testing.T) {
 	for _, it := range []*unhealthyApp{
 		{order: "/sick", pushedApp: s.pushApp(t, "sick", webapp, "health-check-type: http", "health-check-http-endpoint: /health")},
@@ -854,12 +854,12 @@ func (s *appSuite) failHealthChecks(t *testing.T) {
 	}
 }
 
-// testFailedHealthChecks waits until the failure is noticed; the liveness check is made twice a minute.
+// testFailedHealthChecks waits until the failure is noticed; the liveness check runs twice a minute.
 func (s *appSuite) testFailedHealthChecks(t *testing.T) {
 	for _, it := range s.unhealthyApps {
 		eventually(t, "the instance is restarted", func() error {
 			n := countRestarts(it.listInstances(t)[0])
-			return testenv.ErrorIf(n != 1, "found it restarted %d times", n)
+			return testenv.ErrorIf(n != 1, "found %d restarts", n)
 		})
 		s.logf(t, "%s: it was restarted %.1fs later", it.order, time.Since(it.since).Seconds())
 		it.waitUntilRunning(t, 1)

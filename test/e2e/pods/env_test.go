@@ -27,29 +27,29 @@ import (
 )
 
 const (
-	// commandTimeout is far longer than any single command takes.
+	// commandTimeout is much longer than any command takes.
 	commandTimeout = 4 * time.Minute
-	// stayTime is how long the test watches for a change that must not happen.
+	// stayTime is how long the test checks that a change does not happen.
 	stayTime = 5 * time.Second
 	// bridgeAddress is the address of the machine on the bridge to the node.
 	bridgeAddress = "10.250.0.1"
 )
 
-// podsEnv is a cluster with real Pods, and torpor outside it with exactly the rights of an installation.
+// podsEnv is a cluster with real Pods, and torpor outside it with exactly the permissions of an installation.
 type podsEnv struct {
 	dir, programs, tools string
 	metrics              string
 	began                time.Time
 }
 
-// newPodsEnv skips the test where real Pods cannot run.
+// newPodsEnv starts a cluster, or skips the test where real Pods cannot run.
 func newPodsEnv(t *testing.T) *podsEnv {
 	t.Helper()
 	if os.Getenv("TORPOR_E2E") != "pods" {
-		t.Skip("TORPOR_E2E is not pods: these stories take minutes and the machine's only node; run make e2e-pods")
+		t.Skip("TORPOR_E2E is not pods: these tests take minutes and use the machine's only node; run make e2e-pods")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("not root: a real node makes namespaces and mounts")
+		t.Skip("not root: a real node creates namespaces and mounts")
 	}
 	local, torpor := os.Getenv("TORPOR_LOCAL"), testenv.TorporPath(t)
 	for what, file := range map[string]string{
@@ -58,7 +58,7 @@ func newPodsEnv(t *testing.T) *podsEnv {
 		"TORPOR_MYSQL": filepath.Join(os.Getenv("TORPOR_MYSQL"), "usr/sbin/mysqld"),
 	} {
 		if _, err := os.Stat(file); err != nil {
-			t.Skipf("no real pods: %s leads to no %q: run make e2e-pods as root on Debian", what, file)
+			t.Skipf("no real pods: %s contains no %q: run make e2e-pods as root on Debian", what, file)
 		}
 	}
 	return &podsEnv{
@@ -70,7 +70,7 @@ func (e *podsEnv) kubeconfig() string { return filepath.Join(e.dir, "admin.kubec
 
 func (e *podsEnv) tryRun(t *testing.T, stdin, program string, args ...string) (string, error) {
 	t.Helper()
-	// Cleanups run programs too, after the test's context has ended.
+	// Cleanups run programs, too, after the test's context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
@@ -97,7 +97,7 @@ func (e *podsEnv) kubectl(t *testing.T, args ...string) string {
 	return e.mustRun(t, "", filepath.Join(e.programs, "kubectl"), args...)
 }
 
-// apply applies a manifest of testdata, in which words are replaced in pairs.
+// apply applies a manifest of testdata after replacing words, which are given in pairs.
 func (e *podsEnv) apply(t *testing.T, file string, words ...string) {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join("testdata", file))
@@ -114,7 +114,7 @@ func (e *podsEnv) logf(t *testing.T, format string, args ...any) {
 func (e *podsEnv) startCluster(t *testing.T) {
 	t.Helper()
 	local := filepath.Join(e.programs, "local")
-	e.mustRun(t, "", local, "pods", "down", "--dir", e.dir) // A test that was killed leaves namespaces and mounts on the machine.
+	e.mustRun(t, "", local, "pods", "down", "--dir", e.dir) // A killed test leaves namespaces and mounts on the machine.
 	t.Cleanup(func() { e.mustRun(t, "", local, "pods", "down", "--dir", e.dir) })
 	e.mustRun(t, "", local, "pods", "up", "--dir", e.dir, "--parts", os.Getenv("TORPOR_NODE"), "--mysql", os.Getenv("TORPOR_MYSQL"))
 	config := filepath.Join("..", "..", "..", "config")
@@ -173,7 +173,7 @@ func (e *podsEnv) readMetric(t *testing.T, prefix string) string {
 	return strings.TrimSpace(found.String())
 }
 
-// eventually waits as long as a command may take: a rollout is slow.
+// eventually polls with the time limit of a command, because a rollout is slow.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	testenv.EventuallyWithin(t, commandTimeout, what, f)
@@ -184,7 +184,7 @@ type testStep[E any] struct {
 	run  func(E, *testing.T)
 }
 
-// runSteps stops at the first failed step, since each later one would only repeat the failure.
+// runSteps runs the steps until one fails, because later steps would only repeat the failure.
 func runSteps[E any](t *testing.T, env E, steps []testStep[E]) {
 	t.Helper()
 	for _, step := range steps {
@@ -199,7 +199,7 @@ type podProcess struct {
 	name string
 }
 
-// findPodProcesses finds the processes of Pods by the UIDs in the names of their control groups.
+// findPodProcesses finds the processes of Pods by the UIDs in the names of their cgroups.
 func findPodProcesses(t *testing.T, uids ...string) []podProcess {
 	t.Helper()
 	folders, err := filepath.Glob("/proc/[0-9]*")
@@ -285,7 +285,7 @@ type podView struct {
 	} `json:"status"`
 }
 
-// restarts returns the restarts of all containers.
+// restarts returns the total number of restarts of all containers.
 func (p podView) restarts() int {
 	sum := 0
 	for _, c := range p.Status.Containers {
@@ -318,7 +318,7 @@ func (e *podsEnv) listPods(t *testing.T) map[string]podView {
 
 func podName(index int) string { return fmt.Sprintf("moco-test-%d", index) }
 
-// signalServer sends a signal to the server in a Pod, which is also a process of this machine.
+// signalServer sends a signal to the server in a Pod, which is also a process on this machine.
 func signalServer(t *testing.T, p podView, signal syscall.Signal) {
 	t.Helper()
 	servers := slices.DeleteFunc(findPodProcesses(t, string(p.Metadata.UID)), func(p podProcess) bool { return p.name != "mysqld" })

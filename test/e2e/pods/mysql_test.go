@@ -22,7 +22,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestMySQLOnRealPods tests one cluster while clients write through its Service.
+// TestMySQLOnRealPods tests a cluster while clients write through its Service.
 func TestMySQLOnRealPods(t *testing.T) {
 	s := &mysqlSuite{podsEnv: newPodsEnv(t)}
 	s.startCluster(t)
@@ -35,21 +35,21 @@ func TestMySQLOnRealPods(t *testing.T) {
 	runSteps(t, s, []testStep[*mysqlSuite]{
 		{"a cluster is created and serves", (*mysqlSuite).testCreate},
 		{"clustering stops, a GTID is advanced by hand, clustering starts", (*mysqlSuite).testClusteringStop},
-		{"reconciliation stops, and a rollout waits for clustering too", (*mysqlSuite).testReconciliationStop},
+		{"reconciliation stops, and a rollout waits for clustering, too", (*mysqlSuite).testReconciliationStop},
 		{"a rollout replaces one Pod at a time, the primary last", (*mysqlSuite).testRollout},
 		{"volumes grow without a restart, and do not shrink", (*mysqlSuite).testVolumesGrow},
-		{"another cluster is born as a copy, and follows", (*mysqlSuite).testFollower},
+		{"another cluster is created as a copy, and follows", (*mysqlSuite).testFollower},
 		{"sessions are encrypted, and passwords change while clients write", (*mysqlSuite).testRotation},
-		{"the copy outlives the passwords of its source, and becomes an independent cluster", (*mysqlSuite).testPromotion},
+		{"the copy recovers from changed passwords, and becomes an independent cluster", (*mysqlSuite).testPromotion},
 		{"a replica's server that hangs is restarted", (*mysqlSuite).testHungReplica},
 		{"the primary's server is killed", (*mysqlSuite).testPrimaryKilled},
 		{"the primary's Pod is deleted", (*mysqlSuite).testPrimaryDeleted},
 		{"a new cluster has the rows from before a mistake", (*mysqlSuite).testBackupAndRestore},
-		{"a cluster that is stopped is deleted", (*mysqlSuite).testDeleteWhileStopped},
+		{"a stopped cluster is deleted", (*mysqlSuite).testDeleteWhileStopped},
 	})
 }
 
-// mysqlSuite is the state that one step leaves for the next.
+// mysqlSuite is the common state of the steps.
 type mysqlSuite struct {
 	*podsEnv
 	writer *rowWriter
@@ -73,7 +73,7 @@ func (s *mysqlSuite) testCreate(t *testing.T) {
 	}
 }
 
-// testClusteringStop has a DBA work on the replicas by hand.
+// testClusteringStop changes the replicas by hand, as a DBA would.
 func (s *mysqlSuite) testClusteringStop(t *testing.T) {
 	if out := s.kubectl(t, "moco", "stop", "clustering", "test", "--reason", "compare replicas", "--wait"); out != `stopped clustering of MySQLCluster "default/test"` {
 		t.Errorf("expected upstream's words, found %q", out)
@@ -99,12 +99,12 @@ func (s *mysqlSuite) testClusteringStop(t *testing.T) {
 		var errs []error
 		for i := 1; i < 3; i++ {
 			if got := s.query(t, "test", i, "SELECT SERVICE_STATE FROM performance_schema.replication_applier_status", "SELECT @@gtid_executed"); got != "OFF\n"+executed {
-				errs = append(errs, fmt.Errorf("instance %d: expected its SQL thread off at %s, found %q", i, executed, got))
+				errs = append(errs, fmt.Errorf("instance %d: expected a stopped SQL thread at %s, found %q", i, executed, got))
 			}
 		}
 		for name, p := range s.listPods(t) {
 			if p.Metadata.UID != before[name].Metadata.UID || p.role() != before[name].role() {
-				errs = append(errs, fmt.Errorf("expected Pod %s untouched, found it changed", name))
+				errs = append(errs, fmt.Errorf("expected Pod %s unchanged, found it changed", name))
 			}
 		}
 		return errors.Join(errs...)
@@ -143,7 +143,7 @@ func (s *mysqlSuite) testReconciliationStop(t *testing.T) {
 	testenv.Consistently(t, stayTime, "the rollout waits", func() error {
 		for name, p := range s.listPods(t) {
 			if p.Metadata.UID != before[name].Metadata.UID {
-				return fmt.Errorf("expected Pod %s as it was, found a new one", name)
+				return fmt.Errorf("expected the same Pod %s, found a new one", name)
 			}
 		}
 		return nil
@@ -152,7 +152,7 @@ func (s *mysqlSuite) testReconciliationStop(t *testing.T) {
 	s.logf(t, "the change waited for reconciliation, and its rollout waits for clustering")
 }
 
-// testRollout starts clustering again, and the waiting rollout proceeds while clients write.
+// testRollout starts clustering again, and expects the waiting rollout to proceed while clients write.
 func (s *mysqlSuite) testRollout(t *testing.T) {
 	s.startWriting(t)
 	before, began := s.listPods(t), time.Now()
@@ -189,7 +189,7 @@ func (s *mysqlSuite) startWriting(t *testing.T) {
 	if s.writer == nil {
 		s.writer = startRowWriter(t, s.podsEnv, "test")
 	}
-	s.writer.longestGap() // The time until now does not count.
+	s.writer.longestGap() // Ignore the time until now.
 }
 
 // expectNothingLost waits until clients write again, and compares the acknowledged rows with the primary's
@@ -203,10 +203,10 @@ func (s *mysqlSuite) expectNothingLost(t *testing.T) {
 	if lost := missingNumbers(t, acknowledged, rows); len(lost) > 0 {
 		t.Errorf("acknowledged rows: expected all of %d, found %v missing", len(acknowledged), lost)
 	}
-	s.logf(t, "%d rows were acknowledged so far, and all of them are there", len(acknowledged))
+	s.logf(t, "all %d rows acknowledged so far exist", len(acknowledged))
 }
 
-// testFollower has a cluster cloned from the primary of another, which clients write to.
+// testFollower clones a cluster from the primary of another one, while clients write.
 func (s *mysqlSuite) testFollower(t *testing.T) {
 	s.startWriting(t)
 	s.queryPrimary(t, "CREATE USER follower@'%' IDENTIFIED BY 'follows'; GRANT BACKUP_ADMIN, REPLICATION SLAVE ON *.* TO follower@'%'")
@@ -220,7 +220,7 @@ func (s *mysqlSuite) testFollower(t *testing.T) {
 	}
 }
 
-// expectFollowed waits until the copy has a row that is written now.
+// expectFollowed writes a row, and waits until the copy has it.
 func (s *mysqlSuite) expectFollowed(t *testing.T) {
 	t.Helper()
 	newest := s.queryPrimary(t, "SELECT MAX(id) FROM app.written")
@@ -230,20 +230,20 @@ func (s *mysqlSuite) expectFollowed(t *testing.T) {
 	})
 }
 
-// readFollowerPod may find no Pod: for a moment of a rollout there is none.
+// readFollowerPod returns a field of the copy's Pod; an error if there is none, as for a moment during a rollout.
 func (s *mysqlSuite) readFollowerPod(t *testing.T, path string) (string, error) {
 	t.Helper()
 	return s.tryRun(t, "", filepath.Join(s.programs, "kubectl"), "get", "pod", "moco-follower-0", "-o", "jsonpath="+path)
 }
 
-// testPromotion comes after a rotation of the source's passwords, which leaves the old ones valid in the copy
-// too. The test discards the old passwords in the copy alone, because Torpor needs access to the source.
+// testPromotion runs after a rotation of the source's passwords, which leaves the old ones valid in the copy, too.
+// The test discards the old passwords only in the copy, because Torpor needs access to the source.
 func (s *mysqlSuite) testPromotion(t *testing.T) {
 	s.expectFollowed(t)
 	s.query(t, "follower", 0, "SET sql_log_bin = 0", "SET GLOBAL super_read_only = 0", "ALTER USER 'moco-admin'@'%' IDENTIFIED BY 'changed'",
 		"ALTER USER 'moco-admin'@'%' DISCARD OLD PASSWORD", "SET GLOBAL super_read_only = 1")
 	began := time.Now()
-	eventually(t, "the kubelet has started the copy's server again", func() error {
+	eventually(t, "the kubelet has restarted the copy's server", func() error {
 		restarts, err := s.readFollowerPod(t, "{.status.containerStatuses[?(@.name=='mysqld')].restartCount}")
 		return errors.Join(err, testenv.ErrorIf(restarts == "" || restarts == "0", "expected a restart, found %q", restarts))
 	})
@@ -252,12 +252,12 @@ func (s *mysqlSuite) testPromotion(t *testing.T) {
 	s.logf(t, "the copy has its own accounts again after %.1fs", time.Since(began).Seconds())
 	began = time.Now()
 	s.kubectl(t, "patch", "mysqlcluster", "follower", "--type=merge", "-p", `{"spec":{"replicationSourceSecretName":null}}`)
-	eventually(t, "the copy takes writes", func() error {
+	eventually(t, "the copy accepts writes", func() error {
 		_, err := s.tryQuery(t, "follower", 0, "INSERT INTO app.t VALUES (99, 'own')")
 		return err
 	})
-	s.logf(t, "the copy takes writes after %.1fs", time.Since(began).Seconds())
-	eventually(t, "its Pod creates no accounts any more", func() error {
+	s.logf(t, "the copy accepts writes after %.1fs", time.Since(began).Seconds())
+	eventually(t, "its Pod does not create accounts anymore", func() error {
 		found, err := s.readFollowerPod(t, "{.spec.volumes[*].name}")
 		return errors.Join(err, testenv.ErrorIf(strings.Contains(found, "take-over"), "found %s", found))
 	})
@@ -266,7 +266,7 @@ func (s *mysqlSuite) testPromotion(t *testing.T) {
 	s.expectNothingLost(t)
 }
 
-// testRotation leaves the old passwords valid, because the writing client has one of them.
+// testRotation rotates the passwords but leaves the old ones valid, because the writing client uses one of them.
 func (s *mysqlSuite) testRotation(t *testing.T) {
 	s.startWriting(t)
 	s.expectEncryptedSessions(t)
@@ -282,8 +282,9 @@ func (s *mysqlSuite) testRotation(t *testing.T) {
 	s.expectNothingLost(t)
 }
 
-// expectEncryptedSessions leaves out the probes, which do not leave their Pod, the session of the query,
-// which uses the socket, and threads of replication, which have the name of the user who started them.
+// expectEncryptedSessions expects encrypted sessions of Torpor's users. It ignores the probes, whose connections
+// stay in their Pod, the session of the query, which uses the socket, and replication threads, which have the name
+// of the user who started them.
 func (s *mysqlSuite) expectEncryptedSessions(t *testing.T) {
 	t.Helper()
 	var all []string
@@ -300,7 +301,7 @@ func (s *mysqlSuite) expectEncryptedSessions(t *testing.T) {
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	s.logf(t, "encrypted are the sessions of %s", strings.Join(all, ", "))
+	s.logf(t, "the sessions of %s are encrypted", strings.Join(all, ", "))
 	for _, user := range []string{"moco-admin", "moco-repl", "moco-writable"} {
 		if !slices.Contains(all, user) {
 			t.Errorf("sessions: expected one of %s, found %q", user, all)
@@ -308,7 +309,7 @@ func (s *mysqlSuite) expectEncryptedSessions(t *testing.T) {
 	}
 }
 
-// testBackupAndRestore deletes rows by mistake after a backup.
+// testBackupAndRestore deletes rows after a backup, as by mistake, and restores them in a new cluster.
 func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	s.startWriting(t)
 	s.expectNothingLost(t)
@@ -334,7 +335,7 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 		return nil
 	})
 	s.expectColumns(t, fmt.Sprintf("test True True %d 3 True True %s", s.readCluster(t, "test").Status.Primary, point))
-	s.logf(t, "a backup is made after %.1fs", time.Since(began).Seconds())
+	s.logf(t, "there is a backup after %.1fs", time.Since(began).Seconds())
 	began = time.Now()
 	s.queryPrimary(t, "INSERT INTO app.t VALUES (3, 'after the backup')")
 	want := s.queryPrimary(t, "CHECKSUM TABLE app.t, app.written")
@@ -368,8 +369,7 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	}
 }
 
-// testVolumesGrow does not check file systems: their growth is the task of a driver, which a folder of the
-// node lacks.
+// testVolumesGrow does not check file systems: a driver would grow them, but a folder of the node has no driver.
 func (s *mysqlSuite) testVolumesGrow(t *testing.T) {
 	s.startWriting(t)
 	s.kubectl(t, "patch", "storageclass", "local", "--type=merge", "-p", `{"allowVolumeExpansion":true}`)
@@ -389,7 +389,7 @@ func (s *mysqlSuite) testVolumesGrow(t *testing.T) {
 	testenv.Consistently(t, stayTime, "no Pod is replaced or restarted", func() error {
 		for name, p := range s.listPods(t) {
 			if p.Metadata.UID != before[name].Metadata.UID || p.restarts() != before[name].restarts() {
-				return fmt.Errorf("expected %s as it was, found it with %d restarts", name, p.restarts())
+				return fmt.Errorf("expected %s unchanged, found it with %d restarts", name, p.restarts())
 			}
 		}
 		return nil
@@ -401,12 +401,12 @@ func (s *mysqlSuite) testVolumesGrow(t *testing.T) {
 		return s.readCluster(t, "test").expectCondition("ReconcileSuccess", metav1.ConditionFalse, "no volume can shrink", "revert the size")
 	})
 	setSize("2Gi")
-	eventually(t, "the size is taken back", func() error {
+	eventually(t, "the size is reverted", func() error {
 		return s.readCluster(t, "test").expectCondition("ReconcileSuccess", metav1.ConditionTrue)
 	})
 }
 
-// testHungReplica stops the server in a Pod, whose port stays open.
+// testHungReplica suspends the server in a Pod by SIGSTOP, so that its port stays open.
 func (s *mysqlSuite) testHungReplica(t *testing.T) {
 	s.startWriting(t)
 	name := podName((s.readCluster(t, "test").Status.Primary + 1) % 3)
@@ -415,7 +415,7 @@ func (s *mysqlSuite) testHungReplica(t *testing.T) {
 	eventually(t, "its container is restarted", func() error {
 		return testenv.ErrorIf(s.listPods(t)[name].restarts() == before.restarts(), "expected one more than %d restarts", before.restarts())
 	})
-	s.logf(t, "%s is restarted %.1fs after its server was stopped", name, time.Since(began).Seconds())
+	s.logf(t, "%s is restarted %.1fs after its server was suspended", name, time.Since(began).Seconds())
 	eventually(t, "the instance is a replica again", func() error {
 		p := s.listPods(t)[name]
 		return testenv.ErrorIf(!p.ready() || p.role() != "replica", "expected it to be ready and a replica, found role %q", p.role())
@@ -443,7 +443,7 @@ func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
 	if series := s.readMetric(t, "moco_"); series != "" {
 		t.Errorf("metrics: expected no metrics of deleted clusters, found:\n%s", series)
 	}
-	s.logf(t, "deleted while stopped, nothing is left after %.1fs", time.Since(began).Seconds())
+	s.logf(t, "a cluster deleted while stopped: nothing is left after %.1fs", time.Since(began).Seconds())
 }
 
 func (s *mysqlSuite) testPrimaryKilled(t *testing.T) {
@@ -456,7 +456,7 @@ func (s *mysqlSuite) testPrimaryDeleted(t *testing.T) {
 	s.expectReplacement(t, old, "its Pod's deletion", func() { s.kubectl(t, "delete", "pod", podName(old), "--wait=false") })
 }
 
-// expectReplacement expects another primary that takes writes within seconds, and the old one to return as a
+// expectReplacement expects another primary that accepts writes within seconds, and expects the old one to become a
 // replica.
 func (s *mysqlSuite) expectReplacement(t *testing.T, old int, what string, do func()) {
 	t.Helper()
@@ -480,17 +480,17 @@ func (s *mysqlSuite) expectReplacement(t *testing.T, old int, what string, do fu
 		return testenv.ErrorIf(!p.ready() || p.role() != "replica", "expected %s to be ready and a replica, found role %q", podName(old), p.role())
 	})
 	s.waitUntilHealthy(t, "test")
-	s.logf(t, "instance %d is back as a replica, and the cluster is healthy", old)
+	s.logf(t, "instance %d is a replica now, and the cluster is healthy", old)
 }
 
 const (
-	// tryLimit is how long a client waits for one acknowledgement before it tries a new connection.
+	// tryLimit is a client's time limit for one acknowledgement, after which it opens a new connection.
 	tryLimit      = time.Second
 	writeInterval = 50 * time.Millisecond
 )
 
-// rowWriter writes rows with unique numbers through the Service of the primary, one after another, and
-// remembers which of them were acknowledged.
+// rowWriter writes rows with unique numbers through the Service of the primary, one after another, and records which
+// of them were acknowledged.
 type rowWriter struct {
 	db   *sql.DB
 	stop context.CancelFunc
@@ -504,7 +504,7 @@ type rowWriter struct {
 	problem error
 }
 
-// startRowWriter reaches the Service from the machine around the node, as a program in the cluster would.
+// startRowWriter starts a writer that connects to the Service from this machine, as a program in the cluster would.
 func startRowWriter(t *testing.T, e *podsEnv, cluster string) *rowWriter {
 	t.Helper()
 	cfg := mysql.NewConfig()
@@ -576,10 +576,10 @@ func (c *rowWriter) longestGap() time.Duration {
 func (c *rowWriter) stopWriting() {
 	c.stop()
 	c.done.Wait()
-	_ = c.db.Close() // The connection was used already.
+	_ = c.db.Close() // The connection is not needed anymore.
 }
 
-// missingNumbers returns the numbers that are not among the rows, one number a line.
+// missingNumbers returns the numbers that rows does not contain, which has one number per line.
 func missingNumbers(t *testing.T, numbers []int, rows string) []int {
 	t.Helper()
 	there := map[int]bool{}
@@ -611,7 +611,7 @@ func (e *podsEnv) tryQuery(t *testing.T, cluster string, index int, statements .
 	return e.tryRun(t, "", e.programs+"/kubectl", args...)
 }
 
-// expectEqualRows waits until all instances have the same rows, which requires that no client writes.
+// expectEqualRows waits until all instances have the same rows. No client may write in the meantime.
 func (e *podsEnv) expectEqualRows(t *testing.T, cluster, table string, instances int) {
 	t.Helper()
 	eventually(t, "the rows of "+table+" are equal", func() error {

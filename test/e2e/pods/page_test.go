@@ -19,7 +19,7 @@ import (
 
 var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/enter\?key=\w+`)
 
-// testPage opens the page of a manager in a Pod through kubectl torpor page, and again after the Pod was replaced.
+// testPage opens the page of a manager in a Pod by kubectl torpor page, and again after the Pod has been replaced.
 func (a *appSuite) testPage(t *testing.T) {
 	a.apply(t, "page.yaml")
 	a.kubectl(t, "rollout", "status", "deployment/torpor-manager", "--namespace=torpor-system", "--timeout=3m")

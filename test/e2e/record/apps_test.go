@@ -15,8 +15,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestStopOfAnAppEndsByItself stops an app with an invalid end, with an end that comes while the manager is
-// dead, and again.
+// TestStopOfAnAppEndsByItself stops an app with an invalid end, with an end that passes while no manager runs, and
+// once more.
 func TestStopOfAnAppEndsByItself(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
@@ -59,8 +59,8 @@ func (h *hub) patch(t *testing.T, who string, obj client.Object, change map[stri
 	testenv.ExpectNoError(t, h.clientOf(t, who).Patch(t.Context(), obj, mergePatch(t, change), client.FieldOwner(anotherProgram)))
 }
 
-// waitForStops waits until the record of an app has these stops, each with its requester and the one who
-// ended it.
+// waitForStops waits until the record of an app has these stops, each given by its requester and the user who ended
+// it.
 func (h *hub) waitForStops(t *testing.T, app *korifiv1alpha1.CFApp, what string, want ...[2]string) {
 	t.Helper()
 	h.WaitFor(t, what, app, func() error {

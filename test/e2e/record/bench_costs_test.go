@@ -20,16 +20,15 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// costs are the processor time and the requests since some moment, by their subjects.
+// costs contains the CPU time and the requests of programs since a point in time.
 type costs struct {
 	hub, manager time.Duration
-	// writes are counted by resource and verb; conflicts are those that were refused as such.
+	// writes are counted by resource and verb; conflicts are the writes that were refused because of a conflict.
 	writes    map[string]int
 	conflicts int
 }
 
-// readCosts reads what the API server, which has etcd in its process, and a manager have spent since their
-// starts.
+// readCosts returns the costs of the API server, which includes etcd, and of a manager since their starts.
 func (h *managedHub) readCosts(t *testing.T, manager *testenv.Process) costs {
 	t.Helper()
 	is := costs{hub: testenv.ReadProcessorTime(t, h.PID()), manager: testenv.ReadProcessorTime(t, manager.PID()), writes: map[string]int{}}
@@ -57,7 +56,7 @@ func (h *managedHub) readCosts(t *testing.T, manager *testenv.Process) costs {
 	return is
 }
 
-// note adds the costs since before to the figures, and logs the writes.
+// note adds the difference from the earlier costs to the figures, and logs the writes.
 func (c costs) note(t *testing.T, before costs, until string, figures map[string]float64) {
 	t.Helper()
 	total := 0

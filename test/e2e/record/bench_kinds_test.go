@@ -16,21 +16,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
-// sortLabel is the label of the objects that the benchmark stops. Its value is their sort.
+// sortLabel is the label of the objects that the benchmark stops. Its value is the name of their benchKind.
 const sortLabel = "bench"
 
-// benchKind is a sort of targets: a kind, and the requester of its stops.
+// benchKind is a group of targets with the same kind and the same requester of stops.
 type benchKind struct {
 	kind
 	sort string
 	// isOfSlumber is true if a Slumber stops the objects.
 	isOfSlumber bool
-	// isBack reports whether an object is in the state that it had before the stop.
+	// isBack reports whether an object has the same state as before the stop.
 	isBack func(client.Object) bool
 }
 
-// benchKinds returns all kinds that users stop, and two that a Slumber stops: one that keeps its stop in the
-// status, and one with a switch.
+// benchKinds returns all kinds that users stop, and two that a Slumber stops: one with the stop in its status, and
+// one with a switch.
 func benchKinds() (all []benchKind) {
 	hasEnded := func(k kind) func(client.Object) bool {
 		return func(o client.Object) bool { return k.records(o)[0][0].EndedAt != nil }
@@ -38,7 +38,7 @@ func benchKinds() (all []benchKind) {
 	for _, k := range allKinds() {
 		one := benchKind{kind: k, sort: k.name, isBack: func(o client.Object) bool { return !k.isStopped(o) && isRestored(o) }}
 		if k.name == clusterDeployments().name {
-			one.isBack = hasEnded(k) // The spec of a ClusterDeployment is not written: only the record shows the end.
+			one.isBack = hasEnded(k) // The spec of a ClusterDeployment is not written, so only the record shows the end.
 		}
 		all = append(all, one)
 	}
@@ -67,7 +67,7 @@ func isRestored(o client.Object) bool {
 	return isScaled && len(fieldswitch.ReadSwitch(o).Saved) == 0
 }
 
-// readScheduled returns the stops of the only Slumber; an empty list if there are none yet.
+// readScheduled returns the stops of the only Slumber; an empty list if it has none yet.
 func readScheduled(stops []torporv1alpha1.ScheduledStop) [][]torporv1alpha1.StopRecord {
 	if len(stops) == 0 {
 		return [][]torporv1alpha1.StopRecord{nil}
@@ -75,8 +75,8 @@ func readScheduled(stops []torporv1alpha1.ScheduledStop) [][]torporv1alpha1.Stop
 	return [][]torporv1alpha1.StopRecord{stops[0].Stops}
 }
 
-// createSlumber creates a Slumber that stops all objects of its sorts. Its window began up to an hour ago, and ends at
-// the given time, which is a whole minute.
+// createSlumber creates a Slumber that stops the objects of its groups. Its window began up to an hour ago, and ends
+// at the given time, which must be a whole minute.
 func (h *managedHub) createSlumber(t *testing.T, until time.Time) {
 	t.Helper()
 	moment := func(at time.Time) string { return fmt.Sprintf("%d %d * * *", at.UTC().Minute(), at.UTC().Hour()) }

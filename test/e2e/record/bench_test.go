@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	benchTargets  = 1000 // benchTargets is the number of stopped objects, of all sorts together
+	benchTargets  = 1000 // benchTargets is the total number of stopped objects
 	benchMany     = 5000
 	benchRequests = 1000
 	benchRounds   = 20
@@ -34,9 +34,9 @@ const (
 	p99           = 0.99
 )
 
-// TestBenchRecord measures how soon a new manager ends a thousand stops whose end time passed while no manager ran, the
-// cost of admission for a request, and the time of a table of five thousand objects. The test does not judge the
-// figures, but requires that no stop ends twice.
+// TestBenchRecord measures how soon a new manager ends a thousand stops whose end time passed while no manager ran,
+// the cost of admission for a request, and the time of a table of five thousand objects. The test does not check the
+// figures, except that no stop may end twice.
 func TestBenchRecord(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected `make bench NAME=record`")
@@ -45,12 +45,12 @@ func TestBenchRecord(t *testing.T) {
 	manager := h.startManager(t)
 	h.waitUntilNoted(t)
 	figures := map[string]float64{}
-	until := time.Now().Add(outage + time.Minute).Truncate(time.Minute) // A Slumber's end is a whole minute.
+	until := time.Now().Add(outage + time.Minute).Truncate(time.Minute) // A Slumber's window ends at a whole minute.
 	h.createSlumber(t, until)
 	h.createStopped(t, benchTargets, until)
 	testenv.Eventually(t, "all stops are recorded", func() error { return h.expectRecords(t, false) })
 	manager.KillAtOnce(t)
-	t.Logf("%d stops are recorded, %s before their time", benchTargets, time.Until(until))
+	t.Logf("%d stops are recorded, %s before their end", benchTargets, time.Until(until))
 	if !time.Now().Before(until) {
 		t.Fatal("expected the stops to be recorded before their time")
 	}
@@ -62,8 +62,8 @@ func TestBenchRecord(t *testing.T) {
 	testenv.Eventually(t, "all switches are reset", func() error { return h.expectSetBack(t, awaited) })
 	figures["until_1000_resume_seconds"] = time.Since(began).Seconds()
 	h.readCosts(t, manager).note(t, before, "back", figures)
-	// The record of a MySQLCluster follows with the report of the pass that creates the delayed objects,
-	// which are fifteen for each cluster here.
+	// The record of a MySQLCluster is written later, by the pass that creates the delayed objects; each cluster has
+	// fifteen of them.
 	testenv.Eventually(t, "all ends are recorded", func() error { return h.expectRecords(t, true) })
 	figures["until_1000_recorded_seconds"] = time.Since(began).Seconds()
 	h.readCosts(t, manager).note(t, before, "recorded", figures)
@@ -72,7 +72,7 @@ func TestBenchRecord(t *testing.T) {
 	h.benchAdmission(t, figures)
 	h.createMany(t, "many", benchMany-benchTargets)
 	figures["status_all_p99_seconds"] = h.benchStatus(t)
-	testenv.MergeFigures(t, "record.json", figures) // The figures of the page come from another benchmark.
+	testenv.MergeFigures(t, "record.json", figures) // The figures of the page are from another benchmark.
 }
 
 // createStopped creates objects of all kinds that are stopped until a time.
@@ -123,7 +123,7 @@ func (h *managedHub) createMany(t *testing.T, prefix string, count int) {
 }
 
 // expectRecords checks that every switch has one stop, which is in effect or has ended, and that no app was
-// restarted additionally.
+// restarted without need.
 func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
 	t.Helper()
 	return h.eachTarget(t, func(k benchKind, obj client.Object) error {
@@ -142,8 +142,8 @@ func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
 	})
 }
 
-// expectSetBack returns an error while an object is still stopped. It first reads the object that was found stopped by
-// the last call: listing a thousand objects ten times a second would take a third of the processors.
+// expectSetBack returns an error while an object is still stopped. It first reads the object that the last call
+// found stopped, because listing a thousand objects ten times a second would take a third of the CPU time.
 func (h *managedHub) expectSetBack(t *testing.T, awaited *benchTarget) error {
 	t.Helper()
 	isStopped := func(k benchKind, obj client.Object) error {
@@ -172,7 +172,7 @@ type benchTarget struct {
 	obj  client.Object
 }
 
-// eachTarget visits all objects that can be stopped.
+// eachTarget calls visit for all objects that can be stopped.
 func (h *managedHub) eachTarget(t *testing.T, visit func(benchKind, client.Object) error) error {
 	t.Helper()
 	for _, k := range benchKinds() {
@@ -194,16 +194,16 @@ func (h *managedHub) eachTarget(t *testing.T, visit func(benchKind, client.Objec
 func (h *managedHub) expectReady() error {
 	answer, err := http.Get("http://" + h.probes + "/readyz")
 	if err != nil {
-		return fmt.Errorf("ask for readiness: %w", err)
+		return fmt.Errorf("request readiness: %w", err)
 	}
 	if err := answer.Body.Close(); err != nil {
-		return fmt.Errorf("end the answer: %w", err)
+		return fmt.Errorf("close the answer: %w", err)
 	}
 	return testenv.ErrorIf(answer.StatusCode != http.StatusOK, "found status %d", answer.StatusCode)
 }
 
-// benchAdmission measures requests that flip a ClusterDeployment's switch, with the policies that record
-// requesters and without.
+// benchAdmission measures requests that change a ClusterDeployment's switch, with and without the policies that
+// record requesters.
 func (h *managedHub) benchAdmission(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	k := clusterDeployments()
@@ -225,7 +225,7 @@ func (h *managedHub) benchAdmission(t *testing.T, figures map[string]float64) {
 	}
 	with := measure()
 	h.removePolicy(t, "torpor-hibernation-record")
-	testenv.Eventually(t, "requests are not noted", func() error {
+	testenv.Eventually(t, "requesters are not recorded", func() error {
 		tried := k.build(t, h.hub, "tried")
 		merge(t, tried, k.stop)
 		if err := h.Client.Create(t.Context(), tried, client.DryRunAll); err != nil {
@@ -238,7 +238,7 @@ func (h *managedHub) benchAdmission(t *testing.T, figures map[string]float64) {
 	figures["admission_overhead_p99_seconds"] = with - without
 }
 
-// benchStatus measures the table of everything that can be stopped.
+// benchStatus measures the table of all objects that can be stopped.
 func (h *managedHub) benchStatus(t *testing.T) float64 {
 	t.Helper()
 	var took []float64

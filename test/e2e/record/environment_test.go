@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hub is an API server with the policies of some features, and manager is the same hub with the rights of the
-// manager only.
+// hub is an API server with the policies of some features, and manager is the same hub with only the manager's
+// permissions.
 type hub struct {
 	*testenv.Environment
 	manager *testenv.Environment
@@ -42,7 +42,7 @@ func newHub(t testing.TB, features ...string) *hub {
 	t.Helper()
 	h := enableManager(t, testenv.Start(t))
 	for _, feature := range features {
-		h.ApplyManifest(t, "record/"+feature+".yaml") // The API server applies it a moment later.
+		h.ApplyManifest(t, "record/"+feature+".yaml") // The API server enforces it after a short delay.
 	}
 	return h
 }
@@ -53,7 +53,7 @@ func newOlderHub(t testing.TB) *hub {
 	return enableManager(t, testenv.StartOlder(t, olderKubernetes))
 }
 
-// enableManager gives the manager its rights, and has the API server refuse false names.
+// enableManager grants the manager its permissions, and installs the policies that refuse false names.
 func enableManager(t testing.TB, env *testenv.Environment) *hub {
 	t.Helper()
 	h := &hub{Environment: env}
@@ -68,7 +68,7 @@ func (h *hub) name(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}
 }
 
-// clientOf returns a client of a user who may do anything.
+// clientOf returns a client of a user with all permissions.
 func (h *hub) clientOf(t *testing.T, who string) client.Client {
 	t.Helper()
 	c, err := client.New(h.ImpersonateUser(who, "system:masters"), client.Options{Scheme: h.Client.Scheme(), Mapper: h.Client.RESTMapper()})
@@ -76,7 +76,7 @@ func (h *hub) clientOf(t *testing.T, who string) client.Client {
 	return c
 }
 
-// removePolicy removes the policy that records requesters; the API server follows a moment later.
+// removePolicy removes the policy that records requesters; it has no effect anymore after a short delay.
 func (h *hub) removePolicy(t *testing.T, policy string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: policy}
@@ -94,7 +94,7 @@ func (h *hub) removeWebhooks(t *testing.T) {
 	}
 }
 
-// expectColumn expects a user in a column of kubectl.
+// expectColumn expects a value in a column of kubectl.
 func (h *hub) expectColumn(t *testing.T, of schema.GroupVersionResource, obj client.Object, column, want string) {
 	t.Helper()
 	table := h.GetTable(t, of, client.ObjectKeyFromObject(obj))

@@ -36,7 +36,7 @@ const (
 // webhookHub is an API server of an older version, which calls a webhook in the test's own process.
 type webhookHub struct {
 	*hub
-	// questions counts the calls.
+	// questions counts the calls of the webhook.
 	questions *atomic.Int32
 }
 
@@ -80,10 +80,10 @@ func (h *hub) installRecordWebhooks(t *testing.T, answers http.Handler) {
 	h.InstallRecordWebhooks(t, web.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), features()...)
 }
 
-// notedKind is a kind whose annotations are compared, with the values in requests.
+// notedKind is a kind whose annotations are compared, with the values for requests.
 type notedKind struct {
 	kind
-	// switches and others are annotations, with the values that they get.
+	// switches and others are annotations, with their possible values.
 	switches, others map[string][]string
 	// field is the field of the spec that requests change, and values are its values.
 	field  string
@@ -137,9 +137,9 @@ func union(all ...map[string][]string) map[string][]string {
 // generatedRequest is a request that is sent to both API servers.
 type generatedRequest struct {
 	method, user, fieldManager string
-	// annotations are set; those without a value are removed.
+	// annotations are the annotations to set; those without a value are removed.
 	annotations map[string]*string
-	// spec are fields that are set; nil sets none.
+	// spec contains the fields of the spec to set; nil sets none.
 	spec map[string]any
 }
 
@@ -169,7 +169,7 @@ func (k notedKind) generate(random *rand.Rand) generatedRequest {
 	return r
 }
 
-// change returns the request as the fields of a merge patch.
+// change returns the request as a merge patch.
 func (r generatedRequest) change() map[string]any {
 	annotations := map[string]any{}
 	for name, value := range r.annotations {
@@ -184,7 +184,7 @@ func (r generatedRequest) change() map[string]any {
 	return change
 }
 
-// mergeInto applies the change to an object that is sent as a whole.
+// mergeInto applies the change to an object, which is then sent as a whole.
 func (r generatedRequest) mergeInto(t *testing.T, obj client.Object) {
 	t.Helper()
 	set := r.change()
@@ -246,8 +246,8 @@ type comparedObject struct {
 	versions []string
 }
 
-// send returns the resulting annotations, with steps in place of versions: for a request that changes
-// nothing, an API server may write or not.
+// send sends a request and returns the resulting annotations, with steps in place of versions, because an API server
+// may or may not write for a request that changes nothing.
 func (o *comparedObject) send(t *testing.T, r generatedRequest) (map[string]string, string) {
 	t.Helper()
 	err := r.send(t, o.hub.clientOf(t, r.user), o.obj)
@@ -285,7 +285,7 @@ func TestWebhookAndPoliciesRecordTheSame(t *testing.T) {
 		tried := clusterDeployments().build(t, byPolicies, "tried")
 		merge(t, tried, clusterDeployments().stop)
 		err := byPolicies.Client.Create(t.Context(), tried, client.DryRunAll)
-		return testenv.ErrorIf(err != nil || questions.Load() == 0, "found no question (%v)", err)
+		return testenv.ErrorIf(err != nil || questions.Load() == 0, "found no call (%v)", err)
 	})
 	expectSameNotes(t, byPolicies, byWebhook, "together", objectsOfKind/4)
 }
@@ -325,8 +325,8 @@ func expectSameNotes(t *testing.T, one, other *hub, prefix string, objects int) 
 	}
 }
 
-// waitUntilForgeriesAreRefused waits for the policies that refuse false names where no requester is recorded,
-// such as for an object that is being deleted.
+// waitUntilForgeriesAreRefused waits for the policies that refuse false names if no requester is recorded, as for an
+// object that is being deleted.
 func (h *hub) waitUntilForgeriesAreRefused(t *testing.T, k kind) {
 	t.Helper()
 	probe := comparedObject{hub: h, obj: k.build(t, h, "forged")}
@@ -339,7 +339,7 @@ func (h *hub) waitUntilForgeriesAreRefused(t *testing.T, k kind) {
 	})
 }
 
-// delete begins a deletion that a finalizer keeps from completing.
+// delete begins a deletion that a finalizer prevents from completing.
 func (o *comparedObject) delete(t *testing.T) {
 	t.Helper()
 	held := map[string]any{"metadata": map[string]any{"finalizers": []string{heldFinalizer}}}
@@ -348,8 +348,7 @@ func (o *comparedObject) delete(t *testing.T) {
 	testenv.ExpectNoError(t, o.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o.obj), o.obj))
 }
 
-// TestWebhookIsCalledOnlyForStops makes changes that are not recorded, as the manager and its users do
-// all day.
+// TestWebhookIsCalledOnlyForStops makes changes that need no record, like most changes of the manager and of users.
 func TestWebhookIsCalledOnlyForStops(t *testing.T) {
 	t.Parallel()
 	h := newWebhookHub(t)

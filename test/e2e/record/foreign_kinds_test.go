@@ -20,16 +20,16 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestPluginStopsAndStartsEveryExample has users stop and start an object of each StopAdapter of the examples
-// with kubectl torpor, while the manager's own program runs: status reports the state and the requester, and
-// a start restores exactly the old fields.
+// TestPluginStopsAndStartsEveryExample stops and starts an object for each StopAdapter in the examples with kubectl
+// torpor, as several users and with the manager's own program: status must report the state and the requester, and a
+// start must restore exactly the old fields.
 func TestPluginStopsAndStartsEveryExample(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
 	h.startManager(t)
 	h.waitUntilNoted(t)
 	for _, o := range testenv.ListForeignObjects() {
-		if o.Example != "flux-kustomization" { // The others are already there.
+		if o.Example != "flux-kustomization" { // The others already exist.
 			h.ApplyManifest(t, filepath.Join("..", "examples", "stopadapters", o.Example+".yaml"))
 		}
 	}

@@ -21,37 +21,37 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// kind is a kind that can be stopped, as this package's tests treat all of them.
+// kind describes a kind that can be stopped, for tests of all kinds.
 type kind struct {
 	name string
 	// build returns an object that is not stopped.
 	build func(t testing.TB, h *hub, name string) client.Object
-	// argument is the argument of the plugin; the name in lower case if it is empty.
+	// argument is the argument for the plugin; empty means the name in lower case.
 	argument string
-	// isScaled reports that its objects have Pods, which no controller creates here.
+	// isScaled is true if its objects have Pods, which no controller creates in these tests.
 	isScaled bool
 	// list returns an empty list of the kind.
 	list func() client.ObjectList
-	// stop and start are the fields that stop an object, and start it again.
+	// stop and start are the changes that stop an object, and start it again.
 	stop, start map[string]any
 	// notes are the annotations with the requester of a stop; startNotes those with the requester of a start.
 	notes, startNotes []string
-	// refusesForgery reports that a request which only changes the recorded requester is an error. For other
-	// kinds it is corrected.
+	// refusesForgery is true if a request that only changes the recorded requester is refused. For other kinds it is
+	// corrected.
 	refusesForgery bool
-	// isStoppedWhenNew reports that an object which is created stopped has been stopped by its creator.
+	// isStoppedWhenNew is true if an object that is created stopped has its creator as the requester.
 	isStoppedWhenNew bool
 	// isStopped reports the state of the switch, and records returns the lists of stops, one for each switch.
 	isStopped func(client.Object) bool
 	records   func(client.Object) [][]torporv1alpha1.StopRecord
 }
 
-// pageName is the name on the page.
+// pageName returns the name of the kind on the page.
 func (k kind) pageName() string { return cmp.Or(k.argument, k.name) }
 
 func allKinds() []kind { return append(ownKinds(), switchedKinds()...) }
 
-// TestEveryKindIsRecorded compares the kinds of these tests with the ones that need no StopAdapter.
+// TestEveryKindIsRecorded compares the kinds in these tests with all kinds that need no StopAdapter.
 func TestEveryKindIsRecorded(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds.ListBuiltIn() {
@@ -140,7 +140,7 @@ func cfApps() kind {
 	}
 }
 
-// annotated returns the fields of a change and annotations.
+// annotated returns a change with additional annotations.
 func annotated(change map[string]any, annotations map[string]string) map[string]any {
 	all := map[string]any{}
 	for name, value := range annotations {
@@ -167,7 +167,7 @@ func mergePatch(t testing.TB, change map[string]any) client.Patch {
 	return client.RawPatch(client.Merge.Type(), patch)
 }
 
-// managedHub is a hub with all policies and webhooks, and the manager's own program.
+// managedHub is a hub with all policies and webhooks, on which the manager's own program runs.
 type managedHub struct {
 	*hub
 	binary, probes, webhooks string
@@ -179,7 +179,7 @@ func newManagedHub(t testing.TB) *managedHub {
 	return manageHub(t, newHub(t, features()...), binary)
 }
 
-// newOlderManagedHub has webhooks in place of policies, which its API server does not serve.
+// newOlderManagedHub returns a hub with webhooks instead of policies, which its API server does not serve.
 func newOlderManagedHub(t testing.TB) *managedHub {
 	t.Helper()
 	binary := testenv.TorporPath(t)
@@ -222,13 +222,13 @@ func (h *hub) waitUntilKindsAreNoted(t testing.TB) {
 		if !k.isStoppedWhenNew {
 			continue
 		}
-		testenv.Eventually(t, "stops of a "+k.name+" are noted", func() error {
+		testenv.Eventually(t, "stops of a "+k.name+" are recorded", func() error {
 			tried := k.build(t, h, "tried")
 			merge(t, tried, k.stop)
 			if err := h.Client.Create(t.Context(), tried, client.DryRunAll); err != nil {
 				return fmt.Errorf("try a creation: %w", err)
 			}
-			return testenv.ErrorIf(tried.GetAnnotations()[k.notes[0]] == "", "found no note")
+			return testenv.ErrorIf(tried.GetAnnotations()[k.notes[0]] == "", "found no requester")
 		})
 	}
 }

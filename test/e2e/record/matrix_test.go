@@ -25,12 +25,12 @@ const (
 	forged  = "the-ceo"
 )
 
-// role is a user or a program, and the way in which it writes.
+// role is a user or a program that writes in a certain way.
 type role struct {
 	name string
-	// user is its name at the API server.
+	// user is its user name.
 	user string
-	// connect returns its configuration.
+	// connect returns its client configuration.
 	connect func(*hub) *rest.Config
 	send    func(t *testing.T, c client.Client, obj client.Object, change map[string]any) error
 }
@@ -79,7 +79,7 @@ func replaceObject(t *testing.T, c client.Client, obj client.Object, change map[
 		}
 		merge(t, obj, change)
 		err := c.Update(t.Context(), obj, client.FieldOwner(forged))
-		if err == nil || !strings.Contains(err.Error(), "the object has been modified") { // The manager writes too.
+		if err == nil || !strings.Contains(err.Error(), "the object has been modified") { // The manager writes, too.
 			return err
 		}
 	}
@@ -91,13 +91,13 @@ type verb struct {
 	// before are earlier changes by another user, and change is the change of this verb.
 	before []func(kind) map[string]any
 	change func(kind) map[string]any
-	// editsOnlyNote reports that the change names another user and does nothing more.
+	// editsOnlyNote is true if the change only names another user.
 	editsOnlyNote bool
-	// skips reports that the change makes Slumbers skip the object.
+	// skips is true if the change makes Slumbers skip the object.
 	skips bool
-	// creates reports that the change creates the object.
+	// creates is true if the change creates the object.
 	creates bool
-	// stoppedBy and startedBy are expected in the record, with the user in place of you.
+	// stoppedBy and startedBy are expected in the record; you stands for the role's user.
 	stoppedBy, startedBy string
 }
 
@@ -143,15 +143,15 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %s as %s", c.verb.name, c.kind.name, c.role.name)
 }
 
-// TestRequesterOfEveryVerbIsRecorded has each role perform each verb on each kind: 56 cells for each kind, in the
-// record and on the page.
+// TestRequesterOfEveryVerbIsRecorded tests each verb on each kind by each role, in the record and on the page: 56
+// cells for each kind.
 func TestRequesterOfEveryVerbIsRecorded(t *testing.T) {
 	t.Parallel()
 	newManagedHub(t).expectEveryoneNamed(t, roles(), 392)
 }
 
-// TestRequesterOfEveryVerbIsRecordedByTheWebhook does the same with three roles, on an API server that does not serve
-// the policies.
+// TestRequesterOfEveryVerbIsRecordedByTheWebhook runs the same test with three roles, on an API server that does not
+// serve the policies.
 func TestRequesterOfEveryVerbIsRecordedByTheWebhook(t *testing.T) {
 	t.Parallel()
 	forger, applier, replacer := roles()[1], roles()[4], roles()[5]
@@ -182,7 +182,7 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 		}
 	}
 	for _, c := range cells {
-		if c.verb.startedBy != "" { // A stop that is over before the manager observes it is in no record.
+		if c.verb.startedBy != "" { // A stop that ends before the manager observes it is not recorded.
 			c.expectRecord(t, h.hub, earlier, "")
 		}
 		c.run(t, clients[c.role.user])
@@ -201,7 +201,7 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 	h.WaitForEvent(t, metav1.NamespaceDefault, fieldswitch.EventRestored, "started by "+roles[1].user)
 }
 
-// allowCarol gives carol the rights that she needs, and no more.
+// allowCarol grants carol only the permissions that she needs.
 func (h *managedHub) allowCarol(t *testing.T) {
 	t.Helper()
 	var workloads []string
@@ -253,7 +253,7 @@ func (c cell) expectSent(t *testing.T, err error) {
 	}
 }
 
-// expectNotes checks the annotations that admission has written into the request itself.
+// expectNotes checks the annotations that admission has added to the request itself.
 func (c cell) expectNotes(t *testing.T) {
 	t.Helper()
 	names, want := c.kind.notes, c.nameOf(c.verb.stoppedBy)

@@ -22,7 +22,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// mysqlHub is an API server with a MySQLCluster without running servers, and its controllers.
+// mysqlHub is an API server with a MySQLCluster, which has no servers, and its controllers.
 type mysqlHub struct {
 	*hub
 	cluster *mocov1beta2.MySQLCluster
@@ -33,7 +33,7 @@ type mysqlHub struct {
 func newMySQLHub(t *testing.T) *mysqlHub {
 	t.Helper()
 	h := &mysqlHub{hub: newHub(t, "mysql")}
-	testenv.Eventually(t, "requests are noted", func() error { return h.expectNoted(t, true) })
+	testenv.Eventually(t, "requesters are recorded", func() error { return h.expectNoted(t, true) })
 	h.stopManager = testenv.StartManager(t, h.manager, setUpMySQL)
 	h.cluster = testenv.BuildMySQLCluster(t, h.name("test"), 1)
 	h.ExpectCreated(t, h.cluster)
@@ -41,8 +41,8 @@ func newMySQLHub(t *testing.T) *mysqlHub {
 	return h
 }
 
-// expectNoted checks whether the API server records the creator of a stopped cluster. Its admission learns of
-// a new kind only after a while.
+// expectNoted checks whether the API server records the creator of a stopped cluster. Its admission recognizes a new
+// kind only after a delay.
 func (h *mysqlHub) expectNoted(t *testing.T, want bool) error {
 	t.Helper()
 	tried := testenv.BuildMySQLCluster(t, h.name("tried"), 1)
@@ -51,7 +51,7 @@ func (h *mysqlHub) expectNoted(t *testing.T, want bool) error {
 		return fmt.Errorf("try a creation: %w", err)
 	}
 	found := tried.Annotations[mocov1beta2.ClusteringRequestedByAnnotation]
-	return testenv.ErrorIf((found != "") != want, "expected a note: %t, found %q", want, found)
+	return testenv.ErrorIf((found != "") != want, "expected a requester: %t, found %q", want, found)
 }
 
 // setUpMySQL adds the controllers that keep records of MySQLClusters.
@@ -73,7 +73,7 @@ func setUpClustering(mgr ctrl.Manager) error {
 	return nil
 }
 
-// annotate writes annotations as a user, with a field manager that names another program. Empty values remove
+// annotate writes annotations as a user, with another program's name as the field manager. Empty values remove
 // annotations.
 func (h *hub) annotate(t *testing.T, who string, obj client.Object, annotations map[string]string) {
 	t.Helper()
@@ -88,8 +88,8 @@ func (h *hub) annotate(t *testing.T, who string, obj client.Object, annotations 
 	testenv.ExpectNoError(t, h.clientOf(t, who).Patch(t.Context(), obj, client.RawPatch(client.Merge.Type(), patch), client.FieldOwner(anotherProgram)))
 }
 
-// expectStops waits until each record begins with a stop with the given requester and the one who ended it;
-// empty if the stop is in effect.
+// expectStops waits until each record begins with a stop with the given requester and the user who ended it, which
+// is empty while the stop is in effect.
 func (h *mysqlHub) expectStops(t *testing.T, what string, clusteringBy, reconciliationBy, instancesBy [2]string) {
 	t.Helper()
 	h.WaitFor(t, what, h.cluster, func() error {
@@ -116,8 +116,8 @@ func (h *mysqlHub) expectStops(t *testing.T, what string, clusteringBy, reconcil
 	})
 }
 
-// TestStopsOfAMySQLClusterAreNoted stops each part as another user, with forged names, and lets others start
-// it again.
+// TestStopsOfAMySQLClusterAreNoted stops each part as another user, with forged names, and starts it again as
+// others.
 func TestStopsOfAMySQLClusterAreNoted(t *testing.T) {
 	t.Parallel()
 	h := newMySQLHub(t)
@@ -179,7 +179,7 @@ func TestStopsOfAMySQLClusterEndByThemselves(t *testing.T) {
 	h.WaitForEvent(t, h.cluster.Namespace, stoprecord.EventAnnotationIgnored, `found "tomorrow"`)
 	h.annotate(t, "alice", h.cluster, map[string]string{torporv1alpha1.UntilAnnotation: "1s"})
 	byItself := [2]string{"alice", torporv1alpha1.UntilAnnotation}
-	h.expectStops(t, "all end by themselves", byItself, byItself, byItself)
+	h.expectStops(t, "all end automatically", byItself, byItself, byItself)
 	h.WaitFor(t, "nothing is left of the stops", h.cluster, func() error {
 		for _, name := range []string{
 			mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation, torporv1alpha1.UntilAnnotation,
@@ -192,8 +192,8 @@ func TestStopsOfAMySQLClusterEndByThemselves(t *testing.T) {
 	})
 }
 
-// TestTheEndOfAStopIsRecordedAfterAnOutage changes the end of stops while no manager runs, so that it is over
-// when the next one begins.
+// TestTheEndOfAStopIsRecordedAfterAnOutage changes the end of stops while no manager runs, so that it has passed
+// when the next one starts.
 func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	h := newMySQLHub(t)
@@ -202,7 +202,7 @@ func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
 		torporv1alpha1.UntilAnnotation: "48h",
 	})
 	holds := [2]string{"alice"}
-	h.expectStops(t, "all is stopped", holds, holds, holds)
+	h.expectStops(t, "all parts are stopped", holds, holds, holds)
 	h.stopManager()
 	const rest = 3 * time.Second
 	h.annotate(t, "alice", h.cluster, map[string]string{torporv1alpha1.UntilAnnotation: rest.String()})
@@ -210,10 +210,10 @@ func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
 	testenv.Eventually(t, "the end time has passed", func() error { return testenv.ErrorIf(time.Since(changed) <= rest, "it has not yet") })
 	stopClustering := testenv.StartManager(t, h.manager, setUpClustering)
 	byItself := [2]string{"alice", torporv1alpha1.UntilAnnotation}
-	h.expectStops(t, "clustering goes on before a pass of the other controller", byItself, holds, byItself)
+	h.expectStops(t, "clustering continues before a pass of the other controller", byItself, holds, byItself)
 	stopClustering()
 	testenv.StartManager(t, h.manager, setUpMySQL)
-	h.expectStops(t, "all end by themselves", byItself, byItself, byItself)
+	h.expectStops(t, "all end automatically", byItself, byItself, byItself)
 	for _, stops := range [][]torporv1alpha1.StopRecord{h.cluster.Status.ClusteringStops, h.cluster.Status.ReconciliationStops, h.cluster.Status.InstanceStops} {
 		if stop := stops[0]; stop.Until == nil || stop.Until.After(changed.Add(rest)) || stop.EndedAt == nil || stop.Requested {
 			t.Errorf("expected an end %s after the change at %s, found %+v", rest, changed, stop)
@@ -221,13 +221,13 @@ func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestUnrecordedStopHasAnUnknownRequester stops clustering where the API server has only the policy that refuses false
-// names.
+// TestUnrecordedStopHasAnUnknownRequester stops clustering on an API server that has only the policy that refuses
+// false names.
 func TestUnrecordedStopHasAnUnknownRequester(t *testing.T) {
 	t.Parallel()
 	h := newMySQLHub(t)
 	h.removePolicy(t, "torpor-mysql-record")
-	testenv.Eventually(t, "requests are not noted", func() error { return h.expectNoted(t, false) })
+	testenv.Eventually(t, "requesters are not recorded", func() error { return h.expectNoted(t, false) })
 	forged := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true",%q:"the-ceo"}}}`, mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ClusteringRequestedByAnnotation)
 	testenv.ExpectRefused(t, h.clientOf(t, "carol").Patch(t.Context(), h.cluster.DeepCopy(), client.RawPatch(client.Merge.Type(), forged)),
 		"expected carol, the user of the request, or the earlier value; found another name")

@@ -21,7 +21,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// pageReader reads the page of the manager's own program as a user who may list everything.
+// pageReader reads the page of the manager's own program as a user with permission to list all objects.
 type pageReader struct{ url, token string }
 
 func (h *managedHub) openPage(t *testing.T, address string) pageReader {
@@ -36,12 +36,12 @@ func (h *managedHub) openPage(t *testing.T, address string) pageReader {
 	return pageReader{"http://" + address, request.Status.Token}
 }
 
-// pageRow matches the beginning of a row, and its column By.
+// pageRow returns a pattern for the beginning of a row, and its column By.
 func pageRow() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)<tr data-key="([^"]+)".*?<td class="by"[^>]*>(.*?)</td>`)
 }
 
-// readNames returns the column By of the rows of a kind, by their keys.
+// readNames returns the values in the column By for the rows of a kind, by key.
 func (p pageReader) readNames(t *testing.T, kindName string) (map[string]string, error) {
 	t.Helper()
 	names := map[string]string{}
@@ -70,11 +70,11 @@ func (p pageReader) readNames(t *testing.T, kindName string) (map[string]string,
 	}
 }
 
-// expectShown waits until the page names the user of each cell, in every row of its object.
+// expectShown waits until the page shows the user of each cell, in all rows of its object.
 func (p pageReader) expectShown(t *testing.T, of kind, cells []cell) {
 	t.Helper()
 	kindName := of.pageName()
-	testenv.Eventually(t, "the page names who stopped and started each "+of.name, func() error {
+	testenv.Eventually(t, "the page shows the users who stopped and started each "+of.name, func() error {
 		names, err := p.readNames(t, kindName)
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// policyHub is a real API server with running and stopped objects of some kinds, and a policy of examples.
+// policyHub is a real API server with running and stopped objects of some kinds, and a policy from the examples.
 type policyHub struct {
 	*hub
 	objects map[string]client.Object
@@ -61,10 +61,10 @@ func slumbers() kind {
 	}
 }
 
-// policyRow is a patch that a user sends, and the refusal of the API server; empty if it accepts the patch.
+// policyRow is a patch of an object, and the API server's error; empty if it accepts the patch.
 type policyRow struct{ object, patch, refusal string }
 
-// try sends a dry run to the API server.
+// try sends a row's patch to the API server in a dry run.
 func (h *policyHub) try(t *testing.T, c client.Client, row policyRow) error {
 	t.Helper()
 	obj, _ := h.objects[row.object].DeepCopyObject().(client.Object)
@@ -93,7 +93,7 @@ const (
 	stopApp, startApp          = `{"spec":{"desiredState":"STOPPED"}}`, `{"spec":{"desiredState":"STARTED"}}`
 )
 
-// annotatePatch returns a patch of annotations: names and values in turn.
+// annotatePatch returns a patch of annotations, which are given as pairs of names and values.
 func annotatePatch(pairs ...string) string {
 	var fields []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -102,7 +102,7 @@ func annotatePatch(pairs ...string) string {
 	return `{"metadata":{"annotations":{` + strings.Join(fields, ",") + `}}}`
 }
 
-// TestStopPolicies has a real API server apply the policies in examples.
+// TestStopPolicies tests the policies in examples with a real API server.
 func TestStopPolicies(t *testing.T) {
 	t.Parallel()
 	const clustering, reconciliation, instances = mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation
@@ -177,9 +177,9 @@ func TestStopPolicies(t *testing.T) {
 				mysql := h.try(t, h.Client, policyRow{runningMySQL, annotatePatch(clustering, "true"), ""})
 				web := h.try(t, h.Client, policyRow{runningWeb, annotatePatch(stopped, "true"), ""})
 				if slumber := h.try(t, h.Client, policyRow{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin"}}`, ""}); file == "reason-required.yaml" && slumber == nil {
-					return errors.New("a Slumber without a reason passes")
+					return errors.New("a Slumber without a reason is accepted")
 				}
-				return testenv.ErrorIf(mysql == nil || web == nil || h.try(t, h.Client, policyRow{runningApp, stopApp, ""}) == nil, "a stop without anything passes")
+				return testenv.ErrorIf(mysql == nil || web == nil || h.try(t, h.Client, policyRow{runningApp, stopApp, ""}) == nil, "a stop without a reason and an end is accepted")
 			})
 			for _, row := range rows {
 				h.expect(t, h.Client, row)
@@ -188,8 +188,8 @@ func TestStopPolicies(t *testing.T) {
 	}
 }
 
-// TestStopVerbs grants the verbs stop, start and restart to different users. The example itself grants the manager the
-// verb start, and no other.
+// TestStopVerbs grants the verbs stop, start and restart to different users. The example itself grants the manager
+// only the verb start.
 func TestStopVerbs(t *testing.T) {
 	t.Parallel()
 	h := newPolicyHub(t, "verbs.yaml")
@@ -240,7 +240,7 @@ func TestStopVerbs(t *testing.T) {
 			{runningWeb, unrelatedPatch, ""},
 			{activeSlumber, unrelatedPatch, ""},
 		}
-		if user != manager { // The example grants the manager no verb on Slumbers, because it never changes their spec.
+		if user != manager { // The example grants the manager no verb for Slumbers, because it never changes their spec.
 			rows = append(rows, policyRow{activeSlumber, `{"spec":{"suspend":true}}`, refusalOf("stop", "start")})
 		}
 		testenv.Eventually(t, "the roles of "+user+" and the policies are applied", func() error {
@@ -257,7 +257,7 @@ func TestStopVerbs(t *testing.T) {
 	}
 }
 
-// grantWrites lets a user write these kinds, and grants additional verbs.
+// grantWrites grants a user write access to these kinds, and the additional verbs.
 func (h *policyHub) grantWrites(t *testing.T, user string, verbs []string) {
 	t.Helper()
 	h.GrantRights(t, user, rbacv1.PolicyRule{

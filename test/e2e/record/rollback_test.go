@@ -20,9 +20,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestRollbackKeepsStops has kubectl itself roll a Deployment back, with the controllers of
-// Kubernetes running. The Deployment gets the annotations of an old ReplicaSet, which contain no stop, or one
-// that ended long ago.
+// TestRollbackKeepsStops rolls a Deployment back with kubectl itself, while the controllers of Kubernetes run. The
+// Deployment gets the annotations of an old ReplicaSet, which contain no stop, or one that ended long ago.
 func TestRollbackKeepsStops(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("TORPOR_LOCAL") == "" {
@@ -33,7 +32,7 @@ func TestRollbackKeepsStops(t *testing.T) {
 	h.expectRollbacksToChangeNothing(t)
 }
 
-// TestRollbackKeepsStopsRecordedByTheWebhook has the API server call the webhook in place of policies.
+// TestRollbackKeepsStopsRecordedByTheWebhook runs the same test with the webhook instead of the policies.
 func TestRollbackKeepsStopsRecordedByTheWebhook(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("TORPOR_LOCAL") == "" {
@@ -49,14 +48,14 @@ func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	testenv.StartManager(t, h.Environment, fieldswitchcontroller.Controller{Clock: clock.RealClock{}, Kind: kinds.ListWorkloads()[0]}.SetupWithManager)
 	k := deployments()
 	web, _ := k.build(t, h, "web").(*appsv1.Deployment)
-	web.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType // No Pod is ever ready here.
+	web.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType // No Pod becomes ready in this test.
 	h.ExpectCreated(t, web)
 	h.waitForRollout(t, web, 3)
-	testenv.Eventually(t, "stops are noted", func() error {
+	testenv.Eventually(t, "requesters are recorded", func() error {
 		tried, _ := k.build(t, h, "tried").(*appsv1.Deployment)
 		merge(t, tried, k.stop)
 		err := h.Client.Create(t.Context(), tried, client.DryRunAll)
-		return testenv.ErrorIf(err != nil || tried.Annotations[k.notes[0]] == "", "found no note (%v)", err)
+		return testenv.ErrorIf(err != nil || tried.Annotations[k.notes[0]] == "", "found no requester (%v)", err)
 	})
 	image := func(name string) map[string]any {
 		return map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a", "image": name}}}}}}
@@ -72,7 +71,7 @@ func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	}
 	h.patch(t, "alice", web, k.start)
 	h.waitForRollout(t, web, 3)
-	h.rollBack(t) // To the revision at the time of the stop.
+	h.rollBack(t) // This is the revision at the time of the stop.
 	h.waitForRollout(t, web, 3)
 	if stops := fieldswitch.ReadSwitch(web).Records; len(stops) != 1 || stops.Holds() || web.Spec.Template.Spec.Containers[0].Image != "example.com/b" {
 		t.Errorf("expected the newer image and no stop, found %+v and %v", web.Spec.Template.Spec, web.Annotations)

@@ -19,8 +19,8 @@ import (
 // skippedUntil is a future end of a skip.
 const skippedUntil = "2099-01-01T00:00:00Z"
 
-// TestSlumberAuthorIsRecorded has several users write one, of whom some name another. The requester of its
-// stops is the Slumber and its last author; a skipped object is started by the user who skips it.
+// TestSlumberAuthorIsRecorded changes a Slumber as several users, some with another user's name. The requester of
+// its stops must be the Slumber and its last author; a skipped object must be started by the user who skips it.
 func TestSlumberAuthorIsRecorded(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
@@ -64,7 +64,7 @@ func TestSlumberAuthorIsRecorded(t *testing.T) {
 	skip := map[string]string{torporv1alpha1.SkipUntilAnnotation: skippedUntil, torporv1alpha1.SkipUntilNotedAnnotation: skippedUntil + " by " + forged}
 	testenv.ExpectNoError(t, h.clientOf(t, "dave").Patch(t.Context(), web, mergePatch(t, annotated(nil, skip)), client.FieldOwner(forged)))
 	testenv.ExpectEqual(t, "the note of the skip", skippedUntil+" by dave", web.GetAnnotations()[torporv1alpha1.SkipUntilNotedAnnotation])
-	h.WaitFor(t, "the Slumber lets it start", web, func() error {
+	h.WaitFor(t, "the Slumber starts it", web, func() error {
 		var scheduled torporv1alpha1.ScheduledStop
 		text := web.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name]
 		err := json.Unmarshal([]byte(text), &scheduled)
@@ -72,7 +72,8 @@ func TestSlumberAuthorIsRecorded(t *testing.T) {
 	})
 }
 
-// TestFalseSlumberAuthorIsRefusedWithoutThePolicy leaves out the policy that records the author of a Slumber.
+// TestFalseSlumberAuthorIsRefusedWithoutThePolicy tests an API server without the policy that records the author of
+// a Slumber.
 func TestFalseSlumberAuthorIsRefusedWithoutThePolicy(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -84,7 +85,7 @@ func TestFalseSlumberAuthorIsRefusedWithoutThePolicy(t *testing.T) {
 		return bob.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
 	testenv.Eventually(t, "the policy is applied", func() error {
-		return testenv.ErrorIf(try(forged) == nil, "another's name passes")
+		return testenv.ErrorIf(try(forged) == nil, "another user's name is accepted")
 	})
 	testenv.ExpectRefused(t, try(forged), "expected bob, the user of the request, or the earlier value")
 	testenv.ExpectNoError(t, try("bob"))

@@ -19,8 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
-// switchedKinds returns the kinds whose own controllers do not know Torpor: built-in ones of Kubernetes, and
-// one of a StopAdapter.
+// switchedKinds returns the kinds of other projects' controllers: built-in kinds of Kubernetes, and one with a
+// StopAdapter.
 func switchedKinds() []kind {
 	return []kind{deployments(), statefulSets(), cronJobs(), kustomizations()}
 }
@@ -88,7 +88,7 @@ func fluxKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: kind}
 }
 
-// kustomizations is the kind of Flux, with the StopAdapter of the examples.
+// kustomizations returns the kind of Flux with a StopAdapter in the examples.
 func kustomizations() kind {
 	k := switchedKind("Kustomization", func() client.ObjectList {
 		list := &unstructured.UnstructuredList{}
@@ -105,7 +105,7 @@ func kustomizations() kind {
 	return k
 }
 
-// installForeignKinds serves the kinds of the examples of StopAdapters, and allows one of them to be stopped.
+// installForeignKinds installs the CRDs for the StopAdapters in the examples, and permits stops of one of them.
 func (h *hub) installForeignKinds(t testing.TB) {
 	t.Helper()
 	h.InstallCRDs(t, "../../../internal/switches/stopadapter/controller/testdata/crds.yaml")

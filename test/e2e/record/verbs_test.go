@@ -31,8 +31,8 @@ func (h *hub) runPlugin(t *testing.T, who string, want exit.Code, args ...string
 	return out.String()
 }
 
-// TestPluginStopsAndStarts has three users stop, extend and start each kind with kubectl torpor, while the
-// manager's own program runs.
+// TestPluginStopsAndStarts stops, extends and starts an object of each kind with kubectl torpor as three users,
+// while the manager's own program runs.
 func TestPluginStopsAndStarts(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
@@ -60,7 +60,7 @@ func TestPluginStopsAndStarts(t *testing.T) {
 				})
 				return stop
 			}
-			if k.isScaled { // No controller creates Pods here and reports their number.
+			if k.isScaled { // No controller creates Pods in this test and reports their number.
 				testenv.ExpectNoError(t, h.Client.Status().Patch(t.Context(), obj, mergePatch(t, map[string]any{"status": map[string]any{"observedGeneration": 1000, "replicas": 0}})))
 			}
 			h.runPlugin(t, "alice", exit.Done, append(parts, "stop", name, "--reason", "no budget", "--until", "8h")...)
@@ -68,7 +68,7 @@ func TestPluginStopsAndStarts(t *testing.T) {
 			if stop.Reason != "no budget" || stop.UntilBy != "alice" || stop.Until == nil || stop.Until.Sub(stop.Since.Time).Round(time.Minute) != 8*time.Hour { // A webhook and the API server may use different seconds.
 				t.Errorf("expected a reason and an end after eight hours, found %+v", stop)
 			}
-			if k.name != "ClusterDeployment" { // A ClusterDeployment has no cloud here.
+			if k.name != "ClusterDeployment" { // The ClusterDeployment has no cloud in this test.
 				h.runPlugin(t, "alice", exit.Done, append(parts, "stop", name, "--wait")...)
 			}
 			if k.name == "CFApp" {
@@ -96,7 +96,7 @@ func TestPluginStopsAndStarts(t *testing.T) {
 			if k.name == "MySQLCluster" {
 				h.runPlugin(t, "carol", exit.Done, append(parts, "start", name, "--wait")...)
 			}
-			if k.name == "CFApp" { // No controller creates Pods here, so the new revision has none.
+			if k.name == "CFApp" { // No controller creates Pods in this test, so the new revision has none.
 				h.runPlugin(t, "carol", exit.TimedOut, "restart", name, "--wait", "--timeout", "3s")
 			}
 		})

@@ -16,8 +16,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAStopPassesWhileNoManagerAnswersTheWebhook stops a cluster when the API server calls in vain: the
-// request succeeds, and its requester is unknown.
+// TestAStopPassesWhileNoManagerAnswersTheWebhook stops a cluster while the API server's calls of the webhook fail:
+// the request must succeed, and its requester must be unknown.
 func TestAStopPassesWhileNoManagerAnswersTheWebhook(t *testing.T) {
 	t.Parallel()
 	h := newOlderManagedHub(t)
@@ -45,14 +45,13 @@ func TestAStopPassesWhileNoManagerAnswersTheWebhook(t *testing.T) {
 	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.EventRequesterUnknown, "found unknown (field manager "+anotherProgram+")")
 }
 
-// TestAStopPassesWhileTheWebhookHangs has the API server call a server that accepts connections and never
-// answers.
+// TestAStopPassesWhileTheWebhookHangs replaces the webhook with a server that accepts connections but never answers.
 func TestAStopPassesWhileTheWebhookHangs(t *testing.T) {
 	t.Parallel()
 	h := newOlderHub(t)
 	questions := &atomic.Int32{}
 	h.installRecordWebhooks(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // Only then is it noticed that the client waits no more.
+		_, _ = io.Copy(io.Discard, r.Body) // Only after that does the server notice that the client has disconnected.
 		questions.Add(1)
 		<-r.Context().Done()
 	}))
@@ -61,7 +60,7 @@ func TestAStopPassesWhileTheWebhookHangs(t *testing.T) {
 		tried := k.build(t, h, "tried")
 		merge(t, tried, k.stop)
 		err := h.Client.Create(t.Context(), tried, client.DryRunAll)
-		return testenv.ErrorIf(err != nil || questions.Load() == 0, "found no question (%v)", err)
+		return testenv.ErrorIf(err != nil || questions.Load() == 0, "found no call (%v)", err)
 	})
 	cd := k.build(t, h, "unnoted")
 	h.ExpectCreated(t, cd)

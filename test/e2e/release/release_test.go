@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release tests a release with the programs that judge it: krew installs the plugins as users do, and
-// the validator of the Operator Lifecycle Manager reads the bundle. It runs with `make test-release`, because
-// these programs take minutes to build.
+// Package release tests a release with other projects' programs: krew installs the plugins as users do, and the
+// validator of the Operator Lifecycle Manager checks the bundle. It runs with `make test-release`, because these
+// programs take minutes to build.
 package release
 
 import (
@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// findJudge returns a program that `make test-release` has built.
+// findJudge returns the path of a program that `make test-release` has built.
 func findJudge(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), name)
@@ -68,7 +68,7 @@ func TestOLMAcceptsTheBundle(t *testing.T) {
 	verify := findJudge(t, "operator-verify")
 	folder := t.TempDir()
 	build(t, "bundle", "--dir", folder, "--image", "registry.example/torpor:v1.2.3", "--version", "v1.2.3", "--created", "2026-01-02T15:04:05Z")
-	// The program exits with 0 whatever it finds, and prints its findings.
+	// The program prints its findings, but always exits with 0.
 	if said := run(t, exec.CommandContext(t.Context(), verify, "manifests", "--object_validate", filepath.Join(folder, "bundle"))); strings.TrimSpace(said) != "" {
 		t.Errorf("expected no finding, found %s", said)
 	}

@@ -18,25 +18,25 @@ import (
 const (
 	documents = "../../../docs"
 	folder    = documents + "/tutorials"
-	// tutorialLimit is far longer than the longest page takes.
+	// tutorialLimit is much longer than the longest page takes.
 	tutorialLimit = 15 * time.Minute
-	// longestLog is how much of a log is shown, in bytes.
+	// longestLog is the maximum length of a shown log, in bytes.
 	longestLog = 4096
 )
 
 // tutorial defines how a page is run.
 type tutorial struct {
-	// setUp are the commands that the page expects its reader to have run; each has to exit with 0.
+	// setUp contains the commands that the page expects its reader to have run; each must exit with 0.
 	setUp []string
-	// clean, if set, stops what setUp has started.
+	// clean, if set, is the command that stops what setUp has started.
 	clean string
-	// down stops what a failed tutorial has left running.
+	// down contains the arguments for local that stop what a failed tutorial has left running.
 	down []string
-	// needsPods reports that the page uses real Pods, for which the reader has to be root on Debian.
+	// needsPods is true if the page uses real Pods, for which the reader must be root on Debian.
 	needsPods bool
 }
 
-// listTutorials lists the pages whose commands are typed, by their paths below docs.
+// listTutorials returns the pages whose commands are run, by their paths below docs.
 func listTutorials() map[string]tutorial {
 	down, podsDown := []string{"down", "--dir", ".cache/up"}, []string{"pods", "down", "--dir", ".cache/pods"}
 	return map[string]tutorial{
@@ -58,13 +58,13 @@ func TestTutorials(t *testing.T) {
 	if os.Getenv("TORPOR_TUTORIALS") == "" {
 		t.Skip("TORPOR_TUTORIALS is not set: the tutorials take minutes; run with `make test-tutorials`")
 	}
-	// Paths of sockets have to be short, and that of a subtest is not.
+	// Paths of sockets must be short, and the path of a subtest's folder is not.
 	dir := t.TempDir()
 	for name, how := range listTutorials() {
 		t.Run(name, func(t *testing.T) {
 			if how.needsPods {
 				if why, err := exec.CommandContext(t.Context(), "../../../.ci/pods-can-run").CombinedOutput(); err != nil {
-					t.Skipf("real pods cannot be made: %s", why)
+					t.Skipf("real pods cannot be created: %s", why)
 				}
 			}
 			page, err := os.ReadFile(filepath.Join(documents, name+".md"))
@@ -92,7 +92,7 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	}
 	makeCheckout(t, dir)
 	t.Cleanup(func() {
-		// A successful tutorial has stopped everything itself; then there is nothing to stop.
+		// If the tutorial has succeeded, it has already stopped everything.
 		down := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(dir, ".cache", "bin", "local"), how.down...)
 		down.Dir = dir
 		_ = down.Run()
@@ -103,7 +103,7 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	shell.Dir = dir
 	shell.Env = append(os.Environ(), "KUBECONFIG=", "PATH="+filepath.Join(dir, "shims")+":"+os.Getenv("PATH"))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// Processes that a tutorial leaves in the background end with it.
+	// Also end the processes that a tutorial leaves in the background.
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) }
 	shell.WaitDelay = time.Minute
 	var output bytes.Buffer
@@ -111,13 +111,13 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	if err := shell.Run(); err != nil {
 		t.Errorf("run the commands: %v", err)
 	}
-	// Commands that a failed page has left in the background.
+	// End the commands that a failed page has left in the background.
 	_ = syscall.Kill(-shell.Process.Pid, syscall.SIGTERM)
 	outputs := readOutputs(output.String())
 	for i, c := range commands {
 		printed, ended := outputs[i]
 		if !ended {
-			// Processes in the background log there why they ended.
+			// The logs of processes in the background show why they ended.
 			for _, name := range []string{"up.log", "pods.log", "manager.log"} {
 				if log, err := os.ReadFile(filepath.Join(dir, ".cache", name)); err == nil {
 					t.Logf("%s ends with:\n%s", name, log[max(0, len(log)-longestLog):])
@@ -141,8 +141,8 @@ for pid in $nodes; do
 done
 `
 
-// makeCheckout creates a folder that looks like the repository to a user who types commands in it. Its make
-// has the targets that start and stop environments; everything is already built.
+// makeCheckout creates a folder that looks like the repository for the commands of a page. Its make has the targets
+// that start and stop environments; all programs are already built.
 func makeCheckout(t *testing.T, dir string) {
 	t.Helper()
 	local := os.Getenv("TORPOR_LOCAL")
@@ -164,7 +164,7 @@ func makeCheckout(t *testing.T, dir string) {
 		"    CGO_ENABLED=0 exec go run -trimpath ./hack/release image --dir \"$dir/.cache/release\" $release ;;\n" +
 		"  chart) archive=$PWD/$(printf '%s' \"$2\" | sed 's|^RELEASE=--archive ||'); cd " + root + "\n" +
 		"    CGO_ENABLED=0 go run -trimpath ./hack/release chart --archive \"$archive\" | sed \"s|$OLDPWD/||\" ;;\n" +
-		"  *) echo \"expected a target that the test knows, found $1\"; exit 1 ;;\nesac\n"
+		"  *) echo \"expected a target of the stub, found $1\"; exit 1 ;;\nesac\n"
 	links := map[string]string{"config": "config", "examples": "examples", "charts": "charts", "local": "local", "conditional": "conditional", "go.mod": "go.mod", "go.sum": "go.sum"}
 	for _, sub := range []string{".cache", "shims"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -188,7 +188,7 @@ func makeCheckout(t *testing.T, dir string) {
 	}
 }
 
-// TestStandInForMakeHasOnlyTargetsOfTheMakefile keeps the stand-in for make from having targets that the Makefile
+// TestStandInForMakeHasOnlyTargetsOfTheMakefile verifies that the stub of make has no targets that the Makefile
 // lacks.
 func TestStandInForMakeHasOnlyTargetsOfTheMakefile(t *testing.T) {
 	text, err := os.ReadFile("../../../Makefile")

@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// command is a command that a reader types, with the output that the page shows.
+// command is a command on a page, with the output that the page shows.
 type command struct {
 	line  int
 	text  string
 	shows []string
 }
 
-// readCommands returns the commands of a page: in blocks of the language console, lines that begin with a
-// dollar, including their continuation after a backslash or in an inner block of the shell. The lines after a
-// command are its output.
+// readCommands returns the commands of a page: in blocks of the language console, the lines that begin with a
+// dollar, including their continuation after a backslash or in a here document. The lines after a command are its
+// output.
 func readCommands(page string) []command {
 	var found []command
 	isConsole, goesOn := false, false
@@ -44,8 +44,8 @@ func readCommands(page string) []command {
 	return found
 }
 
-// findMissing returns the first of the shown lines that the output lacks, in their order. Three dots match
-// any text, and any space matches any other.
+// findMissing returns the first shown line that is missing in the output, in which the lines must have the same
+// order. Three dots match any text, and all spaces match each other.
 func findMissing(shown []string, output string) string {
 	lines := strings.Split(output, "\n")
 	for _, want := range shown {
@@ -63,9 +63,9 @@ func findMissing(shown []string, output string) string {
 	return ""
 }
 
-// writeScript writes one script for the shell with all commands, so that variables and folders last as they
-// do in a terminal. It prints the number of each command before it, and its exit status after it; the first
-// failed command is the last.
+// writeScript writes one shell script with all commands, so that variables and the current folder are kept as in a
+// terminal. It prints the number of each command before it and its exit status after it, and ends with the first
+// failed command.
 func writeScript(commands []command) string {
 	var script strings.Builder
 	for i, c := range commands {
@@ -104,7 +104,7 @@ func TestPagesAreRead(t *testing.T) {
 	}
 }
 
-// TestEveryTutorialIsRun fails for a page whose commands no test runs.
+// TestEveryTutorialIsRun fails if no test runs the commands of a page.
 func TestEveryTutorialIsRun(t *testing.T) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
