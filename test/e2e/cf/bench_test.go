@@ -474,7 +474,7 @@ func (s *sight) saw(all []client.Object, kind string, news watch.Event) {
 	})
 }
 
-// measure adds the time since the last event to the overlap, if there were Pods of two revisions.
+// measure records the names of the Pods, and measures the time with Pods of two revisions.
 func (s *sight) measure(now time.Time) {
 	revisions := map[string]bool{}
 	for _, o := range s.objects {

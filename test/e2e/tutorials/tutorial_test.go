@@ -18,9 +18,8 @@ type command struct {
 	shows []string
 }
 
-// readCommands returns the commands of a page: in blocks of the language console, the lines that begin with a
-// dollar, including their continuation after a backslash or in a here document. The lines after a command are its
-// output.
+// readCommands returns the commands of a page: in blocks of the language console, the lines that begin with a dollar,
+// including continuation lines after a backslash. The lines after a command are its output.
 func readCommands(page string) []command {
 	var found []command
 	isConsole, goesOn := false, false
