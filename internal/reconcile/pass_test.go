@@ -290,7 +290,7 @@ func TestFinalizerStaysUntilFinalizeHasEnded(t *testing.T) {
 	}
 	reconcileOnce()
 	if len(s.replaced) != 2 {
-		t.Errorf("expected a released object to be left alone, found the writes %v", s.replaced)
+		t.Errorf("expected no writes to a released object, found %v", s.replaced)
 	}
 }
 

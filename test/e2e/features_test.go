@@ -67,7 +67,7 @@ func TestHibernationAlone(t *testing.T) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right}}
 		w.hub.ExpectCreated(t, review)
 		if review.Status.Allowed {
-			t.Errorf("expected no right to %s %s, found one", right.Verb, right.Resource)
+			t.Errorf("expected no permission to %s %s, found one", right.Verb, right.Resource)
 		}
 	}
 	w.hubProxy = w.traffic.startProxy(t, toHub, w.hub.ImpersonateUser(user))
@@ -89,7 +89,7 @@ func TestHibernationAlone(t *testing.T) {
 		}
 	}
 	if waits != 12 || refused != 0 {
-		t.Errorf("expected one line for each of 12 groups without rights and none of a refusal, found %d and %d", waits, refused)
+		t.Errorf("expected one line for each of 12 groups without permissions and none about a refusal, found %d and %d", waits, refused)
 	}
 	expectJSONLines(t, m)
 	w.hub.ApplyFeatureRoles(t, namespace, "mysql")

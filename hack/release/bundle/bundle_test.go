@@ -91,12 +91,12 @@ func expectManager(t *testing.T, csv serviceVersion) {
 	t.Helper()
 	install := csv.Spec.Install.Spec
 	if len(install.Deployments) != 1 || len(install.ClusterPermissions) != 1 || len(install.Permissions) != 1 {
-		t.Fatalf("expected one deployment and its rights, found %+v", install)
+		t.Fatalf("expected one deployment and its permissions, found %+v", install)
 	}
 	pod := install.Deployments[0].Spec.Template.Spec
 	c := pod.Containers[0]
 	if install.ClusterPermissions[0].ServiceAccountName != pod.ServiceAccountName || install.Permissions[0].ServiceAccountName != pod.ServiceAccountName {
-		t.Errorf("expected the rights for %s, found them for another", pod.ServiceAccountName)
+		t.Errorf("expected the permissions of %s, found those of another account", pod.ServiceAccountName)
 	}
 	if !slices.Contains(c.Args, "--controllers=hibernation,machinepools,sync,backup,clustering,provisioning,slumber") || !slices.Contains(c.Args, "--namespace=$(POD_NAMESPACE)") {
 		t.Errorf("expected the controllers of all features in the namespace of the Pod, found %q", c.Args)

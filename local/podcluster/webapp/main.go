@@ -60,7 +60,7 @@ func runApp() error {
 	ctx, cancel := context.WithTimeout(context.Background(), headerLimit)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("end what was asked: %w", err)
+		return fmt.Errorf("finish open requests: %w", err)
 	}
 	fmt.Println("ends")
 	return nil

@@ -74,7 +74,7 @@ func TestMOCOThatRunsIsLeftAlone(t *testing.T) {
 			t.Helper()
 			p.Stop(t)
 			if strings.Contains(p.LastOutput(), "Whether another project runs is not known") {
-				t.Errorf("expected the rights of config to suffice, found %s", p.LastOutput())
+				t.Errorf("expected the permissions in config to suffice, found %s", p.LastOutput())
 			}
 		}
 	}

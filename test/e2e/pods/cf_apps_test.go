@@ -680,7 +680,7 @@ func (s *appSuite) testQuickRestart(t *testing.T) {
 	slices.Sort(runs)
 	// On a busy machine, one of them may take long.
 	if median := ends[restarts/2]; median > manager.DefaultInstanceStopDelay {
-		t.Errorf("expected the old instances to end at once, found that they answered for %s", median)
+		t.Errorf("expected the old instances to end immediately, found that they answered for %s", median)
 	}
 	s.logf(t, "restarts of instances that end immediately: the old ones answered for %.2fs and the new ones ran after %.2fs, each the median of %d",
 		ends[restarts/2].Seconds(), runs[restarts/2].Seconds(), restarts)
@@ -696,7 +696,7 @@ func (s *appSuite) testInstanceRestart(t *testing.T) {
 			return errors.New("not yet")
 		}
 		if now[0].UID != before[0].UID {
-			t.Fatal("instance 0: expected it to be left alone, found another")
+			t.Fatal("instance 0: expected the same Pod, found another")
 		}
 		got := s.shop.readStats(t)
 		return testenv.ErrorIf(got[0].State != "RUNNING" || got[1].State != "RUNNING", "found %v", got)
@@ -787,7 +787,7 @@ func (s *appSuite) testInstanceCrash(t *testing.T) {
 		t.Error("expected stats to report the crash and the other running instance, found that they never did")
 	}
 	if now := s.shop.listInstances(t); now[0].UID != before[0].UID || now[1].UID != before[1].UID || countRestarts(now[1]) > 0 {
-		t.Error("expected both Pods and the other container to be left alone, found another")
+		t.Error("expected the same Pods and the same other container, found another")
 	}
 	if lines := s.shop.recentLogs(t); !slices.Contains(lines, "0 ends with status 7") {
 		t.Errorf("expected the last output of a crashed container in the logs, found %q", lines)

@@ -95,7 +95,7 @@ func (s *mysqlSuite) testClusteringStop(t *testing.T) {
 	}
 	s.logf(t, "GTID %s is advanced by hand on both replicas", number)
 	before := s.listPods(t)
-	testenv.Consistently(t, stayTime, "nobody interferes", func() error {
+	testenv.Consistently(t, stayTime, "nothing changes the replicas", func() error {
 		var errs []error
 		for i := 1; i < 3; i++ {
 			if got := s.query(t, "test", i, "SELECT SERVICE_STATE FROM performance_schema.replication_applier_status", "SELECT @@gtid_executed"); got != "OFF\n"+executed {

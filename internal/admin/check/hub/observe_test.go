@@ -55,7 +55,7 @@ func TestHubIsObserved(t *testing.T) {
 	check("a bare hub is ready", env.Config, nil, "no installation of Torpor is active yet", "0 are Torpor's")
 	stranger := env.ImpersonateUser("stranger", "system:authenticated")
 	if _, err := (Observer{Config: stranger, Namespace: "torpor-system", Clock: clock.RealClock{}}).Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
-		t.Errorf("expected the observation to fail without rights, found %v", err)
+		t.Errorf("expected the observation to fail without permissions, found %v", err)
 	}
 	env.GrantRights(t, "viewer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get"}})
 	check("a viewer lacks the permissions to install", env.ImpersonateUser("viewer", "system:authenticated"),
