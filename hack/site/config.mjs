@@ -19,11 +19,11 @@ const toURL = (path) => '/' + toIndex(path).replace(/(^|\/)index\.md$/, '$1').re
 const findTitle = (path) => read(path).match(/^# (.+)$/m)[1].replaceAll('`', '')
 const broken = (message) => { if (strict) throw new Error(message) }
 
-// listLinks returns the pages that a text of the file docs/README.md links to.
+// listLinks returns the pages that a part of docs/README.md links to.
 const listLinks = (text) => [...text.matchAll(/\]\(([^)#]+)[^)]*\)/g)].map((match) => posix.join('docs', match[1]))
 const listFolder = (folder) => readdirSync(join(root, folder)).filter((name) => name.endsWith('.md')).sort().map((name) => posix.join(folder, name))
 
-// buildItem returns the entry of a page. The README of a folder has the other pages of its folder below it.
+// buildItem returns the menu entry of a page. The entry of a README contains the other pages of its folder.
 function buildItem(path) {
   const item = {text: findTitle(path), link: toURL(path)}
   const folder = posix.dirname(path)
@@ -48,7 +48,7 @@ function buildSidebar() {
   return sidebar.map((group) => group.text === 'Project' ? {...group, items: group.items.map(({text, link}) => ({text, link}))} : group)
 }
 
-// resolveLinks gives relative links their address on the site. A file that is not a page becomes a link to the
+// resolveLinks replaces relative links with addresses on the site. A file that is not a page becomes a link to the
 // repository at the version of the site.
 function resolveLinks(md) {
   md.core.ruler.push('torpor_links', ({tokens, env}) => {
@@ -66,7 +66,7 @@ function resolveLinks(md) {
   })
 }
 
-// renderPictures turns blocks of Mermaid into diagrams, and the picture of a recording into its player.
+// renderPictures replaces blocks of Mermaid with diagrams, and the picture of a recording with its player.
 function renderPictures(md) {
   const {fence, image} = md.renderer.rules
   md.renderer.rules.fence = (tokens, i, ...rest) => tokens[i].info.trim() === 'mermaid'
@@ -79,7 +79,7 @@ function renderPictures(md) {
   }
 }
 
-// escapeText shows tags and braces of the text as they are, which VitePress takes for a template otherwise. Comments are dropped.
+// escapeText escapes tags and braces, which VitePress would otherwise interpret as a template. It drops comments.
 function escapeText(md) {
   const escape = (text) => md.utils.escapeHtml(text).replaceAll('{{', '&#123;&#123;')
   md.renderer.rules.text = (tokens, i) => escape(tokens[i].content)
@@ -89,7 +89,7 @@ function escapeText(md) {
   }
 }
 
-// checkAnchors fails if a link of the built site leads to a heading that does not exist.
+// checkAnchors fails if a link on the built site refers to a missing heading.
 function checkAnchors({outDir}) {
   const pages = readdirSync(outDir, {recursive: true}).filter((name) => name.endsWith('.html'))
   const ids = new Map(pages.map((name) => {
@@ -106,14 +106,14 @@ function checkAnchors({outDir}) {
   }
 }
 
-// icon is the symbol of a power switch.
+// icon is a power symbol.
 const icon = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="none" stroke="#5672cd" stroke-width="2" stroke-linecap="round">' +
   '<path d="M8 2v6M4.5 4a6 6 0 1 0 7 0"/></svg>'
 
 // toSlug returns the anchor that GitHub gives to a heading.
 const toSlug = (text) => text.trim().toLowerCase().replace(/[^\p{L}\p{N}\p{M}_\- ]/gu, '').replaceAll(' ', '-')
 
-// listVersions returns the menu of versions. VitePress puts its base in front of each link, which browsers resolve.
+// listVersions returns the menu of versions. VitePress prepends its base to each link, and browsers resolve the result.
 function listVersions() {
   const toRoot = base === siteRoot ? '/' : '/../'
   const others = versions.split(' ').filter((other) => other && other !== version)

@@ -7,7 +7,7 @@ import {useData, withBase} from 'vitepress'
 import DefaultTheme from 'vitepress/theme'
 import {defineComponent, h, onBeforeUnmount, onMounted, ref, watch} from 'vue'
 
-// loadMermaid runs the script once. It is no module: it defines a global variable.
+// loadMermaid loads the script once. The script is not a module: it defines a global variable.
 let loading
 const loadMermaid = () => loading ??= new Promise((resolve, reject) => {
   const script = document.createElement('script')
@@ -15,7 +15,7 @@ const loadMermaid = () => loading ??= new Promise((resolve, reject) => {
   document.head.append(script)
 })
 
-// Diagram draws a text of Mermaid, which is itself shown until then.
+// Diagram draws a Mermaid diagram. Until then it shows the text.
 const Diagram = defineComponent({
   props: {text: String},
   setup(props) {
@@ -33,7 +33,7 @@ const Diagram = defineComponent({
   },
 })
 
-// Recording replaces the picture of a recording of a terminal by its player.
+// Recording replaces the picture of a terminal recording with its player.
 const Recording = defineComponent({
   props: {cast: String},
   setup(props, {slots}) {

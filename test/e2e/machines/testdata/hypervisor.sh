@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs libvirtd with its own libraries and folders: in namespaces of its own, so that nothing is left when this ends. TREE and WORK are set.
+# Runs libvirtd with its own libraries and folders: in its own namespaces, so that nothing is left when this script ends. TREE and WORK must be set.
 set -eu
 mount --make-rprivate /
 mkdir -p "$TREE/dev" "$TREE/proc" "$TREE/sys" "$TREE/run" "$TREE/tmp" "$TREE/etc/libvirt" "$TREE/work" "$TREE/var/lib/libvirt" "$TREE/var/cache/libvirt" "$TREE/var/log/libvirt"
