@@ -13,7 +13,7 @@ const LRPFinalizer = "eirini.cloudfoundry.org/lrp"
 // ApplicationContainer is the name of the container that runs the app in the Pods of an LRP.
 const ApplicationContainer = "application"
 
-// LRP is a long running process: one process of an app in one revision.
+// LRP is a long-running process: one process of an app in one revision.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -10,7 +10,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ClusterDeployment is a cluster on a cloud, or on machines that have a power switch.
+// ClusterDeployment describes a cluster whose machines run in a cloud or can be powered off and on remotely.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -64,7 +64,8 @@ const (
 	PowerStateHibernating PowerState = "Hibernating"
 )
 
-// ClusterDeploymentSpec is the desired state of a cluster. Fields of upstream's schema that Torpor does not use are preserved.
+// ClusterDeploymentSpec is the desired state of a cluster. Fields of Hive's schema that Torpor does not use are
+// preserved.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterDeploymentSpec struct {
@@ -97,7 +98,7 @@ type ClusterDeploymentSpec struct {
 	ControlPlaneConfig *ControlPlaneConfig `json:"controlPlaneConfig,omitempty"`
 }
 
-// ControlPlaneConfig defines how the API server of a cluster is reached where the URL in its kubeconfig cannot be.
+// ControlPlaneConfig defines how the API server of a cluster is reached if the URL in its kubeconfig is not reachable.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ControlPlaneConfig struct {
@@ -106,7 +107,8 @@ type ControlPlaneConfig struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	APIURLOverride string `json:"apiURLOverride,omitempty"`
-	// APIServerIPOverride is the IP address to dial, without a proxy. The port, the TLS server name and the Host header stay those of the URL.
+	// APIServerIPOverride is the IP address to connect to, without a proxy. The port, the TLS server name and the Host
+	// header remain those of the URL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	APIServerIPOverride string `json:"apiServerIPOverride,omitempty"`
@@ -134,7 +136,7 @@ type ClusterPoolReference struct {
 type ClusterMetadata struct {
 	// ClusterID is the globally unique id of the cluster.
 	ClusterID string `json:"clusterID"`
-	// InfraID is the tag or name prefix of the cluster's machines at the cloud.
+	// InfraID is the tag or name prefix of the cluster's machines in the cloud.
 	InfraID string `json:"infraID"`
 	// AdminKubeconfigSecretRef names the Secret whose key "kubeconfig" holds the administrator's kubeconfig.
 	AdminKubeconfigSecretRef LocalObjectReference `json:"adminKubeconfigSecretRef"`
@@ -186,14 +188,14 @@ type ClusterDeploymentStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that selects the cluster. The cluster hibernates while one of them stops it, whatever
-	// the value of spec.powerState.
+	// ScheduledStops holds one entry for each Slumber that selects the cluster. The cluster hibernates while one of
+	// them stops it, regardless of spec.powerState.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
 	// +kubebuilder:validation:MaxItems=20
 	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
-	// Savings is what the hibernations of the cluster have saved.
+	// Savings holds the resources that the hibernations of the cluster have saved.
 	// +optional
 	Savings *torporv1alpha1.Savings `json:"savings,omitempty"`
 }
@@ -202,7 +204,7 @@ type ClusterDeploymentStatus struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterVersionStatus struct {
-	// Desired is the version that the cluster has, or is being upgraded to.
+	// Desired is the version that the cluster runs or is being upgraded to.
 	// +optional
 	Desired Release `json:"desired,omitempty"`
 }

@@ -10,8 +10,8 @@ import (
 
 // These are the condition types of a ClusterDeployment that Torpor owns.
 const (
-	// ClusterHibernatingCondition is True from the first stop order to the end of the resume. It is False while the cluster runs, and where
-	// hibernation is not supported.
+	// ClusterHibernatingCondition is True from the first stop order to the end of the resume. It is False while the
+	// cluster runs, or if hibernation is not supported.
 	ClusterHibernatingCondition = "Hibernating"
 	// ClusterReadyCondition is True while the cluster runs, its API server answers, and its nodes are ready.
 	ClusterReadyCondition = "Ready"
@@ -23,9 +23,10 @@ const (
 	// ClusterStalledCondition is True while a hibernation or a resume makes no progress. It is absent until that happens for the first
 	// time.
 	ClusterStalledCondition = "Stalled"
-	// ClusterHibernationPossibleCondition is False while a check found a problem by which a hibernation, or the resume after it, fails. It
-	// blocks a hibernation only where RequireAnnotation or the manager's flag requires it. Its reason is the code of the most severe finding. While it is True, that finding is a
-	// warning.
+	// ClusterHibernationPossibleCondition is False while a problem is known that makes a hibernation, or the resume
+	// after it, fail. It blocks a hibernation only if the annotation torpor.dev/require or the manager's flag
+	// --require-hibernation-possible requires it. Its reason is the code of the most severe finding. While the
+	// condition is True, that finding is a warning.
 	ClusterHibernationPossibleCondition = "HibernationPossible"
 )
 
@@ -44,8 +45,9 @@ const (
 	// UnsupportedHibernationReason means that hibernation is requested, but the version, the platform, a group of the cloud or an annotation
 	// does not allow it.
 	UnsupportedHibernationReason = "Unsupported"
-	// RefusedHibernationReason means that hibernation is requested, and refused because HibernationPossible is False, as the annotation
-	// torpor.dev/require or the manager's flag --require-hibernation-possible demands. No machine is stopped.
+	// RefusedHibernationReason means that a requested hibernation is refused, because HibernationPossible is False, and
+	// the annotation torpor.dev/require or the manager's flag --require-hibernation-possible requires it to be True. No
+	// machine is stopped.
 	RefusedHibernationReason = "HibernationRefused"
 )
 
@@ -93,8 +95,8 @@ const (
 	StoppingMachinesReason = "StoppingMachines"
 	// WaitingForMachinesToStopReason means that machines are stopping.
 	WaitingForMachinesToStopReason = "WaitingForMachinesToStop"
-	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are being terminated. The cluster
-	// creates new ones at the resume.
+	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are being terminated.
+	// The cluster creates new ones during the resume.
 	TerminatingSpotMachinesReason = "TerminatingSpotMachines"
 	// FailedToStopReason means that the cloud rejected a stop order.
 	FailedToStopReason = "FailedToStop"
@@ -152,34 +154,36 @@ const (
 
 // These are the annotations and labels of a ClusterDeployment.
 const (
-	// AwaitAllMachinesAnnotation, if it parses as true, makes a resume wait for every machine, instead of continuing without machines that
-	// do not start.
+	// AwaitAllMachinesAnnotation makes a resume wait for every machine if it parses as true. Without it, a resume
+	// continues without machines that do not start.
 	AwaitAllMachinesAnnotation = "torpor.dev/await-all-machines"
-	// StopOrderAnnotation defines the order in which the machines of the cluster are stopped. Without it, all machines are stopped, and
-	// started, at once.
+	// StopOrderAnnotation defines the order in which the machines of the cluster are stopped. Without it, all machines
+	// are stopped together, and started together.
 	StopOrderAnnotation = "torpor.dev/stop-order"
 	// DrainBudgetAnnotation limits how long the workers are drained before machines are stopped: a duration such as 10m, at most 1h.
 	// Without it, workers are not drained.
 	DrainBudgetAnnotation = "torpor.dev/drain-budget"
-	// RequireAnnotation, if it is HibernationPossible, refuses a hibernation while that condition is False. Nothing is stopped then. A
-	// hibernation that has begun is not refused.
+	// RequireAnnotation refuses a hibernation while the condition HibernationPossible is False, if it has the value
+	// HibernationPossible: no machine is stopped. A hibernation that has begun is not refused.
 	RequireAnnotation = "torpor.dev/require"
 	// MachineGroupsAnnotation defines what happens to groups of machines that would replace stopped machines, such as EC2 Auto Scaling
 	// groups and Clusters of Cluster API. Without it, a cluster with running members of such a group is not stopped.
 	MachineGroupsAnnotation = "torpor.dev/machine-groups"
-	// CordonedAnnotation marks the nodes of a cluster that were cordoned for a drain. They are uncordoned at the resume.
+	// CordonedAnnotation marks the nodes of a cluster that were cordoned for a drain. They are uncordoned during the
+	// resume.
 	CordonedAnnotation = "torpor.dev/cordoned"
-	// ResumeRequestedAtAnnotation is a time (RFC 3339). spec.hibernateAfter counts from it, and a cluster that hibernates by
-	// spec.hibernateAfter since before that time resumes.
+	// ResumeRequestedAtAnnotation is a time (RFC 3339). spec.hibernateAfter counts from it, and a cluster that has
+	// hibernated because of spec.hibernateAfter since before that time resumes.
 	ResumeRequestedAtAnnotation = "torpor.dev/resume-requested-at"
-	// ReconcilePauseAnnotation, if it parses as true, pauses every controller for this ClusterDeployment.
+	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment while it parses as true.
 	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
-	// PowerStatePauseAnnotation, if it parses as true, pauses hibernation for this ClusterDeployment.
+	// PowerStatePauseAnnotation pauses hibernation for this ClusterDeployment while it parses as true.
 	PowerStatePauseAnnotation = "hive.openshift.io/powerstate-pause"
-	// InfraDisabledAnnotation, if it parses as true, disables calls to the cloud of the cluster: no machine is listed, started or stopped.
+	// InfraDisabledAnnotation disables calls to the cloud of the cluster while it parses as true: no machine is listed,
+	// started or stopped.
 	InfraDisabledAnnotation = "hive.openshift.io/infra-disabled"
-	// ResumeSkipsClusterOperatorsLabel, if it parses as true, keeps a resume from waiting for ClusterOperators. It is a label of Hive; an
-	// annotation with this key has the same effect.
+	// ResumeSkipsClusterOperatorsLabel lets a resume finish without waiting for ClusterOperators if it parses as true.
+	// It is a label of Hive; an annotation with this key has the same effect.
 	ResumeSkipsClusterOperatorsLabel = "hive.openshift.io/resume-skips-cluster-operators"
 	// PlatformLabel is the platform of the cluster. It is informational.
 	PlatformLabel = "hive.openshift.io/cluster-platform"
@@ -201,8 +205,8 @@ const (
 	// MachineGroupsSuspend suspends the processes of the groups, and pauses the controllers, while machines are stopped. No machine is
 	// terminated.
 	MachineGroupsSuspend = "suspend"
-	// MachineGroupsScaleToZero sets the size of the groups to zero, which terminates their members with their disks. The resume sets the
-	// former size.
+	// MachineGroupsScaleToZero sets the size of the groups to zero, which terminates their members with their disks.
+	// The resume restores the former size.
 	MachineGroupsScaleToZero = "scale-to-zero"
 )
 
@@ -214,8 +218,8 @@ const StopWorkersFirst = "workers-first"
 type HibernationRecord struct {
 	// SleepStartedAt is the time at which the hibernation began.
 	SleepStartedAt metav1.Time `json:"sleepStartedAt"`
-	// RequestedBy is the user who set spec.powerState, "unknown" with the field manager if admission did not see the request, or
-	// "spec.hibernateAfter".
+	// RequestedBy is the user who set spec.powerState, or "spec.hibernateAfter". If admission did not see the request,
+	// it is "unknown", followed by the field manager.
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
 	// PowerStateBefore is the value of spec.powerState at the time at which spec.hibernateAfter expired. Unset means that spec.powerState
@@ -226,8 +230,8 @@ type HibernationRecord struct {
 	// requests from before this time are ignored.
 	// +optional
 	ResumeStartedAt *metav1.Time `json:"resumeStartedAt,omitempty"`
-	// AsleepAt is the time at which every machine was observed to be stopped. Unset if that was not observed; then client certificates are
-	// not approved until the nodes have had time to report.
+	// AsleepAt is the time at which every machine was observed to be stopped. Unset if that was not observed; in that
+	// case, client certificates are not approved until the nodes have had time to report.
 	// +optional
 	AsleepAt *metav1.Time `json:"asleepAt,omitempty"`
 	// Repair is true if machines were switched off while the cluster should run. They are started again, and no certificate request is
@@ -237,13 +241,13 @@ type HibernationRecord struct {
 	// ResumedAt is the time at which the cluster was ready again.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
-	// Nodes are the nodes of the hibernated cluster. Only their certificate requests are approved at the resume. Where the cluster serves
-	// OpenShift Machines, the Machines decide instead.
+	// Nodes are the nodes of the hibernated cluster. Only their certificate requests are approved during the resume.
+	// Where the cluster serves OpenShift Machines, the Machines decide instead.
 	// +optional
 	// +listType=atomic
 	Nodes []RecordedNode `json:"nodes,omitempty"`
-	// SpotMachines are the cloud's ids of machines that are terminated once every other machine is stopped. Their OpenShift
-	// Machines are deleted at the resume, so that the MachineSets create new ones.
+	// SpotMachines are the cloud's ids of machines that are terminated once every other machine is stopped. Their
+	// OpenShift Machines are deleted during the resume, so that the MachineSets create new ones.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=500
@@ -256,15 +260,16 @@ type HibernationRecord struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	BrokenOperators []string `json:"brokenOperators,omitempty"`
-	// ReadyInPartAt is the time at which the resume counted as finished without some of the machines or nodes. Those that come later do not
-	// make the cluster unready.
+	// ReadyInPartAt is the time at which the resume was considered finished without some of the machines or nodes.
+	// Machines and nodes that come later do not make the cluster unready.
 	// +optional
 	ReadyInPartAt *metav1.Time `json:"readyInPartAt,omitempty"`
 	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`
-	// MachineGroups are the groups of machines that the hibernation changes, each as it was before: groups of the cloud, Clusters of
-	// Cluster API on the hub, and MachineHealthChecks of OpenShift. An entry is removed once the group is so again.
+	// MachineGroups are the groups of machines that the hibernation changes, each as it was before: groups of the
+	// cloud, Clusters of Cluster API on the hub, and MachineHealthChecks of OpenShift. An entry is removed once the
+	// group is restored.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -278,7 +283,7 @@ type MachineGroupRecord struct {
 	// Cluster.cluster.x-k8s.io/example.
 	// +kubebuilder:validation:MaxLength=320
 	Name string `json:"name"`
-	// Mode is how the group is kept from replacing machines: suspend or scale-to-zero.
+	// Mode is the way in which the group is prevented from replacing machines: suspend or scale-to-zero.
 	// +kubebuilder:validation:Enum=suspend;scale-to-zero
 	Mode string `json:"mode"`
 	// Suspended are the processes of the group that were suspended before the hibernation. A resume leaves them suspended.
@@ -296,8 +301,8 @@ type MachineGroupRecord struct {
 	// HeldAt is the time at which a MachineHealthCheck of the cluster was observed to be paused. No machine is stopped before that.
 	// +optional
 	HeldAt *metav1.Time `json:"heldAt,omitempty"`
-	// RestoredAt is the time at which the group had its former size again. Its machines are then being launched, and later changes of the
-	// size are kept.
+	// RestoredAt is the time at which the former size of the group was set again. From then on, the group launches its
+	// machines, and later changes of the size are kept.
 	// +optional
 	RestoredAt *metav1.Time `json:"restoredAt,omitempty"`
 }
@@ -307,7 +312,7 @@ type DrainRecord struct {
 	// EndedAt is the time at which the drain ended. Unset while the drain is in progress. No machine is stopped before it ends.
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
-	// Left names what was not drained, and why. Empty means that everything was drained.
+	// Left names the nodes and Pods that were not drained, and the reason. Empty means that everything was drained.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Left string `json:"left,omitempty"`
@@ -315,8 +320,8 @@ type DrainRecord struct {
 
 // HibernationCheck holds problems, found in a running cluster, that a hibernation or the resume after it may meet.
 type HibernationCheck struct {
-	// WakeBy is the time at which the first certificate expires that the cluster needs to resume by itself: that of its API server, or of
-	// the signer of its kubelets. Unset if neither could be read.
+	// WakeBy is the time at which the first certificate expires that the cluster needs to resume without manual steps:
+	// that of its API server, or of the signer of its kubelets. Unset if neither could be read.
 	// +optional
 	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
 	// Findings holds one finding for each code. Some apply only to long stops.
@@ -324,8 +329,8 @@ type HibernationCheck struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Findings []torporv1alpha1.StopFinding `json:"findings,omitempty"`
-	// Unread names lists of the cluster that could not be read, for lack of time or of permission. Findings of an earlier check stay for
-	// them.
+	// Unread names lists of the cluster that could not be read, for lack of time or permission. Their findings from an
+	// earlier check are kept.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -341,7 +346,8 @@ type RecordedNode struct {
 	// Ready is true if the node was ready. The resume does not wait for other nodes.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
-	// ClockSkewed is true if the node's clock differed from the hub's. At the resume, its heartbeats then count only if they change.
+	// ClockSkewed is true if the node's clock differed from the hub's. During the resume, its heartbeats count only if
+	// they change.
 	// +optional
 	ClockSkewed bool `json:"clockSkewed,omitempty"`
 	// ControlPlane is true if the node had the control-plane role.

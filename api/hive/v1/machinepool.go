@@ -40,15 +40,16 @@ type MachinePoolList struct {
 	Items           []MachinePool `json:"items"`
 }
 
-// MachinePoolSpec is the desired state of a MachinePool. Fields of upstream's schema that Torpor does not use are preserved.
+// MachinePoolSpec is the desired state of a MachinePool. Fields of Hive's schema that Torpor does not use are
+// preserved.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="expected spec.replicas or spec.autoscaling, found both"
 type MachinePoolSpec struct {
 	// ClusterDeploymentRef names the ClusterDeployment, in the namespace of the MachinePool.
 	ClusterDeploymentRef LocalObjectReference `json:"clusterDeploymentRef"`
-	// Name is the name of the pool in the cluster, such as worker. The MachineSets of the pool have it as a label, or after the infraID in
-	// their names.
+	// Name is the name of the pool in the cluster, such as worker. The MachineSets of the pool have this name in a
+	// label, or after the infraID in their own names.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
@@ -67,7 +68,7 @@ type MachinePoolSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	Labels map[string]string `json:"labels,omitempty"`
-	// Taints are the taints of the nodes. If it is not empty, it replaces all taints of the MachineSets.
+	// Taints are the taints of the nodes. A list that is not empty replaces all taints of the MachineSets.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic

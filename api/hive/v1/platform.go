@@ -43,32 +43,34 @@ type ClusterPlatformMetadata struct {
 	Azure *AzureClusterMetadata `json:"azure,omitempty"`
 }
 
-// PlatformSettings holds the settings that every platform has, independent of its fields. It is not part of the API.
+// PlatformSettings holds the settings of a platform in a form that is common to all platforms. It is not part of the
+// API.
 // +kubebuilder:object:generate=false
 type PlatformSettings struct {
-	// Name is the platform's field under spec.platform; empty where Torpor has no field for the platform.
+	// Name is the name of the platform's field under spec.platform; empty if Torpor has no field for the platform.
 	Name string
-	// Cloud is which of the platform's clouds the cluster is in; empty where there is one.
+	// Cloud identifies the platform's cloud that the cluster is in; empty if the platform has only one.
 	Cloud string
-	// IsCloudNamedBySecret is true if only the credentials Secret defines the name in Cloud. Another Secret may give the same cloud
-	// another name.
+	// IsCloudNamedBySecret is true if only the credentials Secret defines the name in Cloud. Another Secret may use
+	// another name for the same cloud.
 	IsCloudNamedBySecret bool
 	// Region is the region whose machines are listed; empty if one listing covers all regions.
 	Region string
 	// Machines identifies the machines: the infraID in their tags or names, or the group that contains them.
 	Machines string
-	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment; empty where the manager's own
-	// access counts.
+	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment; empty if the
+	// manager uses its own access.
 	CredentialsSecretName string
 	// AssumeRole is the role to assume if CredentialsSecretName is empty; nil if there is none.
 	AssumeRole *AssumeRole
-	// DiscardLocalDisks defines whether a stop loses the data on disks of a machine's host; nil leaves that to the cloud.
+	// DiscardLocalDisks defines whether a stop discards the data on disks of a machine's host; nil leaves this to the
+	// cloud.
 	DiscardLocalDisks *bool
-	// FreesCapacity is true if a stop gives up the machines' places on their hosts, where the platform allows either.
+	// FreesCapacity is true if a stop releases the machines' capacity on their hosts, on a platform that supports both.
 	FreesCapacity bool
 	// ListedMachines are all machines of the cluster, on platforms whose clusters list them in the spec.
 	ListedMachines []BareMetalMachine
-	// Missing are the fields that have to be set and are not.
+	// Missing lists the required fields that are not set.
 	Missing []string
 }
 
@@ -92,7 +94,7 @@ func (s ClusterDeploymentSpec) PlatformSettings() PlatformSettings {
 	return PlatformSettings{}
 }
 
-// emptyFields returns which of the fields, by their paths, are empty, in the order given.
+// emptyFields takes pairs of a path and a value, and returns the paths whose value is empty, in their order.
 func emptyFields(pathsAndValues ...string) []string {
 	var missing []string
 	for i := 0; i+1 < len(pathsAndValues); i += 2 {

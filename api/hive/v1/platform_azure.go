@@ -48,7 +48,7 @@ func (p AzurePlatform) settings(metadata ClusterMetadata) PlatformSettings {
 		group = metadata.Platform.Azure.ResourceGroupName
 	}
 	return PlatformSettings{
-		// Azure answers for all regions at once, and does not tell upper case from lower.
+		// One listing covers all regions, and Azure ignores the case of names.
 		Name: "azure", Cloud: string(cmp.Or(p.CloudName, AzurePublicCloud)), Machines: strings.ToLower(group),
 		CredentialsSecretName: p.CredentialsSecretRef.Name,
 		Missing: emptyFields("spec.clusterMetadata.platform.azure.resourceGroupName", group,

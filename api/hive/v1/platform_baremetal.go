@@ -51,7 +51,7 @@ func (p BareMetalPlatform) settings(ClusterMetadata) PlatformSettings {
 		addresses = append(addresses, m.BMC)
 	}
 	slices.Sort(addresses)
-	// The same machines have the same name, whoever lists them.
+	// The name does not depend on the order of the list, so that two lists of the same machines have the same name.
 	if sum := sha256.Sum256([]byte(strings.Join(addresses, "\n"))); len(addresses) > 0 {
 		s.Machines = fmt.Sprintf("the %d controllers %.60s… (%s)", len(addresses), addresses[0], hex.EncodeToString(sum[:])[:16])
 	}

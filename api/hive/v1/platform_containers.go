@@ -44,7 +44,7 @@ func (p ContainersPlatform) settings(metadata ClusterMetadata) PlatformSettings 
 		s.Machines = cmp.Or(p.Label, kindLabel) + "=" + metadata.InfraID
 	}
 	if strings.HasPrefix(p.Engine, "unix://") {
-		s.CredentialsSecretName = "" // Who may use a socket is decided by the manager's operator.
+		s.CredentialsSecretName = "" // The manager's operator decides which namespaces may use a socket.
 		return s
 	}
 	s.Missing = append(s.Missing, emptyFields("spec.platform.containers.credentialsSecretRef.name", s.CredentialsSecretName)...)

@@ -19,7 +19,7 @@ type GCPPlatform struct {
 
 func (p GCPPlatform) settings(metadata ClusterMetadata) PlatformSettings {
 	return PlatformSettings{
-		// The project is in the credentials, and one answer is for all of its regions.
+		// The project is in the credentials, and one listing covers all of its regions.
 		Name: "gcp", Machines: metadata.InfraID, CredentialsSecretName: p.CredentialsSecretRef.Name, DiscardLocalDisks: p.DiscardLocalSsdOnHibernate,
 		Missing: emptyFields("spec.platform.gcp.credentialsSecretRef.name", p.CredentialsSecretRef.Name),
 	}

@@ -161,5 +161,5 @@ type SecretReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// SyncsetPauseAnnotation, if it parses as true, pauses all syncing to the cluster of a ClusterDeployment.
+// SyncsetPauseAnnotation pauses all syncing to the cluster of a ClusterDeployment while it parses as true.
 const SyncsetPauseAnnotation = "hive.openshift.io/syncset-pause"

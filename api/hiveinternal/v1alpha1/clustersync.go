@@ -46,8 +46,8 @@ type ClusterSyncStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	SyncSets []SyncStatus `json:"syncSets,omitempty"`
-	// SelectorSyncSets are the results of the SelectorSyncSets that select the cluster, and of those whose objects have not been deleted
-	// from it yet.
+	// SelectorSyncSets are the results of the SelectorSyncSets that select the cluster, and of SelectorSyncSets whose
+	// objects have not been deleted from it yet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -85,8 +85,9 @@ type SyncStatus struct {
 	Name string `json:"name"`
 	// ObservedGeneration is the generation of the set that was applied last.
 	ObservedGeneration int64 `json:"observedGeneration"`
-	// ResourcesToDelete are the objects that a set with mode Sync has in the cluster. An object is deleted when it leaves the set, or when
-	// the set no longer applies to the cluster. The list is written before objects are applied.
+	// ResourcesToDelete are the objects that a set with mode Sync has in the cluster. An object is deleted when it is
+	// removed from the set, or when the set no longer applies to the cluster. The list is written before objects are
+	// applied.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2000

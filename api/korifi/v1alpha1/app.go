@@ -146,8 +146,8 @@ type Reference struct {
 	Name string `json:"name"`
 }
 
-// CFAppStatus is the observed state of an app. Instances, ObservedRevision, Restarts and Stops are fields of Torpor. The other fields are
-// upstream's.
+// CFAppStatus is the observed state of an app. Instances, ObservedRevision, Restarts and Stops are fields of Torpor.
+// The other fields are those of Korifi.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.observedRevision`,rule=`!has(oldSelf.observedRevision) || (has(self.observedRevision) && self.observedRevision >= oldSelf.observedRevision)`,messageExpression=`'expected at least %d, because revision numbers never decrease'.format([oldSelf.observedRevision])`
 type CFAppStatus struct {
@@ -185,14 +185,14 @@ type CFAppStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that selects the app. No instance runs while one of them stops the app, whatever the
-	// value of spec.desiredState.
+	// ScheduledStops holds one entry for each Slumber that selects the app. No instance runs while one of them stops
+	// the app, regardless of spec.desiredState.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
 	// +kubebuilder:validation:MaxItems=20
 	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
-	// Savings is what the stops of the app have saved.
+	// Savings holds the resources that the stops of the app have saved.
 	// +optional
 	Savings *torporv1alpha1.Savings `json:"savings,omitempty"`
 	// VCAPServicesSecretName names the Secret with VCAP_SERVICES.
@@ -225,7 +225,7 @@ type InstanceCounts struct {
 // +kubebuilder:validation:Enum=Creation;Stop;Restart;Deployment;Repair
 type RestartCause string
 
-// These are the causes of a restart.
+// These are the causes of a revision.
 const (
 	// CausedByCreation means that the app was created, and has not been restarted since.
 	CausedByCreation RestartCause = "Creation"
@@ -235,11 +235,12 @@ const (
 	CausedByRestart RestartCause = "Restart"
 	// CausedByDeployment means that a deployment was requested.
 	CausedByDeployment RestartCause = "Deployment"
-	// CausedByRepair means that the annotation with the revision was unreadable, and that the next number was used.
+	// CausedByRepair means that the annotation with the revision was unreadable, and the revision got the next number.
 	CausedByRepair RestartCause = "Repair"
 )
 
-// Restart records the beginning of a revision.
+// Restart records how a revision of an app began: when, by which user, and for which cause. Not every cause is a
+// restart.
 type Restart struct {
 	// Revision is the number of the revision.
 	Revision int64 `json:"revision"`
@@ -253,7 +254,8 @@ type Restart struct {
 	// Droplet is the name of the droplet that the revision runs.
 	// +optional
 	Droplet string `json:"droplet,omitempty"`
-	// StartedBy is the user who started the app in this revision. It is empty if the revision began while the app ran.
+	// StartedBy is the user who started the app in this revision. It is empty if the revision began while the app was
+	// started.
 	// +optional
 	StartedBy string `json:"startedBy,omitempty"`
 	// StartedAt is the time of that start.
@@ -268,7 +270,7 @@ type Restart struct {
 type ServiceBinding struct {
 	// GUID is the name of the CFServiceBinding.
 	GUID string `json:"guid"`
-	// Name is the name of the binding for the app. Null means that it has none.
+	// Name is the name of the binding for the app. Null means that the binding has no name.
 	// +optional
 	// +nullable
 	Name *string `json:"name,omitempty"`

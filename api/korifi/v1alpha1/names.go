@@ -58,7 +58,8 @@ const SpaceFinalizer = "korifi.cloudfoundry.org/cfSpace"
 
 // These are the conditions of a CFApp, a CFProcess and an LRP.
 const (
-	// ReadyCondition is True while the current revision runs with the desired instances, or while a stopped app has no Pods.
+	// ReadyCondition is True while the current revision runs with the desired number of instances, or while a stopped
+	// app has no Pods.
 	ReadyCondition = "Ready"
 	// DrainingCondition is True while a revision that should end has Pods. The message counts them.
 	DrainingCondition = "Draining"
@@ -86,8 +87,8 @@ const (
 	DropletMissingReason = "DropletMissing"
 	// RevisionUnreadableReason means that the annotation with the app's revision is not a number, or is less than the observed revision.
 	RevisionUnreadableReason = "RevisionUnreadable"
-	// NewerRevisionReason means that an LRP has a newer revision than the app. The view of the app is stale, and the controller does not
-	// act.
+	// NewerRevisionReason means that an LRP has a newer revision than the app. The controller's view of the app is
+	// stale, so the controller does not act.
 	NewerRevisionReason = "NewerRevision"
 	// NameTakenReason means that another object has the name of the current revision's LRP. The controller waits until it is gone.
 	NameTakenReason = "NameTaken"
@@ -99,13 +100,14 @@ const (
 const (
 	// DrainingReason means that a revision that should end has Pods.
 	DrainingReason = "Draining"
-	// DrainTimeoutReason means that such Pods are left after the drain timeout, and the current revision starts in addition to them.
+	// DrainTimeoutReason means that Pods of a revision that should end remain after the drain timeout, and the current
+	// revision starts in addition to them.
 	DrainTimeoutReason = "DrainTimeout"
-	// DrainedReason means that no such Pod is left.
+	// DrainedReason means that no Pod of a revision that should end is left.
 	DrainedReason = "Drained"
 )
 
-// These are the condition types of a CFBuild, as in upstream.
+// These are the condition types of a CFBuild. Staging and Succeeded are Korifi's.
 const (
 	// StagingCondition is True while the droplet is being built.
 	StagingCondition = "Staging"
@@ -160,7 +162,7 @@ const (
 const (
 	// AddressServedReason means that the gateway has accepted the address.
 	AddressServedReason = "AddressServed"
-	// AddressReservedReason means that the space holds the address, and no app is mapped to it.
+	// AddressReservedReason means that the address is reserved for the space, and no app is mapped to it.
 	AddressReservedReason = "AddressReserved"
 	// AddressPublishedReason means that the Ingress or the HTTPRoute exists. Whether it is served is unknown.
 	AddressPublishedReason = "AddressPublished"

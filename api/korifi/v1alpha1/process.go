@@ -39,14 +39,16 @@ type CFProcessList struct {
 	Items           []CFProcess `json:"items"`
 }
 
-// Maxima of a process. The schema rejects larger values. Where upstream's schema is served, Torpor caps them: the StatefulSet controller of
-// Kubernetes holds every missing Pod in memory at once, and a quantity that overflows does not limit anything.
+// Maxima of a process. The schema rejects larger values. Where Korifi's schema is served, Torpor caps them: the
+// StatefulSet controller of Kubernetes holds all missing Pods in memory at the same time, and a quantity that overflows
+// does not limit anything.
 const (
 	MaxInstances = 10_000
 	MaxMegabytes = 1 << 20
 )
 
-// CFProcessSpec is the desired state of a process. A change of desiredInstances takes effect at once, other changes with the next revision.
+// CFProcessSpec is the desired state of a process. A change of desiredInstances takes effect immediately, and other
+// changes take effect with the next revision.
 type CFProcessSpec struct {
 	// AppRef names the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a process belongs to one app; found one; create a new CFProcess`
@@ -79,7 +81,7 @@ type CFProcessSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048576
 	DiskQuotaMB int64 `json:"diskQuotaMB"`
-	// Ports are the ports that the process listens on. Upstream has deprecated this field.
+	// Ports are the ports that the process listens on. Korifi has deprecated this field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:items:Minimum=1
@@ -184,7 +186,7 @@ type InstanceState string
 const (
 	// DownInstance means that the instance does not run.
 	DownInstance InstanceState = "DOWN"
-	// CrashedInstance means that the instance has ended and waits to be restarted.
+	// CrashedInstance means that the instance has ended or cannot start, and is retried.
 	CrashedInstance InstanceState = "CRASHED"
 	// StartingInstance means that the instance runs and is not ready.
 	StartingInstance InstanceState = "STARTING"

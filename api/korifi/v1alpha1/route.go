@@ -42,14 +42,14 @@ type CFDomainSpec struct {
 	Name string `json:"name"`
 }
 
-// CFDomainStatus is the observed state of a domain. Upstream writes it. Torpor does not use it.
+// CFDomainStatus is the observed state of a domain. Korifi writes it. Torpor does not use it.
 type CFDomainStatus struct {
-	// Conditions are the conditions that upstream sets. Torpor sets none.
+	// Conditions are the conditions that Korifi sets. Torpor sets none.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation that upstream acted on last.
+	// ObservedGeneration is the generation that Korifi acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
@@ -147,7 +147,7 @@ const (
 
 // CFRouteStatus is the observed state of a route.
 type CFRouteStatus struct {
-	// CurrentStatus is the state of the route, as in upstream.
+	// CurrentStatus is the state of the route, as in Korifi.
 	// +optional
 	CurrentStatus RouteState `json:"currentStatus,omitempty"`
 	// Description explains CurrentStatus.

@@ -16,7 +16,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
+// TestTheSchema sends objects to a real API server. Its subtests share one, because a start takes seconds.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	s := &served{testenv.StartAPIServer(t)}
@@ -130,7 +130,7 @@ func (s *served) createWithStatus(t *testing.T, u *unstructured.Unstructured, st
 	testenv.ExpectNoError(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(u), u))
 }
 
-// decoded is a value as JSON has it, with numbers as an object's are.
+// decoded returns the value as it is decoded from JSON, with the number types of an unstructured object.
 func decoded(t *testing.T, value any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "X", "value": value})
@@ -141,7 +141,7 @@ func decoded(t *testing.T, value any) map[string]any {
 	return inner
 }
 
-// refusal is a value at a path of an object, and the expected error; an accepted value has an empty one.
+// refusal is a value at a path of an object, and the expected error. An empty error means that the value is accepted.
 type refusal struct {
 	object *unstructured.Unstructured
 	path   string
@@ -152,65 +152,65 @@ type refusal struct {
 func (s *served) testRefusedAtCreation(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	for name, row := range map[string]refusal{
-		"an app: accepted":                                         {app(), "spec.displayName", "my_app-1", ""},
-		"an app with a long name: rejected":                        {app(), "metadata.name", long, "metadata.name: expected at most 63 characters, because the name is a label value of other objects; found 64; choose a shorter one"},
-		"an app without a spec: rejected":                          {app(), "spec", nil, "spec: Required value"},
-		"an app without a name: rejected":                          {app(), "spec.displayName", nil, "spec.displayName: Required value"},
-		"an app whose name has a space: rejected":                  {app(), "spec.displayName", "my app", "spec.displayName in body should match '^[-\\w]+$'"},
-		"an app whose name is very long: rejected":                 {app(), "spec.displayName", strings.Repeat("x", 251), "spec.displayName: Too long"},
-		"an app without a state: rejected":                         {app(), "spec.desiredState", nil, "spec.desiredState: Required value"},
-		"an app that restarts: rejected":                           {app(), "spec.desiredState", "RESTARTING", `spec.desiredState: Unsupported value: "RESTARTING": supported values: "STOPPED", "STARTED"`},
-		"a stopped app: accepted":                                  {app(), "spec.desiredState", "STOPPED", ""},
-		"an app without a lifecycle: rejected":                     {app(), "spec.lifecycle", nil, "spec.lifecycle: Required value"},
-		"an app with another lifecycle: rejected":                  {app(), "spec.lifecycle.type", "cnb", "spec.lifecycle.type: Unsupported value"},
-		"an app with upstream's buildpack: accepted":               {app(), "spec.lifecycle", map[string]any{"type": "buildpack", "data": map[string]any{"stack": "s", "buildpacks": []any{"b"}}}, ""},
-		"an app with a droplet: accepted":                          {app(), "spec.currentDropletRef", map[string]any{"name": "d"}, ""},
-		"an app with a droplet reference without a name: rejected": {app(), "spec.currentDropletRef", map[string]any{"name": ""}, "spec.currentDropletRef.name in body should be at least 1 chars long"},
-		"an app whose revisions may overlap: accepted":             {app(), "spec.drain.policy", "Overlap", ""},
-		"an app with an unknown drain strategy: rejected":          {app(), "spec.drain.policy", "Never", `spec.drain.policy: Unsupported value: "Never": supported values: "Strict", "Overlap"`},
-		"an app with an unlimited drain: accepted":                 {app(), "spec.drain.timeoutSeconds", int64(0), ""},
-		"an app that drains for less than 0 s: rejected":           {app(), "spec.drain.timeoutSeconds", int64(-1), "spec.drain.timeoutSeconds in body should be greater than or equal to 0"},
-		"a process with a long name: rejected":                     {process(), "metadata.name", long, "metadata.name: expected at most 63 characters, because the name is a label value of other objects; found 64; choose a shorter one"},
-		"a process without an app: rejected":                       {process(), "spec.appRef", nil, "spec.appRef: Required value"},
-		"a process without a type: rejected":                       {process(), "spec.processType", nil, "spec.processType: Required value"},
-		"a process with an empty type: rejected":                   {process(), "spec.processType", "", "spec.processType in body should be at least 1 chars long"},
-		"a process with a very long type: rejected":                {process(), "spec.processType", long, "spec.processType: Too long"},
-		"a process of a type that is not a valid label: rejected":  {process(), "spec.processType", "bad value!", "because the type is a label value of Pods; choose a type such as worker"},
-		"a worker: accepted":                                       {process(), "spec.processType", "worker.v2", ""},
-		"a process that listens at 65536: rejected":                {process(), "spec.ports", []any{int64(65536)}, "spec.ports[0] in body should be less than or equal to 65535"},
-		"a process that listens at 0: rejected":                    {process(), "spec.ports", []any{int64(0)}, "spec.ports[0] in body should be greater than or equal to 1"},
-		"a process without instances: accepted":                    {process(), "spec.desiredInstances", int64(0), ""},
-		"a process with -1 instances: rejected":                    {process(), "spec.desiredInstances", int64(-1), "spec.desiredInstances in body should be greater than or equal to 0"},
-		"a process with 10000 instances: accepted":                 {process(), "spec.desiredInstances", int64(10000), ""},
-		"a process with 2e9 instances: rejected":                   {process(), "spec.desiredInstances", int64(2e9), "spec.desiredInstances in body should be less than or equal to 10000"},
-		"a process with more than 1 TiB: rejected":                 {process(), "spec.memoryMB", int64(1<<20 + 1), "spec.memoryMB in body should be less than or equal to 1048576"},
-		"a process whose memory overflows: rejected":               {process(), "spec.memoryMB", int64(1 << 44), "spec.memoryMB in body should be less than or equal to 1048576"},
-		"a process whose disk overflows: rejected":                 {process(), "spec.diskQuotaMB", int64(1 << 44), "spec.diskQuotaMB in body should be less than or equal to 1048576"},
-		"a process without memory: rejected":                       {process(), "spec.memoryMB", int64(0), "spec.memoryMB in body should be greater than or equal to 1"},
-		"a process without a disk: rejected":                       {process(), "spec.diskQuotaMB", int64(0), "spec.diskQuotaMB in body should be greater than or equal to 1"},
-		"a process without a health check: rejected":               {process(), "spec.healthCheck", nil, "spec.healthCheck: Required value"},
-		"a process with an empty health check: accepted":           {process(), "spec.healthCheck", map[string]any{"type": "", "data": map[string]any{"invocationTimeoutSeconds": int64(0), "timeoutSeconds": int64(0)}}, ""},
-		"a process with another health check: rejected":            {process(), "spec.healthCheck.type", "grpc", "spec.healthCheck.type: Unsupported value"},
-		"an HTTP health check with a path: accepted":               {process(), "spec.healthCheck.data.httpEndpoint", "/healthz", ""},
-		"an HTTP health check with an empty path: accepted":        {process(), "spec.healthCheck.data.httpEndpoint", "", ""},
-		"an HTTP health check with an invalid path: rejected":      {process(), "spec.healthCheck.data.httpEndpoint", "healthz", "expected a path such as /healthz; put a slash first"},
-		"a health check that waits -1 s: rejected":                 {process(), "spec.healthCheck.data.timeoutSeconds", int64(-1), "should be greater than or equal to 0"},
-		"a health check that takes -1 s: rejected":                 {process(), "spec.healthCheck.data.invocationTimeoutSeconds", int64(-1), "should be greater than or equal to 0"},
-		"a build: accepted":                                        {build(), "spec.stagingMemoryMB", int64(0), ""},
-		"a build without a package: rejected":                      {build(), "spec.packageRef", nil, "spec.packageRef: Required value"},
-		"a build without an app: rejected":                         {build(), "spec.appRef", nil, "spec.appRef: Required value"},
-		"a build with -1 MiB: rejected":                            {build(), "spec.stagingMemoryMB", int64(-1), "should be greater than or equal to 0"},
-		"a build with a disk of -1 MiB: rejected":                  {build(), "spec.stagingDiskMB", int64(-1), "should be greater than or equal to 0"},
-		"a package: accepted":                                      {pack(), "spec.source.registry.image", "example.com/other", ""},
-		"a package of another type: rejected":                      {pack(), "spec.type", "git", "spec.type: Unsupported value"},
-		"a docker package without a source: rejected":              {pack(), "spec.source", nil, "spec.source: Invalid value: expected registry.image, because the type of the package is docker; found none; set the image"},
-		"a package with an empty image: rejected":                  {pack(), "spec.source.registry.image", "", "expected registry.image, because the type of the package is docker; found none; set the image"},
-		"an org: accepted":                                         {org(), "spec.displayName", "my other org", ""},
-		"an org without a name: rejected":                          {org(), "spec.displayName", nil, "spec.displayName: Required value"},
-		"an org with an empty name: rejected":                      {org(), "spec.displayName", "", "spec.displayName in body should match"},
-		"an org with a long name: rejected":                        {org(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
-		"a space with an empty name: rejected":                     {space(), "spec.displayName", "", "spec.displayName in body should match"},
-		"a space with a long name: rejected":                       {space(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
+		"an app: accepted": {app(), "spec.displayName", "my_app-1", ""},
+		"an app whose object name has more than 63 characters: rejected":    {app(), "metadata.name", long, "metadata.name: expected at most 63 characters, because the name is a label value of other objects; found 64; choose a shorter one"},
+		"an app without a spec: rejected":                                   {app(), "spec", nil, "spec: Required value"},
+		"an app without a display name: rejected":                           {app(), "spec.displayName", nil, "spec.displayName: Required value"},
+		"an app whose display name contains a space: rejected":              {app(), "spec.displayName", "my app", "spec.displayName in body should match '^[-\\w]+$'"},
+		"an app whose display name has 251 characters: rejected":            {app(), "spec.displayName", strings.Repeat("x", 251), "spec.displayName: Too long"},
+		"an app without a desired state: rejected":                          {app(), "spec.desiredState", nil, "spec.desiredState: Required value"},
+		"an app with the unknown desired state RESTARTING: rejected":        {app(), "spec.desiredState", "RESTARTING", `spec.desiredState: Unsupported value: "RESTARTING": supported values: "STOPPED", "STARTED"`},
+		"a stopped app: accepted":                                           {app(), "spec.desiredState", "STOPPED", ""},
+		"an app without a lifecycle: rejected":                              {app(), "spec.lifecycle", nil, "spec.lifecycle: Required value"},
+		"an app with an unknown lifecycle: rejected":                        {app(), "spec.lifecycle.type", "cnb", "spec.lifecycle.type: Unsupported value"},
+		"an app with a buildpack lifecycle, as in Korifi: accepted":         {app(), "spec.lifecycle", map[string]any{"type": "buildpack", "data": map[string]any{"stack": "s", "buildpacks": []any{"b"}}}, ""},
+		"an app with a droplet: accepted":                                   {app(), "spec.currentDropletRef", map[string]any{"name": "d"}, ""},
+		"an app with a droplet reference without a name: rejected":          {app(), "spec.currentDropletRef", map[string]any{"name": ""}, "spec.currentDropletRef.name in body should be at least 1 chars long"},
+		"an app whose revisions may overlap: accepted":                      {app(), "spec.drain.policy", "Overlap", ""},
+		"an app with an unknown drain policy: rejected":                     {app(), "spec.drain.policy", "Never", `spec.drain.policy: Unsupported value: "Never": supported values: "Strict", "Overlap"`},
+		"an app with an unlimited drain: accepted":                          {app(), "spec.drain.timeoutSeconds", int64(0), ""},
+		"an app with a negative drain timeout: rejected":                    {app(), "spec.drain.timeoutSeconds", int64(-1), "spec.drain.timeoutSeconds in body should be greater than or equal to 0"},
+		"a process whose object name has more than 63 characters: rejected": {process(), "metadata.name", long, "metadata.name: expected at most 63 characters, because the name is a label value of other objects; found 64; choose a shorter one"},
+		"a process without an app: rejected":                                {process(), "spec.appRef", nil, "spec.appRef: Required value"},
+		"a process without a type: rejected":                                {process(), "spec.processType", nil, "spec.processType: Required value"},
+		"a process with an empty type: rejected":                            {process(), "spec.processType", "", "spec.processType in body should be at least 1 chars long"},
+		"a process with a type of more than 63 characters: rejected":        {process(), "spec.processType", long, "spec.processType: Too long"},
+		"a process of a type that is not a valid label: rejected":           {process(), "spec.processType", "bad value!", "because the type is a label value of Pods; choose a type such as worker"},
+		"a worker: accepted":                                                {process(), "spec.processType", "worker.v2", ""},
+		"a process with port 65536: rejected":                               {process(), "spec.ports", []any{int64(65536)}, "spec.ports[0] in body should be less than or equal to 65535"},
+		"a process with port 0: rejected":                                   {process(), "spec.ports", []any{int64(0)}, "spec.ports[0] in body should be greater than or equal to 1"},
+		"a process without instances: accepted":                             {process(), "spec.desiredInstances", int64(0), ""},
+		"a process with -1 instances: rejected":                             {process(), "spec.desiredInstances", int64(-1), "spec.desiredInstances in body should be greater than or equal to 0"},
+		"a process with 10000 instances: accepted":                          {process(), "spec.desiredInstances", int64(10000), ""},
+		"a process with 2e9 instances: rejected":                            {process(), "spec.desiredInstances", int64(2e9), "spec.desiredInstances in body should be less than or equal to 10000"},
+		"a process with more than 1 TiB of memory: rejected":                {process(), "spec.memoryMB", int64(1<<20 + 1), "spec.memoryMB in body should be less than or equal to 1048576"},
+		"a process whose memory overflows: rejected":                        {process(), "spec.memoryMB", int64(1 << 44), "spec.memoryMB in body should be less than or equal to 1048576"},
+		"a process whose disk overflows: rejected":                          {process(), "spec.diskQuotaMB", int64(1 << 44), "spec.diskQuotaMB in body should be less than or equal to 1048576"},
+		"a process without memory: rejected":                                {process(), "spec.memoryMB", int64(0), "spec.memoryMB in body should be greater than or equal to 1"},
+		"a process without a disk: rejected":                                {process(), "spec.diskQuotaMB", int64(0), "spec.diskQuotaMB in body should be greater than or equal to 1"},
+		"a process without a health check: rejected":                        {process(), "spec.healthCheck", nil, "spec.healthCheck: Required value"},
+		"a process with an empty health check: accepted":                    {process(), "spec.healthCheck", map[string]any{"type": "", "data": map[string]any{"invocationTimeoutSeconds": int64(0), "timeoutSeconds": int64(0)}}, ""},
+		"a process with an unknown health check: rejected":                  {process(), "spec.healthCheck.type", "grpc", "spec.healthCheck.type: Unsupported value"},
+		"an HTTP health check with a path: accepted":                        {process(), "spec.healthCheck.data.httpEndpoint", "/healthz", ""},
+		"an HTTP health check with an empty path: accepted":                 {process(), "spec.healthCheck.data.httpEndpoint", "", ""},
+		"an HTTP health check with an invalid path: rejected":               {process(), "spec.healthCheck.data.httpEndpoint", "healthz", "expected a path such as /healthz; put a slash first"},
+		"a health check with a negative timeout: rejected":                  {process(), "spec.healthCheck.data.timeoutSeconds", int64(-1), "should be greater than or equal to 0"},
+		"a health check with a negative invocation timeout: rejected":       {process(), "spec.healthCheck.data.invocationTimeoutSeconds", int64(-1), "should be greater than or equal to 0"},
+		"a build: accepted":                                                 {build(), "spec.stagingMemoryMB", int64(0), ""},
+		"a build without a package: rejected":                               {build(), "spec.packageRef", nil, "spec.packageRef: Required value"},
+		"a build without an app: rejected":                                  {build(), "spec.appRef", nil, "spec.appRef: Required value"},
+		"a build with a negative memory limit: rejected":                    {build(), "spec.stagingMemoryMB", int64(-1), "should be greater than or equal to 0"},
+		"a build with a negative disk limit: rejected":                      {build(), "spec.stagingDiskMB", int64(-1), "should be greater than or equal to 0"},
+		"a package: accepted":                                               {pack(), "spec.source.registry.image", "example.com/other", ""},
+		"a package of an unknown type: rejected":                            {pack(), "spec.type", "git", "spec.type: Unsupported value"},
+		"a docker package without a source: rejected":                       {pack(), "spec.source", nil, "spec.source: Invalid value: expected registry.image, because the type of the package is docker; found none; set the image"},
+		"a package with an empty image: rejected":                           {pack(), "spec.source.registry.image", "", "expected registry.image, because the type of the package is docker; found none; set the image"},
+		"an org: accepted":                                                  {org(), "spec.displayName", "my other org", ""},
+		"an org without a display name: rejected":                           {org(), "spec.displayName", nil, "spec.displayName: Required value"},
+		"an org with an empty display name: rejected":                       {org(), "spec.displayName", "", "spec.displayName in body should match"},
+		"an org whose object name has more than 63 characters: rejected":    {org(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
+		"a space with an empty display name: rejected":                      {space(), "spec.displayName", "", "spec.displayName in body should match"},
+		"a space whose object name has more than 63 characters: rejected":   {space(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := testenv.WithField(row.object, row.value, strings.Split(row.path, ".")...)
@@ -275,7 +275,7 @@ func object(kind string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// Each is the smallest object that is accepted, and a little more.
+// These functions return the smallest accepted object of each kind, with a few more fields.
 func app() *unstructured.Unstructured {
 	return object("CFApp", map[string]any{"displayName": "my-app", "desiredState": "STARTED", "lifecycle": docker()})
 }

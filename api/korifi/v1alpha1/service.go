@@ -10,8 +10,8 @@ import (
 // CredentialsKey is the key of a service's Secret that holds the credentials, as JSON.
 const CredentialsKey = "credentials"
 
-// CFServiceInstance is an external service, with the credentials that apps need. It has no controller: a bound service is added to the
-// environment of the next revision of an app.
+// CFServiceInstance describes an external service, with the credentials that apps need. It has no controller: a bound
+// service is added to the environment of the next revision of an app.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -110,14 +110,14 @@ type CFServiceBindingSpec struct {
 	Type string `json:"type,omitempty"`
 }
 
-// CFServiceStatus is the observed state of a service or a binding. Upstream writes it. Torpor does not use it.
+// CFServiceStatus is the observed state of a service or a binding. Korifi writes it. Torpor does not use it.
 type CFServiceStatus struct {
-	// Conditions are the conditions that upstream sets. Torpor sets none.
+	// Conditions are the conditions that Korifi sets. Torpor sets none.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation that upstream acted on last.
+	// ObservedGeneration is the generation that Korifi acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 // TaskGUIDLabel holds the name of the CFTask, on its Job and its Pod.
 const TaskGUIDLabel = "korifi.cloudfoundry.org/task-guid"
 
-// These are the condition types of a CFTask, as in upstream. Each is True once it has happened.
+// These are the condition types of a CFTask, as in Korifi. Each becomes True when its event happens.
 const (
 	// TaskInitializedCondition means that the task has a sequence id, resource limits and a droplet.
 	TaskInitializedCondition = "Initialized"

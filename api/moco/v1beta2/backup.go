@@ -76,12 +76,12 @@ type BackupPolicySpec struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	FailedJobsHistoryLimit *int32 `json:"failedJobsHistoryLimit,omitempty"`
-	// PointInTimeRecovery configures how binary logs are copied to the bucket, so that every point in time can be restored. If it is not
-	// set and there is a bucket, they are copied with the default settings.
+	// PointInTimeRecovery configures how binary logs are copied to the bucket, so that every point in time can be
+	// restored. If it is unset and a bucket is configured, binary logs are copied with the default settings.
 	// +optional
 	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
-	// RetentionDays is the number of days for which backups, and binary logs, are kept. Older ones are deleted, except the backup that the
-	// oldest restorable point needs. Without it, nothing is deleted.
+	// RetentionDays is the number of days for which backups, and binary logs, are kept. Older ones are deleted, except
+	// the backup that the oldest restorable point needs. If it is unset, nothing is deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=36500
@@ -105,7 +105,7 @@ type PointInTimeRecovery struct {
 // defaultShippingSeconds is the default of spec.pointInTimeRecovery.intervalSeconds.
 const defaultShippingSeconds = 5
 
-// ShippingInterval returns the interval at which new binary log events are stored; 0 if they are not.
+// ShippingInterval returns the interval at which new binary log events are stored, or 0 if they are not stored.
 func (s *BackupPolicySpec) ShippingInterval() time.Duration {
 	switch p := s.PointInTimeRecovery; {
 	case p == nil && s.JobConfig.BucketConfig == nil, p != nil && p.Disabled:
@@ -123,8 +123,8 @@ func (s *BackupPolicySpec) ShippingInterval() time.Duration {
 // +kubebuilder:validation:XValidation:rule=`self.matches('(?i)^$|^((CRON_)?TZ=\\S+\\s+)?(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every\\s+([0-9.]+(ns|us|ms|s|m|h))+)|([*?]|[0-5]?\\d(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|[0-5]?\\d(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|([01]?\\d|2[0-3])(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|([01]?\\d|2[0-3])(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[1-9]|[12]\\d|3[01])(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[1-9]|[12]\\d|3[01])(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[1-9]|1[0-2]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[1-9]|1[0-2]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[0-6]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[0-6]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?)*)$')`,message=`expected the five fields of cron (minute, hour, day of month, month and day of week), or a descriptor such as @daily; try */5 * * * *`
 type Schedule string
 
-// JobConfig configures a Job that reads or writes backups. Upstream's schema requires a service account, a bucket and a work volume, and
-// its examples omit them; they are therefore checked when a Job is created.
+// JobConfig configures a Job that reads or writes backups. MOCO's schema requires a service account, a bucket and a
+// work volume, but its examples omit them; they are therefore checked when a Job is created.
 type JobConfig struct {
 	// ServiceAccountName is the service account of the Pod.
 	// +optional
@@ -229,24 +229,25 @@ type Restore struct {
 	// Schema is the only schema that is restored. Empty means all schemas.
 	// +optional
 	Schema string `json:"schema,omitempty"`
-	// Users are the only users that are restored, as name or name@host. Empty means all users. The value is a list, or one string with
-	// commas, as in upstream's schema.
+	// Users are the only users that are restored, as name or name@host. Empty means all users. The value is a list, or
+	// one comma-separated string, as in MOCO's schema.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Users *RestoredUsers `json:"users,omitempty"`
-	// OnError defines what happens if MySQL refuses a part of the backup, such as a view or an account. Skip, the default, restores the
-	// other parts, and the condition RestoreComplete names the missing ones. Fail ends the restore.
+	// OnError defines what happens if MySQL rejects a part of the backup, such as a view or an account. Skip, the
+	// default, restores the other parts, and the condition RestoreComplete names the missing ones. Fail ends the
+	// restore.
 	// +optional
 	OnError RestoreErrorPolicy `json:"onError,omitempty"`
 }
 
-// RestoreErrorPolicy defines what a restore does if MySQL refuses a part of the backup.
+// RestoreErrorPolicy defines what a restore does if MySQL rejects a part of the backup.
 // +kubebuilder:validation:Enum=Fail;Skip
 type RestoreErrorPolicy string
 
 const (
-	// SkipOnRestoreError leaves the part out.
+	// SkipOnRestoreError skips the part.
 	SkipOnRestoreError RestoreErrorPolicy = "Skip"
 	// FailOnRestoreError ends the restore.
 	FailOnRestoreError RestoreErrorPolicy = "Fail"
@@ -261,9 +262,10 @@ type RestoredUsers struct {
 }
 
 const (
-	// maxRestoredUsers bounds the users of a restore.
+	// maxRestoredUsers is the maximum number of users of a restore.
 	maxRestoredUsers = 256
-	// maxRestoredUser bounds one in bytes: 32 characters of a name, 255 of a host, and quotes.
+	// maxRestoredUser is the maximum length of a user in bytes: 32 characters for the name, 255 for the host, and
+	// quotes.
 	maxRestoredUser = 512
 )
 
@@ -281,7 +283,7 @@ func (u *RestoredUsers) MarshalJSON() ([]byte, error) {
 	return u.Raw, nil
 }
 
-// Names returns the users one by one.
+// Names returns the users as a list.
 func (u *RestoredUsers) Names() ([]string, error) {
 	const next = "create a new MySQLCluster with a list of names, or with one string that separates them by commas"
 	if u == nil || len(u.Raw) == 0 || string(u.Raw) == "null" || string(u.Raw) == `""` {

@@ -51,8 +51,8 @@ type MySQLClusterList struct {
 	Items           []MySQLCluster `json:"items"`
 }
 
-// MySQLClusterSpec is the desired state of a MySQLCluster. UnsupportedFields lists the fields of upstream's schema that Torpor preserves
-// without acting on them.
+// MySQLClusterSpec is the desired state of a MySQLCluster. UnsupportedFields lists the fields of MOCO's schema that
+// Torpor preserves without acting on them.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`(has(self.disableSlowQueryLogContainer) && self.disableSlowQueryLogContainer) || !self.podTemplate.spec.containers.exists(c, c.name == 'slow-log')`,message=`expected no container called slow-log, because the name is reserved; found one; rename it or set spec.disableSlowQueryLogContainer`
 // +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`!has(self.collectors) || size(self.collectors) == 0 || !self.podTemplate.spec.containers.exists(c, c.name == 'mysqld-exporter')`,message=`expected no container called mysqld-exporter if spec.collectors is set, because Torpor adds a container of that name; found one; rename it or remove the collectors`
@@ -90,7 +90,8 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +nullable
 	ReplicationSourceSecretName *string `json:"replicationSourceSecretName,omitempty"`
-	// Collectors are flags of mysqld_exporter. If it is not empty, mysqld_exporter runs in every Pod.
+	// Collectors are the names of collectors of mysqld_exporter. If the list is not empty, mysqld_exporter runs in
+	// every Pod.
 	// +optional
 	// +listType=atomic
 	Collectors []string `json:"collectors,omitempty"`
@@ -117,7 +118,7 @@ type MySQLClusterSpec struct {
 	// LogRotationSchedule is the cron schedule of the log rotation. Empty means every five minutes.
 	// +optional
 	LogRotationSchedule Schedule `json:"logRotationSchedule,omitempty"`
-	// LogRotationSize is the size in bytes from which a log file is rotated. 0 means 64 MiB.
+	// LogRotationSize is the size in bytes above which a log file is rotated. 0 means 64 MiB.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LogRotationSize int `json:"logRotationSize,omitempty"`
@@ -135,7 +136,7 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +nullable
 	SlowQueryLogConfigTmpl *string `json:"slowQueryLogConfigTmpl,omitempty"`
-	// AgentUseLocalhost lets upstream's agent connect to mysqld by the loopback interface.
+	// AgentUseLocalhost lets MOCO's agent connect to mysqld over the loopback interface.
 	// +optional
 	AgentUseLocalhost bool `json:"agentUseLocalhost,omitempty"`
 	// InitializeTimezoneData loads the time zone tables when an instance is initialized.

@@ -7,22 +7,25 @@ import "fmt"
 // Annotations of a MySQLCluster that stop a part of its automation. Only the exact value "true" stops. Annotations of torpor.dev hold the
 // reason and the end.
 const (
-	// ClusteringStoppedAnnotation, set to "true", stops clustering: Torpor runs no SQL that changes a server, and moves no role.
+	// ClusteringStoppedAnnotation stops clustering while it is "true": Torpor runs no SQL that changes a server, and
+	// does not change the role of an instance.
 	ClusteringStoppedAnnotation = "moco.cybozu.com/clustering-stopped"
-	// ReconciliationStoppedAnnotation, set to "true", stops reconciliation: changes of the spec are not applied to other objects.
+	// ReconciliationStoppedAnnotation stops reconciliation while it is "true": changes of the spec are not applied to
+	// other objects.
 	ReconciliationStoppedAnnotation = "moco.cybozu.com/reconciliation-stopped"
 	// StoppedInstancesAnnotation stops clustering for single instances. Its value is a JSON list of ordinals such as [0,2].
 	StoppedInstancesAnnotation = "moco.cybozu.com/clustering-stopped-instances"
-	// ForceRolloutAnnotation, set to "true", lets a rollout replace Pods of a cluster that is not healthy: one at a time, the primary last and
-	// without a switchover. It stays until it is removed.
+	// ForceRolloutAnnotation lets a rollout replace Pods of an unhealthy cluster while it is "true": one at a time, the
+	// primary last and without a switchover. Torpor does not remove the annotation.
 	ForceRolloutAnnotation = "moco.cybozu.com/force-rolling-update"
-	// ForceStartAnnotation, set to "true", starts clustering even where a start is refused. It is removed after the start.
+	// ForceStartAnnotation starts clustering, if it is "true", even if the start would be refused. It is removed after
+	// the start.
 	ForceStartAnnotation = "torpor.dev/force-start"
 	// LookRequestedAnnotation requests a check of the instances while clustering is stopped, each time that it is set to a new value.
 	// status.pause.lookRequest holds the value once the check is reported. It is removed after the start.
 	LookRequestedAnnotation = "torpor.dev/look-requested"
-	// RotationAnnotation, set to "rotate", requests new passwords for all accounts; the old passwords stay valid. Set to "discard", it
-	// requests the end of the old passwords. It is removed when the request is done.
+	// RotationAnnotation requests new passwords for all accounts if it is "rotate"; the old passwords remain valid. If
+	// it is "discard", it requests that the old passwords become invalid. It is removed when the request is done.
 	RotationAnnotation = "torpor.dev/rotate-passwords"
 	// TLSSecretAnnotation names a Secret with the servers' certificate, such as cert-manager creates: ca.crt, tls.crt and tls.key. Without
 	// it, Torpor issues the certificate.
@@ -48,25 +51,29 @@ const (
 
 // Annotations that describe the stop of one switch. A switch without its own annotations uses torpor.dev/until and torpor.dev/reason.
 const (
-	// ClusteringUntilAnnotation is the time at which a stop of clustering ends by itself, in the form of torpor.dev/until.
+	// ClusteringUntilAnnotation is the time at which a stop of clustering ends automatically, in the form of
+	// torpor.dev/until.
 	ClusteringUntilAnnotation = "torpor.dev/clustering-until"
 	// ClusteringReasonAnnotation explains the stop of clustering in a sentence for users.
 	ClusteringReasonAnnotation = "torpor.dev/clustering-reason"
-	// ReconciliationUntilAnnotation is the time at which a stop of reconciliation ends by itself, in the form of torpor.dev/until.
+	// ReconciliationUntilAnnotation is the time at which a stop of reconciliation ends automatically, in the form of
+	// torpor.dev/until.
 	ReconciliationUntilAnnotation = "torpor.dev/reconciliation-until"
 	// ReconciliationReasonAnnotation explains the stop of reconciliation in a sentence for users.
 	ReconciliationReasonAnnotation = "torpor.dev/reconciliation-reason"
-	// InstancesUntilAnnotation is the time at which a stop of single instances ends by itself, in the form of torpor.dev/until.
+	// InstancesUntilAnnotation is the time at which a stop of single instances ends automatically, in the form of
+	// torpor.dev/until.
 	InstancesUntilAnnotation = "torpor.dev/instances-until"
 	// InstancesReasonAnnotation explains the stop of single instances in a sentence for users.
 	InstancesReasonAnnotation = "torpor.dev/instances-reason"
 )
 
-// The annotation of the Secret with a cluster's passwords, and its value. Upstream's plugin ignores a Secret without it.
+// The annotation of the Secret with a cluster's passwords, and its value. MOCO's plugin ignores a Secret without this
+// annotation.
 const (
 	// SecretVersionAnnotation is the version of the Secret's layout.
 	SecretVersionAnnotation = "moco.cybozu.com/secret-version"
-	// SecretVersion is the layout with one password under each of its keys.
+	// SecretVersion is the layout in which each key of the Secret holds one password.
 	SecretVersion = "1"
 )
 
@@ -74,7 +81,7 @@ const (
 const (
 	// RotateRequest requests new passwords in addition to the old ones.
 	RotateRequest = "rotate"
-	// DiscardRequest requests the end of the old passwords.
+	// DiscardRequest requests that the old passwords become invalid.
 	DiscardRequest = "discard"
 )
 
@@ -84,13 +91,16 @@ const RotationIDAnnotation = "torpor.dev/rotation-id"
 
 // These are the annotations of the Pods of a MySQLCluster.
 const (
-	// RecloneAnnotation, set to "true" on a Pod, requests that its instance is cloned again from the primary. It is removed when the
-	// instance is empty. Set to "errant" on a MySQLCluster, it allows Torpor to clone every errant replica again.
+	// RecloneAnnotation requests, if it is "true" on a Pod, that the Pod's instance is cloned again from the primary.
+	// It is removed when the instance is empty. If it is "errant" on a MySQLCluster, it allows Torpor to clone every
+	// errant replica again.
 	RecloneAnnotation = "torpor.dev/reclone"
-	// DemoteAnnotation, set to "true" on the primary's Pod, requests a switchover. It is removed when the switchover is done.
+	// DemoteAnnotation requests a switchover if it is "true" on the primary's Pod. It is removed when the switchover is
+	// done.
 	DemoteAnnotation = "moco.cybozu.com/demote"
-	// PreventDeleteAnnotation is "true" on the primary's Pod while a replica lags by more than spec.maxDelaySecondsForPodDeletion. An
-	// admission policy then refuses to delete the Pod. Torpor removes the annotation from every other Pod.
+	// PreventDeleteAnnotation is "true" on the primary's Pod while a replica lags by more than
+	// spec.maxDelaySecondsForPodDeletion. An admission policy then rejects the deletion of the Pod. Torpor removes the
+	// annotation from every other Pod.
 	PreventDeleteAnnotation = "moco.cybozu.com/prevent-delete"
 	// InputsAnnotation is a hash of the user's settings for the Pod. A Pod with the same hash is kept even if another version of Torpor
 	// would create it differently.
@@ -142,7 +152,8 @@ const (
 	InitContainer = "moco-init"
 	// ExporterContainer is the container that runs mysqld_exporter, if spec.collectors is not empty.
 	ExporterContainer = "mysqld-exporter"
-	// SlowLogContainer is the container that prints the slow query log, unless spec.disableSlowQueryLogContainer is true.
+	// SlowLogContainer is the container that prints the slow query log, unless spec.disableSlowQueryLogContainer is
+	// true.
 	SlowLogContainer = "slow-log"
 	// DataClaim is the volume claim that holds the data.
 	DataClaim = "mysql-data"
@@ -225,10 +236,11 @@ const (
 	ReconciliationActiveCondition = "ReconciliationActive"
 	// ClusteringActiveCondition is False while clustering is stopped.
 	ClusteringActiveCondition = "ClusteringActive"
-	// RestoreCompleteCondition exists after a restore. It is False if parts of the backup were left out. The message names them.
+	// RestoreCompleteCondition exists after a restore. It is False if parts of the backup were skipped. The message
+	// names them.
 	RestoreCompleteCondition = "RestoreComplete"
-	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not act on, or its ConfigMap settings that
-	// clustering overrules. The message lists them.
+	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not act on, or its ConfigMap
+	// contains settings that clustering overrides. The message lists them.
 	SpecFullySupportedCondition = "SpecFullySupported"
 )
 
@@ -247,9 +259,10 @@ const (
 	DegradedReason = "Degraded"
 	// FailedReason means that the primary is lost, and enough replicas are present to promote one of them.
 	FailedReason = "Failed"
-	// LostReason means that the primary is lost, and too few replicas are present to know which of them has all data.
+	// LostReason means that the primary is lost, and too few replicas are present to determine which of them has all
+	// data.
 	LostReason = "Lost"
-	// IncompleteReason means that the instances have not reached the desired state yet, and are being configured.
+	// IncompleteReason means that the instances are being configured and have not reached the desired state yet.
 	IncompleteReason = "Incomplete"
 )
 
@@ -267,8 +280,8 @@ const (
 	ClusteringActiveReason = "ClusteringActive"
 	// ClusteringInactiveReason means that clustering is stopped. Torpor changes no instance.
 	ClusteringInactiveReason = "ClusteringInactive"
-	// StartRefusedReason means that clustering stays stopped although no stop is requested, because a start would lose transactions or cut
-	// off instances. The message names them, and what to do.
+	// StartRefusedReason means that clustering remains stopped although no stop is requested, because a start would
+	// lose transactions or cut off instances. The message names them, and the next step.
 	StartRefusedReason = "StartRefused"
 	// QuiescingReason means that a stop of clustering is requested, and an operation in progress is being brought to a safe point
 	// first.
@@ -287,7 +300,8 @@ const (
 const (
 	// ReconcileSuccessReason means that every object matches the spec.
 	ReconcileSuccessReason = "ReconcileSuccess"
-	// ReconcileFailedReason means that an object could not be written, or something it needs is missing. The message names it.
+	// ReconcileFailedReason means that an object could not be written, or an object that it needs is missing. The
+	// message names the object.
 	ReconcileFailedReason = "ReconcileFailed"
 )
 

@@ -29,7 +29,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
+// TestTheSchema sends objects to a real API server. Its subtests share one, because a start takes seconds.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -49,7 +49,7 @@ func TestTheSchema(t *testing.T) {
 	t.Run("the status loses nothing", s.testStatus)
 }
 
-// TestReplicasOutOfBoundsCountAsZero has what upstream's schema lets through.
+// TestReplicasOutOfBoundsCountAsZero uses values that MOCO's schema accepts.
 func TestReplicasOutOfBoundsCountAsZero(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int32{-1, mocov1beta2.MaxReplicas + 1, math.MaxInt32} {
@@ -92,7 +92,8 @@ func (s *schemaServer) testExamples(t *testing.T) {
 	}
 }
 
-// expectNothingLost reads an object by its Go type and compares what that writes with what was written first.
+// expectNothingLost decodes an object into its Go type, encodes it again, and compares the result with the written
+// object.
 func (s *schemaServer) expectNothingLost(t *testing.T, written *unstructured.Unstructured) {
 	t.Helper()
 	known, err := s.typed.Scheme().New(written.GroupVersionKind())
@@ -115,7 +116,7 @@ func (s *schemaServer) expectNothingLost(t *testing.T, written *unstructured.Uns
 	}
 }
 
-// commonFields is what of got is in want too, so that defaults do not count.
+// commonFields returns the fields of got that are also in want, so that defaults are not compared.
 func commonFields(want, got any) any {
 	switch want := want.(type) {
 	case map[string]any:
@@ -145,7 +146,7 @@ func commonFields(want, got any) any {
 	}
 }
 
-// normalizeJSON brings a value into the types that decoded JSON has.
+// normalizeJSON converts a value into the types of decoded JSON.
 func normalizeJSON(t *testing.T, value any) any {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -295,13 +296,13 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"103 instances: rejected":   {"spec.replicas", int64(103), "spec.replicas: Invalid value: 103: spec.replicas in body should be less than or equal to 101"},
 		"-1 instances: rejected":    {"spec.replicas", int64(-1), "spec.replicas: Invalid value: -1: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
 
-		"a base of server ids: accepted":                     {"spec.serverIDBase", int64(7), ""},
-		"a base of server ids that Torpor chooses: accepted": {"spec.serverIDBase", int64(0), ""},
-		"a negative base of server ids: rejected":            {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; correct it, or remove the field so that Torpor chooses one"},
-		"a negative lag: rejected":                           {"spec.maxDelaySeconds", int64(-1), "spec.maxDelaySeconds in body should be greater than or equal to 0"},
-		"a negative lag for Pods: rejected":                  {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
-		"a negative time to start: rejected":                 {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
-		"a negative size of logs: rejected":                  {"spec.logRotationSize", int64(-1), "spec.logRotationSize in body should be greater than or equal to 0"},
+		"a positive serverIDBase: accepted":                  {"spec.serverIDBase", int64(7), ""},
+		"serverIDBase 0, which lets Torpor choose: accepted": {"spec.serverIDBase", int64(0), ""},
+		"a negative serverIDBase: rejected":                  {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; correct it, or remove the field so that Torpor chooses one"},
+		"a negative maxDelaySeconds: rejected":               {"spec.maxDelaySeconds", int64(-1), "spec.maxDelaySeconds in body should be greater than or equal to 0"},
+		"a negative maxDelaySecondsForPodDeletion: rejected": {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
+		"a negative startupWaitSeconds: rejected":            {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
+		"a negative logRotationSize: rejected":               {"spec.logRotationSize", int64(-1), "spec.logRotationSize in body should be greater than or equal to 0"},
 		"offline":                                            {"spec.offline", true, ""},
 		"offline as a string: rejected":                      {"spec.offline", "yes", "spec.offline: Invalid value"},
 
@@ -310,11 +311,11 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 			[]any{container("a"), container("b")},
 			`spec.podTemplate.spec.containers: Invalid value: expected a container called mysqld, which runs the MySQL server; found only ["a", "b"]; add it`,
 		},
-		"an empty list of containers: rejected":    {pods + "containers", []any{}, "found only []; add it"},
-		"a container without a name: rejected":     {pods + "containers", []any{container("mysqld"), map[string]any{"image": "x"}}, "containers[1].name: Required value"},
-		"a container with an empty name: rejected": {pods + "containers", []any{container("mysqld"), container("")}, "containers[1].name in body should be at least 1 chars long"},
-		"two containers of one name: rejected":     {pods + "containers", []any{container("mysqld"), container("mysqld")}, "containers[1]: Duplicate value"},
-		"a container called agent: rejected":       {pods + "containers", []any{container("mysqld"), container("agent")}, "spec.podTemplate.spec.containers: Invalid value: expected no container called agent, because the name is reserved; found one; rename it"},
+		"an empty list of containers: rejected":       {pods + "containers", []any{}, "found only []; add it"},
+		"a container without a name: rejected":        {pods + "containers", []any{container("mysqld"), map[string]any{"image": "x"}}, "containers[1].name: Required value"},
+		"a container with an empty name: rejected":    {pods + "containers", []any{container("mysqld"), container("")}, "containers[1].name in body should be at least 1 chars long"},
+		"two containers with the same name: rejected": {pods + "containers", []any{container("mysqld"), container("mysqld")}, "containers[1]: Duplicate value"},
+		"a container called agent: rejected":          {pods + "containers", []any{container("mysqld"), container("agent")}, "spec.podTemplate.spec.containers: Invalid value: expected no container called agent, because the name is reserved; found one; rename it"},
 		"a container called slow-log: rejected": {
 			pods + "containers",
 			[]any{container("mysqld"), container("slow-log")},
@@ -385,15 +386,15 @@ func (s *schemaServer) testRefusedPolicies(t *testing.T) {
 		"a negative backoff limit: rejected":                     {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
 		"a negative number of successful Jobs to keep: rejected": {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
 		"a negative number of failed Jobs to keep: rejected":     {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
-		"no threads: rejected":                                   {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
+		"0 threads: rejected":                                    {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
 		"an empty service account: rejected":                     {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
 		"a bucket without a name: rejected":                      {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
 		"a bucket with an empty name: rejected":                  {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
-		"a storage that is not a URL: rejected":                  {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
-		"an unknown storage: rejected":                           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
-		"a storage at azure: accepted":                           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
+		"an endpoint URL that is not an HTTP URL: rejected":      {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
+		"an unknown backend type: rejected":                      {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
+		"the backend type azure: accepted":                       {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
 		"memory that is not a quantity: rejected":                {job + "memory", "lots", "spec.jobConfig.memory"},
-		"a work volume that is text: rejected":                   {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
+		"a work volume that is a string: rejected":               {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
 	}
 	addSchedules(rows, "spec.schedule")
 	s.expectRefusals(t, minimalPolicy(), rows)
@@ -425,9 +426,9 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		old *unstructured.Unstructured
 		schemaCase
 	}{
-		"a number of instances that grows: accepted":         {three, schemaCase{"spec.replicas", int64(5), ""}},
-		"a number of instances that shrinks: rejected":       {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be removed; create a new MySQLCluster, or set spec.offline"}},
-		"a removed number of instances: rejected":            {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
+		"an increase of replicas: accepted":                  {three, schemaCase{"spec.replicas", int64(5), ""}},
+		"a decrease of replicas: rejected":                   {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be removed; create a new MySQLCluster, or set spec.offline"}},
+		"a removal of replicas: rejected":                    {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
 		"a cluster that goes offline: accepted":              {three, schemaCase{"spec.offline", true, ""}},
 		"storage that shrinks: rejected":                     {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
 		"a source that is added: rejected":                   {minimalCluster(), schemaCase{secret, "donor", stays}},
@@ -436,7 +437,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		"a source that is kept: accepted":                    {following, schemaCase{"spec.offline", true, ""}},
 		"a restore that is added later: rejected":            {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
 		"a restore that is removed: rejected":                {born, schemaCase{"spec.restore", nil, restored}},
-		"a changed time of a restore: rejected":              {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
+		"a changed restore point: rejected":                  {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
 		"a changed number of threads of a restore: rejected": {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
 		"a restore with another environment: rejected":       {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
 		"a changed volume of a restore: rejected":            {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
@@ -459,7 +460,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 	})
 }
 
-// testRestoredUsers has clients that know the Go type write the whole object. spec.restore must not change.
+// testRestoredUsers writes whole objects with the typed client. spec.restore must not change.
 func (s *schemaServer) testRestoredUsers(t *testing.T) {
 	for name, row := range map[string]struct {
 		users any
@@ -474,7 +475,7 @@ func (s *schemaServer) testRestoredUsers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			restore := minimalRestore()
-			// The default of cpu is a number, which the Go type writes as text.
+			// The default of cpu is a number, which the Go type encodes as a string.
 			restore["users"], restore["jobConfig"] = row.users, map[string]any{"cpu": "4"}
 			created := testenv.WithField(minimalCluster(), restore, "spec", "restore")
 			created.SetNamespace(s.CreateNamespace(t))
@@ -531,7 +532,7 @@ func port(name string, number int64) map[string]any {
 	return map[string]any{"name": name, "containerPort": number}
 }
 
-// header is what the wish shows, word for word.
+// header is the expected header of kubectl get.
 const header = "NAME   AVAILABLE   HEALTHY   PRIMARY   SYNCED REPLICAS   ERRANT REPLICAS   CLUSTERING ACTIVE   RECONCILE ACTIVE   LAST BACKUP"
 
 func (s *schemaServer) testColumns(t *testing.T) {

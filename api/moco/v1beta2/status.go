@@ -10,8 +10,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// MySQLClusterStatus is the observed state of a MySQLCluster. GuaranteedAcknowledgements, Pause, the records of stops and Instances are
-// fields of Torpor. The other fields are upstream's.
+// MySQLClusterStatus is the observed state of a MySQLCluster. GuaranteedAcknowledgements, Pause, the records of stops
+// and Instances are fields of Torpor. The other fields are those of MOCO.
 type MySQLClusterStatus struct {
 	// Conditions are the conditions of the cluster. All of them are True in a healthy cluster.
 	// +optional
@@ -71,8 +71,8 @@ type MySQLClusterStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	InstanceStops []torporv1alpha1.StopRecord `json:"instanceStops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that selects the cluster. No instance runs while one of them stops the cluster,
-	// whatever the value of spec.offline.
+	// ScheduledStops holds one entry for each Slumber that selects the cluster. No instance runs while one of them
+	// stops the cluster, regardless of spec.offline.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
@@ -99,8 +99,9 @@ func (s *MySQLClusterStatus) Primary() (int, bool) {
 	return 0, false
 }
 
-// InstanceCount returns the number of instances that exist or should exist. Upstream's schema leaves the check of spec.replicas to a
-// webhook: a decrease does not remove instances here, and a value out of bounds counts as 0, because memory is allocated for each instance.
+// InstanceCount returns the number of instances that exist or should exist. MOCO's schema leaves the validation of
+// spec.replicas to a webhook. Therefore a decrease does not remove instances here, and a value out of bounds counts as
+// 0, because memory is allocated for each instance.
 func (c *MySQLCluster) InstanceCount() int {
 	n := 0
 	if c.Spec.HasPossibleReplicas() {
@@ -112,7 +113,7 @@ func (c *MySQLCluster) InstanceCount() int {
 	return n
 }
 
-// StartupWait returns how long mysqld may take to start: at least 10 seconds, as in upstream.
+// StartupWait returns how long mysqld may take to start: at least 10 seconds, as in MOCO.
 func (c *MySQLCluster) StartupWait() time.Duration {
 	return max(time.Duration(c.Spec.StartupWaitSeconds)*time.Second, 10*time.Second)
 }
@@ -122,8 +123,8 @@ type BinlogShippingStatus struct {
 	// ShippedUntil is the time up to which every commit is in the bucket.
 	// +optional
 	ShippedUntil *metav1.Time `json:"shippedUntil,omitempty"`
-	// RestorableSince is the first point in time that can be restored, as can every point from there to ShippedUntil. It is unset before
-	// the first backup, and after a gap in the binary logs until the next backup.
+	// RestorableSince is the first point in time that can be restored. Every later point up to ShippedUntil can be
+	// restored, too. It is unset before the first backup, and after a gap in the binary logs until the next backup.
 	// +optional
 	RestorableSince *metav1.Time `json:"restorableSince,omitempty"`
 	// SourceIndex is the ordinal of the instance whose binary logs are copied.
@@ -219,9 +220,9 @@ type Pause struct {
 type StartFinding struct {
 	// Severity is refuse or warn.
 	Severity string `json:"severity"`
-	// Message describes the problem, and what a start does about it.
+	// Message describes the problem, and how a start handles it.
 	Message string `json:"message"`
-	// Remedy is what to do before starting clustering.
+	// Remedy describes the steps to take before a start of clustering.
 	Remedy string `json:"remedy"`
 }
 
@@ -229,13 +230,14 @@ type StartFinding struct {
 type Stop struct {
 	// Since is the time at which Torpor first observed the stop.
 	Since metav1.Time `json:"since"`
-	// By is the user who set the annotation. It is "unknown", with the field manager if there is one, if admission did not see the request.
+	// By is the user who set the annotation. If admission did not see the request, it is "unknown", followed by the
+	// field manager if there is one.
 	// +optional
 	By string `json:"by,omitempty"`
 	// Reason is the value of the annotation torpor.dev/reason.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Until is the time at which the stop ends by itself, from the annotation torpor.dev/until.
+	// Until is the time at which the stop ends automatically, from the annotation torpor.dev/until.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }

@@ -7,8 +7,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // CancelledByAnnotation is the user who cancelled a CFDeployment. Admission sets it and overwrites any other value.
 const CancelledByAnnotation = "torpor.dev/cancelled-by"
 
-// CFDeployment replaces the running revision of an app with a new revision, step by step, while the old one serves. Creating a CFDeployment
-// requests the new revision. It is in the namespace of its app, and is owned by the app.
+// CFDeployment replaces the running revision of an app with a new revision, step by step, while the old revision
+// serves. Creating a CFDeployment requests the new revision. A CFDeployment is in the namespace of its app, and is
+// owned by the app.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -69,7 +70,7 @@ type CFDeploymentSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	MaxInFlight int32 `json:"maxInFlight,omitempty"`
-	// Steps are the steps of a canary deployment. It defaults to one step of one instance.
+	// Steps are the steps of a canary deployment. The default is one step with one instance.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20

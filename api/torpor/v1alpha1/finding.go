@@ -22,9 +22,11 @@ const (
 	StartRefusedFinding = "StartRefused"
 	// StopRefusedFinding means that the manager refuses the stop, because another object would undo it.
 	StopRefusedFinding = "StopRefused"
-	// UntilInvalidFinding means that the annotation with the end holds neither a time nor a duration, or a time before the stop.
+	// UntilInvalidFinding means that the annotation with the end of the stop holds neither a time nor a duration, or
+	// holds a time before the stop.
 	UntilInvalidFinding = "UntilInvalid"
-	// StopOutlastsCertificatesFinding means that certificates that the cluster needs to resume by itself expire before the stop ends.
+	// StopOutlastsCertificatesFinding means that certificates that the cluster needs to resume without manual steps
+	// expire before the stop ends.
 	StopOutlastsCertificatesFinding = "StopOutlastsCertificates"
 	// ClusterTooYoungFinding means that an OpenShift cluster is less than a day old: the signer of its kubelets' first certificates must be
 	// replaced before the cluster can hibernate.
@@ -36,17 +38,18 @@ const (
 	ClusterUpgradingFinding = "ClusterUpgrading"
 	// KarpenterReplacesNodesFinding means that Karpenter manages machines of the cluster. It terminates and replaces machines that stop.
 	KarpenterReplacesNodesFinding = "KarpenterReplacesNodes"
-	// WakeByNearFinding means that certificates that the cluster needs to resume by itself expire within three days.
+	// WakeByNearFinding means that certificates that the cluster needs to resume without manual steps expire within
+	// three days.
 	WakeByNearFinding = "WakeByNear"
 	// SlumberGoesOnFinding means that a Slumber keeps the object stopped for longer than the planned stop.
 	SlumberGoesOnFinding = "SlumberGoesOn"
 	// EtcdQuorumSmallFinding means that the control plane has one or two nodes, so the loss of one node loses the quorum.
 	EtcdQuorumSmallFinding = "EtcdQuorumSmall"
-	// HealthCheckReplacesMachinesFinding means that MachineHealthChecks are not paused. They replace machines whose nodes are not ready,
-	// as nodes are when a resume begins.
+	// HealthCheckReplacesMachinesFinding means that MachineHealthChecks are not paused. They replace machines whose
+	// nodes are not ready, which includes all nodes at the beginning of a resume.
 	HealthCheckReplacesMachinesFinding = "HealthCheckReplacesMachines"
-	// AutoscalerAddsMachinesFinding means that an autoscaler adds machines for Pods that a drain evicts, or that wait for nodes at the
-	// resume.
+	// AutoscalerAddsMachinesFinding means that an autoscaler adds machines for Pods that a drain evicts, or that wait
+	// for nodes during the resume.
 	AutoscalerAddsMachinesFinding = "AutoscalerAddsMachines"
 	// VolumesNotDetachableFinding means that volumes cannot be detached from nodes.
 	VolumesNotDetachableFinding = "VolumesNotDetachable"
@@ -61,7 +64,7 @@ const (
 	CronJobsMissStartsFinding = "CronJobsMissStarts"
 	// BackupDueFinding means that a backup is scheduled during the stop.
 	BackupDueFinding = "BackupDue"
-	// NotHealthyFinding means that the object is not healthy already. A stop does not change that.
+	// NotHealthyFinding means that the object is already unhealthy. A stop does not change that.
 	NotHealthyFinding = "NotHealthy"
 	// DeploymentUnderwayFinding means that a deployment of the app is in progress. A stop ends it.
 	DeploymentUnderwayFinding = "DeploymentUnderway"
@@ -81,7 +84,7 @@ type StopFinding struct {
 	// Count is the number of affected objects.
 	// +optional
 	Count int32 `json:"count,omitempty"`
-	// After is the length of a stop from which the finding applies. Unset means that it always applies.
+	// After is the minimum duration of a stop to which the finding applies. Unset means that it applies to every stop.
 	// +optional
 	After *metav1.Duration `json:"after,omitempty"`
 }

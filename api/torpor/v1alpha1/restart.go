@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API torpor.dev/v1alpha1: the names that Torpor adds to the kinds of others, and CFDeployment,
-// which brings a new revision of an app up beside the old one.
+// Package v1alpha1 is the API torpor.dev/v1alpha1: Slumber, ClusterSlumber, StopAdapter, CFDeployment, and the names
+// that Torpor adds to kinds of other projects.
 //
 // +kubebuilder:object:generate=true
 // +groupName=torpor.dev
 package v1alpha1
 
-// Annotations of a CFApp that request a new revision while the app stays started. Each value is acted on once, so that a request can be
-// repeated safely.
+// Annotations of a CFApp that request a new revision while the app remains started. Each value takes effect once, so
+// that a request can be repeated safely.
 const (
 	// RestartRequestAnnotation requests a restart when it is set to a value that was not used before.
 	RestartRequestAnnotation = "torpor.dev/restart-request"
@@ -35,7 +35,7 @@ const (
 )
 
 // AppNameLabel holds, on the objects that run an app, its name, with dashes for characters that a label cannot have. It
-// is for people: the name of an app may change, and its objects keep it until the next revision.
+// is informational: the name of an app may change, and its objects keep the former name until the next revision.
 const AppNameLabel = "torpor.dev/app-name"
 
 // AddressesAnnotation holds, on an LRP, the addresses that its instances receive in their environment, separated by commas.
@@ -51,15 +51,18 @@ const (
 	RevisedAtAnnotation = "torpor.dev/revised-at"
 	// CauseAnnotation is the cause of the current revision: Stop, Restart, Deployment or Repair.
 	CauseAnnotation = "torpor.dev/revised-because"
-	// StartedByAnnotation is the user who started the app in the current revision. It is absent if the revision began while the app ran.
+	// StartedByAnnotation is the user who started the app in the current revision. It is absent if the revision began
+	// while the app was started.
 	StartedByAnnotation = "torpor.dev/started-by"
 	// StartedAtAnnotation is the time of that start (RFC 3339).
 	StartedAtAnnotation = "torpor.dev/started-at"
-	// EndedRevisionsAnnotation holds revisions that ended before they were recorded in status.restarts, as JSON, oldest first, at most 20.
+	// EndedRevisionsAnnotation holds, as JSON, at most 20 revisions that ended before they were recorded in
+	// status.restarts, oldest first.
 	EndedRevisionsAnnotation = "torpor.dev/ended-revisions"
 )
 
-// CFRoleAnnotation holds, on a RoleBinding, the Cloud Foundry role that it was created for. Several of these map to one Kubernetes role.
+// CFRoleAnnotation holds, on a RoleBinding, the Cloud Foundry role that it was created for. Several Cloud Foundry roles
+// map to one Kubernetes role.
 const CFRoleAnnotation = "torpor.dev/cf-role"
 
 // StatusAnnotationPrefix is the prefix of annotations in which controllers keep parts of the status, as JSON, where another project's

@@ -10,9 +10,10 @@ import (
 // fields that a stop or a start changes.
 const SavingsAnnotation = "torpor.dev/savings"
 
-// Savings is what the stops of an object have saved. The sums include ended stops only; a stop in effect adds the time since Since.
+// Savings holds the resources that the stops of an object have saved. The sums include ended stops only; a stop in
+// effect adds the time since Since.
 type Savings struct {
-	// Since is the time since which the object saves. Unset while it does not.
+	// Since is the time from which the current stop saves resources. Unset while the object saves none.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// Machines is the number of machines that are off during the stop.

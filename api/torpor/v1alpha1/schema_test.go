@@ -12,7 +12,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestTheSchema asks a real API server.
+// TestTheSchema sends objects to a real API server.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	s := &schemaServer{testenv.StartAPIServer(t)}

@@ -14,7 +14,7 @@ const SkipUntilAnnotation = "torpor.dev/skip-until"
 // SlumberFinalizer delays the deletion of a Slumber until it has released every object that it stopped.
 const SlumberFinalizer = "torpor.dev/slumber"
 
-// ExcludeLabel, with the value "true" on an object or its namespace, excludes the object from all ClusterSlumbers.
+// ExcludeLabel excludes an object from all ClusterSlumbers, if it is "true" on the object or its namespace.
 const ExcludeLabel = "torpor.dev/exclude-from-clusterslumbers"
 
 // ClusterSlumberPrefix precedes the name of a ClusterSlumber in the records of its stops. No Slumber has a name with an underscore, so that
@@ -27,8 +27,9 @@ func SlumberKind() schema.GroupVersionKind { return GroupVersion().WithKind("Slu
 // ClusterSlumberKind is the kind of a ClusterSlumber.
 func ClusterSlumberKind() schema.GroupVersionKind { return GroupVersion().WithKind("ClusterSlumber") }
 
-// Slumber stops objects of its namespace on a schedule, and starts them again. It does not change the power switch in an object's spec: a
-// scheduled stop is an additional reason to be stopped, and an object that a user has stopped stays stopped when the schedule ends.
+// Slumber stops objects of its namespace on a schedule, and starts them again. It does not change the power switch in
+// an object's spec: a scheduled stop is an additional reason to be stopped, and an object that a user has stopped
+// remains stopped when the schedule ends.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -92,8 +93,9 @@ type SlumberSpec struct {
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule=`duration(self) > duration('0s') && duration(self) <= duration('24h')`,message=`expected a duration above 0s and at most 24h; found another one; choose one such as 30m`
 	WaveTimeout *metav1.Duration `json:"waveTimeout,omitempty"`
-	// SpreadOver spreads the stops and the starts of each wave over this time. Each object has a fixed time in it, which depends on its UID.
-	// Unset or 0s stops and starts the objects of a wave together. A skip or a user's resume takes effect at once.
+	// SpreadOver spreads the stops and the starts of each wave over this duration. Each object has a fixed offset
+	// within it, which depends on its UID. Unset or 0s stops and starts the objects of a wave together. A skip or a
+	// user's resume takes effect immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`duration(self) >= duration('0s') && duration(self) <= duration('4h')`,message=`expected a duration from 0s to 4h; found another; choose one such as 15m`
 	SpreadOver *metav1.Duration `json:"spreadOver,omitempty"`
@@ -112,8 +114,9 @@ type SlumberSpec struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ClusterSlumber stops objects in many namespaces on a schedule, and starts them again. It has the schedule and the waves of a Slumber. An
-// object that a Slumber of its own namespace selects belongs to that Slumber.
+// ClusterSlumber stops objects in many namespaces on a schedule, and starts them again. It has the schedule and the
+// waves of a Slumber. An object that a Slumber of its own namespace selects belongs to that Slumber, and no
+// ClusterSlumber stops it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -160,8 +163,9 @@ type ClusterSlumberSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule=`self.sleep.trim().lowerAscii() != self.wake.trim().lowerAscii()`,message=`expected different times for sleep and wake, because a window between equal times is empty; found the same time; correct one of them`
 type SlumberWindow struct {
-	// Sleep is the start of the window as a cron expression with five fields: minute, hour, day of month, month and day of week.
-	// Days of the week are 0 to 7, where 0 and 7 are Sunday, or names. A range may pass Sunday, such as FRI-MON.
+	// Sleep is the start of the window as a cron expression with five fields: minute, hour, day of month, month and day
+	// of week. Days of the week are 0 to 7, where 0 and 7 are Sunday, or names. A range may wrap around the end of the
+	// week, such as FRI-MON.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii().matches('^ *([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?)* +([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?)* +([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?(,([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?(,([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?)* *$')`,message=`expected five fields of cron with values in their ranges: minute 0-59, hour 0-23, day of month 1-31, month 1-12 and day of week 0-7; found something else; write an expression such as 0 20 * * 1-5`
@@ -241,8 +245,8 @@ const (
 	SlumberAsleep SlumberState = "Asleep"
 	// SlumberWakingUp means that the Slumber waits for objects to start.
 	SlumberWakingUp SlumberState = "WakingUp"
-	// SlumberInvalid means that the schedule or a selector is invalid. Stopped objects stay stopped until their stops expire, and no other
-	// object is stopped. The condition Stalled reports the reason.
+	// SlumberInvalid means that the schedule or a selector is invalid. Stopped objects remain stopped until their stops
+	// expire, and no other object is stopped. The condition Stalled reports the reason.
 	SlumberInvalid SlumberState = "Invalid"
 )
 
@@ -329,14 +333,15 @@ type SlumberTransition struct {
 const (
 	// SlumberReadyCondition is True while every object is in its desired state.
 	SlumberReadyCondition = "Ready"
-	// SlumberStalledCondition is True while the Slumber cannot proceed without a user.
+	// SlumberStalledCondition is True while the Slumber cannot proceed without a user's action.
 	SlumberStalledCondition = "Stalled"
 
 	// SlumberAsWishedReason means that every object is in its desired state.
 	SlumberAsWishedReason = "AsWished"
 	// SlumberInTransitionReason means that objects are being stopped or started.
 	SlumberInTransitionReason = "InTransition"
-	// SlumberInvalidReason means that the schedule is invalid. Stopped objects stay stopped, and no other object is stopped.
+	// SlumberInvalidReason means that the schedule is invalid. Stopped objects remain stopped, and no other object is
+	// stopped.
 	SlumberInvalidReason = "InvalidSchedule"
 	// SlumberWaveTimedOutReason means that a wave did not reach its desired state within spec.waveTimeout.
 	SlumberWaveTimedOutReason = "WaveTimedOut"
@@ -347,7 +352,7 @@ const (
 	SlumberKindUnreadableReason = "KindUnreadable"
 	// SlumberWriteFailedReason means that the status or the annotation of an object could not be written.
 	SlumberWriteFailedReason = "WriteFailed"
-	// SlumberAsExpectedReason means that the Slumber proceeds by itself.
+	// SlumberAsExpectedReason means that the Slumber proceeds without a user's action.
 	SlumberAsExpectedReason = "AsExpected"
 )
 
@@ -360,8 +365,8 @@ type ScheduledStop struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
 	Stops []StopRecord `json:"stops,omitempty"`
-	// ExpiresAt is the time at which the newest stop ends even if the Slumber does not end it, so that the object also starts where the
-	// Slumber controller no longer runs. Unset means that the stop does not expire.
+	// ExpiresAt is the time at which the newest stop ends even if the Slumber does not end it, so that the object
+	// starts even if the Slumber controller no longer runs. Unset means that the stop does not expire.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }

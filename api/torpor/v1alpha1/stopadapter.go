@@ -7,14 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// StopAdapterRoleLabel, set to "true" on a ClusterRole, aggregates the role into the manager's role. It grants access to the kinds of
-// StopAdapters.
+// StopAdapterRoleLabel aggregates a ClusterRole on which it is "true" into the manager's role. Such roles grant access
+// to the kinds of StopAdapters.
 const StopAdapterRoleLabel = "torpor.dev/aggregate-to-stopadapters"
 
 const (
-	// SwitchViewerRoleLabel, set to "true" on a ClusterRole, aggregates the role into torpor-switch-viewer and torpor-switch-operator.
+	// SwitchViewerRoleLabel aggregates a ClusterRole on which it is "true" into torpor-switch-viewer and
+	// torpor-switch-operator.
 	SwitchViewerRoleLabel = "torpor.dev/aggregate-to-switch-viewer"
-	// SwitchOperatorRoleLabel, set to "true" on a ClusterRole, aggregates the role into torpor-switch-operator.
+	// SwitchOperatorRoleLabel aggregates a ClusterRole on which it is "true" into torpor-switch-operator.
 	SwitchOperatorRoleLabel = "torpor.dev/aggregate-to-switch-operator"
 )
 
@@ -93,7 +94,7 @@ type StopAdapterTarget struct {
 
 // StopAdapterState holds CEL expressions that evaluate to true or false. An unset expression counts as true.
 type StopAdapterState struct {
-	// Asleep is true once a stopped object has nothing running.
+	// Asleep is true once nothing of a stopped object runs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Asleep string `json:"asleep,omitempty"`
@@ -121,7 +122,7 @@ type StopAdapterStatus struct {
 
 // These are the condition type and reasons of a StopAdapter.
 const (
-	// StopAdapterReadyCondition is True while Torpor stops and starts objects by this StopAdapter.
+	// StopAdapterReadyCondition is True while Torpor stops and starts objects according to this StopAdapter.
 	StopAdapterReadyCondition = "Ready"
 	// StopAdapterRunningReason means that the controller of the kind runs.
 	StopAdapterRunningReason = "AdapterRuns"

@@ -13,11 +13,12 @@ const (
 	StoppedAnnotation = "torpor.dev/stopped"
 	// StopsAnnotation holds the last stops requested by torpor.dev/stopped, as JSON, newest first.
 	StopsAnnotation = "torpor.dev/stops"
-	// RestoreAnnotation holds the fields that a stop has changed, as JSON: the previous values, which a start restores, and the new values,
-	// by which later changes of a user are recognized. It is present while Torpor keeps the object stopped.
+	// RestoreAnnotation holds the fields that a stop has changed, as JSON: the previous values, which a start restores,
+	// and the new values, from which later changes by a user are recognized. It is present while Torpor keeps the
+	// object stopped.
 	RestoreAnnotation = "torpor.dev/restore"
-	// ResumedAnnotation records that a user changed a field that a stop had set: a time, a space and the field manager. Stops from before
-	// that time are not in effect.
+	// ResumedAnnotation records that a user changed a field that a stop had set. It holds the time, a space and the
+	// field manager. Stops from before that time are not in effect.
 	ResumedAnnotation = "torpor.dev/resumed"
 	// StopRefusedAnnotation explains why the object is not stopped although a stop is requested.
 	StopRefusedAnnotation = "torpor.dev/stop-refused"

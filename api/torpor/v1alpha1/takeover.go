@@ -2,7 +2,8 @@
 
 package v1alpha1
 
-// TakeOverAnnotation, set to "true", lets Torpor manage an object that a controller of Hive, MOCO or Korifi wrote before.
+// TakeOverAnnotation lets Torpor manage an object that a controller of Hive, MOCO or Korifi has written, if it is
+// "true".
 const TakeOverAnnotation = "torpor.dev/take-over"
 
 // AnotherWriterCondition is True while Torpor does not act on an object because another project's controller writes it.
