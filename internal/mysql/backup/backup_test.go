@@ -49,17 +49,17 @@ func TestChooseBackup(t *testing.T) {
 		want  backup.ObjectKeys
 		err   string
 	}{
-		"newest complete backup is chosen":                {keys: all, point: noon().AddDate(1, 0, 0), want: second},
-		"backup exactly at the point is chosen":           {keys: all, point: noon().Add(time.Hour), want: second},
-		"a backup after the point is not chosen":          {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
-		"a point may be in another time zone":             {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
-		"a point before the first backup is refused":      {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
-		"incomplete backup does not count":                {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
-		"a newer backup of MOCO is chosen":                {keys: mocos, point: noon(), want: moco(-time.Hour, "", noon().Add(30*time.Minute))},
-		"binary logs of MOCO belong to the backup before": {keys: mocos, point: noon().Add(-90 * time.Minute), want: moco(-2*time.Hour, "binlog.tar.zst", noon().Add(-time.Hour))},
-		"a newer backup of Torpor is chosen":              {keys: mocos, point: noon().Add(2 * time.Hour), want: second},
-		"a point before the first of MOCO is refused":     {keys: mocos, point: noon().Add(-3 * time.Hour), err: "found 4, the first of 2026-11-20T10:00:00Z; choose a later restore point"},
-		"an empty bucket is refused":                      {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
+		"the newest complete backup before the point is chosen": {keys: all, point: noon().AddDate(1, 0, 0), want: second},
+		"a backup taken exactly at the point is chosen":         {keys: all, point: noon().Add(time.Hour), want: second},
+		"a backup taken after the point is not chosen":          {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
+		"a point in another time zone is compared in UTC":       {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
+		"a point before the first backup is an error":           {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
+		"an incomplete backup is not chosen":                    {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
+		"a newer MOCO backup is chosen":                         {keys: mocos, point: noon(), want: moco(-time.Hour, "", noon().Add(30*time.Minute))},
+		"MOCO's binary logs belong to the backup before them":   {keys: mocos, point: noon().Add(-90 * time.Minute), want: moco(-2*time.Hour, "binlog.tar.zst", noon().Add(-time.Hour))},
+		"a newer Torpor backup is chosen":                       {keys: mocos, point: noon().Add(2 * time.Hour), want: second},
+		"a point before the first MOCO backup is an error":      {keys: mocos, point: noon().Add(-3 * time.Hour), err: "found 4, the first of 2026-11-20T10:00:00Z; choose a later restore point"},
+		"an empty bucket is an error":                           {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := backup.ChooseBackup(row.keys, "ns", "test", row.point)
@@ -93,14 +93,14 @@ func TestExpiredKeys(t *testing.T) {
 		backups, want []string
 		cutoff        time.Time
 	}{
-		"the newest backup before the window stays":      {keys(-9, -8, -5, -1), append(keys(-9, -8), segment(-9), segment(-8)), at(-3)},
-		"backup at the start of the window is enough":    {keys(-9, -3, -1), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
-		"last complete backup stays, however old":        {keys(-9), nil, at(-3)},
-		"incomplete backup does not keep older objects":  {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
-		"nothing is deleted while all are in the window": {keys(-2, -1), nil, at(-3)},
-		"nothing is deleted without a complete backup":   {keys(-9)[1:], nil, at(-3)},
-		"foreign objects in the folder are ignored":      {append(keys(-9, -4), "moco/ns/test/20200101-000000/dump.tar", "moco/ns/test/notes"), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
-		"backups of another cluster are ignored":         {append(keys(-4), backup.ObjectKeysAt("ns", "test2", at(-9)).Record), []string{segment(-9), segment(-8), segment(-5)}, at(-3)},
+		"the newest backup before the retention window is kept":                    {keys(-9, -8, -5, -1), append(keys(-9, -8), segment(-9), segment(-8)), at(-3)},
+		"a backup at the start of the retention window makes older ones deletable": {keys(-9, -3, -1), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
+		"the last complete backup is kept, however old it is":                      {keys(-9), nil, at(-3)},
+		"an incomplete backup does not count as the last backup":                   {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
+		"nothing is deleted while all backups are in the retention window":         {keys(-2, -1), nil, at(-3)},
+		"nothing is deleted while no backup is complete":                           {keys(-9)[1:], nil, at(-3)},
+		"objects that Torpor did not write are kept":                               {append(keys(-9, -4), "moco/ns/test/20200101-000000/dump.tar", "moco/ns/test/notes"), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
+		"backups of another cluster are kept":                                      {append(keys(-4), backup.ObjectKeysAt("ns", "test2", at(-9)).Record), []string{segment(-9), segment(-8), segment(-5)}, at(-3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, backup.ExpiredKeys(row.backups, segments, "ns", "test", row.cutoff)); diff != "" {
@@ -145,13 +145,13 @@ func TestPlanReplay(t *testing.T) {
 		"unordered segments: the segments up to the point are replayed":             {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
 		"a failover does not count as a gap":                                        {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
 		"a dump at the end of a segment: the segments up to the point are replayed": {dump: a + ":1-20", segments: chain, point: 21, want: []string{a + ":21-30"}, reached: 21},
-		"the shipped state has no commits after the dump: nothing to replay":        {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
-		"point is after the shipped state: refused":                                 {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
-		"a gap is refused":                                                  {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
-		"newest point stops at a gap":                                       {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
-		"new primary with fewer transactions is a gap":                      {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
-		"segments of two shippers with the same transactions are chained":   {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
-		"nothing was shipped since long before the dump: nothing to replay": {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
+		"no commits were shipped after the dump: nothing to replay":                 {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
+		"a point after the last shipped transaction: an error":                      {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
+		"a gap before the point: an error":                                          {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
+		"the newest restorable point is the last one before a gap":                  {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
+		"a new primary that lacks shipped transactions: a gap":                      {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
+		"segments of two shippers with common transactions: chained":                {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
+		"the last shipment is much older than the dump: nothing to replay":          {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shipped := backup.ShippedState{Until: at(row.shipped), GTIDs: gtids(t, row.gtids)}
@@ -186,9 +186,9 @@ func TestChooseShipStart(t *testing.T) {
 		"a replica lags behind the shipped transactions: shipping starts at the primary": {[]string{a + "95"}, a + "95", 1, 0},
 		"only the logs since the newest backup are left: shipping starts at the backup":  {[]string{a + "10", a + "70"}, a + "70", 0, 1},
 		"only a lagging replica has all needed binary logs: shipping starts there":       {[]string{a + "17"}, a + "17", 2, 0},
-		"all instances have purged needed logs: shipping starts at the present state":    {[]string{a + "10", a + "5"}, a + "99", 1, -1},
-		"the primary lacks shipped transactions: shipping starts at the present state":   {[]string{a + "100"}, a + "99", 1, -1},
-		"nothing was shipped: shipping starts at the present state":                      {nil, a + "99", 1, -1},
+		"all instances have purged needed logs: shipping starts at the current state":    {[]string{a + "10", a + "5"}, a + "99", 1, -1},
+		"the primary lacks shipped transactions: shipping starts at the current state":   {[]string{a + "100"}, a + "99", 1, -1},
+		"nothing was shipped: shipping starts at the current state":                      {nil, a + "99", 1, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var wanted []gtid.Set
@@ -232,22 +232,22 @@ func TestChooseSource(t *testing.T) {
 		warning string
 		err     string
 	}{
-		"a primary and a replica in sync: the replica is dumped":     {seen: []backup.SourceCandidate{primary, replica}, want: 1},
-		"two replicas: the one that lags least is dumped":            {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
-		"a primary alone: it is dumped without a warning":            {seen: []backup.SourceCandidate{primary}},
-		"no replica in sync: the primary is dumped with a warning":   {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
-		"a stopped replica: the primary is dumped with a warning":    {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
-		"an errant replica alone is not dumped":                      {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
-		"busy replicas: the primary is dumped with a warning":        {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
-		"one busy replica: the other replica is dumped":              {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
-		"a primary alone that is busy is not dumped":                 {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
-		"two writable instances are refused":                         {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
-		"instances that do not answer are refused":                   {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
-		"the primary and a replica of a copy: the replica is dumped": {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(1)}, want: 1},
-		"a copy without a replica in sync: its primary is dumped":    {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
-		"the primary of a copy alone: it is dumped":                  {seen: []backup.SourceCandidate{{LeadsCopy: true}}},
-		"replicas without a primary are not called errant":           {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
-		"instance that is down is not the primary":                   {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
+		"a primary and a replica in sync: the replica is dumped":                  {seen: []backup.SourceCandidate{primary, replica}, want: 1},
+		"two replicas: the one that lags least is dumped":                         {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
+		"a primary alone: it is dumped without a warning":                         {seen: []backup.SourceCandidate{primary}},
+		"no replica in sync: the primary is dumped with a warning":                {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
+		"a stopped replica: the primary is dumped with a warning":                 {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
+		"only an errant replica answers: an error":                                {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
+		"busy replicas: the primary is dumped with a warning":                     {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
+		"one busy replica: the other replica is dumped":                           {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
+		"a primary without replicas that a long transaction keeps busy: an error": {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
+		"two writable instances: an error":                                        {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
+		"no instance answers: an error":                                           {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
+		"the primary and a replica of a copy: the replica is dumped":              {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(1)}, want: 1},
+		"a copy without a replica in sync: its primary is dumped":                 {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
+		"a copy with a primary only: the primary is dumped":                       {seen: []backup.SourceCandidate{{LeadsCopy: true}}},
+		"without a primary, no replica counts as errant":                          {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
+		"an instance that is down is not taken for the primary":                   {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := backup.ChooseSource(row.seen, time.Minute)
@@ -301,11 +301,11 @@ func TestACopyIsBackedUpAsOne(t *testing.T) {
 func TestResult(t *testing.T) {
 	long := strings.Repeat("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5,", 100)
 	for name, row := range map[string]struct{ status, want mocov1beta2.BackupStatus }{
-		"short result is written as it is": {
+		"a short result is written unchanged": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
 		},
-		"part of the result that is too long is left out with a warning": {
+		"a result that is too long is truncated, with a warning": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: long, DumpSize: 7, Warnings: []string{"w"}},
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), DumpSize: 7, Warnings: []string{"the GTID set and 1 warnings are too long to be shown; they are in the bucket"}},
 		},
@@ -341,11 +341,11 @@ func TestRestoreResult(t *testing.T) {
 		want     []string
 		wantLeft int
 	}{
-		"warnings that fit are kept":                                {[]string{"view a", "an event"}, 1, []string{"view a", "an event"}, 1},
-		"no warnings and no parts that were left out":               {nil, 0, nil, 0},
-		"warnings that do not fit are counted":                      {[]string{"view a", long, long, long}, 1, []string{"view a", long, "2 more are in the log of the Job"}, 1},
-		"warnings about left-out parts that do not fit are counted": {[]string{"view a", long, long, long}, 4, []string{"view a", long, "2 more are in the log of the Job"}, 3},
-		"a single warning that does not fit is counted":             {[]string{strings.Repeat(long, 4)}, 1, []string{"1 more are in the log of the Job"}, 1},
+		"warnings within the size limit are kept":                          {[]string{"view a", "an event"}, 1, []string{"view a", "an event"}, 1},
+		"no warnings and no skipped objects":                               {nil, 0, nil, 0},
+		"warnings beyond the size limit are counted":                       {[]string{"view a", long, long, long}, 1, []string{"view a", long, "2 more are in the log of the Job"}, 1},
+		"warnings about skipped objects beyond the size limit are counted": {[]string{"view a", long, long, long}, 4, []string{"view a", long, "2 more are in the log of the Job"}, 3},
+		"a single warning above the size limit is counted":                 {[]string{strings.Repeat(long, 4)}, 1, []string{"1 more are in the log of the Job"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := backup.FormatRestoreResult(backup.RestoreResult{
@@ -397,8 +397,8 @@ func TestBadInputIsRefused(t *testing.T) {
 		err     string
 	}{
 		"a policy without bucket and volume: refused": {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
-		"Google's protocol: refused":                  {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
-		"Azure's protocol: refused":                   {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
+		"backend type gcs: refused":                   {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
+		"backend type azure: refused":                 {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
 		"ephemeral volume: refused":                   {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
 		"a volume that cannot be parsed: refused":     {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
 		"an environment that cannot be parsed: refused": {
@@ -574,27 +574,27 @@ func TestDecide(t *testing.T) {
 		change func(*backup.Observed)
 		want   string
 	}{
-		"a cluster without backups has no Jobs":                                    {func(*backup.Observed) {}, ""},
-		"cluster with a policy gets a CronJob":                                     {withPolicy, "apply CronJob"},
-		"CronJob is deleted when the policy's name is removed":                     {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
-		"a policy that does not exist is an error":                                 {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
-		"no image: errors of the CronJob and of the Job":                           {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
-		"a new cluster is restored":                                                {withRestore, "create Job"},
-		"a restore is not repeated while its Job is there":                         {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
-		"a Job of an earlier cluster with this name is left to garbage collection": {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
-		"Job without an owner is reported as an error":                             {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
-		"Job without an owner that is being deleted is waited for": {func(o *backup.Observed) {
+		"a cluster without backups has no Jobs":                                       {func(*backup.Observed) {}, ""},
+		"a cluster with a backup policy gets a CronJob":                               {withPolicy, "apply CronJob"},
+		"the CronJob is deleted when spec.backupPolicyName is removed":                {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
+		"a missing backup policy is an error":                                         {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
+		"no image is configured: CronJob and Job are errors":                          {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
+		"a new cluster with spec.restore gets a restore Job":                          {withRestore, "create Job"},
+		"a restore Job that exists is not created again":                              {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
+		"a Job of a deleted cluster with the same name is left to garbage collection": {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
+		"a Job without an owner reference is an error":                                {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
+		"a terminating Job without an owner reference delays the restore": {func(o *backup.Observed) {
 			withRestore(o)
 			o.RestoreJob = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon()}}}
 		}, ""},
-		"Job without an owner is ignored once the restore has finished": {func(o *backup.Observed) {
+		"a Job without an owner reference is ignored after the restore": {func(o *backup.Observed) {
 			withRestore(o)
 			o.RestoreJob, o.Cluster.Status.RestoredTime = &batchv1.Job{}, &metav1.Time{}
 		}, ""},
-		"finished restore is not repeated":                  {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
-		"a CronJob and a Job do not depend on each other":   {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
-		"a cluster that is being deleted gets no more Jobs": {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
-		"a stop of reconciliation keeps the CronJob": {func(o *backup.Observed) {
+		"a finished restore is not repeated":               {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
+		"an error of the CronJob does not prevent the Job": {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
+		"a terminating cluster gets no Jobs":               {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
+		"a stop of reconciliation leaves the CronJob unchanged": {func(o *backup.Observed) {
 			o.CronJob = &batchv1.CronJob{}
 			o.Cluster.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
 		}, ""},

@@ -25,17 +25,17 @@ func TestRenewFiles(t *testing.T) {
 		damage  string
 		changes []string
 	}{
-		{"a new cluster: all files are made", 0, hosts, "", []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
+		{"a new cluster: all files are created", 0, hosts, "", []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
 		{"after a day: nothing is renewed", 24 * time.Hour, hosts, "", nil},
 		{"before two thirds of the validity: nothing is renewed", 59 * 24 * time.Hour, hosts, "", nil},
 		{"after two thirds of the validity: the certificate is renewed", 61 * 24 * time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
-		{"another host name: the certificate is renewed", 62 * 24 * time.Hour, append(hosts, "more.db.svc"), "", []string{CertificateFile, KeyFile}},
-		{"a lost key: the certificate is renewed", 63 * 24 * time.Hour, hosts, KeyFile, []string{CertificateFile, KeyFile}},
+		{"a changed host name: the certificate is renewed", 62 * 24 * time.Hour, append(hosts, "more.db.svc"), "", []string{CertificateFile, KeyFile}},
+		{"a missing key: the certificate is renewed", 63 * 24 * time.Hour, hosts, KeyFile, []string{CertificateFile, KeyFile}},
 		{"just before the CA's last year: the certificate is renewed", 9*authorityOverlap - 24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
 		{"the CA's last year: the CA is renewed first", 9*authorityOverlap + time.Hour, hosts, "", []string{AuthorityFile, AuthorityKey}},
 		{"after a renewal of the CA: the certificate is renewed", 9*authorityOverlap + 61*24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
-		{"a lost key of the CA: the CA is renewed", 9*authorityOverlap + 62*24*time.Hour, hosts, AuthorityKey, []string{AuthorityFile, AuthorityKey}},
-		{"a lost CA: all files are renewed", 9*authorityOverlap + 63*24*time.Hour, hosts, AuthorityFile, []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
+		{"a missing CA key: the CA is renewed", 9*authorityOverlap + 62*24*time.Hour, hosts, AuthorityKey, []string{AuthorityFile, AuthorityKey}},
+		{"a missing CA: all files are renewed", 9*authorityOverlap + 63*24*time.Hour, hosts, AuthorityFile, []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
 	} {
 		now, before := born.Add(step.after), maps.Clone(files)
 		delete(before, step.damage)

@@ -165,16 +165,16 @@ func TestInputsOfThePods(t *testing.T) {
 		settings map[string]string
 		isInput  bool
 	}{
-		"another image: the Pods are replaced":                  {old: "mysql:1", new: "mysql:2", isInput: true},
-		"another order of fields: the Pods stay":                {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
+		"a changed image: the Pods are replaced":                {old: "mysql:1", new: "mysql:2", isInput: true},
+		"a changed order of fields: the Pods are kept":          {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
 		"an unknown field: the Pods are replaced":               {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
-		"another setting: the Pods are replaced":                {settings: map[string]string{"long_query_time": "5"}, isInput: true},
+		"a changed setting: the Pods are replaced":              {settings: map[string]string{"long_query_time": "5"}, isInput: true},
 		"container slow-log is disabled: the Pods are replaced": {old: "replicas: 3", new: "replicas: 3\n  disableSlowQueryLogContainer: true", isInput: true},
-		"other resources of slow-log: the Pods are replaced": {
+		"changed resources of slow-log: the Pods are replaced": {
 			old: "podTemplate: {spec:", new: "podTemplate: {overwriteContainers: [{name: slow-log, resources: {}}], spec:", isInput: true,
 		},
-		"a larger volume: the Pods stay":   {old: "1Gi", new: "2Gi"},
-		"another lag limit: the Pods stay": {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
+		"a larger volume: the Pods are kept":     {old: "1Gi", new: "2Gi"},
+		"a changed lag limit: the Pods are kept": {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			otherTemplate, otherInputs := build(t, strings.Replace(minimalCluster, change.old, change.new, 1), change.settings)

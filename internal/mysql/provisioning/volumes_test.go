@@ -30,25 +30,25 @@ func TestVolumeGrowth(t *testing.T) {
 		isShrinking bool
 		relabelled  int
 	}{
-		"without a StatefulSet nothing grows":                    {claims: []string{data, logs}},
-		"terminating StatefulSet is waited for":                  {live: going, claims: []string{larger, logs}},
-		"the same size in another unit does not count as growth": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
-		"first of two volumes grows":                             {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"no StatefulSet: no volume grows":             {claims: []string{data, logs}},
+		"a terminating StatefulSet delays the growth": {live: going, claims: []string{larger, logs}},
+		"the same size in another unit is no growth":  {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
+		"the first of two volumes grows":              {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
 		"two volumes grow": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},
-		"template without a class keeps the present class": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
-		"changed label of a template":                      {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
-		"changed annotation of the second template":        {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
-		"changed label and different class are left to the user": {live: live, claims: []string{
+		"a template without a storage class keeps the current class": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"a changed label of a claim template":                        {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
+		"a changed annotation of the second claim template":          {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
+		"a changed label and a different storage class: left to the user": {live: live, claims: []string{
 			strings.NewReplacer("fast", "slow", "{name:", "{labels: {a: b}, name:").Replace(data), logs,
 		}},
-		"different class is left to the user":           {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
-		"different access mode is left to the user":     {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
-		"additional claim is left to the user":          {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
-		"missing claim is left to the user":             {live: live, claims: []string{larger}},
-		"different name is left to the user":            {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
-		"shrinking volume prevents growth of the other": {live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, isShrinking: true},
+		"a different storage class: left to the user":                 {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
+		"a different access mode: left to the user":                   {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
+		"an additional claim template: left to the user":              {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
+		"a missing claim template: left to the user":                  {live: live, claims: []string{larger}},
+		"a different claim template name: left to the user":           {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
+		"a volume that would shrink prevents the growth of the other": {live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, isShrinking: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(parseStatefulSet(t, c.claims...))

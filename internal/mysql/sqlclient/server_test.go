@@ -115,9 +115,9 @@ func TestPasswordsAreSentOnlyToTheRightInstance(t *testing.T) {
 		host        string
 		trusted     bool
 	}{
-		"the server's own CA and address: the password is sent": {bed.Certificates[certificates.AuthorityFile], server.Address, true},
-		"another CA: no password is sent":                       {mysqld.WriteCertificates(t, t.TempDir(), server.Address)[certificates.AuthorityFile], server.Address, false},
-		"name of another instance: no password is sent":         {bed.Certificates[certificates.AuthorityFile], "moco-test-0.moco-test.db.svc", false},
+		"a certificate of the cluster's CA for this instance: the password is sent": {bed.Certificates[certificates.AuthorityFile], server.Address, true},
+		"a certificate of another CA: no password is sent":                          {mysqld.WriteCertificates(t, t.TempDir(), server.Address)[certificates.AuthorityFile], server.Address, false},
+		"a certificate for another instance: no password is sent":                   {bed.Certificates[certificates.AuthorityFile], "moco-test-0.moco-test.db.svc", false},
 	} {
 		trust, err := certificates.BuildClientConfig(row.authorities, row.host)
 		testenv.ExpectNoError(t, err)

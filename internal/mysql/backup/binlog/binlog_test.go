@@ -62,11 +62,11 @@ func TestParseTransactionHead(t *testing.T) {
 		size int64
 		err  string
 	}{
-		"event of the primary: parsed":                      {"\x00" + uuid + number + clock + at + "\xc8", 200, ""},
-		"event of a replica: parsed":                        {"\x00" + uuid + number + clock + replicated + "\xfc\x00\x10", 4096, ""},
-		"transaction of many bytes: parsed":                 {"\x00" + uuid + number + clock + at + "\xfe\x00\x00\x00\x00\x01\x00\x00\x00", 1 << 32, ""},
-		"event that is too short: refused":                  {"\x00" + uuid, 0, "shorter"},
-		"transaction smaller than its first event: refused": {"\x00" + uuid + number + clock + at + "\x07", 0, "fewer than its first event"},
+		"a GTID event written by a primary: parsed":                   {"\x00" + uuid + number + clock + at + "\xc8", 200, ""},
+		"a GTID event written by a replica: parsed":                   {"\x00" + uuid + number + clock + replicated + "\xfc\x00\x10", 4096, ""},
+		"a transaction length of eight bytes: parsed":                 {"\x00" + uuid + number + clock + at + "\xfe\x00\x00\x00\x00\x01\x00\x00\x00", 1 << 32, ""},
+		"a GTID event that is too short: an error":                    {"\x00" + uuid, 0, "shorter"},
+		"a transaction length below that of its GTID event: an error": {"\x00" + uuid + number + clock + at + "\x07", 0, "fewer than its first event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			head, err := binlog.BinlogEvent{Raw: event(33, tt.body)}.ParseTransactionHead()

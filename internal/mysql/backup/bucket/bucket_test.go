@@ -30,23 +30,23 @@ func TestS3(t *testing.T) {
 	s := testenv.StartS3(t)
 	c := bucket.Config{Name: testenv.S3Bucket, Endpoint: s.URL, PathStyle: true}
 	testContract(t, c)
-	t.Run("a bucket that does not exist is an error", func(t *testing.T) {
+	t.Run("a missing bucket is an error", func(t *testing.T) {
 		c := c
 		c.Name = "elsewhere"
 		expectPutError(t, c, "NoSuchBucket", "create the bucket")
 	})
-	t.Run("wrong credentials are an error without them", func(t *testing.T) {
+	t.Run("wrong credentials are an error that does not contain them", func(t *testing.T) {
 		s.SetCredentials(t, s.AccessKey, "not-the-secret")
 		expectPutError(t, c, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY in jobConfig.env")
 		s.SetCredentials(t, "not-the-key", "not-the-secret")
 		expectPutError(t, c, "access key")
 	})
-	t.Run("a storage that does not answer is an error", func(t *testing.T) {
+	t.Run("an endpoint that does not answer is an error", func(t *testing.T) {
 		c := c
 		c.Endpoint = "http://127.0.0.1:1"
 		expectPutError(t, c, "connection refused", "endpoint")
 	})
-	t.Run("certificates that are missing are an error", func(t *testing.T) {
+	t.Run("a missing CA file is an error", func(t *testing.T) {
 		c := c
 		c.CACert = filepath.Join(t.TempDir(), "ca.pem")
 		if _, err := bucket.OpenStore(t.Context(), c); !errors.Is(err, os.ErrNotExist) {
@@ -124,7 +124,7 @@ func testContract(t *testing.T, c bucket.Config) {
 		slices.Sort(keys)
 		return keys
 	}
-	t.Run("nothing is there before anything was written", func(t *testing.T) {
+	t.Run("a new bucket is empty", func(t *testing.T) {
 		if keys := list(t); len(keys) != 0 {
 			t.Errorf("found %q", keys)
 		}
@@ -132,7 +132,7 @@ func testContract(t *testing.T, c bucket.Config) {
 			t.Error("expected an error for a missing object, found none")
 		}
 	})
-	t.Run("a stream that breaks leaves nothing", func(t *testing.T) {
+	t.Run("an upload whose reader fails leaves no object", func(t *testing.T) {
 		broken := errors.New("the dump broke")
 		for _, size := range []int64{10, 70 << 20} { // In one part and in several parts.
 			from := io.MultiReader(io.LimitReader(zeros{}, size), failing{broken})
@@ -146,7 +146,7 @@ func testContract(t *testing.T, c bucket.Config) {
 			t.Errorf("expected nothing, found %q", keys)
 		}
 	})
-	t.Run("an upload that is given up leaves nothing", func(t *testing.T) {
+	t.Run("a cancelled upload leaves no object", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		from := io.MultiReader(io.LimitReader(zeros{}, 70<<20), calling(cancel), zeros{})
 		if _, err := b.PutObject(ctx, "moco/ns/test/broken", from); err == nil {
@@ -156,7 +156,7 @@ func testContract(t *testing.T, c bucket.Config) {
 			t.Errorf("expected nothing, found %q", keys)
 		}
 	})
-	t.Run("written objects are read", func(t *testing.T) {
+	t.Run("an object that was written can be read", func(t *testing.T) {
 		for key, text := range map[string]string{"moco/ns/test/1/a": "first", "moco/ns/test/2/b": "", "moco/ns/test2/1/a": "another's"} {
 			if size, err := b.PutObject(t.Context(), key, strings.NewReader(text)); err != nil || size != int64(len(text)) {
 				t.Fatalf("put %s: %d bytes, %v", key, size, err)
@@ -170,13 +170,13 @@ func testContract(t *testing.T, c bucket.Config) {
 		}
 		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a", "moco/ns/test/2/b"}, list(t))
 	})
-	t.Run("deleted objects are gone", func(t *testing.T) {
+	t.Run("a deleted object cannot be read", func(t *testing.T) {
 		for range 2 { // The second time the object does not exist.
 			testenv.ExpectNoError(t, b.DeleteObject(t.Context(), "moco/ns/test/2/b"))
 		}
 		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a"}, list(t))
 	})
-	t.Run("large objects need little memory", func(t *testing.T) {
+	t.Run("a large object is streamed in little memory", func(t *testing.T) {
 		const size, most = 800 << 20, 400 << 20 // Parts being uploaded, and twice that before garbage collection.
 		peak := watchMemory(t)
 		if n, err := b.PutObject(t.Context(), "moco/ns/test/3/large", io.LimitReader(zeros{}, size)); err != nil || n != size {

@@ -190,10 +190,10 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 		note    string
 		wait    time.Duration
 	}{
-		{"Pod that is not in the cache yet is waited for", 3 * time.Second, "", "", 7 * time.Second},
-		{"message of the Pod is reported", 3 * time.Second, "no space", "Job one gave up: no space", 0},
-		{"missing Pod is waited for no longer than messageWait", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
-		{"Job that ended in the future is not waited for", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"a Pod that is not in the cache yet delays the report", 3 * time.Second, "", "", 7 * time.Second},
+		{"the termination message of the Pod is reported", 3 * time.Second, "no space", "Job one gave up: no space", 0},
+		{"a missing Pod delays the report by at most messageWait", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"a Job whose end time is in the future does not delay the report", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := Controller{Clock: clocktesting.NewFakePassiveClock(ended.Add(tt.age)), startedAt: ended.Add(-time.Hour), reportedFailures: &sync.Map{}}
@@ -248,13 +248,13 @@ func TestJobsOfAnEarlierCluster(t *testing.T) {
 		restored, backedUp bool
 		note               string
 	}{
-		"a restore of this cluster counts":                         {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "1", true, false, "the data of 2026-11-20 11:00:00 +0000 UTC were restored"},
-		"restore of an earlier cluster does not count":             {completeJob("moco-restore-test", "1", backup.RestoreKind, before, clusterRef("old")), "1", false, false, ""},
-		"restore does not report an earlier one's result":          {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "2", true, false, "the data were restored"},
-		"a backup of this cluster counts":                          {completeJob("one", "1", backup.BackupKind, after, cronRef("cron")), "1", false, true, "instance 0 was backed up: 7 bytes in 0s"},
-		"backup of an earlier CronJob does not count":              {completeJob("one", "1", backup.BackupKind, after, cronRef("old")), "1", false, false, ""},
-		"backup from before the cluster's creation does not count": {completeJob("one", "1", backup.BackupKind, before, cronRef("cron")), "1", false, false, ""},
-		"backup does not report an earlier one's result":           {completeJob("one", "1", backup.BackupKind, after, cronRef("cron")), "2", false, false, ""},
+		"a restore Job of this cluster is reported":                             {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "1", true, false, "the data of 2026-11-20 11:00:00 +0000 UTC were restored"},
+		"a restore Job of a deleted cluster with the same name is not reported": {completeJob("moco-restore-test", "1", backup.RestoreKind, before, clusterRef("old")), "1", false, false, ""},
+		"a restore does not report the result of an earlier restore":            {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "2", true, false, "the data were restored"},
+		"a backup Job of this cluster is reported":                              {completeJob("one", "1", backup.BackupKind, after, cronRef("cron")), "1", false, true, "instance 0 was backed up: 7 bytes in 0s"},
+		"a backup Job of a deleted CronJob is not reported":                     {completeJob("one", "1", backup.BackupKind, after, cronRef("old")), "1", false, false, ""},
+		"a backup older than the cluster is not reported":                       {completeJob("one", "1", backup.BackupKind, before, cronRef("cron")), "1", false, false, ""},
+		"a backup does not report the result of an earlier backup":              {completeJob("one", "1", backup.BackupKind, after, cronRef("cron")), "2", false, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "new", CreationTimestamp: metav1.NewTime(made)}}
@@ -402,12 +402,12 @@ func TestReportShipping(t *testing.T) {
 		want   *metav1.Time
 		event  string
 	}{
-		{"no point before the first backup", nil, nil, shipped(5, 9), nil, ""},
-		{"backup after the start of shipping is the first point", at(6), nil, shipped(5, 9), at(6), ""},
-		{"backup before the start of shipping is not a point", at(4), nil, shipped(5, 9), nil, ""},
-		{"the first point stays when backups follow", at(8), at(6), shipped(5, 9), at(6), ""},
-		{"gap is reported", at(6), at(6), shipped(7, 9), nil, "binary logs before 2026-11-20T12:07:00Z are missing in the bucket: no point after 2026-11-20T12:06:30Z can be restored until the next backup"},
-		{"next backup ends the gap", at(8), nil, shipped(7, 9), at(8), ""},
+		{"no restorable point before the first backup", nil, nil, shipped(5, 9), nil, ""},
+		{"a backup after the start of shipping is the first restorable point", at(6), nil, shipped(5, 9), at(6), ""},
+		{"a backup before the start of shipping is no restorable point", at(4), nil, shipped(5, 9), nil, ""},
+		{"later backups do not change the first restorable point", at(8), at(6), shipped(5, 9), at(6), ""},
+		{"a gap is reported", at(6), at(6), shipped(7, 9), nil, "binary logs before 2026-11-20T12:07:00Z are missing in the bucket: no point after 2026-11-20T12:06:30Z can be restored until the next backup"},
+		{"the next backup ends the gap", at(8), nil, shipped(7, 9), at(8), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cluster, events := &mocov1beta2.MySQLCluster{}, newEvents{}
@@ -464,12 +464,12 @@ func TestReportShippingKeepsPoints(t *testing.T) {
 		report    *backup.ShippingReport
 		old, want *mocov1beta2.BinlogShippingStatus
 	}{
-		"Pod that has just started clears the previous problem": {awake, &backup.ShippingReport{}, withProblem("it does not run"), withProblem("")},
-		"Pod that cannot start to ship reports a problem":       {awake, &backup.ShippingReport{Problem: "no bucket"}, withProblem(""), withProblem("no bucket")},
-		"Pod that never existed is reported as a problem":       {awake, &backup.ShippingReport{Problem: "no Pod"}, nil, &mocov1beta2.BinlogShippingStatus{Problem: "no Pod"}},
-		"Pod that was never polled keeps the previous problem":  {awake, nil, withProblem("it does not run"), withProblem("it does not run")},
-		"offline cluster has no problem":                        {asleep, &backup.ShippingReport{Problem: "it does not answer"}, withProblem("it does not run"), withProblem("")},
-		"cluster that was always offline has no status":         {asleep, nil, nil, nil},
+		"a Pod that has just started clears the previous problem":  {awake, &backup.ShippingReport{}, withProblem("it does not run"), withProblem("")},
+		"a Pod that cannot start shipping reports a problem":       {awake, &backup.ShippingReport{Problem: "no bucket"}, withProblem(""), withProblem("no bucket")},
+		"a Pod that never existed is reported as a problem":        {awake, &backup.ShippingReport{Problem: "no Pod"}, nil, &mocov1beta2.BinlogShippingStatus{Problem: "no Pod"}},
+		"a Pod that was never polled keeps the previous problem":   {awake, nil, withProblem("it does not run"), withProblem("it does not run")},
+		"an offline cluster has no problem":                        {asleep, &backup.ShippingReport{Problem: "it does not answer"}, withProblem("it does not run"), withProblem("")},
+		"a cluster that was always offline has no shipping status": {asleep, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, events := &mocov1beta2.MySQLCluster{}, newEvents{}
@@ -519,9 +519,9 @@ func TestAShipperThatDoesNotRun(t *testing.T) {
 		want    []string
 	}{
 		{"no Pod: reported as not running", shipper, [][]corev1.Pod{nil, nil, nil, nil}, []string{"", "", notRunning, notRunning}},
-		{"Pod that is not scheduled: reported as not running", shipper, [][]corev1.Pod{{pending}, {pending}, {pending}}, []string{"", "", notRunning}},
-		{"Pod that is replaced: reported as not answering", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
-		{"Pod of a stopped cluster: no problem", asleep, [][]corev1.Pod{nil, nil, nil}, []string{"", "", ""}},
+		{"an unscheduled Pod: reported as not running", shipper, [][]corev1.Pod{{pending}, {pending}, {pending}}, []string{"", "", notRunning}},
+		{"a Pod that is being replaced: reported as not answering", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
+		{"the Pod of an offline cluster: no problem", asleep, [][]corev1.Pod{nil, nil, nil}, []string{"", "", ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -561,14 +561,14 @@ func TestShippingPoller(t *testing.T) {
 		answer http.HandlerFunc
 		fails  bool
 	}{
-		"an answer: read": {func(w http.ResponseWriter, _ *http.Request) {
+		"a valid response: parsed": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"until": "2026-11-20T12:00:00Z"}`)
 		}, false},
-		"an answer that never ends: an error": {endless, true},
-		"answer that redirects to another host: an error": {func(w http.ResponseWriter, r *http.Request) {
+		"a response without an end: an error": {endless, true},
+		"a redirect to another host: an error": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 		}, true},
-		"answer that is not a report: an error": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, true},
+		"a response that is not a report: an error": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(tt.answer)

@@ -71,7 +71,7 @@ func TestRestoreIsComparedWithTheBackup(t *testing.T) {
 		"procedure `app`.`missing` is in the backup, but is missing after the load", "view `app`.`short` has another definition than in the backup",
 		"function `app`.`f` has another definition than in the backup")
 
-	t.Run("one schema", func(t *testing.T) {
+	t.Run("a restore of one schema", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		expectLeftOut(t, e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Schema = "odd `name" }))
 	})

@@ -61,7 +61,7 @@ func TestNamesOfTablesRunNoStatements(t *testing.T) {
 	}
 	want, point := readState(t, source), passPoint(t)
 	execStatements(t, source, "create schema after_the_point")
-	for name, schema := range map[string]string{"all schemas": "", "one schema": "app"} {
+	for name, schema := range map[string]string{"all schemas": "", "a restore of one schema": "app"} {
 		t.Run(name, func(t *testing.T) {
 			target := e.installation.StartServer(t)
 			e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point, o.Schema = point, schema })

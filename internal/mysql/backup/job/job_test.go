@@ -63,19 +63,19 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("expected account app with its password and its role's rights, found %v", err)
 	}
 
-	t.Run("a second run has nothing to do", func(t *testing.T) {
+	t.Run("a second run changes nothing", func(t *testing.T) {
 		if err := e.runRestore(t, target.Address); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("an instance with data is not touched", func(t *testing.T) {
+	t.Run("an instance that has data is not changed", func(t *testing.T) {
 		execStatements(t, target, "set global super_read_only = off", "create schema precious", "set global super_read_only = on")
 		expectError(t, e.runRestore(t, target.Address), "to be empty")
 		if queryOne(t, target, "select count(*) from information_schema.schemata where schema_name = 'precious'") != "1" {
 			t.Error("the schema is gone")
 		}
 	})
-	t.Run("an instance in service is not touched", func(t *testing.T) {
+	t.Run("an instance that serves clients is not changed", func(t *testing.T) {
 		expectError(t, e.runRestore(t, source.Address), "is in service")
 	})
 }

@@ -382,7 +382,7 @@ func TestMocoBackupIsRestored(t *testing.T) {
 		}
 		testenv.ExpectNoError(t, e.runRestore(t, target.Address)) // A second run has nothing to do.
 	})
-	t.Run("one schema", func(t *testing.T) {
+	t.Run("a restore of one schema", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Schema, o.Users = "odd `name", []string{"reader"} })
 		testenv.ExpectEqual(t, "left out", 0, result.LeftOut)
@@ -445,10 +445,10 @@ func testRefusedMocoDumps(t *testing.T, e *testEnv, files map[string]string) {
 		"an unknown encoding": {change: func(f map[string]string) {
 			f["app@hex_values.json"] = strings.ReplaceAll(f["app@hex_values.json"], "UNHEX", "ROT13")
 		}, words: []string{"ROT13"}},
-		"a path out of the folder":     {change: func(f map[string]string) { f["../../etc/passwd"] = "x" }, words: []string{"dump/../../etc/passwd"}},
-		"a file next to the folder":    {folder: "elsewhere", words: []string{"elsewhere/"}},
-		"definitions without an end":   {change: func(f map[string]string) { f["app.sql"] = strings.Repeat(" ", 17<<20) }, words: []string{"app.sql", "at most"}},
-		"accounts without an end mark": {change: func(f map[string]string) { f["@.users.sql"] = "-- begin user 'a'@'%'\nCREATE USER 'a'@'%';\n" }, words: []string{"@.users.sql"}},
+		"a path that leaves the folder":     {change: func(f map[string]string) { f["../../etc/passwd"] = "x" }, words: []string{"dump/../../etc/passwd"}},
+		"a path to a sibling of the folder": {folder: "elsewhere", words: []string{"elsewhere/"}},
+		"definitions without an end":        {change: func(f map[string]string) { f["app.sql"] = strings.Repeat(" ", 17<<20) }, words: []string{"app.sql", "at most"}},
+		"accounts without their end marker": {change: func(f map[string]string) { f["@.users.sql"] = "-- begin user 'a'@'%'\nCREATE USER 'a'@'%';\n" }, words: []string{"@.users.sql"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := maps.Clone(files)

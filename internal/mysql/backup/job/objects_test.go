@@ -48,7 +48,7 @@ func TestBrokenViews(t *testing.T) {
 		t.Error("expected the mark to be gone")
 	}
 
-	t.Run("views that are whole again are in the next backup", func(t *testing.T) {
+	t.Run("repaired views are in the next backup", func(t *testing.T) {
 		execStatements(t, source, "create table app.gone2 (id int primary key, v int)", "alter table app.narrow add column v int",
 			"create function app.vanishes() returns int deterministic return 1", "create schema doomed", "create table doomed.t (id int)")
 		status, err := e.runBackup(t.Context(), t, source.Address)

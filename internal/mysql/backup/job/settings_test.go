@@ -110,7 +110,7 @@ func TestTablesThatOneModeCannotOpen(t *testing.T) {
 		"set session binlog_transaction_compression = on", "insert into app.checked (id) values (3)")
 	want, point := readState(t, source), passPoint(t)
 	execStatements(t, source, "create schema after_the_point")
-	for name, schema := range map[string]string{"all schemas": "", "one schema": "app"} {
+	for name, schema := range map[string]string{"all schemas": "", "a restore of one schema": "app"} {
 		t.Run(name, func(t *testing.T) {
 			target := e.installation.StartServer(t)
 			e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point, o.Schema = point, schema })
@@ -191,7 +191,7 @@ func TestNamedTimeZones(t *testing.T) {
 	const events = "select concat(event_name, ' ', time_zone, ' ', starts) from information_schema.events where event_schema = 'app' order by 1"
 	dumped := queryList(t, source, events)
 
-	t.Run("zones that cannot be loaded", func(t *testing.T) {
+	t.Run("time zones that cannot be loaded", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.ZoneInfo = t.TempDir() })
 		expectLeftOut(t, result, "event app.early is not restored: MySQL's error 1298: Unknown or incorrect time zone: 'Europe/Berlin'", "event app.wrong is not restored: MySQL's error 1298")
@@ -202,7 +202,7 @@ func TestNamedTimeZones(t *testing.T) {
 	point := passPoint(t)
 	want := queryList(t, source, events)
 	execStatements(t, source, "create schema after_the_point")
-	t.Run("zones that are loaded", func(t *testing.T) {
+	t.Run("time zones that are loaded", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point, o.ZoneInfo = point, newZoneInfo(t) })
 		expectLeftOut(t, result)
@@ -222,7 +222,7 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 	_, err := e.runBackup(t.Context(), t, source.Address)
 	testenv.ExpectNoError(t, err)
 
-	t.Run("a privilege", func(t *testing.T) {
+	t.Run("a privilege that the target does not know", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, unchanged)
 		expectLeftOut(t, result, "a privilege of account 'app'@'%' is not restored: SKIP_QUERY_REWRITE: MySQL's error 1149")
@@ -233,7 +233,7 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 		want := readContents(t, source)
 		testenv.ExpectEqual(t, "contents", want, readContents(t, target))
 	})
-	t.Run("a restore that may not leave out anything", func(t *testing.T) {
+	t.Run("a restore with onError Fail", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		o := e.restoreOptions(target.Address)
 		o.FailsOnLeftOut = true
@@ -321,7 +321,7 @@ func TestLargeStatementsAreAppliedInParts(t *testing.T) {
 	want, point := readContents(t, source), passPoint(t)
 	execStatements(t, source, "truncate app.wide")
 	limitClientMemory(t)
-	for name, schema := range map[string]string{"all schemas": "", "one schema": "app"} {
+	for name, schema := range map[string]string{"all schemas": "", "a restore of one schema": "app"} {
 		t.Run(name, func(t *testing.T) {
 			target := e.installation.StartServer(t)
 			execStatements(t, target, "set global max_allowed_packet = 16777216")

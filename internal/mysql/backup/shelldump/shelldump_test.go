@@ -85,15 +85,15 @@ func TestDamagedRows(t *testing.T) {
 		change func(map[string]string)
 		want   string
 	}{
-		"a row is too short":                   {rows: "a\n", want: "expected 2 values, found 1"},
-		"a row is too long":                    {rows: "a\t\tb\n", want: "expected 2 values, found more"},
-		"the last row has no end":              {rows: "a\t\nb\t", want: "line break after the last row"},
-		"base64 is truncated":                  {rows: "a\tAP8\n", want: "column `b`: expected base64"},
-		"base64 ends in the middle":            {rows: "a\t" + strings.Repeat("AAAA", 1023) + "AA==AAAA\n", want: "expected base64"},
-		"a backslash ends a value":             {rows: "a\\\t\n", want: "after a backslash"},
-		"a file is shorter than recorded":      {rows: "a\t\n", change: func(f map[string]string) { f["@.done.json"] = `{"chunkFileBytes": {"s@t.tsv.zst": 4}}` }, want: "expected 4 bytes of rows, found 3"},
-		"a table has fewer rows than recorded": {rows: "a\t\n", change: func(f map[string]string) { f["@.done.json"] = `{"tableRows": {"s": {"t": 2}}}` }, want: "expected 2 rows of table `s`.`t`, found 1"},
-		"a file is not compressed":             {change: func(f map[string]string) { f["s@t.tsv.zst"] = "a\t\n" }, want: "s@t.tsv.zst"},
+		"a row with too few columns":            {rows: "a\n", want: "expected 2 values, found 1"},
+		"a row with too many columns":           {rows: "a\t\tb\n", want: "expected 2 values, found more"},
+		"the last row has no end":               {rows: "a\t\nb\t", want: "line break after the last row"},
+		"base64 is truncated":                   {rows: "a\tAP8\n", want: "column `b`: expected base64"},
+		"base64 ends in the middle":             {rows: "a\t" + strings.Repeat("AAAA", 1023) + "AA==AAAA\n", want: "expected base64"},
+		"a value ends with a backslash":         {rows: "a\\\t\n", want: "after a backslash"},
+		"a file with fewer bytes than recorded": {rows: "a\t\n", change: func(f map[string]string) { f["@.done.json"] = `{"chunkFileBytes": {"s@t.tsv.zst": 4}}` }, want: "expected 4 bytes of rows, found 3"},
+		"a table has fewer rows than recorded":  {rows: "a\t\n", change: func(f map[string]string) { f["@.done.json"] = `{"tableRows": {"s": {"t": 2}}}` }, want: "expected 2 rows of table `s`.`t`, found 1"},
+		"an uncompressed file":                  {change: func(f map[string]string) { f["s@t.tsv.zst"] = "a\t\n" }, want: "s@t.tsv.zst"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := smallDump(t, row.rows)

@@ -42,10 +42,10 @@ func TestAFailedActNamesTheSecret(t *testing.T) {
 		fail func(*testing.T) error
 		want string
 	}{
-		"a deleted Secret: the error names the Secret":                      {reading(k8serrors.NewNotFound(secrets, "moco-test")), "expected the Secret moco-test, found none; restore it"},
-		"a Secret without the right to read it: the error names the Secret": {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server answered Forbidden"},
-		"an API server that does not answer: the error names the Secret":    {reading(context.DeadlineExceeded), "the Secret moco-test cannot be read: no answer in time"},
-		"an API server that cannot be reached: the error names the Secret":  {reading(errors.New("read tcp 10.0.0.1:41234: broken")), "the Secret moco-test cannot be read: the connection is broken"},
+		"a deleted Secret: the error names the Secret":                     {reading(k8serrors.NewNotFound(secrets, "moco-test")), "expected the Secret moco-test, found none; restore it"},
+		"no permission to read the Secret: the error names the Secret":     {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server answered Forbidden"},
+		"an API server that does not answer: the error names the Secret":   {reading(context.DeadlineExceeded), "the Secret moco-test cannot be read: no answer in time"},
+		"an API server that cannot be reached: the error names the Secret": {reading(errors.New("read tcp 10.0.0.1:41234: broken")), "the Secret moco-test cannot be read: the connection is broken"},
 		"a missing key: the error names the Secret": {func(*testing.T) error {
 			_, err := findPassword("moco-test", map[string][]byte{"ADMIN_PASSWORD": []byte("pass-of-admin")}, "REPLICATION_PASSWORD")
 			return err
