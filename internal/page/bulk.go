@@ -28,34 +28,25 @@ type bulkRefusal struct {
 
 // flipSwitches stops or starts several objects with the caller's own token. It validates all objects before it changes
 // the first, and a refusal of one object does not keep it from changing the others.
-func (s *Server) flipSwitches(w http.ResponseWriter, r *http.Request) {
-	// Finish the request even if the browser disconnects.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
-	defer cancel()
-	caller, err := s.identify(ctx, r)
+func (s *Server) flipSwitches(ctx context.Context, r callerRequest) {
+	flips, err := s.parseFlips(r.Request)
 	if err != nil {
-		http.Error(w, "Log in again.", http.StatusUnauthorized)
-		return
-	}
-	defer caller.Close()
-	flips, err := s.parseFlips(r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(r.writer, err.Error(), http.StatusBadRequest)
 		return
 	}
 	result := bulkResult{Refused: []bulkRefusal{}}
 	for i, f := range flips {
-		changed, err := f.write(ctx, caller.Client, s.Clock)
+		changed, err := f.write(ctx, r.caller.Client, s.Clock)
 		if err != nil {
 			_, text := describeError(err)
 			result.Refused = append(result.Refused, bulkRefusal{r.PostForm["object"][i], text})
 			continue
 		}
-		s.logFlip(caller.Name, f, changed)
+		s.logFlip(r.caller.Name, f, changed)
 		result.Done++
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(result) // The client may have disconnected.
+	r.writer.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(r.writer).Encode(result) // The client may have disconnected.
 }
 
 // parseFlips reads the action and the objects of a form. Each object is the query of its details.

@@ -69,42 +69,41 @@ type eventView struct {
 
 // serveDetails serves the drawer of one switch of an object: to the script as a part of the page, otherwise as a page.
 // All reads have the caller's own token.
-func (s *Server) serveDetails(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	defer cancel()
+func (s *Server) serveDetails(ctx context.Context, r callerRequest) {
 	values := r.URL.Query()
-	isPart := values.Get("part-of-page") != ""
-	caller, err := s.identify(ctx, r)
-	if err != nil && isPart {
-		http.Error(w, "Log in again.", http.StatusUnauthorized)
-		return
-	}
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-	defer caller.Close()
 	zone, err := findZone(values.Get("zone"))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(r.writer, err.Error(), http.StatusBadRequest)
 		return
 	}
 	k, err := s.inventory.findKind(values.Get("kind"))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(r.writer, err.Error(), http.StatusBadRequest)
 		return
 	}
 	name := client.ObjectKey{Namespace: values.Get("namespace"), Name: values.Get("name")}
-	found, err := s.readDetails(ctx, detailsRequest{caller, k, name, values.Get("part"), zone})
+	found, err := s.readDetails(ctx, detailsRequest{r.caller, k, name, values.Get("part"), zone})
 	switch {
 	case err != nil:
 		status, text := describeError(err)
-		http.Error(w, text, status)
-	case isPart:
-		writeHTML(w, http.StatusOK, renderDetails(found))
+		http.Error(r.writer, text, status)
+	case isPartOfPage(r.Request):
+		writeHTML(r.writer, http.StatusOK, renderDetails(found))
 	default:
-		writeHTML(w, http.StatusOK, renderDetailsPage(found))
+		writeHTML(r.writer, http.StatusOK, renderDetailsPage(found))
 	}
+}
+
+// isPartOfPage reports whether the script asks for details, which it adds to the page.
+func isPartOfPage(r *http.Request) bool { return r.URL.Query().Get("part-of-page") != "" }
+
+// refuseDetails answers the script or a browser.
+func (s *Server) refuseDetails(w http.ResponseWriter, r *http.Request, err error) {
+	if isPartOfPage(r) {
+		refuseScript(w, r, err)
+		return
+	}
+	s.refuse(w, r, err)
 }
 
 // findZone returns the time zone of a caller's browser; UTC if the browser sends none.

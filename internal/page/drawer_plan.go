@@ -85,16 +85,10 @@ func readRelated(
 			return nil
 		})
 	}
-	isServed := !isKindNotServed(err)
-	switch {
-	case err == nil, k8serrors.IsNotFound(err) && isServed, needed.IsOptional && !isServed:
-		return nil
-	case needed.Unread != "" && k8serrors.IsForbidden(err):
-		subject.Unread = append(subject.Unread, needed.Unread)
-		return nil
-	default:
+	if err = subject.JudgeRead(needed, err); err != nil {
 		return fmt.Errorf("read the objects that the plan needs: %w", err)
 	}
+	return nil
 }
 
 // addToMapper lets the client of one request find a kind without discovery.

@@ -112,26 +112,18 @@ func readSchedules(ctx context.Context, kube client.Client, namespace string) (s
 }
 
 // isHidden reports whether a kind is not served, or the caller has no right to it.
-func isHidden(err error) bool { return isKindNotServed(err) || k8serrors.IsForbidden(err) }
+func isHidden(err error) bool { return kinds.IsKindNotServed(err) || k8serrors.IsForbidden(err) }
 
 // serveUntil answers with the time that a text of the field Until means, so that the user reads it before the request.
-func (s *Server) serveUntil(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	defer cancel()
-	caller, err := s.identify(ctx, r)
-	if err != nil {
-		http.Error(w, "Log in again.", http.StatusUnauthorized)
-		return
-	}
-	defer caller.Close()
+func (s *Server) serveUntil(_ context.Context, r callerRequest) {
 	zone, err := findZone(r.URL.Query().Get("zone"))
 	if err == nil {
 		var until time.Time
 		if until, err = stoprecord.ParseNewUntil(r.URL.Query().Get("until"), s.Clock.Now().In(zone)); err == nil {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(html.EscapeString(stoprecord.FormatLocal(until, zone)))) // The client may have disconnected.
+			r.writer.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = r.writer.Write([]byte(html.EscapeString(stoprecord.FormatLocal(until, zone)))) // The client may have disconnected.
 			return
 		}
 	}
-	http.Error(w, err.Error(), http.StatusBadRequest)
+	http.Error(r.writer, err.Error(), http.StatusBadRequest)
 }

@@ -107,7 +107,7 @@ func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 // an error.
 func (f *foreignKinds) noteAnswer(err error) error {
 	why := ""
-	if err != nil && !isKindNotServed(err) && !k8serrors.IsForbidden(err) {
+	if err != nil && !kinds.IsKindNotServed(err) && !k8serrors.IsForbidden(err) {
 		why = noAnswer
 	}
 	f.inventory.setUnseen(torporv1alpha1.StopAdapterKind().Kind, "", why)

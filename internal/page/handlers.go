@@ -27,17 +27,17 @@ var errNotLoggedIn = errors.New("expected a token, found none; log in")
 
 func (s *Server) newHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.serveBoard)
-	mux.HandleFunc("GET /timeline", s.serveTimeline)
+	mux.HandleFunc("GET /{$}", s.withView(s.showBoard))
+	mux.HandleFunc("GET /timeline", s.withView(s.showTimeline))
 	mux.HandleFunc("GET /events", s.serveStream)
-	mux.HandleFunc("GET /details", s.serveDetails)
+	mux.HandleFunc("GET /details", s.withCaller(s.refuseDetails, s.serveDetails))
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("POST /login", s.logIn)
 	mux.HandleFunc("POST /logout", s.logOut)
-	mux.HandleFunc("POST /switch", s.flipSwitch)
+	mux.HandleFunc("POST /switch", s.withCaller(refuseScript, s.flipSwitch))
+	mux.HandleFunc("POST /switches", s.withCaller(refuseScript, s.flipSwitches))
+	mux.HandleFunc("GET /until", s.withCaller(refuseScript, s.serveUntil))
 	s.handleSchedules(mux)
-	mux.HandleFunc("POST /switches", s.flipSwitches)
-	mux.HandleFunc("GET /until", s.serveUntil)
 	// Refuse requests that a browser sends for a page of another origin, with and without the cookie.
 	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,35 +76,53 @@ func (s *Server) identify(ctx context.Context, r *http.Request) (*authorization.
 	return s.authenticator.Authenticate(ctx, header, r.RemoteAddr)
 }
 
-func (s *Server) serveBoard(w http.ResponseWriter, r *http.Request) {
-	s.serveView(w, r, func(v view, _ *visibility) markup { return renderBoard(v) })
+// callerRequest is a request of a caller who is logged in.
+type callerRequest struct {
+	*http.Request
+	writer http.ResponseWriter
+	caller *authorization.Caller
 }
 
-func (s *Server) serveTimeline(w http.ResponseWriter, r *http.Request) {
-	s.serveView(w, r, func(v view, sees *visibility) markup {
-		return renderTimeline(composeTimeline(v, s.inventory, sees, s.Clock.Now()))
+// withCaller identifies the caller before it answers a request. refuse answers a request without a valid token.
+func (s *Server) withCaller(
+	refuse func(http.ResponseWriter, *http.Request, error), answer func(context.Context, callerRequest),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		parent := r.Context()
+		if r.Method == http.MethodPost { // Finish the request even if the browser disconnects.
+			parent = context.WithoutCancel(parent)
+		}
+		ctx, cancel := context.WithTimeout(parent, requestTimeout)
+		defer cancel()
+		caller, err := s.identify(ctx, r)
+		if err != nil {
+			refuse(w, r, err)
+			return
+		}
+		defer caller.Close()
+		answer(ctx, callerRequest{r, w, caller})
+	}
+}
+
+// withView answers a request with the objects that its query selects and the caller may see.
+func (s *Server) withView(render func(view, *http.Request) markup) http.HandlerFunc {
+	return s.withCaller(s.refuse, func(ctx context.Context, r callerRequest) {
+		q := parseViewQuery(r.URL.Query())
+		sees, err := reviewVisibility(ctx, r.caller, s.inventory, q)
+		if err != nil {
+			s.refuse(r.writer, r.Request, err)
+			return
+		}
+		v := composeView(ctx, s.inventory, sees, q, s.Clock.Now())
+		v.User = r.caller.Name
+		writeHTML(r.writer, http.StatusOK, render(v, r.Request))
 	})
 }
 
-// serveView answers with the objects that a query selects and the caller may see.
-func (s *Server) serveView(w http.ResponseWriter, r *http.Request, render func(view, *visibility) markup) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	defer cancel()
-	caller, err := s.identify(ctx, r)
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-	defer caller.Close()
-	q := parseViewQuery(r.URL.Query())
-	sees, err := reviewVisibility(ctx, caller, s.inventory, q)
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-	v := composeView(ctx, s.inventory, sees, q, s.Clock.Now())
-	v.User = caller.Name
-	writeHTML(w, http.StatusOK, render(v, sees))
+func (s *Server) showBoard(v view, _ *http.Request) markup { return renderBoard(v) }
+
+func (s *Server) showTimeline(v view, _ *http.Request) markup {
+	return renderTimeline(composeTimeline(v, s.Clock.Now()))
 }
 
 func writeHTML(w http.ResponseWriter, status int, text markup) {
@@ -114,7 +132,7 @@ func writeHTML(w http.ResponseWriter, status int, text markup) {
 }
 
 // refuse shows the login form to a caller without a valid token, and the error to others.
-func (s *Server) refuse(w http.ResponseWriter, err error) {
+func (s *Server) refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	switch {
 	case errors.Is(err, errNotLoggedIn):
 		writeHTML(w, http.StatusUnauthorized, renderLogin(loginView{}))
@@ -125,6 +143,16 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 		status, text := describeError(err)
 		writeHTML(w, status, renderLogin(loginView{Error: text}))
 	}
+}
+
+// refuseScript answers a request of the page's script.
+func refuseScript(w http.ResponseWriter, _ *http.Request, err error) {
+	if errors.Is(err, errNotLoggedIn) || apierrors.HasStatus(err, http.StatusUnauthorized) {
+		http.Error(w, "Log in again.", http.StatusUnauthorized)
+		return
+	}
+	status, text := describeError(err)
+	http.Error(w, text, status)
 }
 
 type loginView struct{ Error string }
@@ -149,7 +177,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	switch {
 	case token == "":
-		s.refuse(w, errNotLoggedIn)
+		s.refuse(w, r, errNotLoggedIn)
 		return
 	case len(token) > maxTokenBytes:
 		writeHTML(w, http.StatusBadRequest, renderLogin(loginView{Error: "Expected a token that fits into a cookie, found a larger token. Use a token of a service account, or a proxy that sends the token in the Authorization header."}))
@@ -157,7 +185,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := s.authenticator.Authenticate(ctx, "Bearer "+token, r.RemoteAddr)
 	if err != nil {
-		s.refuse(w, err)
+		s.refuse(w, r, err)
 		return
 	}
 	defer caller.Close()
@@ -181,33 +209,24 @@ func (s *Server) setCookie(w http.ResponseWriter, value string, age int) {
 }
 
 // flipSwitch stops or starts an object with the caller's own token, so that admission records the caller.
-func (s *Server) flipSwitch(w http.ResponseWriter, r *http.Request) {
-	// Finish the request even if the browser disconnects.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
-	defer cancel()
-	caller, err := s.identify(ctx, r)
-	if err != nil {
-		http.Error(w, "Log in again.", http.StatusUnauthorized)
-		return
-	}
-	defer caller.Close()
+func (s *Server) flipSwitch(ctx context.Context, r callerRequest) {
 	if err := r.ParseForm(); err != nil {
-		http.Error(w, "expected a form of at most 32 kB, found another", http.StatusBadRequest)
+		http.Error(r.writer, "expected a form of at most 32 kB, found another", http.StatusBadRequest)
 		return
 	}
-	flip, err := s.parseFlip(r, r.PostForm)
+	flip, err := s.parseFlip(r.Request, r.PostForm)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(r.writer, err.Error(), http.StatusBadRequest)
 		return
 	}
-	changed, err := flip.write(ctx, caller.Client, s.Clock)
+	changed, err := flip.write(ctx, r.caller.Client, s.Clock)
 	if err != nil {
 		status, text := describeError(err)
-		http.Error(w, text, status)
+		http.Error(r.writer, text, status)
 		return
 	}
-	s.logFlip(caller.Name, flip, changed)
-	w.WriteHeader(http.StatusNoContent)
+	s.logFlip(r.caller.Name, flip, changed)
+	r.writer.WriteHeader(http.StatusNoContent)
 }
 
 func (s *Server) logFlip(user string, f flip, changed bool) {

@@ -385,16 +385,11 @@ func describeUnseen(k *kinds.Kind, err error) string {
 		return ""
 	case k.IsForeign() && k8serrors.IsForbidden(err):
 		return noRole
-	case isKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // The feature workloads is optional.
+	case kinds.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // The feature workloads is optional.
 		return notInstalled
 	case k8serrors.IsForbidden(err):
 		return "torpor manager may not list them; install the feature that they belong to"
 	default:
 		return noAnswer
 	}
-}
-
-// isKindNotServed distinguishes a kind that is not served from an object that does not exist.
-func isKindNotServed(err error) bool {
-	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

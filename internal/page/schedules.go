@@ -25,6 +25,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -178,7 +179,7 @@ func describeUnseenSchedules(kind string, err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case isKindNotServed(err), meta.IsNoMatchError(err):
+	case kinds.IsKindNotServed(err), meta.IsNoMatchError(err):
 		return "the API server does not serve " + kind + "s; install the feature slumber"
 	case k8serrors.IsForbidden(err):
 		return "torpor manager may not list " + kind + "s; install the feature slumber"

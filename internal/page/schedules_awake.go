@@ -183,7 +183,7 @@ func (s *Server) listTarget(
 		labels := client.MatchingLabelsSelector{Selector: selector}
 		err = kube.List(ctx, list, client.InNamespace(namespace), labels, client.Limit(maxScanned))
 		switch {
-		case isKindNotServed(err):
+		case kinds.IsKindNotServed(err):
 			return nil, nil
 		case k8serrors.IsForbidden(err):
 			why := fmt.Sprintf("You may not list objects of the kind %s in the namespace %s.", k.GVK().Kind, namespace)

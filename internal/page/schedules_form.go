@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -178,7 +179,7 @@ func explainRefusal(err error) (status int, text string) {
 	switch {
 	case k8serrors.IsAlreadyExists(err):
 		return http.StatusConflict, "A Slumber of this name exists already in the namespace; choose another name."
-	case isKindNotServed(err):
+	case kinds.IsKindNotServed(err):
 		return http.StatusNotFound, "The API server does not serve Slumbers; install the feature slumber."
 	case k8serrors.IsInvalid(err) && found.Details != nil && len(found.Details.Causes) > 0:
 		var causes []string

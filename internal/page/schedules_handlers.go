@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-
-	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
 // handleSchedules adds the addresses of the tab of schedules.
@@ -19,40 +17,26 @@ func (s *Server) handleSchedules(mux *http.ServeMux) {
 	mux.HandleFunc("POST /schedule-create", s.withSchedules(s.createSchedule))
 }
 
-// scheduleRequest is a request of a caller who is logged in, with the schedules that the caller may list.
+// scheduleRequest is a request of a caller, with the schedules that the caller may list.
 type scheduleRequest struct {
-	*http.Request
-	writer http.ResponseWriter
-	caller *authorization.Caller
-	seen   seenSchedules
+	callerRequest
+	seen seenSchedules
 }
 
 // withSchedules identifies the caller and reviews the caller's rights before it answers a request.
 func (s *Server) withSchedules(answer func(context.Context, scheduleRequest)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		parent := r.Context()
-		if r.Method == http.MethodPost { // Finish the request even if the browser disconnects.
-			parent = context.WithoutCancel(parent)
-		}
-		ctx, cancel := context.WithTimeout(parent, requestTimeout)
-		defer cancel()
-		caller, err := s.identify(ctx, r)
-		if err != nil {
-			s.refuse(w, err)
-			return
-		}
-		defer caller.Close()
+	return s.withCaller(s.refuse, func(ctx context.Context, r callerRequest) {
 		if err := r.ParseForm(); err != nil {
-			writeHTML(w, http.StatusBadRequest, renderLogin(loginView{Error: "Expected a form, found an invalid request."}))
+			writeHTML(r.writer, http.StatusBadRequest, renderLogin(loginView{Error: "Expected a form, found an invalid request."}))
 			return
 		}
-		seen, err := s.reviewSchedules(ctx, caller)
+		seen, err := s.reviewSchedules(ctx, r.caller)
 		if err != nil {
-			s.refuse(w, err)
+			s.refuse(r.writer, r.Request, err)
 			return
 		}
-		answer(ctx, scheduleRequest{r, w, caller, seen})
-	}
+		answer(ctx, scheduleRequest{r, seen})
+	})
 }
 
 // compose returns the tab with an empty form.

@@ -126,8 +126,8 @@ type namespaceSum struct {
 // maxSums limits the namespaces of the sums; those with the most hours come first.
 const maxSums = 50
 
-// composeTimeline draws the rows of a view, and sums the hours of all objects that its query selects.
-func composeTimeline(selected view, all *inventory, sees *visibility, now time.Time) timelineView {
+// composeTimeline draws the rows of a view, and sums the hours of all its matching objects.
+func composeTimeline(selected view, now time.Time) timelineView {
 	v := timelineView{view: selected}
 	today := now.UTC().Truncate(daySeconds * time.Second)
 	week := timeSpan{today.AddDate(0, 0, 1-timelineDays).Unix(), now.Unix()}
@@ -135,12 +135,7 @@ func composeTimeline(selected view, all *inventory, sees *visibility, now time.T
 		v.Days = append(v.Days, today.AddDate(0, 0, day+1-timelineDays).Format("Mon 2 Jan"))
 	}
 	sums := map[string]*namespaceSum{}
-	acting := all.readActing()
-	for _, s := range all.listSwitches(sees.isVisible) {
-		s = s.withGap(acting)
-		if !v.Query.isAbout(s) || !v.Query.hasState(s, now) {
-			continue
-		}
+	for _, s := range selected.matching {
 		sum := sums[s.Namespace]
 		if sum == nil {
 			sum = &namespaceSum{Namespace: s.Namespace}

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
@@ -74,6 +76,31 @@ func TestTimelineRowDrawsTheRecord(t *testing.T) {
 	}
 	if want := "Requested stops: Mon 20:00 to Tue 06:00; Thu 18:00 to now; the record begins on Mon 10:00"; found.Text != want {
 		t.Errorf("expected %q, found %q", want, found.Text)
+	}
+}
+
+// TestTimelineSumsFollowTheFilterOfStuckObjects has a manager without the controllers of one of two changing clusters. Only
+// that one is stuck.
+func TestTimelineSumsFollowTheFilterOfStuckObjects(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	all, k := newInventory(), clusterDeployments(t)
+	for _, namespace := range []string{"watched", "unwatched"} {
+		cd := buildCluster(namespace, "one")
+		cd.Spec.PowerState = hivev1.PowerStateHibernating
+		cd.Status.Stops = []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now.Add(-3 * time.Hour))}}
+		all.put(k, newListing(k, cd))
+	}
+	all.setActing(lease.Read(holdLease(lease.Scope{Controllers: []string{"hibernation"}, Namespaces: []string{"watched"}}), time.Now()))
+	sees := &visibility{everywhere: map[string]bool{k.Name(): true}, canPatch: map[kindNamespace]bool{{k.Name(), "watched"}: false, {k.Name(), "unwatched"}: false}}
+	for state, want := range map[string][]namespaceSum{
+		"":      {{"unwatched", 1, "3.0", 10800}, {"watched", 1, "3.0", 10800}},
+		"stuck": {{"unwatched", 1, "3.0", 10800}},
+	} {
+		v := composeTimeline(composeView(t.Context(), all, sees, viewQuery{State: state, Page: 1}, now), now)
+		if len(v.Rows) != len(want) || !reflect.DeepEqual(v.Sums, want) {
+			t.Errorf("%q: expected the sums %v of as many rows, found %v of %d", state, want, v.Sums, len(v.Rows))
+		}
 	}
 }
 

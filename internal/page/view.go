@@ -38,6 +38,8 @@ type view struct {
 	Kinds           []string
 	Namespaces      []string
 	Warnings        []string
+	// matching are the switches on all pages.
+	matching []*listedSwitch
 }
 
 // FirstRow is the number of the first row on this page.
@@ -99,7 +101,6 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 	v := view{Query: q, Kinds: listKindNames(all, sees), Columns: listColumns(q)}
 	namespaces := map[string]bool{}
 	var saved float64
-	var matching []*listedSwitch
 	acting, gaps := all.readActing(), gapReasons{}
 	for _, s := range all.listSwitches(sees.isVisible) {
 		s = s.withGap(acting)
@@ -108,17 +109,17 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 		v.Summary.count(s, now)
 		saved += s.savings.WeekMachineHours(now)
 		if q.isAbout(s) && q.hasState(s, now) {
-			matching = append(matching, s)
+			v.matching = append(v.matching, s)
 		}
 	}
 	v.Summary.SavedHours = formatHours(saved)
 	v.Namespaces = slices.Sorted(maps.Keys(namespaces))
 	v.Namespaces = v.Namespaces[:min(len(v.Namespaces), maxChoices)]
-	q.sortSwitches(matching, now)
-	v.Matching, v.Pages = len(matching), max(1, (len(matching)+rowsPerPage-1)/rowsPerPage)
+	q.sortSwitches(v.matching, now)
+	v.Matching, v.Pages = len(v.matching), max(1, (len(v.matching)+rowsPerPage-1)/rowsPerPage)
 	v.Query.Page = min(q.Page, v.Pages)
 	begin := (v.Query.Page - 1) * rowsPerPage
-	for _, s := range matching[begin:min(begin+rowsPerPage, len(matching))] {
+	for _, s := range v.matching[begin:min(begin+rowsPerPage, v.Matching)] {
 		r := newRowView(s, now)
 		if verbs := listVerbs(s); len(verbs) > 0 && sees.mayPatch(ctx, s) {
 			r.Verb = verbs[0]

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
@@ -32,16 +30,10 @@ func (kube *kubeClient) readRelated(ctx context.Context, namespace string, neede
 			s.Related = append(s.Related, needed.Object)
 		}
 	}
-	isServed := !connection.IsKindNotServed(err)
-	switch {
-	case err == nil, k8serrors.IsNotFound(err) && isServed, needed.IsOptional && !isServed:
-		return nil
-	case needed.Unread != "" && k8serrors.IsForbidden(err):
-		s.Unread = append(s.Unread, needed.Unread)
-		return nil
-	default:
+	if err = s.JudgeRead(needed, err); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
+	return nil
 }
 
 // addRelatedKind returns a kind that a plan needs, and lets the client find it without discovery.

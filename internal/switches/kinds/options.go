@@ -5,6 +5,7 @@ package kinds
 import (
 	"time"
 
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -45,6 +46,26 @@ type PlanSubject struct {
 	// Related are the related objects that were found, and Unread the remarks about those that could not be read.
 	Related []Object
 	Unread  []string
+}
+
+// JudgeRead returns why a plan fails if the read of related objects ended with an error. It returns nil if the plan can
+// do without them, and adds the remark that it needs then.
+func (s *PlanSubject) JudgeRead(needed Related, err error) error {
+	isServed := !IsKindNotServed(err)
+	switch {
+	case err == nil, k8serrors.IsNotFound(err) && isServed, needed.IsOptional && !isServed:
+		return nil
+	case needed.Unread != "" && k8serrors.IsForbidden(err):
+		s.Unread = append(s.Unread, needed.Unread)
+		return nil
+	default:
+		return err
+	}
+}
+
+// IsKindNotServed distinguishes a kind that the API server does not serve from an object that does not exist.
+func IsKindNotServed(err error) bool {
+	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // PartlyStopped is a kind of which users stop parts instead of whole objects.
