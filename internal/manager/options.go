@@ -130,4 +130,6 @@ type PageOptions struct {
 	Address string
 	// CertFolder contains tls.crt and tls.key.
 	CertFolder string
+	// PricesFolder contains the prices of the savings.
+	PricesFolder string
 }

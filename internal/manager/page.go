@@ -23,7 +23,7 @@ func addPage(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	server, err := page.New(page.Options{
-		Address: o.Page.Address, CertFolder: o.Page.CertFolder, Config: mgr.GetConfig(), Namespaces: o.WatchNamespaces,
+		Address: o.Page.Address, CertFolder: o.Page.CertFolder, PricesFolder: o.Page.PricesFolder, Config: mgr.GetConfig(), Namespaces: o.WatchNamespaces,
 		Clock: clock.RealClock{}, Log: mgr.GetLogger().WithName("page"), Metrics: counted,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,6 +44,8 @@ func TestMain(m *testing.M) {
 type pageEnv struct {
 	*testenv.Environment
 	url string
+	// prices is the folder of the ConfigMap with prices.
+	prices string
 }
 
 func newPageEnv(t testing.TB) *pageEnv {
@@ -53,7 +56,10 @@ func newPageEnv(t testing.TB) *pageEnv {
 // newPageEnvWith creates the objects before it starts the page.
 func newPageEnvWith(t testing.TB, objects ...client.Object) *pageEnv {
 	t.Helper()
-	e := &pageEnv{Environment: testenv.Start(t)}
+	e := &pageEnv{Environment: testenv.Start(t), prices: t.TempDir()}
+	for key, text := range map[string]string{"cpuHour": "0.42", "currency": "EUR", "ownerLabel": "team"} {
+		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(e.prices, key), []byte(text), 0o600))
+	}
 	e.ExpectCreated(t, objects...)
 	manager := e.ApplyManagerRoles(t, metav1.NamespaceDefault)
 	e.ApplyManifest(t, "record/hibernation.yaml")
@@ -64,7 +70,7 @@ func newPageEnvWith(t testing.TB, objects ...client.Object) *pageEnv {
 func (e *pageEnv) startPage(t testing.TB, cfg *rest.Config) (address string) {
 	t.Helper()
 	address = testenv.FreeAddress(t)
-	server, err := New(Options{Address: address, Config: cfg, Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: NewMetrics()})
+	server, err := New(Options{Address: address, PricesFolder: e.prices, Config: cfg, Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: NewMetrics()})
 	testenv.ExpectNoError(t, err)
 	testenv.RunInBackground(t, "the page", server.Start)
 	testenv.Eventually(t, "the page answers", func() error {

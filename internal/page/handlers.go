@@ -29,6 +29,7 @@ func (s *Server) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.withView(s.showBoard))
 	mux.HandleFunc("GET /timeline", s.withView(s.showTimeline))
+	mux.HandleFunc("GET /savings", s.withView(s.showSavings))
 	mux.HandleFunc("GET /events", s.serveStream)
 	mux.HandleFunc("GET /details", s.withCaller(s.refuseDetails, s.serveDetails))
 	mux.HandleFunc("GET /assets/{name}", serveAsset)

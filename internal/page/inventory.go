@@ -33,6 +33,8 @@ type listedSwitch struct {
 	// title is the display name of the object, or its name.
 	title   string
 	savings kinds.Savings
+	// labels may name the owner of an object that has savings.
+	labels  map[string]string
 	history stopHistory
 }
 
@@ -61,11 +63,11 @@ func newListing(k *kinds.Kind, obj client.Object) *listing {
 }
 
 func newListedSwitch(k *kinds.Kind, obj client.Object, row kinds.Row) *listedSwitch {
-	history := newStopHistory(row)
+	history, saved := newStopHistory(row), readSavings(k, obj)
 	row = row.WithoutHistory()
 	return &listedSwitch{
 		Row: row, kind: k, key: k.Name() + "/" + row.Namespace + "/" + row.Name + "/" + row.Part,
-		title: row.ShownName(), savings: readSavings(k, obj), history: history,
+		title: row.ShownName(), savings: saved, labels: keptLabels(saved, obj), history: history,
 	}
 }
 

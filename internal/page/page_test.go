@@ -328,7 +328,7 @@ func TestTheTileOfTheWeekDoesNotFall(t *testing.T) {
 	cd := &hivev1.ClusterDeployment{}
 	cd.Status.Savings = &torporv1alpha1.Savings{Since: new(metav1.NewTime(now.Add(-2 * time.Hour))), Machines: 6}
 	asleep := readSavings(clusterDeployments(t), cd).WeekMachineHours(now)
-	cd.Status.Savings = &torporv1alpha1.Savings{MachineSeconds: 43200, WeekMachineSeconds: 43200, Week: new(metav1.NewTime(now.Truncate(24 * time.Hour)))}
+	cd.Status.Savings = &torporv1alpha1.Savings{MachineSeconds: 43200, Weeks: []torporv1alpha1.WeekSavings{{Begin: metav1.NewTime(now.Truncate(24*time.Hour).AddDate(0, 0, -1)), MachineSeconds: 43200}}}
 	if awake := readSavings(clusterDeployments(t), cd).WeekMachineHours(now); asleep != 12 || awake != 12 {
 		t.Errorf("expected 12 machine-hours before and after the resume, found %v and %v", asleep, awake)
 	}

@@ -13,7 +13,7 @@ func renderViews(current string) markup {
 	tab := func(address, title string) markup {
 		return fill(`<a href="%v"%v>%v</a>`, address, chooseMarkup(address == current, ` aria-current="page"`, ""), title)
 	}
-	return fill(`<nav class="views" aria-label="Views">%v %v %v</nav>`, tab("./", "Objects"), tab("timeline", "Seven days"), tab("schedules", "Schedules"))
+	return fill(`<nav class="views" aria-label="Views">%v %v %v %v</nav>`, tab("./", "Objects"), tab("timeline", "Seven days"), tab("savings", "Savings"), tab("schedules", "Schedules"))
 }
 
 func renderScheduleHead(title, user string) markup {

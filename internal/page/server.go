@@ -50,6 +50,9 @@ type Options struct {
 	Address string
 	// CertFolder contains tls.crt and tls.key, which are read again when they change.
 	CertFolder string
+	// PricesFolder contains the keys of the ConfigMap with prices, which are read at each view of the savings. It may be
+	// missing.
+	PricesFolder string
 	// Config has the credentials with which the page watches the objects. What a user sees depends on the user's own
 	// rights.
 	Config *rest.Config

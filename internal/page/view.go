@@ -269,7 +269,11 @@ func formatHours(hours float64) string {
 	if hours < 100 {
 		return strconv.FormatFloat(hours, 'f', 1, 64)
 	}
-	text := strconv.FormatFloat(hours, 'f', 0, 64)
+	return groupDigits(strconv.FormatFloat(hours, 'f', 0, 64))
+}
+
+// groupDigits separates the thousands of a whole number.
+func groupDigits(text string) string {
 	for at := len(text) - 3; at > 0; at -= 3 {
 		text = text[:at] + "," + text[at:]
 	}

@@ -237,7 +237,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	if text, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(c.Args), "--help")...).CombinedOutput(); err != nil {
 		t.Errorf("expected the manager to take %v, found %v: %s", c.Args, err, text)
 	}
-	if slices.Contains(c.Args, "--controllers=backup") || len(c.VolumeMounts) != 2 || len(d.Spec.Template.Spec.Volumes) != 2 || c.Env[len(c.Env)-1].Name != "HTTPS_PROXY" {
+	if slices.Contains(c.Args, "--controllers=backup") || len(c.VolumeMounts) != 3 || len(d.Spec.Template.Spec.Volumes) != 3 || c.Env[len(c.Env)-1].Name != "HTTPS_PROXY" {
 		t.Errorf("expected no backup, the volumes and the variable, found %+v", c)
 	}
 	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {

@@ -34,10 +34,23 @@ type Savings struct {
 	// MemoryKiBSeconds is the sum of KiB times seconds.
 	// +optional
 	MemoryKiBSeconds int64 `json:"memoryKiBSeconds,omitempty"`
-	// Week is the first day of the week of the last ended stop: Monday, in UTC.
+	// Weeks holds what was saved in each of the last weeks, the newest first.
 	// +optional
-	Week *metav1.Time `json:"week,omitempty"`
-	// WeekMachineSeconds is the part of MachineSeconds that was saved in that week.
+	// +kubebuilder:validation:MaxItems=5
+	Weeks []WeekSavings `json:"weeks,omitempty"`
+}
+
+// WeekSavings is what the ended stops of an object have saved in one week.
+type WeekSavings struct {
+	// Begin is Monday, 00:00 UTC.
+	Begin metav1.Time `json:"begin"`
+	// MachineSeconds is the part of the sum of machines times seconds that lies in this week.
 	// +optional
-	WeekMachineSeconds int64 `json:"weekMachineSeconds,omitempty"`
+	MachineSeconds int64 `json:"machineSeconds,omitempty"`
+	// CPUMilliSeconds is the part of the sum of thousandths of a core times seconds that lies in this week.
+	// +optional
+	CPUMilliSeconds int64 `json:"cpuMilliSeconds,omitempty"`
+	// MemoryKiBSeconds is the part of the sum of KiB times seconds that lies in this week.
+	// +optional
+	MemoryKiBSeconds int64 `json:"memoryKiBSeconds,omitempty"`
 }

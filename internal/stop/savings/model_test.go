@@ -132,7 +132,7 @@ func (w *world) disturb() {
 	if perTick(0.3) {
 		i := w.rng.IntN(len(w.objects))
 		w.deleted++
-		w.gone, w.goneExact = plus(w.gone, w.objects[i].kept), plus(w.goneExact, w.objects[i].exact)
+		w.gone, w.goneExact = w.gone.Plus(w.objects[i].kept), w.goneExact.Plus(w.objects[i].exact)
 		w.objects[i] = w.newObject(modelObjects + w.deleted)
 	}
 }
@@ -150,16 +150,12 @@ func (w *world) stepByADay() {
 	w.offset, w.isWrong = before, false
 }
 
-func plus(a, b Totals) Totals {
-	return Totals{a.MachineSeconds + b.MachineSeconds, a.CPUSeconds + b.CPUSeconds, a.MemoryByteSeconds + b.MemoryByteSeconds}
-}
-
 func (w *world) tick() {
 	w.true = w.true.Add(modelTick)
 	for _, o := range w.objects {
 		if o.isOff {
 			s := modelTick.Seconds()
-			o.exact = plus(o.exact, Totals{
+			o.exact = o.exact.Plus(Totals{
 				MachineSeconds: float64(o.rate.Machines) * s, CPUSeconds: float64(o.rate.CPUMillis) / millisPerCore * s,
 				MemoryByteSeconds: float64(o.rate.MemoryKiB) * bytesPerKiB * s,
 			})
@@ -204,7 +200,7 @@ func TestCountersEqualTheIntegral(t *testing.T) {
 			}
 			counted, exact := w.gone, w.goneExact
 			for _, o := range w.objects {
-				counted, exact = plus(counted, o.kept), plus(exact, o.exact)
+				counted, exact = counted.Plus(o.kept), exact.Plus(o.exact)
 			}
 			if w.restarts < modelDays/2 || w.steps < modelDays/2 || w.deleted < 1 || w.stops < modelDays*modelObjects/2 {
 				t.Errorf("expected a month with disturbances, found %d restarts, %d steps, %d deletions, %d changes", w.restarts, w.steps, w.deleted, w.stops)

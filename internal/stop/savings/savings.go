@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,8 @@ const (
 	// millisPerCore is the number of thousandths of a core in a core.
 	millisPerCore = 1000
 	week          = 7 * 24 * time.Hour
+	// MaxWeeks is the number of weeks that an object keeps: the present one and the four before.
+	MaxWeeks = 5
 )
 
 // Rate is what an object saves per second.
@@ -65,7 +68,7 @@ func Next(stored *torporv1alpha1.Savings, rate Rate, now Moment) *torporv1alpha1
 		next.MachineSeconds = add(next.MachineSeconds, before.Machines, now.Counted)
 		next.CPUMilliSeconds = add(next.CPUMilliSeconds, before.CPUMillis, now.Counted)
 		next.MemoryKiBSeconds = add(next.MemoryKiBSeconds, before.MemoryKiB, now.Counted)
-		countWeek(next, before.Machines, now)
+		countWeeks(next, before, now)
 	}
 	next.Since, next.Machines, next.CPUMillis, next.MemoryKiB = nil, 0, 0, 0
 	if !rate.IsZero() {
@@ -75,17 +78,43 @@ func Next(stored *torporv1alpha1.Savings, rate Rate, now Moment) *torporv1alpha1
 	return next
 }
 
-// countWeek adds the part of an ended stop that lies in the week of its end. If the clock is set back past a Monday,
-// the sum of the newer week is kept.
-func countWeek(s *torporv1alpha1.Savings, machines int64, now Moment) {
-	if machines == 0 {
-		return
+// countWeeks adds an ended stop to the weeks in which it lies.
+func countWeeks(s *torporv1alpha1.Savings, rate Rate, now Moment) {
+	from := now.At.Add(-now.Counted)
+	for monday := WeekOf(now.At); now.At.Sub(monday) < MaxWeeks*week && monday.Add(week).After(from); monday = monday.Add(-week) {
+		part := overlap(from, now.At, monday)
+		if part == 0 {
+			continue
+		}
+		one := findWeek(s, monday)
+		one.MachineSeconds = add(one.MachineSeconds, rate.Machines, part)
+		one.CPUMilliSeconds = add(one.CPUMilliSeconds, rate.CPUMillis, part)
+		one.MemoryKiBSeconds = add(one.MemoryKiBSeconds, rate.MemoryKiB, part)
 	}
-	monday := WeekOf(now.At)
-	if s.Week == nil || s.Week.Time.Before(monday) {
-		s.Week, s.WeekMachineSeconds = new(metav1.NewTime(monday)), 0
+	slices.SortFunc(s.Weeks, func(a, b torporv1alpha1.WeekSavings) int { return b.Begin.Compare(a.Begin.Time) })
+	s.Weeks = s.Weeks[:min(len(s.Weeks), MaxWeeks)]
+}
+
+// findWeek returns the week that begins on a Monday. It adds the week if there is none.
+func findWeek(s *torporv1alpha1.Savings, monday time.Time) *torporv1alpha1.WeekSavings {
+	for i := range s.Weeks {
+		if s.Weeks[i].Begin.Time.Equal(monday) {
+			return &s.Weeks[i]
+		}
 	}
-	s.WeekMachineSeconds = add(s.WeekMachineSeconds, machines, min(now.Counted, max(0, now.At.Sub(s.Week.Time))))
+	s.Weeks = append(s.Weeks, torporv1alpha1.WeekSavings{Begin: metav1.NewTime(monday)})
+	return &s.Weeks[len(s.Weeks)-1]
+}
+
+// overlap returns the part of a period that lies in the week that begins on a Monday.
+func overlap(from, to, monday time.Time) time.Duration {
+	if from.Before(monday) {
+		from = monday
+	}
+	if end := monday.Add(week); to.After(end) {
+		to = end
+	}
+	return max(0, to.Sub(from))
 }
 
 // WeekOf returns the start of the week that contains a time: Monday, 00:00 UTC.
@@ -95,20 +124,22 @@ func WeekOf(at time.Time) time.Time {
 	return day.AddDate(0, 0, -(int(day.Weekday())+int(week/(24*time.Hour))-1)%int(week/(24*time.Hour)))
 }
 
-// WeekMachineSeconds returns the machine-seconds of an object since Monday, 00:00 UTC.
-func WeekMachineSeconds(s *torporv1alpha1.Savings, now time.Time) float64 {
+// TotalsOfWeek returns what an object has saved in the week that begins on a Monday. A stop in effect counts until now.
+func TotalsOfWeek(s *torporv1alpha1.Savings, monday, now time.Time) Totals {
 	if s == nil {
-		return 0
+		return Totals{}
 	}
-	total, monday := 0.0, WeekOf(now)
-	if s.Week != nil && !s.Week.Time.Before(monday) {
-		total = float64(s.WeekMachineSeconds)
+	in := &torporv1alpha1.Savings{Since: s.Since, Machines: s.Machines, CPUMillis: s.CPUMillis, MemoryKiB: s.MemoryKiB}
+	for i := range s.Weeks {
+		if one := &s.Weeks[i]; one.Begin.Time.Equal(monday) {
+			in.MachineSeconds, in.CPUMilliSeconds, in.MemoryKiBSeconds = one.MachineSeconds, one.CPUMilliSeconds, one.MemoryKiBSeconds
+		}
 	}
-	if s.Since != nil {
-		total += float64(s.Machines) * min(Elapsed(s, now), max(0, now.Sub(monday))).Seconds()
-	}
-	return total
+	return total(in, overlap(now.Add(-Elapsed(s, now)), now, monday))
 }
+
+// TotalsUntil returns what an object has saved in all. A stop in effect counts until now.
+func TotalsUntil(s *torporv1alpha1.Savings, now time.Time) Totals { return total(s, Elapsed(s, now)) }
 
 // Elapsed returns the duration of the stop in effect by the wall clock; zero if there is none, or if the clock is
 // behind.
@@ -144,6 +175,11 @@ func total(s *torporv1alpha1.Savings, counted time.Duration) Totals {
 		CPUSeconds:        of(s.CPUMilliSeconds, rate.CPUMillis) / millisPerCore,
 		MemoryByteSeconds: of(s.MemoryKiBSeconds, rate.MemoryKiB) * bytesPerKiB,
 	}
+}
+
+// Plus returns the sum of two objects.
+func (t Totals) Plus(o Totals) Totals {
+	return Totals{t.MachineSeconds + o.MachineSeconds, t.CPUSeconds + o.CPUSeconds, t.MemoryByteSeconds + o.MemoryByteSeconds}
 }
 
 func (t Totals) max(o Totals) Totals {

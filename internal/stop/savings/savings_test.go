@@ -21,7 +21,10 @@ func TestNext(t *testing.T) {
 	at := func(of time.Time) *metav1.Time { return new(metav1.NewTime(of)) }
 	two := Rate{Machines: 2}
 	off := torporv1alpha1.Savings{Since: at(tuesday()), Machines: 2}
-	monday := at(time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC))
+	monday := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	weekOf := func(begin time.Time, seconds int64) torporv1alpha1.WeekSavings {
+		return torporv1alpha1.WeekSavings{Begin: metav1.NewTime(begin), MachineSeconds: seconds}
+	}
 	for name, row := range map[string]struct {
 		stored  *torporv1alpha1.Savings
 		rate    Rate
@@ -31,33 +34,48 @@ func TestNext(t *testing.T) {
 	}{
 		"an object that was never stopped has no savings": {nil, Rate{}, tuesday(), 0, nil},
 		"a stop begins in whole seconds":                  {nil, two, tuesday().Add(time.Millisecond), 0, &off},
-		"a continuing stop changes nothing":               {&off, two, tuesday().Add(time.Hour), time.Hour, &off},
-		"a stop that ends is added to the sums": {
-			&off, Rate{}, tuesday().Add(time.Hour), time.Hour, &torporv1alpha1.Savings{MachineSeconds: 7200, Week: monday, WeekMachineSeconds: 7200},
+		"a stop that goes on is not written":              {&off, two, tuesday().Add(time.Hour), time.Hour, &off},
+		"a stop that ends is added": {
+			&off, Rate{}, tuesday().Add(time.Hour), time.Hour, &torporv1alpha1.Savings{MachineSeconds: 7200, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 7200)}},
 		},
-		"the stop of an object that began last week counts for this week from Monday": {
+		"a stop that began last week counts in both weeks": {
 			&off,
 			Rate{},
 			tuesday().AddDate(0, 0, 6), 6 * 24 * time.Hour,
-			&torporv1alpha1.Savings{MachineSeconds: 2 * 6 * 86400, Week: at(monday.AddDate(0, 0, 7)), WeekMachineSeconds: 2 * 43200},
+			&torporv1alpha1.Savings{MachineSeconds: 2 * 6 * 86400, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday.AddDate(0, 0, 7), 2*43200), weekOf(monday, 2*5*86400+86400)}},
+		},
+		"a stop of ten weeks leaves the last five": {
+			&off,
+			Rate{},
+			monday.AddDate(0, 0, 70), 70*24*time.Hour - 36*time.Hour,
+			&torporv1alpha1.Savings{MachineSeconds: 2 * (70*86400 - 129600), Weeks: []torporv1alpha1.WeekSavings{
+				weekOf(monday.AddDate(0, 0, 63), 14*86400), weekOf(monday.AddDate(0, 0, 56), 14*86400), weekOf(monday.AddDate(0, 0, 49), 14*86400),
+				weekOf(monday.AddDate(0, 0, 42), 14*86400),
+			}},
+		},
+		"a clock that is set back over a Monday adds to the earlier week": {
+			&torporv1alpha1.Savings{Since: at(monday.Add(-2 * time.Hour)), Machines: 1, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 60), weekOf(monday.AddDate(0, 0, -7), 5)}},
+			Rate{},
+			monday.Add(-time.Minute), time.Hour,
+			&torporv1alpha1.Savings{MachineSeconds: 3600, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 60), weekOf(monday.AddDate(0, 0, -7), 3605)}},
 		},
 		"a changed rate ends one period and begins the next": {
 			&off,
 			Rate{Machines: 3},
 			tuesday().Add(time.Hour), time.Hour,
-			&torporv1alpha1.Savings{Since: at(tuesday().Add(time.Hour)), Machines: 3, MachineSeconds: 7200, Week: monday, WeekMachineSeconds: 7200},
+			&torporv1alpha1.Savings{Since: at(tuesday().Add(time.Hour)), Machines: 3, MachineSeconds: 7200, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 7200)}},
 		},
 		"a forged sum near the maximum saturates": {
 			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: math.MaxInt64, CPUMilliSeconds: math.MaxInt64 - 1},
 			Rate{},
 			tuesday().Add(time.Hour), time.Hour,
-			&torporv1alpha1.Savings{CPUMilliSeconds: math.MaxInt64},
+			&torporv1alpha1.Savings{CPUMilliSeconds: math.MaxInt64, Weeks: []torporv1alpha1.WeekSavings{{Begin: metav1.NewTime(monday), CPUMilliSeconds: math.MaxInt64}}},
 		},
 		"values below zero count as zero": {
 			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: -5, CPUMilliSeconds: -7},
 			Rate{},
 			tuesday().Add(time.Hour), time.Hour,
-			&torporv1alpha1.Savings{},
+			&torporv1alpha1.Savings{Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 0)}},
 		},
 	} {
 		if diff := cmp.Diff(row.want, Next(row.stored, row.rate, Moment{At: row.at, Counted: row.counted})); diff != "" {
@@ -85,13 +103,34 @@ func TestWeeks(t *testing.T) {
 		"awake since Tuesday, in the next week":        {awake, sunday.AddDate(0, 0, 8), 0},
 		"a clock that is behind the start of the stop": {off, sunday.Add(-time.Hour), 0},
 	} {
-		if found := WeekMachineSeconds(row.s, row.at); found != row.want.Seconds() {
+		if found := TotalsOfWeek(row.s, WeekOf(row.at), row.at).MachineSeconds; found != row.want.Seconds() {
 			t.Errorf("%s: expected %s, found %.0f s", name, row.want, found)
 		}
 	}
 }
 
-// TestMeterAndClockSteps has a process that first sees a stop, and then steps of the wall clock.
+// TestTotals has an object that was stopped in the week before, and is stopped again.
+func TestTotals(t *testing.T) {
+	t.Parallel()
+	monday := WeekOf(tuesday())
+	s := &torporv1alpha1.Savings{
+		Since: new(metav1.NewTime(tuesday())), CPUMillis: 500, MemoryKiB: 2, CPUMilliSeconds: 9000, MemoryKiBSeconds: 7,
+		Weeks: []torporv1alpha1.WeekSavings{{Begin: metav1.NewTime(monday.AddDate(0, 0, -7)), CPUMilliSeconds: 4000, MemoryKiBSeconds: 3}},
+	}
+	now := tuesday().Add(10 * time.Second)
+	for name, row := range map[string]struct{ found, want Totals }{
+		"this week": {TotalsOfWeek(s, monday, now), Totals{CPUSeconds: 5, MemoryByteSeconds: 20 * 1024}},
+		"last week": {TotalsOfWeek(s, monday.AddDate(0, 0, -7), now), Totals{CPUSeconds: 4, MemoryByteSeconds: 3 * 1024}},
+		"in all":    {TotalsUntil(s, now), Totals{CPUSeconds: 14, MemoryByteSeconds: 27 * 1024}},
+		"none":      {TotalsUntil(nil, now), Totals{}},
+	} {
+		if row.found != row.want {
+			t.Errorf("%s: expected %+v, found %+v", name, row.want, row.found)
+		}
+	}
+}
+
+// TestMeterAndClockSteps has a process that sees a stop, and then steps of the wall clock.
 func TestMeterAndClockSteps(t *testing.T) {
 	t.Parallel()
 	now := Instant{Wall: tuesday()}

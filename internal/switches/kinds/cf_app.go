@@ -161,6 +161,14 @@ func (cfApps) ReadDisplayName(obj Object) string {
 	return app.Spec.DisplayName
 }
 
+// ReadSavings implements Saver.
+func (cfApps) ReadSavings(obj Object) Savings {
+	if app, isApp := obj.(*korifiv1alpha1.CFApp); isApp {
+		return Savings{Recorded: app.Status.Savings}
+	}
+	return Savings{}
+}
+
 // Restart implements Restarter.
 func (cfApps) Restart(obj Object, now time.Time) {
 	SetAnnotation(obj, torporv1alpha1.RestartRequestAnnotation, now.UTC().Format(time.RFC3339Nano))

@@ -94,13 +94,13 @@ type StateNamer interface {
 	StoppedWord() string
 }
 
-// Saver is a kind whose stopped objects save machine-hours.
+// Saver is a kind of which it is counted what its stops save.
 type Saver interface {
-	// ReadSavings returns what the last stop of an object saves.
+	// ReadSavings returns what the stops of an object save.
 	ReadSavings(obj Object) Savings
 }
 
-// Savings describes what the last stop of an object saves. Only figures in the status are counted.
+// Savings describes what the stops of an object save. Only figures that the object confirms are counted.
 type Savings struct {
 	// HasMachines is false for kinds without machines of their own.
 	HasMachines bool
@@ -116,7 +116,7 @@ type Savings struct {
 // WeekMachineHours returns the machine-hours saved since Monday, 00:00 UTC. A start of the object does not reduce
 // them.
 func (s Savings) WeekMachineHours(now time.Time) float64 {
-	return savings.WeekMachineSeconds(s.Recorded, now) / time.Hour.Seconds()
+	return savings.TotalsOfWeek(s.Recorded, savings.WeekOf(now), now).MachineSeconds / time.Hour.Seconds()
 }
 
 // MachineHours returns the number of machines times the hours of the hibernation, until now if it continues. isKnown is

@@ -13,6 +13,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
@@ -104,6 +105,14 @@ func (k switched[K]) Parts() []Part {
 		Stop:  func(obj Object, _ time.Time) { fieldswitch.AskForStop(obj) },
 		Start: func(obj Object, _ time.Time) { fieldswitch.AskForStart(obj) },
 	}}
+}
+
+// ReadSavings implements Saver.
+func (k switched[K]) ReadSavings(obj Object) Savings {
+	if k.Switch().ReadRate == nil {
+		return Savings{}
+	}
+	return Savings{Recorded: savings.ReadAnnotation(obj.GetAnnotations())}
 }
 
 // DescribeRows implements Definition.

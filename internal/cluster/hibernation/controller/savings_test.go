@@ -38,7 +38,7 @@ func TestSavingsOfAClusterSurviveTheManager(t *testing.T) {
 	if least := machines * (longest - time.Second).Seconds(); is.Since != nil || float64(is.MachineSeconds) < least-1 || float64(is.MachineSeconds) > machines*longest.Seconds()+1 {
 		t.Errorf("expected about %.0f machine-seconds, found %+v", machines*longest.Seconds(), is)
 	}
-	if is.WeekMachineSeconds > is.MachineSeconds || is.Week == nil {
+	if len(is.Weeks) == 0 || is.Weeks[0].MachineSeconds > is.MachineSeconds {
 		t.Errorf("expected the part of this week, found %+v", is)
 	}
 	stop()

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/torpor-dev/torpor/internal/stop/savings"
+)
+
+const (
+	// maxPriceBytes limits the value of a key, maxPrice a price, and maxCurrency the name of a currency.
+	maxPriceBytes, maxPrice, maxCurrency = 1 << 10, 1e9, 12
+	bytesPerGiB                          = 1 << 30
+)
+
+// prices are the settings of the tab of savings. A nil price is unknown.
+type prices struct {
+	machineHour, cpuHour, gibHour *float64
+	// currency follows each amount. ownerLabel is the label whose values are summed; empty if there is none.
+	currency, ownerLabel string
+}
+
+// readPrices reads the keys of a ConfigMap that is mounted as a folder. A missing folder or key sets nothing.
+func readPrices(folder string) (prices, error) {
+	var p prices
+	if folder == "" {
+		return p, nil
+	}
+	keys, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	if err != nil {
+		return p, fmt.Errorf("read the prices: %w", err)
+	}
+	for _, key := range keys {
+		if strings.HasPrefix(key.Name(), ".") { // The kubelet's own folders.
+			continue
+		}
+		text, err := readKey(filepath.Join(folder, key.Name()))
+		if err == nil {
+			err = p.set(key.Name(), text)
+		}
+		if err != nil {
+			return prices{}, fmt.Errorf("%s: %w", key.Name(), err)
+		}
+	}
+	return p, nil
+}
+
+func readKey(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read the value: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxPriceBytes+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read the value: %w", err)
+	case len(text) > maxPriceBytes:
+		return "", fmt.Errorf("expected at most %d bytes, found more", maxPriceBytes)
+	default:
+		return string(bytes.TrimSpace(text)), nil
+	}
+}
+
+// set parses the value of a key.
+func (p *prices) set(key, text string) (err error) {
+	switch key {
+	case "machineHour":
+		p.machineHour, err = parsePrice(text)
+	case "cpuHour":
+		p.cpuHour, err = parsePrice(text)
+	case "gibHour":
+		p.gibHour, err = parsePrice(text)
+	case "currency":
+		p.currency, err = text, checkCurrency(text)
+	case "ownerLabel":
+		p.ownerLabel = text
+		if problems := validation.IsQualifiedName(text); len(problems) > 0 {
+			err = fmt.Errorf("expected the name of a label, found %.40q: %s", text, problems[0])
+		}
+	default:
+		err = errors.New("expected one of the keys machineHour, cpuHour, gibHour, currency and ownerLabel, found another")
+	}
+	return err
+}
+
+func parsePrice(text string) (*float64, error) {
+	price, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(price) || price < 0 || price > maxPrice {
+		return nil, fmt.Errorf("expected a price such as 0.38, found %.40q", text)
+	}
+	return &price, nil
+}
+
+func checkCurrency(text string) error {
+	isOdd := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.Is(unicode.Sc, r) }
+	if text == "" || len(text) > maxCurrency || strings.ContainsFunc(text, isOdd) {
+		return fmt.Errorf("expected a currency such as EUR, found %.40q", text)
+	}
+	return nil
+}
+
+// areSet reports whether there is a price.
+func (p prices) areSet() bool { return p.machineHour != nil || p.cpuHour != nil || p.gibHour != nil }
+
+// costOf returns the price of what was saved. Resources without a price cost nothing.
+func (p prices) costOf(t savings.Totals) (sum float64) {
+	for _, one := range []struct {
+		price   *float64
+		seconds float64
+	}{
+		{p.machineHour, t.MachineSeconds}, {p.cpuHour, t.CPUSeconds}, {p.gibHour, t.MemoryByteSeconds / bytesPerGiB},
+	} {
+		if one.price != nil {
+			sum += *one.price * one.seconds / time.Hour.Seconds()
+		}
+	}
+	return sum
+}
+
+// formatAmount returns an amount with the currency.
+func (p prices) formatAmount(amount float64) string {
+	text := strconv.FormatFloat(amount, 'f', 2, 64)
+	whole, cents, _ := strings.Cut(text, ".")
+	return strings.TrimSpace(groupDigits(whole) + "." + cents + " " + p.currency)
+}
+
+// describe lists the prices, and the resources that have none.
+func (p prices) describe() string {
+	if !p.areSet() {
+		return ""
+	}
+	var known, unknown []string
+	for _, one := range []struct {
+		price *float64
+		unit  string
+	}{{p.machineHour, "machine-hour"}, {p.cpuHour, "CPU-hour"}, {p.gibHour, "GiB-hour"}} {
+		if one.price == nil {
+			unknown = append(unknown, one.unit)
+			continue
+		}
+		price := strings.TrimSpace(strconv.FormatFloat(*one.price, 'f', -1, 64) + " " + p.currency)
+		known = append(known, price+" per "+one.unit)
+	}
+	text := "Amounts are at the present prices: " + strings.Join(known, ", ") + "."
+	if len(unknown) > 0 {
+		text += " Without a price: " + strings.Join(unknown, ", ") + "."
+	}
+	return text
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/stop/savings"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+)
+
+const (
+	// allWeeks selects all recorded stops instead of one week.
+	allWeeks = "all"
+	// maxOwnLabels limits the labels that are kept of an object. Objects with more have no owner on the page.
+	maxOwnLabels = 64
+)
+
+// readSavings returns what the stops of an object save, for a kind that has such figures.
+func readSavings(k *kinds.Kind, obj client.Object) kinds.Savings {
+	if saver, saves := k.Definition.(kinds.Saver); saves {
+		return saver.ReadSavings(obj)
+	}
+	return kinds.Savings{}
+}
+
+// keptLabels returns the labels of an object that has savings, which may name its owner.
+func keptLabels(s kinds.Savings, obj client.Object) map[string]string {
+	if labels := obj.GetLabels(); s.Recorded != nil && len(labels) <= maxOwnLabels {
+		return labels
+	}
+	return nil
+}
+
+// savingsView is the content of the tab of savings for one caller.
+type savingsView struct {
+	view
+	Prices prices
+	// Week is the selected period, as in the address, and Period its name.
+	Week, Period string
+	// Weeks has the sums of all periods, ByNamespace and ByOwner those of the selected one.
+	Weeks, ByNamespace, ByOwner []savedRow
+	// Uncounted is the number of stopped objects that are known to save nothing.
+	Uncounted int
+}
+
+// savedRow is the sum of a group of objects, or of a period. Week is empty for a group.
+type savedRow struct {
+	Name, Week string
+	Objects    int
+	totals     savings.Totals
+}
+
+// showSavings shows what the matching objects have saved, by week, namespace and owner.
+func (s *Server) showSavings(v view, r *http.Request) markup {
+	set, err := readPrices(s.PricesFolder)
+	if err != nil {
+		v.Warnings = append(v.Warnings, "The ConfigMap with prices is not used: "+err.Error())
+	}
+	return renderSavings(composeSavings(v, set, r.URL.Query(), s.Clock.Now()))
+}
+
+// composeSavings sums what the objects of a view have saved.
+func composeSavings(selected view, set prices, values url.Values, now time.Time) savingsView {
+	v := savingsView{view: selected, Prices: set}
+	v.Weeks = listWeeks(selected.matching, now)
+	chosen := v.Weeks[max(0, slices.IndexFunc(v.Weeks, func(w savedRow) bool { return w.Week == values.Get("week") }))]
+	v.Week, v.Period = chosen.Week, chosen.Name
+	byNamespace, byOwner := savedSums{}, savedSums{}
+	for _, s := range selected.matching {
+		if s.Stopped && savings.RateOf(s.savings.Recorded).IsZero() {
+			v.Uncounted++
+		}
+		totals := totalsIn(s, v.Week, now)
+		if totals == (savings.Totals{}) {
+			continue
+		}
+		byNamespace.add(s.Namespace, totals)
+		if set.ownerLabel != "" {
+			byOwner.add(s.labels[set.ownerLabel], totals)
+		}
+	}
+	v.ByNamespace, v.ByOwner = byNamespace.sorted(set), byOwner.sorted(set)
+	return v
+}
+
+// listWeeks returns the sums of the present week and of the earlier ones that objects record, and then of all stops.
+func listWeeks(matching []*listedSwitch, now time.Time) []savedRow {
+	var rows []savedRow
+	for i := range savings.MaxWeeks {
+		monday := savings.WeekOf(now).AddDate(0, 0, -7*i)
+		rows = append(rows, savedRow{Name: "Week of " + monday.Format("2 January 2006"), Week: monday.Format(time.DateOnly)})
+	}
+	rows = append(rows, savedRow{Name: "All recorded stops", Week: allWeeks})
+	for i := range rows {
+		for _, s := range matching {
+			if t := totalsIn(s, rows[i].Week, now); t != (savings.Totals{}) {
+				rows[i].add(t)
+			}
+		}
+	}
+	return rows
+}
+
+func (r *savedRow) add(t savings.Totals) {
+	r.Objects++
+	r.totals = r.totals.Plus(t)
+}
+
+// totalsIn returns what an object has saved in a week, or in all.
+func totalsIn(s *listedSwitch, week string, now time.Time) savings.Totals {
+	if monday, err := time.Parse(time.DateOnly, week); err == nil {
+		return savings.TotalsOfWeek(s.savings.Recorded, monday, now)
+	}
+	return savings.TotalsUntil(s.savings.Recorded, now)
+}
+
+// savedSums are the sums of groups, by name.
+type savedSums map[string]*savedRow
+
+func (m savedSums) add(name string, t savings.Totals) {
+	row := m[name]
+	if row == nil {
+		row = &savedRow{Name: name}
+		m[name] = row
+	}
+	row.add(t)
+}
+
+// sorted returns the groups, those that have saved most first.
+func (m savedSums) sorted(set prices) (rows []savedRow) {
+	for _, row := range slices.SortedFunc(maps.Values(m), func(a, b *savedRow) int {
+		return cmp.Or(cmp.Compare(set.costOf(b.totals), set.costOf(a.totals)), cmp.Compare(b.totals.MachineSeconds, a.totals.MachineSeconds),
+			cmp.Compare(b.totals.CPUSeconds, a.totals.CPUSeconds), cmp.Compare(b.totals.MemoryByteSeconds, a.totals.MemoryByteSeconds), cmp.Compare(a.Name, b.Name))
+	}) {
+		rows = append(rows, *row)
+	}
+	return rows
+}
