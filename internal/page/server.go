@@ -75,6 +75,7 @@ type Server struct {
 	foreign       *foreignKinds
 	sources       []*scheduleSource
 	streams       *streamSlots
+	views         viewCache
 	certificate   *certwatcher.CertWatcher
 }
 

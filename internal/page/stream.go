@@ -21,9 +21,8 @@ import (
 const (
 	// maxStreams limits the streams of all callers, and maxStreamsOfCaller those of one caller, who may use several
 	// windows.
-	maxStreams, maxStreamsOfCaller = 64, 6
-	// coalesceTime is how long changes are gathered before they are sent, and settleTime is the same for the first
-	// changes.
+	maxStreams, maxStreamsOfCaller = 256, 6
+	// coalesceTime is the least time between two events, and settleTime is how long changes are gathered at least.
 	coalesceTime, settleTime = time.Second, 50 * time.Millisecond
 	// rightsLifetime is how long a token and its visibility are valid before they are checked again.
 	rightsLifetime = 30 * time.Second
@@ -161,7 +160,7 @@ func (st *stream) run(ctx context.Context) error {
 	defer end.Stop()
 	beat := st.Clock.NewTicker(heartbeat)
 	defer beat.Stop()
-	for pause := settleTime; ; pause = coalesceTime {
+	for {
 		changed := st.inventory.changeChannel()
 		if !st.Clock.Now().Before(st.rightsUntil) {
 			err := st.renewRights(ctx)
@@ -175,6 +174,7 @@ func (st *stream) run(ctx context.Context) error {
 		if err := st.sendChanges(ctx); err != nil {
 			return err
 		}
+		sent := st.Clock.Now()
 		select {
 		case <-changed:
 		case <-beat.C():
@@ -183,8 +183,9 @@ func (st *stream) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		// Gather changes, to send them in one event.
-		gather := st.Clock.NewTimer(pause)
+		// Gather changes, to send them in one event: the first changes after a quiet time for a moment, others until a
+		// second has passed.
+		gather := st.Clock.NewTimer(max(settleTime, coalesceTime-st.Clock.Since(sent)))
 		select {
 		case <-gather.C():
 		case <-ctx.Done():
@@ -198,7 +199,7 @@ func (st *stream) sendChanges(ctx context.Context) error {
 	if err := st.sees.reviewPlaces(ctx, st.inventory, st.query); err != nil {
 		return err
 	}
-	v := composeView(ctx, st.inventory, st.sees, st.query, st.Clock.Now())
+	v := st.views.get(st.inventory, st.sees, st.query, st.Clock.Now()).withButtons(ctx, st.sees)
 	event := st.compare(v)
 	if event == nil {
 		return st.send(": nothing has changed\n\n")

@@ -38,8 +38,8 @@ type view struct {
 	Kinds           []string
 	Namespaces      []string
 	Warnings        []string
-	// matching are the switches on all pages.
-	matching []*listedSwitch
+	// matching are the switches on all pages, and shown those of the rows.
+	matching, shown []*listedSwitch
 }
 
 // FirstRow is the number of the first row on this page.
@@ -96,8 +96,30 @@ func newTimeView(at *metav1.Time) *timeView {
 	return &timeView{Machine: utc.Format(time.RFC3339), Human: utc.Format("2006-01-02 15:04 UTC")}
 }
 
-// composeView filters, counts and sorts the switches, and selects one page.
+// composeView filters, counts and sorts the switches, and selects one page with its buttons.
 func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQuery, now time.Time) view {
+	return selectView(all, sees, q, now).withButtons(ctx, sees)
+}
+
+// withButtons returns the view with the buttons that RBAC grants the caller.
+func (v view) withButtons(ctx context.Context, sees *visibility) view {
+	v.Rows = slices.Clone(v.Rows)
+	for i := range v.Rows {
+		r, s := &v.Rows[i], v.shown[i]
+		if verbs := listVerbs(s); len(verbs) > 0 && sees.mayPatch(ctx, s) {
+			r.Verb = verbs[0]
+			if strings.HasPrefix(r.Next, "kubectl ") { // The button replaces the command.
+				r.Next = ""
+			}
+			r.Next = strings.TrimSuffix(r.Next, ", or now by "+s.SkipCommand())
+		}
+		r.Sum = sumOf(*r)
+	}
+	return v
+}
+
+// selectView is composeView without the buttons, which depend on the rights of one caller.
+func selectView(all *inventory, sees *visibility, q viewQuery, now time.Time) view {
 	v := view{Query: q, Kinds: listKindNames(all, sees), Columns: listColumns(q)}
 	namespaces := map[string]bool{}
 	var saved float64
@@ -119,17 +141,9 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 	v.Matching, v.Pages = len(v.matching), max(1, (len(v.matching)+rowsPerPage-1)/rowsPerPage)
 	v.Query.Page = min(q.Page, v.Pages)
 	begin := (v.Query.Page - 1) * rowsPerPage
-	for _, s := range v.matching[begin:min(begin+rowsPerPage, v.Matching)] {
-		r := newRowView(s, now)
-		if verbs := listVerbs(s); len(verbs) > 0 && sees.mayPatch(ctx, s) {
-			r.Verb = verbs[0]
-			if strings.HasPrefix(r.Next, "kubectl ") { // The button replaces the command.
-				r.Next = ""
-			}
-			r.Next = strings.TrimSuffix(r.Next, ", or now by "+s.SkipCommand())
-		}
-		r.Sum = sumOf(r)
-		v.Rows = append(v.Rows, r)
+	v.shown = v.matching[begin:min(begin+rowsPerPage, v.Matching)]
+	for _, s := range v.shown {
+		v.Rows = append(v.Rows, newRowView(s, now))
 	}
 	v.Warnings = append(gaps.list(acting), listWarnings(all.listGaps(), sees)...)
 	return v

@@ -155,7 +155,10 @@ func (q viewQuery) sortSwitches(all []*listedSwitch, now time.Time) {
 		ranked = append(ranked, rankedSwitch{s, s.Attention(now)})
 	}
 	slices.SortFunc(ranked, func(a, b rankedSwitch) int {
-		return cmp.Or(q.compare(a, b, now), compareNames(a.listedSwitch, b.listedSwitch))
+		if order := q.compare(a, b, now); order != 0 {
+			return order
+		}
+		return compareNames(a.listedSwitch, b.listedSwitch)
 	})
 	for i, s := range ranked {
 		all[i] = s.listedSwitch
@@ -214,8 +217,16 @@ func compareEmpty(isEmpty, isOtherEmpty bool) int {
 	}
 }
 
+// compareNames stops at the first difference, because a sort of thousands of switches calls it most of the time.
 func compareNames(a, b *listedSwitch) int {
-	return cmp.Or(
-		cmp.Compare(a.title, b.title), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.kind.Name(), b.kind.Name()), cmp.Compare(a.Part, b.Part))
+	if order := cmp.Compare(a.title, b.title); order != 0 {
+		return order
+	}
+	if order := cmp.Compare(a.Name, b.Name); order != 0 {
+		return order
+	}
+	if order := cmp.Compare(a.Namespace, b.Namespace); order != 0 {
+		return order
+	}
+	return cmp.Compare(a.key, b.key) // The kind and the part are left.
 }
