@@ -18,8 +18,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// StartKubelet runs a fake kubelet that only serves logs of Pods, and returns the name of its node. The API server
-// trusts it, because the cluster's CA has signed its certificate. The handler receives the Pod as a path value.
+// StartKubelet runs a kubelet that serves logs of Pods and forwards their ports, and returns the name of its node. A
+// forwarded port is that of this machine.
+// The API server trusts it, because the cluster's authority has signed its certificate. A handler gets the
+// Pod as a path value.
 func (e *Environment) StartKubelet(t testing.TB, logs http.Handler) string {
 	t.Helper()
 	pki := filepath.Join(filepath.Dir(e.KubeconfigPath(t)), "pki")
@@ -34,6 +36,7 @@ func (e *Environment) StartKubelet(t testing.TB, logs http.Handler) string {
 	ExpectNoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", logs)
+	mux.HandleFunc("/portForward/{namespace}/{pod}", forwardPorts)
 	server := httptest.NewUnstartedServer(mux)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: authority.PrivateKey}}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()

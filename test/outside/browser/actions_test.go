@@ -101,12 +101,15 @@ func testPhoneStop(t *testing.T, e *pageEnv, b *tab) {
 	b.do(t, "close the note", chromedp.Click(`#toast .close`))
 }
 
+// weightScript adds up the sizes of the document and of all that it has loaded, uncompressed.
+const weightScript = `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].reduce((sum, one) => sum + one.decodedBodySize, 0)`
+
 // testWeight adds up the page with all its files, uncompressed.
 func testWeight(t *testing.T, _ *pageEnv, b *tab) {
 	const maxWeight = 150 << 10
 	b.do(t, "load the page", chromedp.Reload())
 	b.waitFor(t, "the page is live", `document.getElementById("connection").dataset.state === "live"`)
-	weight := evaluate[int](t, b, `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].reduce((sum, one) => sum + one.decodedBodySize, 0)`)
+	weight := evaluate[int](t, b, weightScript)
 	if weight > maxWeight || weight < 20<<10 {
 		t.Errorf("expected a page of at most %d bytes, found %d", maxWeight, weight)
 	}

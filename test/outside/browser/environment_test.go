@@ -57,8 +57,11 @@ func newPageEnv(t *testing.T) *pageEnv {
 	request := &authenticationv1.TokenRequest{}
 	testenv.ExpectNoError(t, e.Client.SubResource("token").Create(t.Context(), account, request))
 	e.token = request.Status.Token
-	address := testenv.FreeAddress(t)
-	server, err := page.New(page.Options{Address: address, Config: e.ImpersonateUser(manager), Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: page.NewMetrics()})
+	address, prices := testenv.FreeAddress(t), t.TempDir()
+	for key, text := range map[string]string{"machineHour": "0.38", "currency": "EUR", "ownerLabel": "team"} {
+		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(prices, key), []byte(text), 0o600))
+	}
+	server, err := page.New(page.Options{Address: address, PricesFolder: prices, Config: e.ImpersonateUser(manager), Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: page.NewMetrics()})
 	testenv.ExpectNoError(t, err)
 	testenv.RunInBackground(t, "the page", server.Start)
 	e.url = "http://" + address + "/"

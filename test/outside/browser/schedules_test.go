@@ -169,13 +169,9 @@ func testObjectsAreKeptAwake(t *testing.T, e *pageEnv, b *tab, width int) {
 
 const manySchedules = 300
 
-// TestBenchSchedules measures how soon the tab is painted if there are many schedules.
-func TestBenchSchedules(t *testing.T) {
-	if os.Getenv("TORPOR_BENCH") == "" {
-		t.Skip("TORPOR_BENCH is not set: expected `make bench NAME=page`")
-	}
-	findChromium(t)
-	e := newPageEnv(t)
+// createManySchedules creates Slumbers.
+func (e *pageEnv) createManySchedules(t *testing.T) {
+	t.Helper()
 	var writers errgroup.Group
 	writers.SetLimit(8)
 	for i := range manySchedules {
@@ -184,6 +180,16 @@ func TestBenchSchedules(t *testing.T) {
 		})
 	}
 	testenv.ExpectNoError(t, writers.Wait())
+}
+
+// TestBenchSchedules measures how soon the tab is painted if there are many schedules.
+func TestBenchSchedules(t *testing.T) {
+	if os.Getenv("TORPOR_BENCH") == "" {
+		t.Skip("TORPOR_BENCH is not set: expected `make bench NAME=page`")
+	}
+	findChromium(t)
+	e := newPageEnv(t)
+	e.createManySchedules(t)
 	b := openTab(t)
 	b.logIn(t, e)
 	b.do(t, "open the tab", chromedp.Navigate(e.url+"schedules"), chromedp.WaitVisible("#schedules"))
