@@ -61,10 +61,10 @@ func renderBoard(v view) markup {
 <div id="pager">%v</div>
 <div id="empty">%v</div>
 <p id="news" class="quiet" role="log" aria-live="polite" aria-label="Changes"></p>
-</main>
+%v</main>
 <noscript><p class="warning">Without scripts this page shows the state when it was loaded, and has no buttons: `+
 		`use kubectl torpor stop and start.</p></noscript>
-%v%v%v
+%v%v
 %v
 <script src="assets/toast.js" defer></script>
 <script src="assets/drawer.js" defer></script>

@@ -26,6 +26,7 @@ func renderDetailsPage(d details) markup {
 	d.Verbs = nil
 	return fill(`%v
 <body>
+<header><h1><span class="mark" aria-hidden="true"></span>Torpor</h1></header>
 <main>
 <p><a href="./">All objects</a></p>
 %v

@@ -90,7 +90,7 @@ func (p *pageProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		setSession(w, p.session)
 		// With a redirect, the browser would not send the cookie, because the navigation came from another site.
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprint(w, `<!doctype html><meta http-equiv="refresh" content="0; url=/"><title>Torpor</title><a href="/">Open the page</a>`)
+		fmt.Fprint(w, `<!doctype html><meta http-equiv="refresh" content="0; url=/"><link rel="icon" href="data:,"><title>Torpor</title><a href="/">Open the page</a>`)
 	case !p.hasSession(r):
 		http.Error(w, "Expected the address that kubectl torpor page has printed, found a request without its session.", http.StatusUnauthorized)
 	case r.URL.Path == "/logout":

@@ -125,15 +125,14 @@ func testSevenDays(t *testing.T, e *pageEnv, b *tab, axe string, l look) {
 	b.expectNoViolations(t, axe, "the timeline")
 	b.expectReadable(t, "the timeline")
 	b.photograph(t, fmt.Sprintf("timeline-%d-%s", l.width, l.scheme))
-	b.do(t, "search", chromedp.SendKeys(`input[name=q]`, "batch-eu"), chromedp.Click(`#filter button[type=submit]`))
-	b.waitFor(t, "one row is left", `document.querySelectorAll("#timeline tbody tr").length === 1`)
+	b.do(t, "search", chromedp.SendKeys(`input[name=q]`, "batch-eu"), chromedp.Click(`#filter button[type=submit]`), chromedp.WaitVisible(`#filter input[value="batch-eu"]`))
+	testenv.ExpectEqual(t, "rows of the search", 1, evaluate[int](t, b, `document.querySelectorAll("#timeline tbody tr").length`))
 }
 
 func testSavings(t *testing.T, e *pageEnv, b *tab, axe string, l look) {
 	b.showAll(t, e, "")
 	b.do(t, "open the tab", chromedp.Click(`.views a[href="savings"]`), chromedp.WaitVisible("#savings"))
-	b.do(t, "select all stops", chromedp.Click(`a[href^="savings?week=all"]`))
-	b.waitFor(t, "the sums are those of all stops", `document.querySelector("#savings a[aria-current]").innerText === "All recorded stops"`)
+	b.do(t, "select all stops", chromedp.Click(`a[href^="savings?week=all"]`), chromedp.WaitVisible(`#savings a[href^="savings?week=all"][aria-current]`))
 	// Two clusters have saved 100 machine-hours each before, and 24 machines 62 hours, and 40 machines nine days since.
 	cells := `document.querySelector("#savings tr:has([aria-current])").querySelectorAll("td")`
 	hours := evaluate[float64](t, b, `Number(`+cells+`[1].innerText.replace(",", ""))`)

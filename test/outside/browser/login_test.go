@@ -47,8 +47,8 @@ func TestPluginLogsInInChromium(t *testing.T) {
 		testenv.ExpectEqual(t, "the stop", "STOPPED "+l.String(), e.readApp(t, "mail"))
 		b.do(t, "press Undo", chromedp.Click(`#toast .undo`))
 		b.waitFor(t, "the row has the start", button+`.dataset.verb === "stop"`)
-		b.do(t, "log out", chromedp.Click(`header button[type=submit]`))
-		b.waitFor(t, "the session has ended", `document.body.innerText.includes("You are logged out.")`)
+		b.do(t, "log out", chromedp.Click(`header button[type=submit]`), chromedp.WaitVisible("pre"))
+		testenv.ExpectEqual(t, "the session has ended", true, evaluate[bool](t, b, `document.body.innerText.includes("You are logged out.")`))
 	})
 	b.expectNoComplaints(t)
 }
@@ -60,13 +60,14 @@ func (e *pageEnv) createManager(t *testing.T) {
 	testenv.ExpectNoError(t, err)
 	const namespace, name = "torpor-system", "torpor-manager"
 	meta, labels := metav1.ObjectMeta{Namespace: namespace, Name: name}, map[string]string{"app.kubernetes.io/name": "torpor"}
-	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "torpor:1", Args: []string{"manager", "--page-address=" + address.Host}}}}
+	spec := corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "manager", Image: "torpor:1", Args: []string{"manager", "--page-address=" + address.Host}}}}
 	manager := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
 	}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-a", Labels: labels}, Spec: spec}
 	pod.Spec.NodeName = e.StartKubelet(t, http.NotFoundHandler())
-	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, manager, pod,
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, account, manager, pod,
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 			{Verbs: []string{"get"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}},
 			{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}},
