@@ -2,8 +2,6 @@
 
 package page
 
-const dash markup = `<span class="quiet none">–</span>`
-
 func renderHead(title string) markup {
 	return fill(`<!doctype html>
 <html lang="en">
@@ -73,7 +71,7 @@ func renderBoard(v view) markup {
 </body>
 </html>
 `, renderHead("Torpor: stopped objects"), renderViews("./"), v.User, renderSummary(v), renderFilter(v, "./"), v.Query.encode(),
-		renderColumns(v), fillEach(v.Rows, renderRow), renderPager(v), renderEmpty(v), selection, drawer, switchDialog, toast)
+		renderColumns(v), fillEach(v.Rows, func(r rowView) markup { return r.html() }), renderPager(v), renderEmpty(v), selection, drawer, switchDialog, toast)
 }
 
 // switchDialog asks for the reason and the end of an action, for one object or several. actions.js fills in the rest.

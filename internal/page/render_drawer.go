@@ -80,7 +80,7 @@ func renderRecord(d details) markup {
 `,
 		renderField("State", fill(`%v`, r.State)), renderField("Found", fill(`%v`, r.Detail)),
 		renderField("Next step", fill(`%v%v`, r.Next, fillUnlessEmpty(`; %v`, d.Remedy))),
-		renderField(by, fill(`%v`, r.By)), renderField("Since", renderTimeOrNothing(r.Since)),
+		renderField(by, fill(`%v`, r.By)), renderField("Since", renderTime(r.Since)),
 		renderField("Why", fill(`%v`, r.Reason)), renderField("Until", until),
 		renderField("Skipped until", skipped))
 }
@@ -91,13 +91,6 @@ func renderField(name string, value markup) markup {
 		return ""
 	}
 	return fill(`<dt>%v</dt><dd>%v</dd>`, name, value)
-}
-
-func renderTimeOrNothing(at *timeView) markup {
-	if at == nil {
-		return ""
-	}
-	return renderTime(at)
 }
 
 func renderPlan(p planView) markup {

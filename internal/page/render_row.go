@@ -20,10 +20,10 @@ func renderRow(r rowView) markup {
 		r.Badge, r.Symbol, r.State,
 		renderTime(r.Since),
 		fillUnlessEmpty(` title="%v"`, r.By), renderRequester(r.By),
-		renderTextOrDash(r.Reason),
+		r.Reason,
 		renderEnd(r),
 		renderNext(r), fillUnlessEmpty(quietText, r.Detail),
-		renderTextOrDash(r.Saved), fillUnlessEmpty(quietText, r.SavedNote),
+		r.Saved, fillUnlessEmpty(quietText, r.SavedNote),
 		renderButton(r))
 }
 
@@ -48,25 +48,16 @@ func renderKind(r rowView) markup {
 	}
 }
 
+// renderTime returns nothing without a time. The style sheet shows a dash in empty cells.
 func renderTime(at *timeView) markup {
 	if at == nil {
-		return dash
+		return ""
 	}
 	return fill(`<time datetime="%v" title="%v">%v</time>`, at.Machine, at.Machine, at.Human)
 }
 
-func renderTextOrDash(text string) markup {
-	if text == "" {
-		return dash
-	}
-	return fill(`%v`, text)
-}
-
 // renderRequester renders the name of a user. A line may break after its colons.
 func renderRequester(name string) markup {
-	if name == "" {
-		return dash
-	}
 	return markup(strings.ReplaceAll(string(fill(`%v`, name)), ":", ":<wbr>")) // No escaped character contains a colon.
 }
 
@@ -85,8 +76,6 @@ func renderNext(r rowView) markup {
 		return "starts by itself"
 	case r.Next != "":
 		return fill(`<span class="next">%v</span>`, r.Next)
-	case r.Detail == "":
-		return dash
 	default:
 		return ""
 	}

@@ -5,6 +5,8 @@ package page
 import (
 	"fmt"
 	"time"
+
+	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
 func renderSavings(v savingsView) markup {
@@ -28,7 +30,8 @@ func renderSavings(v savingsView) markup {
 `, renderHead("Torpor: savings"), renderViews("savings"), v.User,
 		fillEach(v.Warnings, func(text string) markup { return fill(`<p class="warning">%v</p>`, text) }),
 		renderFilter(v.view, "savings"), v.Prices.describe(), v.describeUncounted(),
-		renderSavedWeeks(v), renderSavedGroups(v, "Namespace", v.ByNamespace), renderSavedGroups(v, v.Prices.ownerLabel, v.ByOwner))
+		renderSavedWeeks(v), renderSavedGroups(v, "Namespace", "namespace", v.ByNamespace),
+		renderSavedGroups(v, v.Prices.ownerLabel, v.Prices.ownerLabel, v.ByOwner))
 }
 
 func (v savingsView) describeUncounted() string {
@@ -50,8 +53,9 @@ func renderSavedWeeks(v savingsView) markup {
 	}))
 }
 
-// renderSavedGroups lists the groups of objects that have saved most in the selected period.
-func renderSavedGroups(v savingsView, title string, groups []savedRow) markup {
+// renderSavedGroups lists the groups of objects that have saved most in the selected period. title is the heading of their
+// names, and what names it in a sentence.
+func renderSavedGroups(v savingsView, title, what string, groups []savedRow) markup {
 	if len(groups) == 0 {
 		return ""
 	}
@@ -59,7 +63,8 @@ func renderSavedGroups(v savingsView, title string, groups []savedRow) markup {
 	if left := len(groups) - len(shown); left > 0 {
 		more = fill(`<p class="hint">%v more have saved less.</p>`, left)
 	}
-	return fill(`<h2>%v by %v</h2>%v%v`, v.Period, title, renderSavedTable(v, v.Period+" by "+title, title, fillEach(shown, func(r savedRow) markup {
+	caption := v.Period + " by " + what
+	return fill(`<h2>%v</h2>%v%v`, caption, renderSavedTable(v, caption, title, fillEach(shown, func(r savedRow) markup {
 		name := fill(`%v`, r.Name)
 		if r.Name == "" {
 			name = `<span class="quiet">without the label</span>`
@@ -68,13 +73,40 @@ func renderSavedGroups(v savingsView, title string, groups []savedRow) markup {
 	})), more)
 }
 
+// savedColumn is a resource, in hours.
+type savedColumn struct {
+	title string
+	hours func(savings.Totals) float64
+}
+
+// columns returns the resources of which something was saved at any time, or all resources if there are none.
+func (v savingsView) columns() []savedColumn {
+	all := []savedColumn{
+		{"Machine-hours", func(t savings.Totals) float64 { return t.MachineSeconds / time.Hour.Seconds() }},
+		{"CPU-hours", func(t savings.Totals) float64 { return t.CPUSeconds / time.Hour.Seconds() }},
+		{"GiB-hours", func(t savings.Totals) float64 { return t.MemoryByteSeconds / bytesPerGiB / time.Hour.Seconds() }},
+	}
+	var some []savedColumn
+	for _, c := range all {
+		if c.hours(v.Weeks[len(v.Weeks)-1].totals) > 0 {
+			some = append(some, c)
+		}
+	}
+	if len(some) == 0 {
+		return all
+	}
+	return some
+}
+
 // renderSavedTable renders a table of sums. Amounts appear once there is a price.
 func renderSavedTable(v savingsView, caption, title string, rows markup) markup {
 	return fill(`<div class="scroll" role="region" aria-label="%v" tabindex="0"><table class="saved">
 <caption>%v</caption>
-<thead><tr><th scope="col">%v</th><th scope="col">Objects</th><th scope="col">Machine-hours</th><th scope="col">CPU-hours</th><th scope="col">GiB-hours</th>%v</tr></thead>
+<thead><tr><th scope="col">%v</th><th scope="col">Objects</th>%v%v</tr></thead>
 <tbody>%v</tbody>
-</table></div>`, caption, caption, title, chooseMarkup(v.Prices.areSet(), `<th scope="col">Amount</th>`, ""), rows)
+</table></div>`, caption, caption, title,
+		fillEach(v.columns(), func(c savedColumn) markup { return fill(`<th scope="col">%v</th>`, c.title) }),
+		chooseMarkup(v.Prices.areSet(), `<th scope="col">Amount</th>`, ""), rows)
 }
 
 func renderSavedRow(v savingsView, name markup, r savedRow) markup {
@@ -82,7 +114,8 @@ func renderSavedRow(v savingsView, name markup, r savedRow) markup {
 	if v.Prices.areSet() {
 		amount = fill(`<td class="number">%v</td>`, v.Prices.formatAmount(v.Prices.costOf(r.totals)))
 	}
-	hours := func(seconds float64) string { return formatHours(seconds / time.Hour.Seconds()) }
-	return fill(`<tr><th scope="row">%v</th><td class="number">%v</td><td class="number">%v</td><td class="number">%v</td><td class="number">%v</td>%v</tr>`,
-		name, r.Objects, hours(r.totals.MachineSeconds), hours(r.totals.CPUSeconds), hours(r.totals.MemoryByteSeconds/bytesPerGiB), amount)
+	return fill(`<tr><th scope="row">%v</th><td class="number">%v</td>%v%v</tr>`, name, r.Objects,
+		fillEach(v.columns(), func(c savedColumn) markup {
+			return fill(`<td class="number">%v</td>`, formatHours(c.hours(r.totals)))
+		}), amount)
 }

@@ -96,7 +96,7 @@ func listWeeks(matching []*listedSwitch, now time.Time) []savedRow {
 	var rows []savedRow
 	for i := range savings.MaxWeeks {
 		monday := savings.WeekOf(now).AddDate(0, 0, -7*i)
-		rows = append(rows, savedRow{Name: "Week of " + monday.Format("2 January 2006"), Week: monday.Format(time.DateOnly)})
+		rows = append(rows, savedRow{Name: "Week of " + monday.Format("2 Jan 2006"), Week: monday.Format(time.DateOnly)})
 	}
 	rows = append(rows, savedRow{Name: "All recorded stops", Week: allWeeks})
 	for i := range rows {

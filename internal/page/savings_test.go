@@ -90,10 +90,10 @@ func TestSavingsAreSummed(t *testing.T) {
 	}
 	set := prices{cpuHour: new(10.0), machineHour: new(0.01), ownerLabel: "team"}
 	for week, row := range map[string]struct{ period, namespaces, owners string }{
-		"":           {"Week of 23 November 2026", "shop 2: 72+4; mail 1: 0+1", "red 1: 0+4;  1: 0+1; blue 1: 72+0"},
-		"nonsense":   {"Week of 23 November 2026", "shop 2: 72+4; mail 1: 0+1", "red 1: 0+4;  1: 0+1; blue 1: 72+0"},
-		"2026-11-16": {"Week of 16 November 2026", "shop 2: 24+6", "red 1: 0+6; blue 1: 24+0"},
-		"2026-11-09": {"Week of 9 November 2026", "", ""},
+		"":           {"Week of 23 Nov 2026", "shop 2: 72+4; mail 1: 0+1", "red 1: 0+4;  1: 0+1; blue 1: 72+0"},
+		"nonsense":   {"Week of 23 Nov 2026", "shop 2: 72+4; mail 1: 0+1", "red 1: 0+4;  1: 0+1; blue 1: 72+0"},
+		"2026-11-16": {"Week of 16 Nov 2026", "shop 2: 24+6", "red 1: 0+6; blue 1: 24+0"},
+		"2026-11-09": {"Week of 9 Nov 2026", "", ""},
 		allWeeks:     {"All recorded stops", "shop 2: 96+30; mail 1: 0+1", "red 1: 0+30;  1: 0+1; blue 1: 96+0"},
 	} {
 		v := composeSavings(view{matching: matching}, set, url.Values{"week": {week}}, now)
@@ -105,7 +105,7 @@ func TestSavingsAreSummed(t *testing.T) {
 		}
 	}
 	v := composeSavings(view{matching: matching}, prices{}, nil, now)
-	want := "Week of 23 November 2026 3: 72+5; Week of 16 November 2026 2: 24+6; Week of 9 November 2026 0: 0+0; Week of 2 November 2026 0: 0+0; Week of 26 October 2026 0: 0+0; All recorded stops 3: 96+31"
+	want := "Week of 23 Nov 2026 3: 72+5; Week of 16 Nov 2026 2: 24+6; Week of 9 Nov 2026 0: 0+0; Week of 2 Nov 2026 0: 0+0; Week of 26 Oct 2026 0: 0+0; All recorded stops 3: 96+31"
 	testenv.ExpectEqual(t, "the weeks", want, describe(v.Weeks))
 	testenv.ExpectEqual(t, "owners without a label", 0, len(v.ByOwner))
 	testenv.ExpectEqual(t, "an amount", "1,234.50 EUR", prices{currency: "EUR"}.formatAmount(1234.5))
@@ -131,10 +131,10 @@ func TestSavingsAreThoseOfTheCaller(t *testing.T) {
 	}
 	b.logIn(t, token)
 	b.expectShown(t, "/savings?week=all", []string{
-		`<a href="savings?week=all" aria-current="true">All recorded stops</a></th><td class="number">1</td><td class="number">0.0</td><td class="number">2.0</td><td class="number">3.0</td><td class="number">0.84 EUR</td>`,
-		`<th scope="row">` + ours + `</th>`, "0.42 EUR per CPU-hour", "Without a price: machine-hour, GiB-hour.", "without the label", "All recorded stops by team",
+		`<a href="savings?week=all" aria-current="true">All recorded stops</a></th><td class="number">1</td><td class="number">2.0</td><td class="number">3.0</td><td class="number">0.84 EUR</td>`,
+		`<th scope="row">` + ours + `</th>`, "0.42 EUR per CPU-hour", "Without a price: machine-hour, GiB-hour.", "without the label", "All recorded stops by team", "All recorded stops by namespace",
 		"Stopped objects that are not counted now, because they have no figures or are still stopping: 1.",
-	}, []string{"theirs", others})
+	}, []string{"theirs", others, "Machine-hours"})
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(e.prices, "cpuHour"), []byte("cheap"), 0o600))
 	b.expectShown(t, "/savings", []string{"The ConfigMap with prices is not used: cpuHour: expected a price such as 0.38, found &#34;cheap&#34;"}, []string{" EUR", "by team"})
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(e.prices, "cpuHour"), []byte("0.42"), 0o600))

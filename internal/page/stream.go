@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -91,7 +92,8 @@ type stream struct {
 	sees    *visibility
 	// rightsUntil is when the token and the rights are checked again.
 	rightsUntil time.Time
-	// sums, order and parts describe what the browser has: the rows, the order of their keys, and the other parts.
+	// sums, order and parts describe what the browser has: the checksums of the rows, the order of their keys, and the
+	// checksums of the other parts.
 	sums, parts map[string]string
 	order       []string
 }
@@ -204,11 +206,15 @@ func (st *stream) sendChanges(ctx context.Context) error {
 	if event == nil {
 		return st.send(": nothing has changed\n\n")
 	}
-	data, err := json.Marshal(event)
-	if err != nil {
-		return fmt.Errorf("encode the page: %w", err)
+	if err := st.limitWrite(); err != nil {
+		return err
 	}
-	return st.send("data: " + string(data) + "\n\n")
+	// The encoder ends the line. It has a buffer of its own, which all streams share: the first event has a hundred rows.
+	_, err := io.WriteString(st.writer, "data: ")
+	if err = errors.Join(err, json.NewEncoder(st.writer).Encode(event)); err != nil {
+		return fmt.Errorf("send the page: %w", err)
+	}
+	return st.send("\n")
 }
 
 // compare returns the parts of a page that the browser does not have yet; nil if there are none.
@@ -218,7 +224,7 @@ func (st *stream) compare(v view) *streamEvent {
 	for _, r := range v.Rows {
 		row := streamRow{Key: r.Key, Sum: r.Sum}
 		if st.sums[r.Key] != r.Sum {
-			row.HTML, isChanged = string(renderRow(r)), true
+			row.HTML, isChanged = string(r.html()), true
 		}
 		sums[r.Key] = r.Sum
 		order = append(order, r.Key)
@@ -229,8 +235,8 @@ func (st *stream) compare(v view) *streamEvent {
 	for name, rendered := range map[string]markup{
 		"summary": renderSummary(v), "columns": renderColumns(v), "pager": renderPager(v), "empty": renderEmpty(v),
 	} {
-		if text := string(rendered); st.parts[name] != text {
-			st.parts[name], event.Parts[name], isChanged = text, text, true
+		if sum := checksum([]byte(rendered)); st.parts[name] != sum {
+			st.parts[name], event.Parts[name], isChanged = sum, string(rendered), true
 		}
 	}
 	if !isChanged {
@@ -239,11 +245,20 @@ func (st *stream) compare(v view) *streamEvent {
 	return event
 }
 
-func (st *stream) send(text string) error {
+// limitWrite limits the time of the next writes.
+func (st *stream) limitWrite() error {
 	if err := st.control.SetWriteDeadline(st.Clock.Now().Add(writeTimeout)); err != nil {
 		return fmt.Errorf("limit a write: %w", err)
 	}
-	if _, err := st.writer.Write([]byte(text)); err != nil {
+	return nil
+}
+
+// send writes a text, and then everything that is buffered.
+func (st *stream) send(text string) error {
+	if err := st.limitWrite(); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(st.writer, text); err != nil {
 		return fmt.Errorf("send the page: %w", err)
 	}
 	if err := st.control.Flush(); err != nil {

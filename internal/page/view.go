@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,8 +39,10 @@ type view struct {
 	Kinds           []string
 	Namespaces      []string
 	Warnings        []string
-	// matching are the switches on all pages, and shown those of the rows.
+	// matching are the switches on all pages, and shown those of the rows. withButton has the same rows with their buttons,
+	// which a caller needs rights for; a row without a button is empty.
 	matching, shown []*listedSwitch
+	withButton      []rowView
 }
 
 // FirstRow is the number of the first row on this page.
@@ -83,6 +86,8 @@ type rowView struct {
 	Verb string
 	// history is drawn by the timeline.
 	history stopHistory
+	// html returns the row of the list.
+	html func() markup
 }
 
 // timeView is a time in a form for users and in one for programs.
@@ -104,18 +109,33 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 // withButtons returns the view with the buttons that RBAC grants the caller.
 func (v view) withButtons(ctx context.Context, sees *visibility) view {
 	v.Rows = slices.Clone(v.Rows)
-	for i := range v.Rows {
-		r, s := &v.Rows[i], v.shown[i]
-		if verbs := listVerbs(s); len(verbs) > 0 && sees.mayPatch(ctx, s) {
-			r.Verb = verbs[0]
-			if strings.HasPrefix(r.Next, "kubectl ") { // The button replaces the command.
-				r.Next = ""
-			}
-			r.Next = strings.TrimSuffix(r.Next, ", or now by "+s.SkipCommand())
+	for i, s := range v.shown {
+		if v.withButton[i].Verb != "" && sees.mayPatch(ctx, s) {
+			v.Rows[i] = v.withButton[i]
 		}
-		r.Sum = sumOf(*r)
 	}
 	return v
+}
+
+// addButton returns a row with its button; an empty row if no action applies.
+func (r rowView) addButton(s *listedSwitch) rowView {
+	verbs := listVerbs(s)
+	if len(verbs) == 0 {
+		return rowView{}
+	}
+	r.Verb = verbs[0]
+	if strings.HasPrefix(r.Next, "kubectl ") { // The button replaces the command.
+		r.Next = ""
+	}
+	r.Next = strings.TrimSuffix(r.Next, ", or now by "+s.SkipCommand())
+	return r.complete()
+}
+
+// complete returns a row with its checksum and its HTML, which is rendered once, when it is needed.
+func (r rowView) complete() rowView {
+	r.Sum = sumOf(r)
+	r.html = sync.OnceValue(func() markup { return renderRow(r) })
+	return r
 }
 
 // selectView is composeView without the buttons, which depend on the rights of one caller.
@@ -143,7 +163,8 @@ func selectView(all *inventory, sees *visibility, q viewQuery, now time.Time) vi
 	begin := (v.Query.Page - 1) * rowsPerPage
 	v.shown = v.matching[begin:min(begin+rowsPerPage, v.Matching)]
 	for _, s := range v.shown {
-		v.Rows = append(v.Rows, newRowView(s, now))
+		r := newRowView(s, now)
+		v.Rows, v.withButton = append(v.Rows, r.complete()), append(v.withButton, r.addButton(s))
 	}
 	v.Warnings = append(gaps.list(acting), listWarnings(all.listGaps(), sees)...)
 	return v
