@@ -160,7 +160,7 @@ func evaluate[T any](t *testing.T, b *tab, expression string) T {
 
 func (b *tab) logIn(t *testing.T, e *pageEnv) {
 	t.Helper()
-	b.do(t, "log in", chromedp.Navigate(e.url), chromedp.SetValue("#token", e.token), chromedp.Click("button[type=submit]"), chromedp.WaitVisible("#rows"))
+	b.do(t, "log in", chromedp.Navigate(e.url), chromedp.SetValue("#token", e.token), chromedp.Click("button[type=submit]"), chromedp.WaitVisible("#summary"))
 }
 
 func (b *tab) preferColors(t *testing.T, scheme string) {
