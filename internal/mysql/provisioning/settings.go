@@ -3,6 +3,7 @@
 package provisioning
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -78,6 +79,8 @@ func listSettingsThatLoseData() []settingRule {
 			"innodb_data_home_dir", "innodb_log_group_home_dir", "innodb_undo_directory", "innodb_doublewrite_dir", "log_bin_index",
 			"relay_log_index"),
 		refuse("acknowledged commits would be lost in a crash; use O_DIRECT or fsync", isSafeFlushMethod, "innodb_flush_method"),
+		refuse(fmt.Sprintf("the server could not send events of a few kilobytes to replicas and backups; use %d at most", largestRowEvent),
+			isSendableRowEvent, "binlog_row_event_max_size"),
 		refuse("InnoDB would refuse writes or drop data on every instance; use it on a copy of one volume", isOff, "innodb_force_recovery"),
 		refuse("every client would be an administrator; remove it", isOff, "grant_tables"),
 	}
@@ -109,6 +112,10 @@ func listSettingsThatStopServers() []settingRule {
 // leastConnections is the minimum of limits of connections. A manager opens five to a server, as may another during
 // a change of leaders; each replica one, a backup three.
 const leastConnections = 20
+
+// largestRowEvent leaves room for the head of an event. Just below 4 GiB, the server's sum of both overflows, and the
+// result is the size up to which it sends events.
+const largestRowEvent = 1<<32 - 1<<16
 
 // settingContext holds the facts, in addition to the value, that decide whether a setting is harmful.
 type settingContext struct {
@@ -312,6 +319,21 @@ func keepsInnoDB(value string) bool {
 		return strings.EqualFold(strings.TrimSpace(name), "InnoDB")
 	})
 }
+
+// isSendableRowEvent reports whether a server sends events of every size. The server refuses what is no number.
+func isSendableRowEvent(value string) bool {
+	number, shift := strings.ToLower(value), 0
+	for i, suffix := range []string{"k", "m", "g", "t", "p", "e"} {
+		if before, found := strings.CutSuffix(number, suffix); found {
+			number, shift = before, (i+1)*bitsOfSuffix
+		}
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	return err != nil && !errors.Is(err, strconv.ErrRange) || err == nil && n <= largestRowEvent>>shift
+}
+
+// bitsOfSuffix is the binary logarithm of the factor between suffixes of sizes.
+const bitsOfSuffix = 10
 
 func isUnlimitedOrHasRoom(value string) bool { return value == "0" || hasRoom(value) }
 

@@ -9,7 +9,8 @@ type serverSetting struct {
 }
 
 // listServerSettings lists settings that change how sessions read and write, or how binary logs are written. Without
-// innodb_file_per_table, a server refuses tables of the others, such as compressed ones.
+// innodb_file_per_table, a server refuses tables of the others, such as compressed ones. Values that the operator refuses
+// are left out, such as a binlog_row_event_max_size with which no replica can read.
 func listServerSettings() []serverSetting {
 	return []serverSetting{
 		{"character_set_server", []string{"utf8mb4", "latin1", "utf8mb3", "ascii", "binary", "cp932", "utf16", "gb18030"}},
@@ -33,7 +34,7 @@ func listServerSettings() []serverSetting {
 		{"binlog_checksum", []string{"NONE", "CRC32"}},
 		{"binlog_transaction_compression", []string{"ON", "OFF"}},
 		{"binlog_rows_query_log_events", []string{"ON"}},
-		{"binlog_row_event_max_size", []string{"256", "4294967040"}},
+		{"binlog_row_event_max_size", []string{"256", "4294901760"}},
 		{"max_binlog_size", []string{"4096", "1G"}},
 		{"binlog_cache_size", []string{"4096"}},
 		{"binlog_order_commits", []string{"OFF"}},
