@@ -40,7 +40,7 @@ const (
 	refusals                           = 200
 	manyApps, manySpaces, listRounds   = 5000, 10, 300
 	writers                            = 8
-	p50, p99                           = 0.5, 0.99
+	p50, p95, p99                      = 0.5, 0.95, 0.99
 )
 
 // TestBenchRestart measures restarts of Pods that take 10 ms to become ready and to end. The test does not check the

@@ -4,6 +4,7 @@ package cf
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -29,10 +30,43 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// benchRunning measures the manager with many running apps. One app of each space is started, and copied in etcd,
-// because starting all of them would take minutes, and is measured elsewhere.
+const (
+	// memoryOfApp is the memory limit of the manager for each running app, where that of its Deployment is smaller.
+	memoryOfApp = 80 << 10
+	// restartsAmongMany is the number of restarts of one app while many others run.
+	restartsAmongMany = 40
+	// lookInterval is the time between two scrapes, each of which lists all apps.
+	lookInterval = 2 * time.Second
+	// lookPatience is the time limit of the first passes of all apps.
+	lookPatience = 10 * time.Minute
+)
+
+// benchRunning measures the manager with many running apps. One app of each space is started, and copied in
+// etcd: starting them all is minutes of work for an API server, and is measured elsewhere. TORPOR_BENCH_APPS is the
+// number of apps.
 func benchRunning(t *testing.T, figures map[string]float64) {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("TORPOR_BENCH_APPS"), strconv.Itoa(manyApps)))
+	testenv.ExpectNoError(t, err)
 	w := newEnvOn(t, testenv.Start(t), nil)
+	w.createCopies(t, n)
+	report := func(name string, value float64) { figures[fmt.Sprintf("%s_%d_running", name, n)] = value }
+	w.managerEnvironment = deployedEnvironment(t, int64(n)*memoryOfApp)
+	begin := time.Now()
+	w.runManager(t, testenv.TorporPath(t))
+	w.awaitPassOfEach(t, n)
+	report("first_passes_seconds", time.Since(begin).Seconds())
+	report("first_passes_requests", w.countManagerRequests(t))
+	w.restartAmongMany(t, report)
+	report("manager_rss_bytes", w.readMetric(t, w.managerMetrics, "process_resident_memory_bytes"))
+	report("manager_heap_bytes", w.readMetric(t, w.managerMetrics, "go_memstats_heap_alloc_bytes"))
+	report("api_rss_bytes", w.readMetric(t, w.apiMetrics, "process_resident_memory_bytes"))
+	t.Logf("the environment of the manager: %s", w.managerEnvironment)
+}
+
+// createCopies creates running apps in several spaces. No manager runs afterwards: one that receives the copies one
+// after another would report missing objects.
+func (w *env) createCopies(t *testing.T, n int) {
+	t.Helper()
 	spaces := make([]string, manySpaces)
 	// The stub of the StatefulSet controller ends with this part, and does not act on the copies.
 	t.Run("originals", func(t *testing.T) {
@@ -42,32 +76,74 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 		}
 		w.reported(t, spaces, korifiv1alpha1.StartedState, manySpaces)
 	})
-	// A manager that receives the copies one after another would report missing objects.
 	w.manager.Stop(t)
-	store, begin := w.readEtcd(t), time.Now()
+	store, begin, size := w.readEtcd(t), time.Now(), 0
 	for i, space := range spaces {
 		objects := objectsOfApp(store, space, manyAppGUID(i))
-		inParallel(t, manyApps/manySpaces-1, func(ctx context.Context, n int) error {
-			return w.askEtcd(ctx, "txn", copyApp(objects, manyAppGUID(i), manyAppGUID(manySpaces+n*manySpaces+i)), nil)
+		for _, o := range objects {
+			size += len(o.Value)
+		}
+		inParallel(t, n/manySpaces-1, func(ctx context.Context, copied int) error {
+			return w.askEtcd(ctx, "txn", copyApp(objects, manyAppGUID(i), manyAppGUID(manySpaces+copied*manySpaces+i)), nil)
 		})
 	}
-	t.Logf("copied after %s", time.Since(begin))
-	w.managerEnvironment = deployedEnvironment(t)
-	w.runManager(t, testenv.TorporPath(t))
-	testenv.Eventually(t, "the manager has reconciled all apps", func() error {
-		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != manyApps {
-			return fmt.Errorf("found %d apps", seen)
+	t.Logf("%d apps of %d bytes each copied after %s", n, size/manySpaces, time.Since(begin))
+}
+
+// awaitPassOfEach waits until the manager has reconciled all apps and is idle.
+func (w *env) awaitPassOfEach(t *testing.T, n int) {
+	t.Helper()
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	const passes = `controller_runtime_reconcile_total{controller="torpor-restart-apps",`
+	for begin := time.Now(); ; <-tick.C {
+		done := sum(readMetrics(t, w.managerMetrics, passes))
+		waiting := sum(readMetrics(t, w.managerMetrics, "workqueue_depth{")) + sum(readMetrics(t, w.managerMetrics, "controller_runtime_active_workers{"))
+		t.Logf("%s: %.0f passes of apps, %.0f objects wait", time.Since(begin), done, waiting)
+		if done >= float64(n) && waiting == 0 {
+			return
 		}
-		return testenv.ErrorIf(slices.Max(readMetrics(t, w.managerMetrics, "workqueue_depth{")) > 0, "it is still busy")
-	})
-	figures["manager_rss_bytes_5000_running"] = w.readMetric(t, w.managerMetrics, "process_resident_memory_bytes")
-	t.Logf("%d apps run after %s; the manager uses %.0f MiB of memory, with the environment %s", manyApps, time.Since(begin),
-		w.readMetric(t, w.managerMetrics, "go_memstats_heap_alloc_bytes")/(1<<20), w.managerEnvironment)
+		if time.Since(begin) > lookPatience {
+			t.Fatalf("found %.0f passes of %d apps after %s, and %.0f objects that wait", done, n, lookPatience, waiting)
+		}
+	}
+}
+
+// countManagerRequests returns the number of the manager's requests since its start.
+func (w *env) countManagerRequests(t *testing.T) float64 {
+	t.Helper()
+	return sum(readMetrics(t, w.managerMetrics, "rest_client_requests_total{"))
+}
+
+// restartAmongMany restarts one app of two instances whose Pods are ready, and end, at once.
+func (w *env) restartAmongMany(t *testing.T, report func(string, float64)) {
+	t.Helper()
+	const guid = "restarted-0000-4000-8000-000000000000"
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
+	seen := w.look(t, space)
+	w.startOriginal(t, space, guid)
+	seen.when(t, guid, settled("0", korifiv1alpha1.StartedState))
+	before, took := w.countManagerRequests(t), times{}
+	for i := range restartsAmongMany {
+		alice.restarted(t, seen, guid, strconv.Itoa(i+1), &took)
+	}
+	report("restart_requests", (w.countManagerRequests(t)-before)/restartsAmongMany)
+	for name, share := range map[string]float64{"p50": p50, "p95": p95} {
+		report("restart_"+name+"_seconds", quantile(took.done, share))
+		report("restart_settled_"+name+"_seconds", quantile(took.settled, share))
+	}
+}
+
+func sum(values []float64) (total float64) {
+	for _, value := range values {
+		total += value
+	}
+	return total
 }
 
 // deployedEnvironment returns the environment of the manager's container in its Deployment, which sets Go's
-// memory limit.
-func deployedEnvironment(t *testing.T) (all []string) {
+// memory limit, without the fields of the Pod. A larger limit replaces that of the Deployment.
+func deployedEnvironment(t *testing.T, larger int64) (all []string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "deployment.yaml"))
 	testenv.ExpectNoError(t, err)
@@ -75,14 +151,14 @@ func deployedEnvironment(t *testing.T) (all []string) {
 	testenv.ExpectNoError(t, yaml.UnmarshalStrict(raw, &d))
 	container := d.Spec.Template.Spec.Containers[0]
 	for _, e := range container.Env {
-		value := e.Value
-		if e.ValueFrom != nil {
-			if e.ValueFrom.ResourceFieldRef == nil || e.ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
-				t.Fatalf("expected values and limits.memory in the manager's environment, found %s from elsewhere", e.Name)
-			}
-			value = strconv.FormatInt(container.Resources.Limits.Memory().Value(), 10)
+		switch from := e.ValueFrom; {
+		case from == nil:
+			all = append(all, e.Name+"="+e.Value)
+		case from.ResourceFieldRef != nil && from.ResourceFieldRef.Resource == "limits.memory":
+			all = append(all, e.Name+"="+strconv.FormatInt(max(larger, container.Resources.Limits.Memory().Value()), 10))
+		case from.FieldRef == nil:
+			t.Fatalf("expected values, fields of the Pod and limits.memory in the manager's environment, found %s from elsewhere", e.Name)
 		}
-		all = append(all, e.Name+"="+value)
 	}
 	return all
 }
@@ -152,7 +228,11 @@ func (w *env) askEtcd(ctx context.Context, what string, body, into any) error {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable: // etcd is overloaded.
+		return k8serrors.NewTimeoutError(what, 0)
+	default:
 		return fmt.Errorf("%s: found %s", what, answer.Status)
 	}
 	if into == nil {

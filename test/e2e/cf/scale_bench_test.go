@@ -315,8 +315,8 @@ func readMetrics(t *testing.T, address, begin string) (found []float64) {
 	return found
 }
 
-// playStatefulSets returns a stub of the StatefulSet controller, which creates the Pods of each StatefulSet; they
-// are ready immediately.
+// playStatefulSets creates the Pods of each StatefulSet, which are ready at once, and deletes those beyond its
+// replicas.
 func (w *env) playStatefulSets(t *testing.T) func([]client.Object, string, watch.Event) {
 	t.Helper()
 	ctx := t.Context()
@@ -354,6 +354,12 @@ func (w *env) playStatefulSet(ctx context.Context, set *appsv1.StatefulSet) erro
 			ContainerStatuses: []corev1.ContainerStatus{{Name: eiriniv1.ApplicationContainer, Image: "shop:1", Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}},
 		}
 		if err := w.Client.Status().Update(ctx, pod); err != nil {
+			return err
+		}
+	}
+	for i := *set.Spec.Replicas; i < runningInstances; i++ {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-" + strconv.Itoa(int(i))}}
+		if err := w.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
