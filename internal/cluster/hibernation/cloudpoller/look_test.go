@@ -113,17 +113,31 @@ func TestLargeStoppedClusterDoesNotDelayOthers(t *testing.T) {
 
 func TestAwaitedClustersArePolledFirst(t *testing.T) {
 	now := time.Now()
-	a := accountOfClusters(now, slices.Repeat([]int{1}, maxLook+50)...)
-	for i := range maxLook + 50 {
-		a.want(named(fmt.Sprintf("c%d", i)), demand{due: now.Add(-time.Duration(i)), isAwaited: i < 10})
-	}
-	names := a.listDue(now)
-	for i := range 10 {
-		if name := named(fmt.Sprintf("c%d", i)); !slices.Contains(names, name) {
-			t.Errorf("%s, which a pass waits for, is not among the %d polled clusters", name.Name, len(names))
+	const count = maxDriftLook + 50
+	for name, row := range map[string]struct {
+		// lastPoll is the age of the newest result.
+		lastPoll time.Duration
+		want     int
+	}{
+		"one cluster was polled moments ago: a small poll": {time.Second, maxLook},
+		"one cluster was never polled: a small poll":       {-1, maxLook},
+		"all clusters are settled: a large poll":           {time.Hour, maxDriftLook},
+	} {
+		a := accountOfClusters(now, slices.Repeat([]int{1}, count)...)
+		for i := range count {
+			a.want(named(fmt.Sprintf("c%d", i)), demand{due: now.Add(-time.Duration(i)), isAwaited: i < 10})
 		}
-	}
-	if oldest := named(fmt.Sprintf("c%d", maxLook+49)); names[10] != oldest || len(names) != maxLook {
-		t.Errorf("expected %s, which is due for longest, to be the next, found %s of %d", oldest.Name, names[10].Name, len(names))
+		if a.clusters[named("c99")].snapshot.At = now.Add(-row.lastPoll); row.lastPoll < 0 {
+			a.clusters[named("c99")].snapshot = Snapshot{}
+		}
+		names := a.listDue(now)
+		for i := range 10 {
+			if cluster := named(fmt.Sprintf("c%d", i)); !slices.Contains(names, cluster) {
+				t.Errorf("%s: %s, which a pass waits for, is not among the %d polled clusters", name, cluster.Name, len(names))
+			}
+		}
+		if oldest := named(fmt.Sprintf("c%d", count-1)); names[10] != oldest || len(names) != row.want {
+			t.Errorf("%s: expected %s, which is due for longest, to be the next of %d, found %s of %d", name, oldest.Name, row.want, names[10].Name, len(names))
+		}
 	}
 }

@@ -31,11 +31,13 @@ const (
 	// SettledLookAge is the maximum age of a result for comparing a settled cluster. A cluster that is off is
 	// polled in turn instead.
 	SettledLookAge = sharedLookAge + time.Minute
-	// turnInterval is the interval of polling clusters that are off, as many as fit into one API call. They
-	// cost an account one call a minute, however many they are.
-	turnInterval = time.Minute
-	// maxLook is the number of clusters in one poll. Clusters that a pass waits for come first.
-	maxLook = 2_000
+	// turnInterval is the interval of polling clusters that are off, as many as fit into one API call: a small fleet
+	// costs an account one call a minute. offRound is the time within which all of them are polled; if one call a minute
+	// does not suffice, the fleet is polled in largeTurns larger turns, because some clouds list a whole account for each.
+	turnInterval, offRound, largeTurns = time.Minute, 12 * time.Minute, 4
+	// maxLook is the number of clusters in one poll. Clusters that a pass waits for come first. maxDriftLook is the
+	// number if all of them are settled.
+	maxLook, maxDriftLook = 2_000, 5_000
 	// maxOrders is the number of clusters in one order, and maxOrderMachines the number of their machines,
 	// unless a single cluster has more.
 	maxOrders, maxOrderMachines = 1_000, 3_600
@@ -184,15 +186,16 @@ func later(a, b time.Time) time.Time {
 // time, then settled ones that would be due soon.
 func (a *account) listDue(now time.Time) []types.NamespacedName {
 	var names, companions []types.NamespacedName
-	isDrift := true
+	isSettled, isRunning := true, true
 	for name, d := range a.wanted {
 		// Demands that are due in a moment are included.
-		if !d.due.After(now.Add(minLookInterval / 2)) {
+		if c := a.clusters[name]; !d.due.After(now.Add(minLookInterval / 2)) {
 			names = append(names, name)
-			isDrift = isDrift && !a.clusters[name].isOff() && a.clusters[name].isOlderThan(sharedLookAge, now)
+			isSettled = isSettled && c.isOlderThan(sharedLookAge, now) && !c.snapshot.At.IsZero()
+			isRunning = isRunning && !c.isOff()
 		}
 	}
-	if isDrift {
+	if isSettled && isRunning {
 		for name, c := range a.clusters {
 			if _, isWanted := a.wanted[name]; !isWanted && !c.isOff() && c.isOlderThan(sharedLookAge, now) {
 				companions = append(companions, name)
@@ -201,6 +204,9 @@ func (a *account) listDue(now time.Time) []types.NamespacedName {
 	}
 	slices.SortFunc(names, func(x, y types.NamespacedName) int { return a.wanted[x].compareUrgency(a.wanted[y]) })
 	names = append(names, companions...)
+	if isSettled {
+		return names[:min(len(names), maxDriftLook)]
+	}
 	return names[:min(len(names), maxLook)]
 }
 
@@ -209,23 +215,48 @@ func (a *account) queueOffClusters(now time.Time) {
 	if now.Before(a.nextOffLook) {
 		return
 	}
-	a.nextOffLook = now.Add(turnInterval)
-	var off []*cluster
-	for name, c := range a.clusters {
-		if _, isWanted := a.wanted[name]; !isWanted && c.isOff() && c.isOlderThan(sharedLookAge, now) {
-			off = append(off, c)
-		}
-	}
-	slices.SortFunc(off, func(x, y *cluster) int { return x.snapshot.At.Compare(y.snapshot.At) })
+	off, due := a.listOffClusters(now)
+	interval, calls := planTurn(off)
+	a.nextOffLook = now.Add(interval)
+	slices.SortFunc(due, func(x, y *cluster) int { return x.snapshot.At.Compare(y.snapshot.At) })
 	machines := 0
-	for i, c := range off[:min(len(off), clustersPerCall)] {
+	for i, c := range due[:min(len(due), calls*clustersPerCall, maxDriftLook)] {
 		// The first cluster is included however many machines it has. Otherwise it would block all others
 		// permanently.
-		if machines += len(c.snapshot.Machines); machines > machinesPerCall && i > 0 {
+		if machines += len(c.snapshot.Machines); machines > calls*machinesPerCall && i > 0 {
 			return
 		}
 		a.want(c.Name, demand{due: now})
 	}
+}
+
+// offFleet is the number of clusters that are off, and of their machines.
+type offFleet struct{ clusters, machines int }
+
+// listOffClusters returns the size of the fleet that is off, and those of its clusters that may be polled in a turn.
+func (a *account) listOffClusters(now time.Time) (offFleet, []*cluster) {
+	var all offFleet
+	var due []*cluster
+	for name, c := range a.clusters {
+		if !c.isOff() {
+			continue
+		}
+		all.clusters, all.machines = all.clusters+1, all.machines+len(c.snapshot.Machines)
+		if _, isWanted := a.wanted[name]; !isWanted && c.isOlderThan(sharedLookAge, now) {
+			due = append(due, c)
+		}
+	}
+	return all, due
+}
+
+// planTurn returns the time until the next turn, and the number of API calls of a turn.
+func planTurn(off offFleet) (time.Duration, int) {
+	calls := 1 + max(off.clusters/clustersPerCall, off.machines/machinesPerCall)
+	if calls <= int(offRound/turnInterval) {
+		return turnInterval, 1
+	}
+	turns := max(largeTurns, 1+off.clusters/maxDriftLook)
+	return offRound / time.Duration(turns), 1 + calls/turns
 }
 
 // isOff reports whether the last poll found all machines stopped and none billed.
