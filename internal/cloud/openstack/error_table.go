@@ -10,13 +10,14 @@ import (
 )
 
 // errorTable classifies answers by their status, because OpenStack has no error codes. Nova has one status for an
-// exhausted quota and for missing rights:
+// exhausted quota and for missing rights. With the unified limits of Keystone it reports the quota in other words:
 // https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
+// https://docs.openstack.org/nova/latest/admin/unified-limits.html
 func errorTable() errorclass.Table {
 	return append(errorclass.Table{
 		{
-			Lowest: http.StatusForbidden, Highest: http.StatusForbidden, Phrases: []string{"quota exceeded"}, Operations: []string{start},
-			Class: actuator.NoCapacity,
+			Lowest: http.StatusForbidden, Highest: http.StatusForbidden, Phrases: []string{"quota exceeded", "is over a limit for"},
+			Operations: []string{start}, Class: actuator.NoCapacity,
 		},
 		{Lowest: http.StatusConflict, Highest: http.StatusConflict, Phrases: []string{" is locked"}, Class: actuator.Other},
 		errorclass.Status(http.StatusRequestEntityTooLarge, http.StatusRequestEntityTooLarge, actuator.Throttled), // Old versions of nova.

@@ -26,6 +26,7 @@ func TestErrorTable(t *testing.T) {
 		},
 		actuator.NoCapacity: {
 			{Operation: start, Status: 403, Message: "Quota exceeded for cores: Requested 4, but already used 20 of 20 cores"},
+			{Operation: start, Status: 403, Message: "Project 5d2b is over a limit for [Resource class:VCPU is over limit of 20 due to current usage 20 and delta 4]"},
 		},
 	})
 }

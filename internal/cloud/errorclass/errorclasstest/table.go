@@ -13,25 +13,45 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 )
 
-// Run expects each example to have its class, and each row to be the first match of an example.
+// Run expects each example to have its class, and each code and phrase of each row to be matched by an example that no
+// earlier row matches.
 func Run(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass][]errorclass.Found) {
 	t.Helper()
-	isMatched := make([]bool, len(table))
+	matched := make([][]errorclass.Found, len(table))
 	for class, all := range examples {
 		for _, found := range all {
 			if is := table.ClassOf(found); is != class {
 				t.Errorf("%+v: expected the class %q, found %q", found, class, is)
 			}
 			if i := table.IndexOf(found); i >= 0 {
-				isMatched[i] = true
+				matched[i] = append(matched[i], found)
 			}
 		}
 	}
-	for i, isRow := range isMatched {
-		if !isRow {
-			t.Errorf("expected an example of row %d, found none: %+v", i, table[i])
+	for i, row := range table {
+		for _, alternative := range alternativesOf(row) {
+			isMatch := func(found errorclass.Found) bool { return errorclass.Table{alternative}.IndexOf(found) == 0 }
+			if !slices.ContainsFunc(matched[i], isMatch) {
+				t.Errorf("row %d: expected an example of %+v, found none", i, alternative)
+			}
 		}
 	}
+}
+
+// alternativesOf returns rows with one code and one phrase each, which together match the same errors as row.
+func alternativesOf(row errorclass.Row) []errorclass.Row {
+	alternatives := []errorclass.Row{row}
+	for _, code := range row.Codes {
+		one := row
+		one.Codes = []string{code}
+		alternatives = append(alternatives, one)
+	}
+	for _, phrase := range row.Phrases {
+		one := row
+		one.Phrases = []string{phrase}
+		alternatives = append(alternatives, one)
+	}
+	return alternatives
 }
 
 // RunWithStatuses is Run for a table that ends with the rows of errorclass.ByStatus: it adds an example of each, and of

@@ -134,9 +134,9 @@ func TestDriftOfALargeAccountIsFoundInTime(t *testing.T) {
 		state actuator.MachineState
 		total int
 	}{
-		"hibernating clusters that the cloud lists":        {actuator.Stopped, 0},
+		"hibernating clusters that the cloud lists":         {actuator.Stopped, 0},
 		"hibernating clusters in an account that is listed": {actuator.Stopped, clusters * driftingMachines},
-		"running clusters that the cloud lists":            {actuator.Running, 0},
+		"running clusters that the cloud lists":             {actuator.Running, 0},
 		"running clusters in an account that is listed":     {actuator.Running, clusters * driftingMachines},
 	} {
 		t.Run(name, func(t *testing.T) {
