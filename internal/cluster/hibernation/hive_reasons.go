@@ -46,6 +46,10 @@ func ReportPowerAsHive(p Plan) PowerReport {
 		}
 	case hivev1.RunningHibernationReason:
 		r.Hibernating.Reason = hivev1.ResumingOrRunningHibernationReason
+	case hivev1.UnsupportedHibernationReason, hivev1.RefusedHibernationReason:
+		if r.Ready.Status == metav1.ConditionTrue { // A pool assigns only clusters with this power state.
+			r.PowerState = hivev1.RunningHibernationReason
+		}
 	}
 	return r
 }

@@ -15,6 +15,20 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
+// poolVerdict returns how a ClusterPool of Hive counts an unclaimed cluster whose Hibernating has not changed its status
+// for a time: pkg/controller/clusterpool/collections.go of openshift/hive.
+func poolVerdict(o Observed, r PowerReport, unchanged, resumeTimeout time.Duration) string {
+	isResuming := o.DesiredPowerState != wantHibernating && r.PowerState != "Hibernating" && r.PowerState != "Running" && r.Hibernating.Reason == "ResumingOrRunning"
+	switch {
+	case isResuming && unchanged >= resumeTimeout:
+		return "broken"
+	case r.PowerState == "Running":
+		return "assignable"
+	default:
+		return "standby"
+	}
+}
+
 // TestHivesReasons has the reports of each phase as Hive's controllers read them.
 func TestHivesReasons(t *testing.T) {
 	asleep := resumingRecord(time.Minute)
@@ -23,30 +37,34 @@ func TestHivesReasons(t *testing.T) {
 	refused := func(o *Observed) {
 		o.Refusal = &OrderRefusal{ObservationError{actuator.Other, "Protected"}, []string{"i-0", "i-1"}}
 	}
+	obstructed := func(o *Observed) { o.Options.RequiresPossible, o.IsSurveyed, o.Obstacles = true, true, "ClusterUpgrading" }
 	late := openRecord()
 	late.SleepStartedAt = secondsAgo(lateAfter + time.Minute)
 	for name, row := range map[string]struct {
 		in Observed
-		// want are Hibernating, Ready and the power state.
-		want string
+		// want are Hibernating, Ready and the power state. first and late are the verdicts of a ClusterPool, once the
+		// status of Hibernating has changed and after the resumeTimeout.
+		want, first, late string
 	}{
-		"machines are stopped":                            {observedCluster(wantHibernating, openRecord(), actuator.Running), "False/Stopping False/StoppingOrHibernating Stopping"},
-		"nodes are recorded":                              {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/Stopping False/StoppingOrHibernating Stopping"},
-		"machines stop late":                              {observedCluster(wantHibernating, late, actuator.Stopping), "False/WaitingForMachinesToStop False/StoppingOrHibernating WaitingForMachinesToStop"},
-		"a stop fails":                                    {observedCluster(wantHibernating, openRecord(), actuator.Running, refused), "False/FailedToStop False/StoppingOrHibernating FailedToStop"},
-		"machines are off":                                {observedCluster(wantHibernating, openRecord(), actuator.Stopped), "True/Hibernating False/StoppingOrHibernating Hibernating"},
-		"machines are started":                            {observedCluster("", asleep, actuator.Stopped), "False/ResumingOrRunning False/StartingMachines StartingMachines"},
-		"the API server is awaited":                       {observedCluster("", asleep, actuator.Running, unreachable), "False/ResumingOrRunning False/WaitingForAPI WaitingForAPI"},
-		"nodes are awaited":                               {observedCluster("", asleep, actuator.Running, apiWithNodes(readyNode("n0"), staleNode("n1"))), "False/ResumingOrRunning False/WaitingForNodes WaitingForNodes"},
-		"a cancelled stop keeps Torpor's reason Resuming": {observedCluster("", resumingRecord(time.Minute), actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines"},
-		"a repair keeps Torpor's reason Resuming":         {observedCluster("", nil, actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines"},
-		"a cluster runs":                                  {observedCluster("", nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running"},
-		"a running cluster does not answer":               {observedCluster("", nil, actuator.Running, unreachable), "False/ResumingOrRunning False/APIUnreachable Running"},
-		"SyncSets are awaited":                            {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(), syncAwaited(time.Minute)), "False/SyncSetsNotApplied True/Running SyncSetsNotApplied"},
-		"the cluster is paused":                           {observedCluster("", nil, actuator.Running, func(o *Observed) { o.Paused = true }), "Unknown/PowerStatePaused Unknown/PowerStatePaused Unknown"},
-		"the platform has no actuator":                    {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/Unsupported True/Running Unsupported"},
-		"the cloud throttles the listing":                 {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), "Unknown/CloudThrottled Unknown/CloudThrottled Unknown"},
-		"a cluster has resumed":                           {observedCluster("", resumedRecord(time.Hour), actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running"},
+		"machines are stopped":                            {observedCluster(wantHibernating, openRecord(), actuator.Running), "False/Stopping False/StoppingOrHibernating Stopping", "standby", "standby"},
+		"nodes are recorded":                              {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/Stopping False/StoppingOrHibernating Stopping", "standby", "standby"},
+		"machines stop late":                              {observedCluster(wantHibernating, late, actuator.Stopping), "False/WaitingForMachinesToStop False/StoppingOrHibernating WaitingForMachinesToStop", "standby", "standby"},
+		"a stop fails":                                    {observedCluster(wantHibernating, openRecord(), actuator.Running, refused), "False/FailedToStop False/StoppingOrHibernating FailedToStop", "standby", "standby"},
+		"machines are off":                                {observedCluster(wantHibernating, openRecord(), actuator.Stopped), "True/Hibernating False/StoppingOrHibernating Hibernating", "standby", "standby"},
+		"machines are started":                            {observedCluster("", asleep, actuator.Stopped), "False/ResumingOrRunning False/StartingMachines StartingMachines", "standby", "broken"},
+		"the API server is awaited":                       {observedCluster("", asleep, actuator.Running, unreachable), "False/ResumingOrRunning False/WaitingForAPI WaitingForAPI", "standby", "broken"},
+		"nodes are awaited":                               {observedCluster("", asleep, actuator.Running, apiWithNodes(readyNode("n0"), staleNode("n1"))), "False/ResumingOrRunning False/WaitingForNodes WaitingForNodes", "standby", "broken"},
+		"a cancelled stop keeps Torpor's reason Resuming": {observedCluster("", resumingRecord(time.Minute), actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines", "standby", "standby"},
+		"a repair keeps Torpor's reason Resuming":         {observedCluster("", nil, actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines", "standby", "standby"},
+		"a cluster runs":                                  {observedCluster("", nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
+		"a running cluster does not answer":               {observedCluster("", nil, actuator.Running, unreachable), "False/ResumingOrRunning False/APIUnreachable Running", "assignable", "assignable"},
+		"SyncSets are awaited":                            {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(), syncAwaited(time.Minute)), "False/SyncSetsNotApplied True/Running SyncSetsNotApplied", "standby", "standby"},
+		"the cluster is paused":                           {observedCluster("", nil, actuator.Running, func(o *Observed) { o.Paused = true }), "Unknown/PowerStatePaused Unknown/PowerStatePaused Unknown", "standby", "standby"},
+		"the platform has no actuator":                    {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/Unsupported True/Running Running", "assignable", "assignable"},
+		"a hibernation is refused":                        {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), obstructed), "False/HibernationRefused True/Running Running", "assignable", "assignable"},
+		"a cluster without an actuator should run":        {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
+		"the cloud throttles the listing":                 {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), "Unknown/CloudThrottled Unknown/CloudThrottled Unknown", "standby", "standby"},
+		"a cluster has resumed":                           {observedCluster("", resumedRecord(time.Hour), actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -54,6 +72,10 @@ func TestHivesReasons(t *testing.T) {
 			found := strings.Join([]string{string(r.Hibernating.Status) + "/" + r.Hibernating.Reason, string(r.Ready.Status) + "/" + r.Ready.Reason, r.PowerState}, " ")
 			if found != row.want {
 				t.Errorf("expected %s, found %s", row.want, found)
+			}
+			verdicts := [2]string{poolVerdict(row.in, r, 0, time.Hour), poolVerdict(row.in, r, time.Hour, time.Hour)}
+			if want := [2]string{row.first, row.late}; verdicts != want {
+				t.Errorf("expected a ClusterPool to count the cluster as %v, found %v", want, verdicts)
 			}
 			if r.Ready.Message != p.Ready.Message || r.Hibernating.Message != p.Hibernating.Message {
 				t.Errorf("expected the messages of the plan, found %+v", r)
@@ -116,8 +138,7 @@ func TestHivePoolsKeepHibernatedClusters(t *testing.T) {
 		if r.Hibernating.Status != status {
 			status, changedAt = r.Hibernating.Status, step.at
 		}
-		isResuming := step.in.DesiredPowerState != wantHibernating && r.PowerState != "Hibernating" && r.PowerState != "Running" && r.Hibernating.Reason == "ResumingOrRunning"
-		if isBroken := isResuming && step.at-changedAt >= timeout; isBroken != step.isBroken {
+		if isBroken := poolVerdict(step.in, r, step.at-changedAt, timeout) == "broken"; isBroken != step.isBroken {
 			t.Errorf("%s: expected broken to be %t, found %t with %+v", step.name, step.isBroken, isBroken, r)
 		}
 	}
