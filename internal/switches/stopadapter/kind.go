@@ -12,6 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -26,6 +31,9 @@ func NewKind(a *torporv1alpha1.StopAdapter) (kinds.Kind, error) {
 	if kinds.IsBuiltIn(schema.GroupKind{Group: target.Group, Kind: target.Kind}) {
 		return kinds.Kind{}, fmt.Errorf("spec.target: expected a kind without built-in support, found %s, which Torpor stops without an adapter; delete this adapter", target.Kind)
 	}
+	if isReserved(target) {
+		return kinds.Kind{}, fmt.Errorf("spec.target: expected a kind of another project, found %s of %s, which Torpor writes for another feature; delete this adapter", target.Kind, target.Group)
+	}
 	if err := fieldswitch.ValidateOperations(a.Spec.Stop); err != nil {
 		return kinds.Kind{}, fmt.Errorf("spec.stop%w", err)
 	}
@@ -34,6 +42,25 @@ func NewKind(a *torporv1alpha1.StopAdapter) (kinds.Kind, error) {
 		return kinds.Kind{}, err
 	}
 	return kinds.NewSwitched(&adaptedKind{a.Name, target, &kinds.FieldSwitch{Part: "switch", Operations: a.Spec.Stop, ReadActivity: questions.read}}), nil
+}
+
+// isReserved reports whether Torpor may have the rights to a kind for another feature. The administrator who granted
+// them did not grant them to the authors of StopAdapters and Slumbers.
+func isReserved(target torporv1alpha1.StopAdapterTarget) bool {
+	switch target.Group {
+	case torporv1alpha1.GroupVersion().Group, hivev1.GroupVersion().Group, hiveinternalv1alpha1.GroupVersion().Group,
+		mocov1beta2.GroupVersion().Group, korifiv1alpha1.GroupVersion().Group, eiriniv1.GroupVersion().Group:
+		return true
+	case "batch":
+		return target.Kind == "Job"
+	case "gateway.networking.k8s.io":
+		return target.Kind == "HTTPRoute"
+	case "networking.k8s.io":
+		return target.Kind == "Ingress" || target.Kind == "NetworkPolicy"
+	case "policy":
+		return target.Kind == "PodDisruptionBudget"
+	}
+	return false
 }
 
 // adaptedKind is the kind that an adapter describes.
