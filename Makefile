@@ -18,7 +18,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help local node-components node-parts torpor kubectl-moco kubectl-torpor mysql nova libvirt guest engine bmc \
 	s3 helm release image plugins bundle chart artifacts release-dry-run site \
 	demo demo-workloads demo-hibernate demo-record demo-cf demo-mysql up down \
-	pods-up pods-down unit test test-full test-loaded test-run test-foreign test-hostile test-release \
+	pods-up pods-down unit test test-full fuzz rights test-loaded test-run test-foreign test-hostile test-release \
 	test-tutorials test-outside e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate \
 	bench-fleet bench-conditional bench-mysql bench-restart bench-sync bench-record bench-page soak soak-mysql \
 	soak-backup soak-conditional generate fmt lint tidy subjects vulnerabilities verify
@@ -78,8 +78,10 @@ unit: ## Run the tests that need no cluster and no download (under a minute warm
 	@.ci/test unit
 test: local torpor mysql s3 helm ## Run all tests with everything they need; what did not change comes from the cache
 	@.ci/with-parts .ci/test
-test-full: local torpor mysql s3 helm ## Run all tests with the race detector, at every fault point, in random order
+test-full: local torpor mysql s3 helm ## Run all tests with the race detector, at every fault point, in random order, then fuzz
 	@.ci/with-parts .ci/test full
+fuzz: ## Run each fuzz test for SECONDS=10; FUZZ=PATTERN selects some by their names
+	@FUZZ="$(FUZZ)" .ci/fuzz $(SECONDS)
 test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times next to eight busy loops, which end with their shell
 	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; \
 		for i in $$(seq $(or $(N),1)); do .ci/with-parts .ci/test loaded || exit; done
@@ -143,6 +145,8 @@ soak-conditional: local
 
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the generated pages
 	@.ci/generate
+rights: local torpor ## Regenerate the tables of docs/security-model.md from the answers of a real API server
+	@TORPOR_UPDATE=1 $(GO_TEST) ./test/e2e/rights
 fmt: ## Format all modules
 	@.ci/in-modules go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint fmt -c $(CURDIR)/.golangci.yml ./...
 lint: ## Lint all modules
