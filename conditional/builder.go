@@ -32,7 +32,6 @@ type Builder struct {
 	required []client.Object
 	optional []client.Object // optional holds the kinds of IfServed
 	options  []Option
-	holders  []any // holders are values other than the reconciler that may hold a client of the manager
 	skipName *bool // skipName is SkipNameValidation of WithOptions
 
 	forOptions []builder.ForOption // forOptions are the options of For that belong to controller-runtime
@@ -62,11 +61,8 @@ func (ifServed) ApplyToOwns(*builder.OwnsInput) { panic(onlyHere) }
 // kinds of For, Owns and Watches are all served, except those with [IfServed]. It waits for these kinds, and starts
 // again when they come back.
 //
-// The reconciler remains the same object. Its exported fields, those of its handlers, and those of objects to which
-// these point may hold the manager or a part of it; each start replaces these with the parts of the current scope. Do
-// not share the reconciler with a plain controller. Complete returns an error if a part cannot be replaced, such as a
-// wrapper of the client. Variables captured by a closure are not found. For several controllers in one group use
-// [Setup].
+// The manager must be one of [NewManager]. The reconciler remains the same object, and may keep the manager's client
+// in any place. For several controllers in one group use [Setup].
 func NewControllerManagedBy(mgr manager.Manager) *Builder { return &Builder{mgr: mgr} }
 
 // For sets the kind to reconcile. opts may include options of the group, for example [Poll].
@@ -98,14 +94,12 @@ func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builde
 // Watches adds a kind whose events the handler maps to requests.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	opts, optional := splitIfServed(opts)
-	b.holders = append(b.holders, h)
 	return b.addKind("Watches", object, optional, func(to *builder.Builder) { to.Watches(object, h, opts...) })
 }
 
 // WatchesMetadata is like Watches, with a cache that holds only metadata.
 func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	opts, optional := splitIfServed(opts)
-	b.holders = append(b.holders, h)
 	return b.addKind("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
 }
 
@@ -124,7 +118,6 @@ func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 
 // WithEventFilter adds a predicate for all watches except raw sources.
 func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
-	b.holders = append(b.holders, p)
 	return b.addCall(func(to *builder.Builder) { to.WithEventFilter(p) })
 }
 
@@ -181,10 +174,6 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if name == "" {
 		name = strings.ToLower(kinds[0].Kind)
 	}
-	fields, err := findClientFields(b.mgr, append([]any{r}, b.holders...)...)
-	if err != nil {
-		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
-	}
 	sharesName, err := b.reserveName(name)
 	if err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
@@ -194,28 +183,25 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := buildController(dryRunManager{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
-	options := slices.Concat(b.options, []Option{Name(name), func(o *options) { o.sharesName, o.places = sharesName, fields.addresses() }})
+	options := slices.Concat(b.options, []Option{Name(name), func(o *options) { o.sharesName = sharesName }})
 	if len(b.optional) > 0 {
 		options = append(options, Optional(b.optional...))
 	}
-	return Setup(b.mgr, Served(kinds...), func(mgr manager.Manager) error {
-		if err := fields.bindTo(mgr); err != nil {
-			return err
-		}
-		return buildController(mgr, calls, r)
-	}, options...)
+	return Setup(b.mgr, Served(kinds...), func(mgr manager.Manager) error { return buildController(mgr, calls, r) }, options...)
 }
 
 // validate finds the errors that do not depend on the scheme.
 func (b *Builder) validate(r reconcile.Reconciler) error {
 	errs := slices.Clone(b.errs)
 	if b.mgr == nil {
-		errs = append(errs, errors.New("expected a manager in NewControllerManagedBy, found nil: pass the one of ctrl.NewManager"))
+		errs = append(errs, errors.New("expected a manager in NewControllerManagedBy, found nil: pass the one of conditional.NewManager"))
+	} else {
+		errs = append(errs, requireSwitching(b.mgr))
 	}
 	if r == nil {
 		errs = append(errs, errors.New("expected a reconciler, found nil: pass one to Complete"))
 	}
-	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.required) == 0) { // Without a kind there is nothing to wait for.
+	if errors.Join(errs...) == nil && b.primary == nil && (b.name == "" || len(b.required) == 0) { // Without a kind there is nothing to wait for.
 		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call it, or Named and Watches; for a controller that waits for no kind use conditional.Setup"))
 	}
 	return errors.Join(errs...)

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -64,12 +65,11 @@ func differences() map[string]string {
 		"a source that cannot be started twice":       "use `conditional.Kind`, or create the source in a `source.Func`",
 		"NeedLeaderElection: false":                   "a group runs on the leader only",
 		"EnableWarmup":                                "a group starts on the leader only",
-		"a client in an unexported field":             "it could not be replaced at the next start",
-		"a client in a wrapper":                       "it could not be replaced at the next start: create the wrapper in `Setup`",
 		"the manager of a missing CRD, after a while": "the purpose of the library",
 		"result of Build":                             "there is a controller per start, and none while the group is dormant",
 		"typed requests":                              "use `Setup` with controller-runtime's builder",
 		"a name with a space":                         "a name is one word in logs and metrics",
+		"a manager of `ctrl.NewManager`":              "its client would not follow the group: use `conditional.NewManager`",
 	}
 }
 
@@ -95,8 +95,11 @@ func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start fu
 	channel := source.Channel(make(chan event.GenericEvent), toObject)
 	withReconciler := controller.Options{Reconciler: r}
 	var none manager.Manager
+	ofOther, err := ctrl.NewManager(mgr.GetConfig(), ctrl.Options{Scheme: mgr.GetScheme(), Metrics: server.Options{BindAddress: "0"}})
+	testenv.Must(t, err)
 	got := map[string]string{
 		"no manager":                            verdictOf(start(none).For(&Widget{}).Complete(r)),
+		"a manager of `ctrl.NewManager`":        verdictOf(start(ofOther).For(&Widget{}).Named(prefix + "w").Complete(r)),
 		"no reconciler":                         verdictOf(widgets("a").Complete(nil)),
 		"a reconciler in WithOptions, too":      verdictOf(widgets("b").WithOptions(withReconciler).Complete(r)),
 		"For":                                   verdictOf(widgets("c").Complete(r)),
@@ -118,7 +121,7 @@ func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start fu
 		"NeedLeaderElection: false":             verdictOf(widgets("r").WithOptions(controller.Options{NeedLeaderElection: new(false)}).Complete(r)),
 		"EnableWarmup":                          verdictOf(widgets("s").WithOptions(controller.Options{EnableWarmup: new(true)}).Complete(r)),
 		"a client in an exported field":         verdictOf(widgets("t").Complete(&widgetReconciler{Client: mgr.GetClient()})),
-		"a client in an unexported field":       verdictOf(widgets("u").Complete(&unexportedClient{hidden: mgr.GetClient()})),
+		"a client in an unexported field":       verdictOf(widgets("u").Complete(&hiddenClient{hidden: mgr.GetClient()})),
 		"a client in a wrapper":                 verdictOf(widgets("v").Complete(&widgetReconciler{Client: client.WithFieldOwner(mgr.GetClient(), "me")})),
 	}
 	return got
@@ -177,6 +180,12 @@ func expectedNames(spec string) int {
 		return 2
 	}
 	return 1
+}
+
+// hiddenClient keeps its client in an unexported field.
+type hiddenClient struct {
+	reconcile.Reconciler
+	hidden client.Client
 }
 
 // contractReconciler records the names of the reconciled objects.

@@ -4,7 +4,6 @@ package conditional
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -160,14 +158,9 @@ func offline(t *testing.T) manager.Manager {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	addWidgets(scheme)
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
+	mgr, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
 	testenv.Must(t, err)
 	return mgr
-}
-
-type unexportedClient struct {
-	*widgetReconciler
-	hidden client.Client
 }
 
 func TestBuilderRefusesBadUse(t *testing.T) {
@@ -177,6 +170,8 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 	testenv.Must(t, err)
 	defer taken()
 	channel := source.Channel(make(chan event.GenericEvent), &handler.EnqueueRequestForObject{})
+	plain, err := ctrl.NewManager(mgr.GetConfig(), ctrl.Options{Scheme: mgr.GetScheme(), Metrics: server.Options{BindAddress: "0"}})
+	testenv.Must(t, err)
 	widgets := func() *Builder { return NewControllerManagedBy(mgr).For(&Widget{}) }
 	cases := map[string]struct {
 		build *Builder
@@ -197,7 +192,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		"Watches of a kind that the scheme lacks: rejected": {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
 		"the name of another group: rejected":               {widgets().Named("taken"), r, "found another group of this name"},
 		"a source that starts once: rejected":               {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
-		"a client that stays the same: rejected":            {widgets(), &unexportedClient{r, mgr.GetClient()}, "unexportedClient.hidden"},
+		"a manager whose client does not switch: rejected":  {NewControllerManagedBy(plain).For(&Widget{}), r, "expected a manager of conditional.NewManager"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -313,99 +308,5 @@ func TestBuilderReplaysEveryCall(t *testing.T) {
 		s.uninstallCRD(def)
 		s.waitUntilGone(def)
 		s.waitForPhase(g, Dormant)
-	}
-}
-
-type readers struct{ API, Cached client.Reader }
-
-type allParts struct {
-	client.Client
-	readers
-	Manager manager.Manager
-	HTTP    *http.Client
-	Own     client.Client
-	None    cache.Cache
-	note    string
-}
-
-func TestBindReplacesFieldsOfTheManager(t *testing.T) {
-	outer, first, second := offline(t), offline(t), offline(t)
-	own := offline(t).GetClient()
-	r := &allParts{
-		Client: outer.GetClient(), readers: readers{outer.GetAPIReader(), outer.GetClient()},
-		Manager: outer, HTTP: outer.GetHTTPClient(), Own: own, note: "mine",
-	}
-	fields, err := findClientFields(outer, r)
-	testenv.Must(t, err)
-	for _, mgr := range []manager.Manager{first, second} {
-		testenv.Must(t, fields.bindTo(mgr))
-		for what, same := range map[string]bool{
-			"the embedded client":                r.Client == mgr.GetClient(),
-			"the API reader":                     r.API == mgr.GetAPIReader(),
-			"the cached reader":                  r.Cached == client.Reader(mgr.GetClient()),
-			"the manager":                        r.Manager == mgr,
-			"the HTTP client":                    r.HTTP == mgr.GetHTTPClient(),
-			"a client that is not the manager's": r.Own == own,
-			"a nil field":                        r.None == nil,
-			"a field without a client":           r.note == "mine",
-		} {
-			if !same {
-				t.Errorf("%s: unexpected value", what)
-			}
-		}
-	}
-}
-
-type hiddenClient struct{ client client.Client }
-
-type richInterface interface {
-	client.Client
-	More()
-}
-
-type richClient struct{ client.Client }
-
-func (*richClient) More() {}
-
-type richManager struct {
-	manager.Manager
-	client *richClient
-}
-
-func (m *richManager) GetClient() client.Client { return m.client }
-
-func TestFindClientFieldsRefusesUnsettableFields(t *testing.T) {
-	mgr := offline(t)
-	for name, r := range map[string]any{
-		"an unexported field: an error":          &hiddenClient{client: mgr.GetClient()},
-		"a reconciler without pointer: an error": readers{API: mgr.GetAPIReader()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := findClientFields(mgr, r); err == nil || !strings.Contains(err.Error(), "conditional.Setup") {
-				t.Errorf("got %v, want the way out", err)
-			}
-		})
-	}
-	special := &richManager{Manager: mgr, client: &richClient{}}
-	fields, err := findClientFields(special, &struct{ Rich richInterface }{special.client})
-	testenv.Must(t, err)
-	if err := fields.bindTo(mgr); err == nil || !strings.Contains(err.Error(), "Rich of the reconciler") {
-		t.Errorf("got %v, want the field that cannot take the scope's client", err)
-	}
-}
-
-func TestFindClientFieldsIgnoresOtherValues(t *testing.T) {
-	mgr := offline(t)
-	for name, r := range map[string]any{
-		"a function: nothing is replaced":                 func() {},
-		"a nil pointer: nothing is replaced":              (*allParts)(nil),
-		"clients of another manager: nothing is replaced": &hiddenClient{client: offline(t).GetClient()},
-		"no struct: nothing is replaced":                  new(3),
-	} {
-		t.Run(name, func(t *testing.T) {
-			if fields, err := findClientFields(mgr, r); len(fields) != 0 || err != nil {
-				t.Errorf("got %v and %v, want nothing", fields, err)
-			}
-		})
 	}
 }

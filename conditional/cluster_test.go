@@ -94,7 +94,7 @@ func (s *apiServer) newClient() client.Client {
 	return c
 }
 
-// newManagerFor returns a manager without servers.
+// newManagerFor returns a manager without servers, from which groups inherit options.
 func (s *apiServer) newManagerFor(cfg *rest.Config, adjust ...func(*ctrl.Options)) manager.Manager {
 	s.t.Helper()
 	o := ctrl.Options{
@@ -104,7 +104,7 @@ func (s *apiServer) newManagerFor(cfg *rest.Config, adjust ...func(*ctrl.Options
 	for _, a := range adjust {
 		a(&o)
 	}
-	mgr, err := ctrl.NewManager(cfg, o)
+	mgr, err := NewManager(cfg, o)
 	testenv.Must(s.t, err)
 	return mgr
 }

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
@@ -81,7 +80,7 @@ func TestConditionsRefuseBadUse(t *testing.T) {
 		"FirstServed without a kind: rejected":        {FirstServed(schema.GroupKind{}, "v1"), "condition FirstServed needs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mgr := &fakeManager{ready: map[string]healthz.Checker{}}
+			mgr := newFakeManager()
 			_, err := Setup(mgr, c.when, func(manager.Manager) error { return nil }, Name("group"))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
@@ -135,7 +134,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 			Not(Signal("maintenance", maintenance)),
 			Any(Signal("flag", flag), Not(Func("same-probe", time.Minute, yes))),
 		)
-		mgr := &fakeManager{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
+		mgr := newFakeManager()
 		close(mgr.elected)
 		g := mustSetUp(t, mgr, when, func(manager.Manager) error { return nil }, Name("many"))
 		ctx, stop := context.WithCancel(t.Context())

@@ -2,10 +2,11 @@
 
 // Package conditional runs a controller only while the API that it watches is served. It waits for a missing CRD,
 // starts the controller within milliseconds after the CRD is installed, stops it when the CRD is deleted, and starts
-// it again when the CRD comes back. The manager and everything else in it keep running. [NewControllerManagedBy] does
-// that for one controller, [Setup] for everything that a function sets up. The function runs once per start. The
-// manager that it receives is a scope, whose cache, client, API reader, REST mapper and field indexes end with the
-// stop. Afterwards they return [ErrScopeClosed], so do not use them outside of the group.
+// it again when the CRD comes back. The manager and everything else in it keep running. [NewManager] makes the
+// manager. [NewControllerManagedBy] adds one controller, [Setup] everything that a function sets up. The function runs
+// once per start. The manager that it receives is a scope, whose cache, client, API reader, REST mapper and field
+// indexes end with the stop, and return [ErrScopeClosed] afterwards. Code of a group may also use the client, cache
+// and API reader of the manager itself: with the context of the group, these are the ones of its current scope.
 //
 // A [Group] represents the controllers between setup and removal. Its state is available through [Group.Status],
 // [Group.Wait], [Group.Checker], metrics, [Events] and a page of the metrics server. An error of a runnable, or a

@@ -36,16 +36,15 @@ func (l *labeler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Node{}).Complete(l)
 }
 
-// newManager returns a manager as main.go would. With ManagerOptions, groups inherit the options of the manager's
-// cache and client.
+// newManager returns a manager as main.go would.
 func newManager() (manager.Manager, error) {
-	return ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, conditional.ManagerOptions(ctrl.Options{
+	return conditional.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{
 		Scheme:  clientgoscheme.Scheme,
 		Metrics: server.Options{BindAddress: "0"},
 		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		// Only because tests run examples more than once in one process.
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	}))
+	})
 }
 
 // The manager starts although the Widget kind is not served; the labeler would start with its CRD.
@@ -85,7 +84,7 @@ func ExampleAll() {
 	// Output: All(FirstServed(Widget.example.com,v1,v1beta1),v1.ConfigMap:default:flags)
 }
 
-// Only one line differs from a controller that needs its CRD: conditional instead of ctrl before
+// Two lines differ from a controller that needs its CRD: conditional instead of ctrl before NewManager and
 // NewControllerManagedBy.
 func ExampleNewControllerManagedBy() {
 	mgr, err := newManager()

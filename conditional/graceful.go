@@ -16,10 +16,9 @@ func GracefulReconciler[R comparable](r reconcile.TypedReconciler[R], grace time
 	return &gracefulReconciler[R]{r, grace}
 }
 
-// gracefulReconciler has exported fields, so that the builder finds and replaces the clients of the reconciler in it.
 type gracefulReconciler[R comparable] struct {
-	Reconciler reconcile.TypedReconciler[R]
-	Grace      time.Duration
+	reconciler reconcile.TypedReconciler[R]
+	grace      time.Duration
 }
 
 // Reconcile calls the reconciler with a context that outlives ctx by the grace.
@@ -35,10 +34,10 @@ func (g *gracefulReconciler[R]) Reconcile(ctx context.Context, request R) (recon
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() {
 		select {
-		case <-time.After(g.Grace):
+		case <-time.After(g.grace):
 		case <-late.Done():
 		}
 		cancel(context.Cause(ctx))
 	})()
-	return g.Reconciler.Reconcile(late, request)
+	return g.reconciler.Reconcile(late, request)
 }

@@ -23,20 +23,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// fakeManager implements the part of a manager that a group needs; it has no network.
+// fakeManager is a manager without an API server, whose parts a test can see.
 type fakeManager struct {
 	manager.Manager
-	cfg     *rest.Config
-	scheme  *runtime.Scheme
 	elected chan struct{}
 	added   []manager.Runnable
 	ready   map[string]healthz.Checker
@@ -47,22 +45,18 @@ type fakeManager struct {
 }
 
 func newFakeManager() *fakeManager {
-	return &fakeManager{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	mgr, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
+	utilruntime.Must(err)
+	return &fakeManager{Manager: mgr, elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
 }
 
-func (o *fakeManager) GetCache() cache.Cache                         { return nil }
 func (o *fakeManager) GetHTTPClient() *http.Client                   { return &http.Client{} }
 func (o *fakeManager) GetControllerOptions() config.Controller       { return config.Controller{} }
 func (o *fakeManager) Elected() <-chan struct{}                      { return o.elected }
 func (o *fakeManager) AddHealthzCheck(string, healthz.Checker) error { return nil }
 func (o *fakeManager) Add(r manager.Runnable) error                  { o.added = append(o.added, r); return nil }
-
-func (o *fakeManager) GetConfig() *rest.Config {
-	if o.cfg == nil {
-		o.cfg = &rest.Config{Host: "127.0.0.1:1"}
-	}
-	return o.cfg
-}
 
 func (o *fakeManager) GetLogger() logr.Logger {
 	return funcr.New(func(_, args string) {
@@ -87,14 +81,6 @@ func (o *fakeManager) AddMetricsServerExtraHandler(path string, h http.Handler) 
 func (o *fakeManager) AddReadyzCheck(name string, check healthz.Checker) error {
 	o.ready[name] = check
 	return nil
-}
-
-func (o *fakeManager) GetScheme() *runtime.Scheme {
-	if o.scheme == nil {
-		o.scheme = runtime.NewScheme()
-		utilruntime.Must(corev1.AddToScheme(o.scheme))
-	}
-	return o.scheme
 }
 
 // switchedCondition is a condition that reports the statuses of the test.

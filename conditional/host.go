@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
@@ -47,10 +46,6 @@ func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 // addTo adds the host, with the page of all its groups and with checks that cover those of later scopes. A manager
 // accepts checks only until it starts.
 func (h *groupHost) addTo(mgr manager.Manager) error {
-	if c := mgr.GetCache(); c != nil && managercache.FromCache(c) == nil && managercache.MayHaveOptions(c, mgr.GetClient()) {
-		mgr.GetLogger().WithName("conditional").Info("groups do not inherit the Cache and Client options of their manager (namespaces, selectors, ByObject, DisableFor): " +
-			"make the manager with conditional.ManagerOptions")
-	}
 	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
 		mgr.GetLogger().WithName("conditional").Info("the first group came after the manager's start: the checks that groups add, and their page, are not served", "reason", err.Error())
 		return mgr.Add(h)

@@ -31,7 +31,6 @@ func (s *apiServer) managerWith(cfg *rest.Config, o ctrl.Options) manager.Manage
 	s.t.Helper()
 	return s.newManagerFor(cfg, func(base *ctrl.Options) {
 		base.Cache, base.Client = o.Cache, o.Client
-		*base = ManagerOptions(*base)
 	})
 }
 

@@ -5,7 +5,6 @@ package conditional
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
@@ -13,14 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -79,161 +76,28 @@ func (r *indexingReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 }
 
 func TestIndexBeforeTheBuilderExistsAfterEachStart(t *testing.T) {
-	for name, adjust := range map[string]func(*ctrl.Options){
-		"stock":          func(*ctrl.Options) {},
-		"ManagerOptions": func(o *ctrl.Options) { *o = ManagerOptions(*o) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := startAPIServer(t)
-			addWidgets(s.scheme)
-			mgr := s.newManagerFor(s.cfg, adjust)
-			r := &indexingReconciler{Client: mgr.GetClient(), listed: make(chan error, 100)}
-			testenv.Must(t, r.SetupWithManager(mgr))
-			s.startManager(mgr)
-			def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
-			for _, life := range []string{"first", "second"} {
-				s.installCRD(def)
-				s.createWidget(life)
-				select {
-				case err := <-r.listed:
-					testenv.Must(t, err)
-				case <-time.After(patience):
-					t.Fatal("nothing is listed")
-				}
-				s.uninstallCRD(def)
-				s.waitUntilGone(def)
-			}
-			var all corev1.ConfigMapList
-			byField := client.MatchingFields{ownerField: "first"}
-			testenv.Must(t, mgr.GetClient().List(t.Context(), &all, byField)) // The manager's own reads use the index, too.
-		})
-	}
-}
-
-// Base is the common part of the reconcilers of a project.
-type Base struct{ client.Client }
-
-type pointerReconciler struct {
-	*Base
-	reconcile.Reconciler
-}
-
-type sliceReconciler struct {
-	reconcile.Reconciler
-	Clients []client.Client
-}
-
-type mapReconciler struct {
-	reconcile.Reconciler
-	Clients map[string]client.Client
-}
-
-type funcReconciler struct {
-	reconcile.Reconciler
-	New func() client.Client
-	Get func(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error
-}
-
-// tracedReconciler is a wrapper with an unexported reconciler.
-type tracedReconciler struct{ inner reconcile.Reconciler }
-
-func (r tracedReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return r.inner.Reconcile(ctx, req)
-}
-
-// openReconciler is a wrapper with an exported reconciler.
-type openReconciler struct{ reconcile.Reconciler }
-
-func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
-	outer, scoped := offline(t), offline(t)
-	c := outer.GetClient()
-	none := reconcile.Func(nil)
-	inner := &widgetReconciler{Client: c}
-	cases := map[string]struct {
-		r    reconcile.Reconciler
-		now  func() client.Client // now returns the reconciler's client after the start: that of the scope
-		want string               // want is a part of the error, if the reconciler is refused
-	}{
-		"an embedded client: replaced":                                    {r: inner, now: func() client.Client { return inner.Client }},
-		"a client behind a wrapper: replaced":                             {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
-		"a client behind GracefulReconciler: replaced":                    {r: GracefulReconciler(reconcile.Reconciler(inner), time.Second), now: func() client.Client { return inner.Client }},
-		"a client behind a wrapper that hides it: refused":                {r: tracedReconciler{inner}, want: "tracedReconciler.inner.Client"},
-		"a wrapper with a field owner: refused":                           {r: &widgetReconciler{Client: client.WithFieldOwner(c, "me")}, want: "Client.c"},
-		"a wrapper with a namespace: refused":                             {r: &widgetReconciler{Client: client.NewNamespacedClient(c, "one")}, want: "Client.client"},
-		"a client in a map: refused":                                      {r: &mapReconciler{none, map[string]client.Client{"one": c}}, want: "Clients[one]"},
-		"a function that returns a client: refused":                       {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
-		"a method of the manager: refused":                                {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
-		"a method of the client: refused":                                 {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
-		"a wrapped object reconciler: refused":                            {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
-		"a wrapped client that is not the manager's: left alone":          {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
-		"a client that only shares the manager's HTTP client: left alone": {r: &widgetReconciler{Client: direct(t, outer)}},
-	}
-	pointer := &pointerReconciler{&Base{c}, none}
-	slice := &sliceReconciler{none, []client.Client{c}}
-	cases["behind a pointer"] = struct {
-		r    reconcile.Reconciler
-		now  func() client.Client
-		want string
-	}{r: pointer, now: func() client.Client { return pointer.Client }}
-	cases["in a slice"] = struct {
-		r    reconcile.Reconciler
-		now  func() client.Client
-		want string
-	}{r: slice, now: func() client.Client { return slice.Clients[0] }}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			inner.Client = c
-			fields, err := findClientFields(outer, tc.r)
-			if tc.want != "" {
-				if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(tc.want)) {
-					t.Errorf("got %v, want an error with %q", err, tc.want)
-				}
-				return
-			}
-			testenv.Must(t, err)
-			testenv.Must(t, fields.bindTo(scoped))
-			if tc.now != nil && tc.now() != scoped.GetClient() {
-				t.Error("the client is not that of the scope")
-			}
-		})
-	}
-}
-
-// direct is a client without a cache that shares the connections of a manager.
-func direct(t *testing.T, mgr manager.Manager) client.Client {
-	t.Helper()
-	c, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	testenv.Must(t, err)
-	return c
-}
-
-// With ManagerOptions, the scope answers the reads of a closure, which the builder cannot inspect.
-func TestAClosureReadsFromItsScope(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
-	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { *o = ManagerOptions(*o) })
-	seen := make(chan error, 100)
-	r := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		err := mgr.GetClient().Get(ctx, req.NamespacedName, &Widget{})
-		seen <- client.IgnoreNotFound(err)
-		return reconcile.Result{}, nil
-	})
-	g, err := NewControllerManagedBy(mgr).For(&Widget{}).Build(r)
-	testenv.Must(t, err)
+	mgr := s.newManagerFor(s.cfg)
+	r := &indexingReconciler{Client: mgr.GetClient(), listed: make(chan error, 100)}
+	testenv.Must(t, r.SetupWithManager(mgr))
 	s.startManager(mgr)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
-	s.installCRD(def)
-	s.createWidget("one")
-	testenv.Must(t, <-seen)
-	if got := g.server.Informers.InformerCount(); got != 1 {
-		t.Errorf("scopes have %d informers, want the one of the events", got)
+	for _, life := range []string{"first", "second"} {
+		s.installCRD(def)
+		s.createWidget(life)
+		select {
+		case err := <-r.listed:
+			testenv.Must(t, err)
+		case <-time.After(patience):
+			t.Fatal("nothing is listed")
+		}
+		s.uninstallCRD(def)
+		s.waitUntilGone(def)
 	}
-	s.uninstallCRD(def)
-	s.waitUntilGone(def)
-	s.waitForPhase(g, Dormant)
-	if err := mgr.GetCache().Get(t.Context(), client.ObjectKey{Name: "x"}, &Widget{}); err == nil {
-		t.Error("the outer cache still has the kind")
-	}
+	var all corev1.ConfigMapList
+	byField := client.MatchingFields{ownerField: "first"}
+	testenv.Must(t, mgr.GetClient().List(t.Context(), &all, byField)) // The manager's own reads use the index, too.
 }
 
 func TestSetupRefusesOptionsWithoutEffect(t *testing.T) {
@@ -264,13 +128,6 @@ func TestSetupRefusesOptionsWithoutEffect(t *testing.T) {
 	defer g.release()
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Named("earlier").Complete(r); err == nil {
 		t.Error("a plain controller took the name of a conditional one")
-	}
-	base := &Base{mgr.GetClient()}
-	first, err := widgets("sharing").Build(&pointerReconciler{base, r})
-	testenv.Must(t, err)
-	defer first.release()
-	if err := widgets("sharing-too").Complete(&pointerReconciler{base, r}); err == nil || !strings.Contains(err.Error(), "group sharing uses too") {
-		t.Errorf("two reconcilers with one client between them: got %v, want an error", err)
 	}
 	for _, in := range []func(){
 		func() { ctrl.NewControllerManagedBy(mgr).For(&Widget{}, IfServed) },
@@ -308,36 +165,6 @@ func TestForAcceptsTheOptionsOfTheProposal(t *testing.T) {
 	defer g.release()
 	if got := g.optional.Poll; got != 3*time.Second {
 		t.Errorf("discovery is asked every %s, want 3s", got)
-	}
-}
-
-// TestSettingsThatAreNotInheritedAreLoggedOnce counts the log lines of many groups.
-func TestSettingsThatAreNotInheritedAreLoggedOnce(t *testing.T) {
-	s := startAPIServer(t)
-	lines := 0
-	count := func(_, args string) {
-		if strings.Contains(args, "conditional.ManagerOptions") {
-			lines++
-		}
-	}
-	options := func(o *ctrl.Options) { o.Cache.DefaultNamespaces = map[string]cache.Config{"one": {}} }
-	for name, row := range map[string]struct {
-		adjust func(*ctrl.Options)
-		want   int
-	}{
-		"no options":            {func(*ctrl.Options) {}, 0},
-		"options":               {options, 1},
-		"inherited options":     {func(o *ctrl.Options) { options(o); *o = ManagerOptions(*o) }, 0},
-		"options of the client": {func(o *ctrl.Options) { o.Client.Cache = &client.CacheOptions{Unstructured: true} }, 1},
-	} {
-		lines = 0
-		mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { o.Logger = funcr.New(count, funcr.Options{}) }, row.adjust)
-		for i := range 5 {
-			defer mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), nil), Name(fmt.Sprint("group-", i))).release()
-		}
-		if lines != row.want {
-			t.Errorf("%s: got %d lines, want %d", name, lines, row.want)
-		}
 	}
 }
 
@@ -412,7 +239,7 @@ func isReady(ctx context.Context, address string) (bool, error) {
 // TestHandlersInOtherCachesGoWithTheStop adds handlers to another cluster's cache and to that of the outer manager.
 func TestHandlersInOtherCachesGoWithTheStop(t *testing.T) {
 	s := startAPIServer(t)
-	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { *o = ManagerOptions(*o) })
+	mgr := s.newManagerFor(s.cfg)
 	other, err := cluster.New(s.cfg, func(o *cluster.Options) { o.Scheme = s.scheme })
 	testenv.Must(t, err)
 	testenv.Must(t, mgr.Add(other))

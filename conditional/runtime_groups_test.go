@@ -230,7 +230,7 @@ func TestAGroupHasCacheOptionsOfItsOwnUntilTheNextStart(t *testing.T) {
 func TestKindIsCachedOnceForAPlainControllerAndAGroup(t *testing.T) {
 	s := startAPIServer(t)
 	s.createConfigMap("one")
-	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { *o = ManagerOptions(*o) })
+	mgr := s.newManagerFor(s.cfg)
 	plain, grouped := make(chan string, 1000), make(chan string, 1000)
 	testenv.Must(t, newReporter("plain", plain)(mgr))
 	flag := make(chan bool)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -38,6 +39,9 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 	if mgr == nil || when == nil || setup == nil {
 		return nil, errors.New("conditional.Setup needs a manager, a condition and a setup function, found nil: pass all three")
 	}
+	if err := requireSwitching(mgr); err != nil {
+		return nil, err
+	}
 	o := defaultOptions(when)
 	for _, opt := range opts {
 		opt(&o)
@@ -47,6 +51,16 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 		return nil, fmt.Errorf("set up conditional group %q: %w", o.name, err)
 	}
 	return g, nil
+}
+
+// requireSwitching returns an error for a manager whose client would still read from its own cache while a group runs:
+// that cache may not have the object of an event yet.
+func requireSwitching(mgr manager.Manager) error {
+	if managercache.FromCache(mgr.GetCache()) == nil {
+		return errors.New("expected a manager of conditional.NewManager, found another one, whose client would not follow the group: " +
+			"call conditional.NewManager in place of ctrl.NewManager where the manager is made, in tests too")
+	}
+	return nil
 }
 
 func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (*Group, error) {
@@ -96,7 +110,7 @@ func (g *Group) joinProcess(o options) (err error) {
 	g.server = server // Once the registry has the group, scrapes read it.
 	leave, err := server.Registry.AddGroup(&process.GroupEntry{
 		Name: o.name, Shared: o.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(),
-		Show: g.show, States: shownStates, Holds: holdReasons, Places: o.places,
+		Show: g.show, States: shownStates, Holds: holdReasons,
 	})
 	if err != nil {
 		quit()
@@ -113,23 +127,27 @@ func (g *Group) joinProcess(o options) (err error) {
 	return err
 }
 
-// ManagerOptions makes the groups of a manager inherit its options:
+// NewManager is controller-runtime's manager.New (ctrl.NewManager) for a manager with groups:
 //
-//	mgr, err := ctrl.NewManager(cfg, conditional.ManagerOptions(ctrl.Options{…}))
+//	mgr, err := conditional.NewManager(cfg, ctrl.Options{…})
 //
-// The caches of scopes use the manager's Cache options, and their clients its Client options, MapperProvider and
-// NewClient. Without ManagerOptions they use controller-runtime's defaults. Client.Cache.Reader must be empty.
-// ByObject may name kinds that are not served yet. The manager's own client and cache follow the kinds that groups
-// wait for; see "Options of the outer cache and client" in docs/manual.md.
-func ManagerOptions(o manager.Options, opts ...ManagerOption) manager.Options {
+// The manager's client, cache, API reader and field indexer switch: a call with the context of a reconcile, of a
+// handler or of another runnable of a group uses those of the group's current activation, and returns
+// [ErrScopeClosed] after its end. A call with another context is answered as controller-runtime would; an absent kind
+// that a group waits for is a meta.NoKindMatchError. So a reconciler, and the helpers, closures and wrappers that it
+// uses, may keep what the manager returned before any group started.
+//
+// Groups inherit the Cache and Client options, MapperProvider and NewClient. Client.Cache.Reader must be empty.
+// ByObject may name kinds that are not served yet.
+func NewManager(cfg *rest.Config, o manager.Options, opts ...ManagerOption) (manager.Manager, error) {
 	var all managerOptions
 	for _, opt := range opts {
 		opt(&all)
 	}
-	return managercache.WrapOptions(o, all.metricsPrefix)
+	return managercache.NewManager(cfg, o, all.metricsPrefix)
 }
 
-// ManagerOption is an option of ManagerOptions.
+// ManagerOption is an option of NewManager.
 type ManagerOption func(*managerOptions)
 
 type managerOptions struct{ metricsPrefix string }
@@ -149,8 +167,7 @@ func (Option) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
 type options struct {
 	groupOptions
 
-	sharesName        bool      // sharesName means that other groups have the same name
-	places            []uintptr // places are where the builder binds clients
+	sharesName        bool // sharesName means that other groups have the same name
 	interest          detect.Interest
 	stopOnTerminating bool
 	optional          []client.Object

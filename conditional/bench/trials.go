@@ -123,7 +123,7 @@ func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
 
 // newManager returns a manager without servers.
 func (e *trialEnv) newManager() manager.Manager {
-	mgr, err := ctrl.NewManager(e.cfg, ctrl.Options{
+	mgr, err := conditional.NewManager(e.cfg, ctrl.Options{
 		Scheme: runtime.NewScheme(), Metrics: server.Options{BindAddress: "0"}, Logger: e.log,
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})

@@ -97,7 +97,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.UserAgent = noLimit, buildinfo.UserAgent("torpor")
 	cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return plainWatches{base} })
-	mgr, err := manager.New(cfg, conditional.ManagerOptions(manager.Options{
+	mgr, err := conditional.NewManager(cfg, manager.Options{
 		Scheme: s, Logger: logger,
 		Metrics: metricsOptions(o), PprofBindAddress: o.PprofAddress,
 		HealthProbeBindAddress: o.ProbeAddress,
@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		Cache:                         cache.Options{DefaultNamespaces: watchedNamespaces(o.WatchNamespaces), DefaultTransform: trimWrittenFields},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-	}, conditional.MetricsPrefix("torpor_gate")))
+	}, conditional.MetricsPrefix("torpor_gate"))
 	if err != nil {
 		return fmt.Errorf("create manager: %w", err)
 	}

@@ -44,6 +44,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/conditional"
 )
 
 func localBinary(t testing.TB) string {
@@ -346,10 +347,10 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// StartManager runs a manager in the test's own process, where the race detector covers it, until the test ends or
-// stop is called. The setup function registers the controllers, and adjust changes options before the manager is
-// created. The manager's scheme has every kind of the repository. It serves no metrics, and the end of its log is
-// shown if the test fails.
+// StartManager runs a manager in the test's own process, where the race detector covers it, until the test
+// ends or stop is called. The setup function registers the controllers; adjust changes options before the
+// manager is created. It knows every kind of the repository, serves no metrics, and shows the end of its log
+// if the test fails. Like Torpor's, it can have conditional groups.
 func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) error, adjust ...func(*manager.Options)) (stop func()) {
 	t.Helper()
 	options := manager.Options{
@@ -366,7 +367,7 @@ func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) er
 		log.ShowOnFailure(t, "the manager")
 		options.Logger = log.Logger(0)
 	}
-	mgr, err := manager.New(env.Config, options)
+	mgr, err := conditional.NewManager(env.Config, options)
 	if err != nil {
 		t.Fatalf("make manager: %v", err)
 	}

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -176,28 +175,11 @@ func (l *Lease) Informer() cache.Informer { return l.entry.informer }
 // Reader reads from the informer. It must not be used before the informer has synced, nor for another kind.
 func (l *Lease) Reader() client.Reader { return l.entry.cache }
 
-// FieldIndex is an index of a kind: the arguments of IndexField, or the function of another informer.
+// FieldIndex is an index of a kind: the arguments of IndexField.
 type FieldIndex struct {
 	Object  client.Object
 	Field   string
 	Extract client.IndexerFunc
-	Copied  toolscache.IndexFunc
-}
-
-// indexPrefix is the prefix that controller-runtime adds to the field in the name of an index.
-const indexPrefix = "field:"
-
-// CopyIndexes returns the field indexes of one of controller-runtime's informers, which may be nil.
-func CopyIndexes(from toolscache.SharedIndexInformer) (found []FieldIndex) {
-	if from == nil {
-		return nil
-	}
-	for name, f := range from.GetIndexer().GetIndexers() {
-		if field, ok := strings.CutPrefix(name, indexPrefix); ok {
-			found = append(found, FieldIndex{Field: field, Copied: f})
-		}
-	}
-	return found
 }
 
 // AppendIndex appends an index, whose field must be new.
@@ -222,9 +204,6 @@ func hasField(all []FieldIndex, field string) bool {
 func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
 	if !l.isPrivate {
 		return errors.New("expected a private informer for an index, found a shared one")
-	}
-	if i.Copied != nil {
-		return l.entry.informer.AddIndexers(toolscache.Indexers{indexPrefix + i.Field: i.Copied})
 	}
 	return l.entry.cache.IndexField(ctx, i.Object, i.Field, i.Extract)
 }

@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +27,7 @@ type Cache struct {
 	settings ScopeSettings
 	mapper   *RefreshableMapper // mapper is nil if the cache has its own mapper
 	client   *RefreshableClient
+	reader   *RefreshableClient                   // reader is the manager's API reader
 	leftOut  map[schema.GroupVersionKind]struct{} // kinds of ByObject that were not served when the cache was made
 
 	mu    sync.Mutex
@@ -90,8 +89,8 @@ func (c *Cache) recordUse(kind informers.InformerKind, read bool) error {
 
 // answerOf returns the cache that serves a use: that of the scope of this context, or the manager's.
 func (c *Cache) answerOf(ctx context.Context, obj runtime.Object, read bool) (cache.Cache, error) {
-	if scope, ok := ctx.Value(scopeKey{c}).(cache.Cache); ok {
-		return scope, nil
+	if scope := c.scopeOf(ctx); scope != nil {
+		return scope.Cache, nil
 	}
 	return c.Cache, c.admitUse(ctx, obj, read)
 }
@@ -203,7 +202,7 @@ func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKin
 		errs = append(errs, c.mapper.Refresh())
 	}
 	if elsewhere {
-		errs = append(errs, c.client.Refresh())
+		errs = append(errs, c.client.Refresh(), c.reader.Refresh())
 	}
 	if len(left) > 0 {
 		go func() { // RemoveInformer may wait for a request of discovery, and a group must not.
@@ -248,22 +247,68 @@ func (c *Cache) forgetReadsLocked(gvk schema.GroupVersionKind) (left []client.Ob
 	return left
 }
 
+// RemoveInformer removes an informer of this cache, or ends its use by the scope of the context.
+func (c *Cache) RemoveInformer(ctx context.Context, obj client.Object) error {
+	if scope := c.scopeOf(ctx); scope != nil {
+		return scope.Cache.RemoveInformer(ctx, obj)
+	}
+	return c.Cache.RemoveInformer(ctx, obj)
+}
+
+// WaitForCacheSync waits for the informers of this cache, or for those of the scope of the context.
+func (c *Cache) WaitForCacheSync(ctx context.Context) bool {
+	if scope := c.scopeOf(ctx); scope != nil {
+		return scope.Cache.WaitForCacheSync(ctx)
+	}
+	return c.Cache.WaitForCacheSync(ctx)
+}
+
+// Scope contains the parts of an activation that replace those of its manager.
+type Scope struct {
+	Cache     cache.Cache
+	Client    client.Client
+	APIReader client.Client
+}
+
 // scopeKey is the context key of the scope, separate for each outer cache.
 type scopeKey struct{ outer *Cache }
 
-// WithScope marks the context of code that runs in a scope: the scope's cache serves its uses of the outer cache. So
-// a reconciler that has kept the manager's client, for example in a closure, reads from the cache that its events
-// come from, and a handler that it adds ends with the scope.
-func WithScope(ctx context.Context, outer *Cache, scope cache.Cache) context.Context {
+// WithScope marks the context of code that runs in a scope: the scope serves its calls of the manager's client, cache
+// and API reader. So a reconciler that has kept the manager's client, in whatever place, reads from the cache that its
+// events come from, a handler that it adds ends with the scope, and no call takes effect after the scope has ended.
+func WithScope(ctx context.Context, outer *Cache, scope Scope) context.Context {
 	if outer == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, scopeKey{outer}, scope)
+	return context.WithValue(ctx, scopeKey{outer}, &scope)
 }
 
-// IndexField records an index. Every scope has it. The informer of this cache gets it at its first use, so that no
-// informer is created only for scopes, and the kind need not be served now.
-func (c *Cache) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+func (c *Cache) scopeOf(ctx context.Context) *Scope {
+	scope, _ := ctx.Value(scopeKey{c}).(*Scope)
+	return scope
+}
+
+func (c *Cache) clientOf(ctx context.Context) client.Client {
+	if scope := c.scopeOf(ctx); scope != nil {
+		return scope.Client
+	}
+	return nil
+}
+
+func (c *Cache) apiReaderOf(ctx context.Context) client.Client {
+	if scope := c.scopeOf(ctx); scope != nil {
+		return scope.APIReader
+	}
+	return nil
+}
+
+// IndexField records an index. Every scope that begins later has it. The informer of this cache gets it at its first
+// use, so that no informer is created only for scopes, and the kind need not be served now. With the context of a
+// scope, only that scope gets the index.
+func (c *Cache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	if scope := c.scopeOf(ctx); scope != nil {
+		return scope.Cache.IndexField(ctx, obj, field, extract)
+	}
 	kind, err := informers.IdentifyObject(obj, c.scheme)
 	if err != nil {
 		return err
@@ -299,41 +344,12 @@ func (c *Cache) missingIndexes(kind informers.InformerKind) []informers.FieldInd
 	return c.indexes[kind][c.indexed[kind]:]
 }
 
-// IndexesOf returns the field indexes that were requested from a manager's cache: those that ManagerOptions has
-// recorded, or those of an informer of controller-runtime's cache. It creates no informer.
-func IndexesOf(outer cache.Cache, kind informers.InformerKind, scheme *runtime.Scheme) []informers.FieldIndex {
-	if c := FromCache(outer); c != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return slices.Clone(c.indexes[kind])
-	}
-	obj, err := kind.NewObject(scheme)
-	if err != nil {
-		return nil // The informer returns this error.
-	}
-	return informers.CopyIndexes(peekInformer(outer, kind.GVK, obj))
-}
-
-// peekInformer returns the existing informer of one of controller-runtime's caches, or nil. GetInformer would create
-// one. The cache of a manager with default options has a method Peek, with a result that only its own packages can
-// name.
-func peekInformer(in cache.Cache, gvk schema.GroupVersionKind, obj runtime.Object) toolscache.SharedIndexInformer {
-	if in == nil {
+// IndexesOf returns the indexes that were requested from this cache, for a scope.
+func (c *Cache) IndexesOf(kind informers.InformerKind) []informers.FieldIndex {
+	if c == nil {
 		return nil
 	}
-	peek := reflect.ValueOf(in).MethodByName("Peek")
-	if !peek.IsValid() || peek.Type().NumIn() != 2 || peek.Type().In(0) != reflect.TypeFor[schema.GroupVersionKind]() ||
-		peek.Type().In(1) != reflect.TypeFor[runtime.Object]() || peek.Type().NumOut() == 0 {
-		return nil
-	}
-	entry := reflect.Indirect(peek.Call([]reflect.Value{reflect.ValueOf(gvk), reflect.ValueOf(obj)})[0])
-	if entry.Kind() != reflect.Struct {
-		return nil
-	}
-	field := entry.FieldByName("Informer")
-	if !field.IsValid() || !field.CanInterface() {
-		return nil
-	}
-	informer, _ := reflect.TypeAssert[toolscache.SharedIndexInformer](field)
-	return informer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.indexes[kind])
 }

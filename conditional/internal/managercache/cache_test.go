@@ -10,18 +10,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -83,7 +79,7 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *w
 		m.clients++
 		return nil, nil
 	}
-	o = WrapOptions(o, "")
+	o = wrapOptions(o, "")
 	mapper, err := o.MapperProvider(nil, nil)
 	testenv.Must(t, err)
 	o.Cache.Scheme, o.Cache.Mapper = clientgoscheme.Scheme, mapper
@@ -97,6 +93,8 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *w
 	if _, ok := outer.(*RefreshableClient); !ok {
 		t.Fatalf("the client is a %T, which cannot forget", outer)
 	}
+	m.cache.reader, err = NewRefreshableClient(nil, client.Options{}, func(*rest.Config, client.Options) (client.Client, error) { return nil, nil })
+	testenv.Must(t, err)
 	return m
 }
 
@@ -188,7 +186,7 @@ func TestAnIndexWaitsForTheFirstUse(t *testing.T) {
 		if err := m.cache.IndexField(t.Context(), &corev1.ConfigMap{}, "x", nil); err == nil {
 			t.Error("a second index of one field: got no error")
 		}
-		if got := len(IndexesOf(m.cache, informers.InformerKind{GVK: configMaps()}, clientgoscheme.Scheme)); got != 2 {
+		if got := len(m.cache.IndexesOf(informers.InformerKind{GVK: configMaps()})); got != 2 {
 			t.Errorf("scopes have %d indexes, want 2", got)
 		}
 		var want []string
@@ -233,59 +231,49 @@ func TestScopesGetTheClientOptionsWithoutAReader(t *testing.T) {
 	}
 	var none *Cache
 	if s := none.ScopeSettings(); s.NewClient == nil || s.NewMapper == nil || none.NoteVerdicts(t.Context(), nil, nil) != nil {
-		t.Error("a manager without ManagerOptions has no defaults")
+		t.Error("a cluster without a manager has no defaults")
 	}
 }
 
 func TestCustomReaderIsRefused(t *testing.T) {
-	o := WrapOptions(manager.Options{}, "")
+	o := wrapOptions(manager.Options{}, "")
 	if _, err := o.NewClient(nil, client.Options{Cache: &client.CacheOptions{Reader: &emptyCache{}}}); err == nil || !strings.Contains(err.Error(), "Reader") {
 		t.Errorf("got %v, want an error that names the Reader", err)
 	}
 }
 
-// TestOptionsAreFound compares caches and clients with those of a manager without options.
-func TestOptionsAreFound(t *testing.T) {
-	no, selected := false, labels.SelectorFromSet(labels.Set{"mine": "yes"})
-	widget := &corev1.ConfigMap{}
+// BenchmarkReads measures what the switch costs each read. The cache answers at once.
+func BenchmarkReads(b *testing.B) {
+	outer, scoped := newCache(clientgoscheme.Scheme), &emptyClient{}
+	plain, err := newSwitchingClient(nil, client.Options{}, func(*rest.Config, client.Options) (client.Client, error) { return scoped, nil }, outer.clientOf)
+	if err != nil {
+		b.Fatal(err)
+	}
+	key, obj := client.ObjectKey{Name: "x"}, &corev1.ConfigMap{}
+	inScope := WithScope(b.Context(), outer, Scope{Client: scoped})
+	deep := inScope
+	for range 8 { // controller-runtime adds a logger, a request and deadlines to the context.
+		deep = context.WithValue(deep, new(int), 1)
+	}
 	for name, row := range map[string]struct {
-		cache  cache.Options
-		client client.Options
-		want   bool
+		ctx  context.Context
+		from client.Client
 	}{
-		"none":                      {},
-		"namespaces":                {cache: cache.Options{DefaultNamespaces: map[string]cache.Config{"one": {}}}, want: true},
-		"a selector":                {cache: cache.Options{DefaultLabelSelector: selected}, want: true},
-		"a selector of fields":      {cache: cache.Options{DefaultFieldSelector: fields.Everything()}, want: true},
-		"a transform":               {cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, want: true},
-		"options of a kind":         {cache: cache.Options{ByObject: map[client.Object]cache.ByObject{widget: {Label: selected}}}, want: true},
-		"no bookmarks":              {cache: cache.Options{DefaultEnableWatchBookmarks: &no}, want: true},
-		"a period":                  {cache: cache.Options{SyncPeriod: new(time.Minute)}, want: true},
-		"reads of watched kinds":    {cache: cache.Options{ReaderFailOnMissingInformer: true}, want: true},
-		"a handler of watch errors": {cache: cache.Options{DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {}}, want: true},
-		"a kind that is not cached": {client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{widget}}}, want: true},
-		"unstructured reads":        {client: client.Options{Cache: &client.CacheOptions{Unstructured: true}}, want: true},
-		"an owner of fields":        {client: client.Options{FieldOwner: "me"}, want: true},
+		"direct": {b.Context(), scoped}, "outside": {b.Context(), plain}, "scope": {inScope, plain}, "reconcile": {deep, plain},
 	} {
-		t.Run(name, func(t *testing.T) {
-			mapper := meta.NewDefaultRESTMapper(nil)
-			mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-			row.cache.HTTPClient, row.cache.Mapper = &http.Client{}, mapper
-			c, err := cache.New(&rest.Config{Host: "127.0.0.1:1"}, row.cache)
-			testenv.Must(t, err)
-			row.client.HTTPClient, row.client.Mapper = &http.Client{}, mapper
-			if row.client.Cache == nil {
-				row.client.Cache = &client.CacheOptions{}
-			}
-			row.client.Cache.Reader = c // As a manager does.
-			cl, err := client.New(&rest.Config{Host: "127.0.0.1:1"}, row.client)
-			testenv.Must(t, err)
-			if got := MayHaveOptions(c, cl); got != row.want {
-				t.Errorf("expected %v, found %v", row.want, got)
-			}
-			if !MayHaveOptions(&emptyCache{}, cl) {
-				t.Error("a cache of another type was taken for one without options")
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := row.from.Get(row.ctx, key, obj); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}
+}
+
+type emptyClient struct{ client.Client }
+
+func (*emptyClient) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return nil
 }

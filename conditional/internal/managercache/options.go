@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package managercache contains the cache and the client that conditional.ManagerOptions gives to a manager. Scopes
-// read the manager's options from them; groups notify them of kinds that come and go.
+// Package managercache contains the manager of conditional.NewManager, with its cache, client and API reader. Calls
+// with the context of a scope use the scope instead of them. Scopes read the manager's options from the cache, and
+// groups notify it of kinds that come and go.
 package managercache
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
@@ -39,8 +39,31 @@ func (c *Cache) MetricsPrefix() string {
 	return c.settings.metricsPrefix
 }
 
-// WrapOptions returns the options with a cache and a client of this package, which wrap the configured ones.
-func WrapOptions(o manager.Options, metricsPrefix string) manager.Options {
+// switchingManager is a manager whose client, cache and API reader switch to the scope of a call's context.
+type switchingManager struct {
+	manager.Manager
+	apiReader client.Reader
+}
+
+func (m *switchingManager) GetAPIReader() client.Reader { return m.apiReader }
+
+// NewManager returns a manager from which scopes inherit the options.
+func NewManager(cfg *rest.Config, o manager.Options, metricsPrefix string) (manager.Manager, error) {
+	mgr, err := manager.New(cfg, wrapOptions(o, metricsPrefix))
+	if err != nil {
+		return nil, err
+	}
+	c := FromCache(mgr.GetCache())
+	// controller-runtime has no option for the API reader, and would keep the places of kinds in it forever.
+	direct := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
+	if c.reader, err = newSwitchingClient(cfg, direct, client.New, c.apiReaderOf); err != nil {
+		return nil, fmt.Errorf("create the API reader: %w", err)
+	}
+	return &switchingManager{mgr, c.reader}, nil
+}
+
+// wrapOptions returns the options with a cache and a client of this package, which wrap the configured ones.
+func wrapOptions(o manager.Options, metricsPrefix string) manager.Options {
 	newMapper, newCache, newClient := o.MapperProvider, o.NewCache, o.NewClient
 	if newMapper == nil {
 		newMapper = apiutil.NewDynamicRESTMapper
@@ -93,7 +116,7 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 		c, _ = opts.Cache.Reader.(*Cache)
 	}
 	if c == nil {
-		return nil, errors.New("expected no Reader in the Client.Cache of conditional.ManagerOptions, found one: leave it out, a client reads from the cache of its manager or scope")
+		return nil, errors.New("expected no Reader in the Client.Cache of the options of conditional.NewManager, found one: leave it out, a client reads from the cache of its manager or scope")
 	}
 	reading := *opts.Cache
 	reading.Reader = clientReader{c}
@@ -106,47 +129,8 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	}
 	c.settings.Client.Mapper = nil // A scope has its own mapper, which has no results older than the scope.
 	var err error
-	c.client, err = NewRefreshableClient(cfg, opts, c.settings.NewClient)
+	c.client, err = newSwitchingClient(cfg, opts, c.settings.NewClient, c.clientOf)
 	return c.client, err
-}
-
-// MayHaveOptions reports whether groups miss options of a manager that was made without ManagerOptions: whether its
-// cache or its client differs from one with controller-runtime's defaults. These have no accessors for their options,
-// so that the fields are compared. It reports true for other types, whose options cannot be determined.
-func MayHaveOptions(c cache.Cache, cl client.Client) bool {
-	hc, mapper := http.DefaultClient, meta.NewDefaultRESTMapper(nil) // Without them, New would make requests.
-	plainCache, err := cache.New(&rest.Config{}, cache.Options{HTTPClient: hc, Mapper: mapper})
-	if err != nil {
-		return true
-	}
-	plainClient, err := client.New(&rest.Config{}, client.Options{HTTPClient: hc, Mapper: mapper, Cache: &client.CacheOptions{Reader: plainCache}})
-	if err != nil {
-		return true
-	}
-	return !haveEqualFields(c, plainCache, "readerFailOnMissingInformer", "resync", "namespace", "selector", "transform",
-		"unsafeDisableDeepCopy", "enableWatchBookmarks", "newInformer", "watchErrorHandler") ||
-		!haveEqualFields(cl, plainClient, "uncachedGVKs", "cacheUnstructured")
-}
-
-// haveEqualFields compares two values of one type of struct. A field that the type lacks counts as different.
-func haveEqualFields(a, b any, names ...string) bool {
-	x, y := reflect.Indirect(reflect.ValueOf(a)), reflect.Indirect(reflect.ValueOf(b))
-	return x.IsValid() && x.Kind() == reflect.Struct && x.Type() == y.Type() && !slices.ContainsFunc(names, func(name string) bool {
-		return !isEqualField(x.FieldByName(name), y.FieldByName(name))
-	})
-}
-
-// isEqualField compares two values of one type. It needs no right to read an unexported field as an interface.
-func isEqualField(x, y reflect.Value) bool {
-	switch {
-	case !x.IsValid():
-		return false
-	case x.Kind() == reflect.Func:
-		return x.Pointer() == y.Pointer()
-	case x.Kind() == reflect.Map:
-		return x.Len() == 0 && y.Len() == 0
-	}
-	return x.Comparable() && x.Equal(y)
 }
 
 // ScopeSettings returns the settings that a scope inherits; those of nil are controller-runtime's defaults.

@@ -32,7 +32,13 @@ func (r *refreshable[T]) current() T { return *r.now.Load() }
 
 // NewRefreshableClient returns a client that build creates, now and at every refresh.
 func NewRefreshableClient(cfg *rest.Config, opts client.Options, build client.NewClientFunc) (*RefreshableClient, error) {
-	c := &RefreshableClient{opts: opts}
+	return newSwitchingClient(cfg, opts, build, func(context.Context) client.Client { return nil })
+}
+
+// newSwitchingClient returns a client whose calls in a scope use the client that inScope returns. inScope returns nil
+// for a context that belongs to no scope.
+func newSwitchingClient(cfg *rest.Config, opts client.Options, build client.NewClientFunc, inScope func(context.Context) client.Client) (*RefreshableClient, error) {
+	c := &RefreshableClient{opts: opts, inScope: inScope}
 	c.build = func() (client.Client, error) { return build(cfg, opts) }
 	return c, c.Refresh()
 }
@@ -48,43 +54,52 @@ func NewRefreshableMapper(build func() (meta.RESTMapper, error)) (*RefreshableMa
 // of a kind forever.
 type RefreshableClient struct {
 	refreshable[client.Client]
-	opts client.Options
+	opts    client.Options
+	inScope func(context.Context) client.Client
+}
+
+// target returns the client that serves a call.
+func (c *RefreshableClient) target(ctx context.Context) client.Client {
+	if scoped := c.inScope(ctx); scoped != nil {
+		return scoped
+	}
+	return c.current()
 }
 
 func (c *RefreshableClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.current().Get(ctx, key, obj, opts...)
+	return c.target(ctx).Get(ctx, key, obj, opts...)
 }
 
 func (c *RefreshableClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.current().List(ctx, list, opts...)
+	return c.target(ctx).List(ctx, list, opts...)
 }
 
 func (c *RefreshableClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return c.current().Apply(ctx, obj, opts...)
+	return c.target(ctx).Apply(ctx, obj, opts...)
 }
 
 func (c *RefreshableClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return c.current().Create(ctx, obj, opts...)
+	return c.target(ctx).Create(ctx, obj, opts...)
 }
 
 func (c *RefreshableClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	return c.current().Delete(ctx, obj, opts...)
+	return c.target(ctx).Delete(ctx, obj, opts...)
 }
 
 func (c *RefreshableClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return c.current().Update(ctx, obj, opts...)
+	return c.target(ctx).Update(ctx, obj, opts...)
 }
 
 func (c *RefreshableClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return c.current().Patch(ctx, obj, patch, opts...)
+	return c.target(ctx).Patch(ctx, obj, patch, opts...)
 }
 
 func (c *RefreshableClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
-	return c.current().DeleteAllOf(ctx, obj, opts...)
+	return c.target(ctx).DeleteAllOf(ctx, obj, opts...)
 }
 func (c *RefreshableClient) Status() client.SubResourceWriter { return c.SubResource("status") }
 func (c *RefreshableClient) SubResource(name string) client.SubResourceClient {
-	return c.current().SubResource(name)
+	return subResourceClient{c, name}
 }
 func (c *RefreshableClient) Scheme() *runtime.Scheme     { return c.opts.Scheme }
 func (c *RefreshableClient) RESTMapper() meta.RESTMapper { return c.opts.Mapper }
@@ -94,6 +109,36 @@ func (c *RefreshableClient) GroupVersionKindFor(obj runtime.Object) (schema.Grou
 
 func (c *RefreshableClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return c.current().IsObjectNamespaced(obj)
+}
+
+// subResourceClient selects the client at each call, because code may keep it.
+type subResourceClient struct {
+	client *RefreshableClient
+	name   string
+}
+
+func (s subResourceClient) target(ctx context.Context) client.SubResourceClient {
+	return s.client.target(ctx).SubResource(s.name)
+}
+
+func (s subResourceClient) Get(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceGetOption) error {
+	return s.target(ctx).Get(ctx, obj, sub, opts...)
+}
+
+func (s subResourceClient) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
+	return s.target(ctx).Create(ctx, obj, sub, opts...)
+}
+
+func (s subResourceClient) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	return s.target(ctx).Update(ctx, obj, opts...)
+}
+
+func (s subResourceClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return s.target(ctx).Patch(ctx, obj, patch, opts...)
+}
+
+func (s subResourceClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	return s.target(ctx).Apply(ctx, obj, opts...)
 }
 
 // RefreshableMapper is a REST mapper that can be refreshed.

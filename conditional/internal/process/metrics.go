@@ -43,7 +43,7 @@ type Registry struct {
 	names   map[string]struct{}      // names holds the names of controllers
 }
 
-// RegistryOf returns the registry for the managers with this cache, which is nil for managers without ManagerOptions.
+// RegistryOf returns the registry for the managers with this cache, which is nil for a cluster without a manager.
 func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 	prefix := outer.MetricsPrefix()
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
@@ -100,8 +100,6 @@ type GroupEntry struct {
 	Show func() GroupView
 	// States and Holds return all values of GroupView.State and GroupView.Holds.
 	States, Holds func() []string
-	// Places are the addresses of the fields to which the group writes its clients when it starts.
-	Places []uintptr
 }
 
 // GroupView is what the status page and the metrics show of a group.
@@ -120,11 +118,6 @@ func (all *Registry) AddGroup(g *GroupEntry) (leave func(), err error) {
 	for _, other := range all.groups {
 		if other.Name == g.Name && !g.Shared && !other.Shared {
 			return nil, errors.New("expected a unique name, found another group of this name: set one with conditional.Name, or with Named of the builder")
-		}
-		if slices.ContainsFunc(g.Places, func(p uintptr) bool { return slices.Contains(other.Places, p) }) {
-			return nil, fmt.Errorf("expected a reconciler that no other group uses, found one that group %s uses too, "+
-				"or one that shares pointers with it: a group replaces the clients of its reconciler when it starts; "+
-				"create one reconciler for each builder", other.Name)
 		}
 	}
 	all.groups = append(all.groups, g)

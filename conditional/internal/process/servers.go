@@ -49,7 +49,7 @@ type APIServer struct {
 	Config     *rest.Config
 	HTTPClient *http.Client
 	Scheme     *runtime.Scheme
-	// Outer is nil for a manager without ManagerOptions.
+	// Outer is nil for a cluster without a manager.
 	Outer *managercache.Cache
 }
 

@@ -325,7 +325,7 @@ func (m *Manager) waitForEarlySync(ctx context.Context) error {
 func (m *Manager) launchQueued(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.runContext = managercache.WithScope(ctx, m.cache.managerCache, m.cache)
+	m.runContext = managercache.WithScope(ctx, m.cache.managerCache, managercache.Scope{Cache: m.cache, Client: m.client, APIReader: m.apiReader})
 	for _, r := range m.queued {
 		m.launchRunnable(r)
 	}

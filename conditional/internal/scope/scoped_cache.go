@@ -34,8 +34,7 @@ type scopedCache struct {
 	scheme            *runtime.Scheme
 	state             *process.SharedState
 	pool              *informers.Pool     // pool is the pool of the state, or a separate one
-	outer             cache.Cache         // outer is the cache of the manager or cluster
-	managerCache      *managercache.Cache // managerCache is the same; nil if the manager was made without ManagerOptions
+	managerCache      *managercache.Cache // managerCache is the manager's cache; nil for a cluster without a manager
 	readsNeedInformer bool                // readsNeedInformer is true if reads create no informer
 	mapper            *scopedMapper
 	reportError       func(error) // reportError ends the scope
@@ -55,7 +54,7 @@ type scopedCache struct {
 
 func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedState, o Options) *scopedCache {
 	v := &scopedCache{
-		lifetime: life, scheme: cl.GetScheme(), state: h, outer: cl.GetCache(), managerCache: managercache.FromCache(cl.GetCache()),
+		lifetime: life, scheme: cl.GetScheme(), state: h, managerCache: managercache.FromCache(cl.GetCache()),
 		started:      make(chan struct{}),
 		informers:    map[informers.InformerKind]*scopedInformer{},
 		indexes:      map[informers.InformerKind][]informers.FieldIndex{},

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 )
 
 var errInformerRemoved = errors.New("the informer was removed")
@@ -53,10 +52,10 @@ func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind)
 	if u != nil || err != nil {
 		return u, err
 	}
-	// The look-ups may query the API server and the outer cache, so they come before the lock.
-	inherited := managercache.IndexesOf(v.outer, s, v.scheme)
+	inherited := v.managerCache.IndexesOf(s)
 	optional := v.optional[s.GVK]
 	var kind informers.InformerKind
+	// The look-up may query the API server, so it comes before the lock.
 	if optional == nil {
 		if kind, err = v.findKind(ctx, s.GVK); err != nil {
 			return nil, err

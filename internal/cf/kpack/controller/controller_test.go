@@ -48,7 +48,7 @@ func TestKpackBuildsCode(t *testing.T) {
 	testenv.StartManager(t, &as, func(mgr manager.Manager) error {
 		_, err := conditional.Setup(mgr, conditional.Served(kpack.ImageKind()), Controller{Clock: clock.RealClock{}, Settings: settings}.SetupWithManager, conditional.Name("kpack"))
 		return errors.Join(err, buildcontroller.Controller{Clock: clock.RealClock{}, UsesKpack: true}.SetupWithManager(mgr))
-	}, func(o *manager.Options) { *o = conditional.ManagerOptions(*o) })
+	})
 	early := e.createBuild(t, "early")
 	e.waitForBuild(t, early, korifiv1alpha1.StagingBuild, "kpack builds it while this cluster serves images.kpack.io")
 	e.InstallCRDs(t, "testdata/kpack.yaml")
