@@ -168,27 +168,6 @@ func TestKeepForgetsOldFailures(t *testing.T) {
 	})
 }
 
-func TestFollow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		signal, ended, p := make(chan bool), make(chan struct{}), &reportLog{}
-		go func() {
-			defer close(ended)
-			followSignal(t.Context(), signal, p.report)
-		}()
-		p.want(t, "before a signal", Unknown, "NoSignal")
-		signal <- true
-		p.want(t, "on", True, "SignalTrue")
-		signal <- false
-		p.want(t, "off", False, "SignalFalse")
-		close(signal)
-		<-ended
-		p.want(t, "closed", False, "SignalFalse")
-	})
-	inBubble(t, func(ctx context.Context, report func(Status)) { followSignal(ctx, make(chan bool), report) }, func(p *reportLog) {
-		p.want(t, "silent", Unknown, "NoSignal")
-	})
-}
-
 // allInputs calls test with every combination of n states: 3^n of them.
 func allInputs(n int, test func([]judgeInput)) {
 	if n == 0 {

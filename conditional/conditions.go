@@ -24,7 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// Condition defines when a group runs.
+// Condition defines when a group runs. A condition may also have a method Validate(Sources) error, which returns its
+// wrong use to the caller of [Setup].
 type Condition interface {
 	// String names the condition; it is the default name of the group.
 	String() string
@@ -63,8 +64,27 @@ func (src Sources) toServer() process.APIServer {
 	return process.APIServer{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.managerCache}
 }
 
+// In returns the sources of another cluster, for a condition about the objects there. The cluster need not have been
+// started.
+func (src Sources) In(cl cluster.Cluster) Sources {
+	src.Config, src.HTTPClient, src.Scheme, src.managerCache = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.FromCache(cl.GetCache())
+	return src
+}
+
+// Validate returns the wrong use of a condition that is known before it is observed. Setup calls it, and conditions
+// that consist of others call it for those.
+func (src Sources) Validate(c Condition) error {
+	if v, ok := c.(validator); ok {
+		return v.Validate(src)
+	}
+	if src.waitsFor != nil {
+		src.waitsFor.hasOthers = true
+	}
+	return nil
+}
+
 // validator is a condition that detects wrong use before it is observed.
-type validator interface{ validate(src Sources) error }
+type validator interface{ Validate(src Sources) error }
 
 // All holds while all the conditions do. One False condition makes it False; otherwise one Unknown condition makes it
 // Unknown. A change of any of their identities restarts the group.
@@ -80,50 +100,6 @@ func Any(c ...Condition) Condition { return newCombined("Any", c, newAnyJudge) }
 // Not holds while the condition is False; Unknown stays Unknown.
 func Not(c Condition) Condition {
 	return newCombined("Not", []Condition{c}, func() judgeFunc { return judgeNot })
-}
-
-// On observes c at the API server of another cluster: Served looks for its kinds there, Object watches there. The
-// cluster need not have been started. The group still runs with its own manager.
-func On(cl cluster.Cluster, c Condition) Condition {
-	there := func(src Sources) Sources {
-		src.Config, src.HTTPClient, src.Scheme, src.managerCache = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.FromCache(cl.GetCache())
-		return src
-	}
-	return builtinCondition{
-		name:         "On(" + joinNames([]Condition{c}) + ")",
-		mistake:      errorUnless(cl != nil, "condition On needs a cluster, found nil: pass the one of cluster.New"),
-		validateFunc: func(src Sources) error { return validateAll("On", []Condition{c}, there(src)) },
-		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
-			return c.Observe(ctx, there(src), report)
-		},
-	}
-}
-
-// Func holds while f returns true. f is called at once and then once per period. Its context ends after one period,
-// or after 10 s if that is less. An error, a panic or a late answer counts as Unknown. A call that ignores its
-// context delays only the next call.
-func Func(name string, every time.Duration, f func(context.Context) (bool, error)) Condition {
-	return builtinCondition{
-		name:    name,
-		mistake: errorUnless(name != "" && every > 0 && f != nil, "condition Func needs a name, a period longer than 0 and a function: pass all three"),
-		observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
-			pollFunc(ctx, every, f, report)
-			return nil
-		},
-	}
-}
-
-// Signal holds after true was received from the channel, until false is received. Before the first value it is
-// Unknown. Closing the channel keeps the last state. Use a channel in one group only: each value has one reader.
-func Signal(name string, ch <-chan bool) Condition {
-	return builtinCondition{
-		name:    name,
-		mistake: errorUnless(name != "" && ch != nil, "condition Signal needs a name and a channel: pass both"),
-		observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
-			followSignal(ctx, ch, report)
-			return nil
-		},
-	}
 }
 
 type builtinCondition struct {
@@ -142,7 +118,8 @@ func errorUnless(ok bool, text string) error {
 
 func (c builtinCondition) String() string { return c.name }
 
-func (c builtinCondition) validate(src Sources) error {
+// Validate returns the wrong use of the condition.
+func (c builtinCondition) Validate(src Sources) error {
 	if c.mistake != nil || c.validateFunc == nil {
 		return c.mistake
 	}
@@ -182,19 +159,9 @@ func validateAll(name string, of []Condition, src Sources) error {
 		if c == nil {
 			return fmt.Errorf("condition %s got nil as its condition number %d: pass a condition", name, i+1)
 		}
-		if err := validateOne(c, src); err != nil {
+		if err := src.Validate(c); err != nil {
 			return fmt.Errorf("condition %s: %w", name, err)
 		}
-	}
-	return nil
-}
-
-func validateOne(c Condition, src Sources) error {
-	if v, ok := c.(validator); ok {
-		return v.validate(src)
-	}
-	if src.waitsFor != nil {
-		src.waitsFor.hasOthers = true
 	}
 	return nil
 }
@@ -228,13 +195,6 @@ type Status struct {
 	// Identity names the object that the condition found. When it changes while the state is True, the group
 	// restarts.
 	Identity string `json:"identity,omitempty"`
-}
-
-func stateFromBool(holds bool) State {
-	if holds {
-		return True
-	}
-	return False
 }
 
 // defaultBackoff grows from 1 s to 5 min.
@@ -398,81 +358,4 @@ func combineState(inputs []judgeInput, state State) Status {
 func sortUnique(words []string) []string {
 	slices.Sort(words)
 	return slices.Compact(words)
-}
-
-// maxCallTime limits one call of a function.
-const maxCallTime = 10 * time.Second
-
-// pollFunc calls f at once and then once per period until ctx ends, and reports its result. A call that exceeds its
-// deadline counts as Unknown. It is not waited for when ctx ends, but no other call begins before it has returned.
-func pollFunc(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(Status)) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for ctx.Err() == nil { // The select below may choose a tick although ctx has ended.
-		callWithDeadline(ctx, min(every, maxCallTime), f, report)
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
-}
-
-func callWithDeadline(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error), report func(Status)) {
-	timed, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	answer := make(chan Status, 1) // Buffered, so that the goroutine of a late call ends when the call returns.
-	go func() { answer <- callFunc(timed, limit, f) }()
-	select {
-	case s := <-answer:
-		if ctx.Err() == nil {
-			report(s)
-		}
-		return
-	case <-timed.Done():
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	report(timeoutStatus(limit))
-	// The next call must not begin before this one has returned: the function need not be safe for concurrent use.
-	select {
-	case <-answer:
-	case <-ctx.Done():
-	}
-}
-
-func callFunc(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error)) (s Status) {
-	defer func() {
-		if p := recover(); p != nil {
-			s = Status{State: Unknown, Reason: "FuncPanicked", Message: fmt.Sprint(p)}
-		}
-	}()
-	holds, err := f(ctx)
-	switch {
-	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return timeoutStatus(limit)
-	case err != nil:
-		return Status{State: Unknown, Reason: "FuncFailed", Message: err.Error()}
-	}
-	return Status{State: stateFromBool(holds), Reason: "Func" + stateFromBool(holds).String()}
-}
-
-func timeoutStatus(limit time.Duration) Status {
-	return Status{State: Unknown, Reason: "FuncTimedOut", Message: "no answer within " + limit.String()}
-}
-
-// followSignal reports the values of the channel until it is closed or ctx ends.
-func followSignal(ctx context.Context, signal <-chan bool, report func(Status)) {
-	report(Status{State: Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
-	for {
-		select {
-		case on, open := <-signal:
-			if !open {
-				return
-			}
-			report(Status{State: stateFromBool(on), Reason: "Signal" + stateFromBool(on).String()})
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -12,7 +12,7 @@
 // [Group.Wait], [Group.Checker], metrics, [Events] and a page of the metrics server. An error of a runnable, or a
 // panic in setup, is retried with a back-off and never ends the manager.
 //
-// A condition need not be an API: see [Object], [Func], [Signal], [Allowed], [FirstServed] and [On], and the
-// combinations [All], [Any] and [Not]. If the API server gives no answer (outage, 5xx, missing permission) a
-// condition is [Unknown], and a running group keeps running. See docs/manual.md for the details.
+// A condition need not be an API: see [Allowed] and [FirstServed], the combinations [All], [Any] and [Not], and package
+// extra. If the API server gives no answer (outage, 5xx, missing permission) a condition is [Unknown], and a running
+// group keeps running. See docs/manual.md for the details.
 package conditional

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/torpor-dev/torpor/conditional"
+	"github.com/torpor-dev/torpor/conditional/extra"
 )
 
 // labeler is an ordinary reconciler: it does not depend on groups.
@@ -76,7 +77,7 @@ func ExampleAll() {
 	flags := client.ObjectKey{Namespace: "default", Name: "flags"}
 	when := conditional.All(
 		conditional.FirstServed(widget, "v1", "v1beta1"),
-		conditional.Object(&corev1.ConfigMap{}, flags, func(obj client.Object) bool {
+		extra.Object(&corev1.ConfigMap{}, flags, func(obj client.Object) bool {
 			return obj.GetAnnotations()["example.com/widgets"] == "on"
 		}),
 	)

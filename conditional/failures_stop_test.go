@@ -299,7 +299,6 @@ func failuresOfNeighbours() []failureTest {
 		{"16 a kind that may not be listed fails its own group only", (*failureEnv).forbiddenKind},
 		{"16 a kind whose list fails harms its own group only", (*failureEnv).brokenKind},
 		{"24 setup may add nothing, or a runnable that is soon done", (*failureEnv).littleSetup},
-		{"29 a function that panics, errs and blocks stops nothing", (*failureEnv).badFunction},
 	}
 }
 
@@ -401,40 +400,4 @@ func (a *failureEnv) littleSetup() {
 	if starts, stops := a.starts.Load(), a.countEntries(Draining); starts != 2 || stops != 1 {
 		a.t.Errorf("%d starts and %d stops, want 2 and 1: a runnable that is done ends nothing", starts, stops)
 	}
-}
-
-// badFunction is the condition of one group; another group next to it must keep running.
-func (a *failureEnv) badFunction() {
-	release := make(chan struct{})
-	var calls, blocked atomic.Int32
-	bad := Func("bad", 50*time.Millisecond, func(context.Context) (bool, error) {
-		switch calls.Add(1) {
-		case 1:
-			panic("boom")
-		case 2:
-			return false, errors.New("boom")
-		case 4:
-			blocked.Add(1)
-			<-release
-			blocked.Add(-1)
-			return false, nil // The call has exceeded its deadline, so the result is ignored.
-		}
-		return true, nil
-	})
-	maps := make(chan string, 100)
-	mgr := a.newManagerFor(a.cfg)
-	g := a.setUpGroupOf(mgr, bad, watching(a.mustFindKind(&corev1.Namespace{}), a.seen))
-	testenv.Must(a.t, watching(a.mustFindKind(&corev1.ConfigMap{}), maps)(mgr))
-	a.startManager(mgr)
-	a.expectReconcile(a.seen, "default")
-	a.eventually("a call ignores its context", func(context.Context) (bool, error) { return blocked.Load() == 1, nil })
-	a.waitForCondition(g, Unknown, "")
-	a.createConfigMap(a.kind.Group)
-	a.expectReconcile(maps, a.kind.Group)
-	if calls.Load() != 4 {
-		a.t.Errorf("%d calls, want 4: none while one has not returned", calls.Load())
-	}
-	close(release)
-	a.waitForCondition(g, True, "")
-	a.expectNoRestart()
 }

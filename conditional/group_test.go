@@ -99,6 +99,20 @@ func (s switchedCondition) Observe(ctx context.Context, _ Sources, report func(S
 	}
 }
 
+// signal is a condition that reports the values of a channel.
+func signal(name string, values <-chan bool) Condition {
+	return builtinCondition{name: name, observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
+		for {
+			select {
+			case holds := <-values:
+				report(Status{State: map[bool]State{true: True, false: False}[holds], Reason: "Signal"})
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}}
+}
+
 // groupEnv runs one group in a synctest bubble.
 type groupEnv struct {
 	t     *testing.T
@@ -473,8 +487,6 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		"Optional of a kind that the scheme lacks: refused": {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
 		"two wrong options: the error names the first":      {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
 		"two wrong options: the error names the second":     {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
-		"On without a cluster: refused":                     {On(nil, switchedCondition{}), fine, nil, "condition On needs a cluster"},
-		"On without a condition: refused":                   {On(otherCluster{}, nil), fine, nil, "got nil"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -244,7 +244,7 @@ func (r *readYourWritesReconciler) writeAndRead(ctx context.Context, key client.
 
 func (r *readYourWritesReconciler) SetupWithManager(mgr manager.Manager) error {
 	r.client = mgr.GetClient()
-	return ctrl.NewControllerManagedBy(mgr).For(newWidget()).Named("consistent").Complete(GracefulReconciler(r, patience))
+	return ctrl.NewControllerManagedBy(mgr).For(newWidget()).Named("consistent").Complete(finishing(r))
 }
 
 // TestReadYourWritesAcrossRestarts has a neighbour that shares the informer, so that it outlives the scopes.

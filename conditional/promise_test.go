@@ -249,7 +249,7 @@ func TestHandlersInOtherCachesGoWithTheStop(t *testing.T) {
 		return nil
 	})
 	run := make(chan bool)
-	g := mustSetUp(t, mgr, Signal("run", run), func(scoped manager.Manager) error {
+	g := mustSetUp(t, mgr, signal("run", run), func(scoped manager.Manager) error {
 		return ctrl.NewControllerManagedBy(scoped).Named("handlers").
 			WatchesRawSource(Kind(other, &corev1.ConfigMap{}, count)).
 			WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.ConfigMap{}, count)).

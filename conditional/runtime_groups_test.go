@@ -234,7 +234,7 @@ func TestKindIsCachedOnceForAPlainControllerAndAGroup(t *testing.T) {
 	plain, grouped := make(chan string, 1000), make(chan string, 1000)
 	testenv.Must(t, newReporter("plain", plain)(mgr))
 	flag := make(chan bool)
-	g := mustSetUp(t, mgr, Signal("flag", flag), newReporter("grouped", grouped), Name("grouped"))
+	g := mustSetUp(t, mgr, signal("flag", flag), newReporter("grouped", grouped), Name("grouped"))
 	s.startManager(mgr)
 	s.expectReconcile(plain, "one")
 	for range 3 {

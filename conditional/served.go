@@ -93,7 +93,8 @@ func kindName(gvk schema.GroupVersionKind) string {
 	return strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, ".")
 }
 
-func (s kindsCondition) validate(src Sources) error {
+// Validate returns the wrong use of the condition.
+func (s kindsCondition) Validate(src Sources) error {
 	kinds, err := s.resolveKinds(src.Scheme)
 	src.waitsFor.add(kinds...)
 	return err

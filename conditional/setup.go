@@ -70,7 +70,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	}
 	src, waitsFor := g.sources(), &namedKinds{}
 	src.waitsFor = waitsFor
-	if err := validateOne(when, src); err != nil {
+	if err := src.Validate(when); err != nil {
 		return nil, err
 	}
 	// The scheme must contain these kinds now: a start would detect a missing one much later.

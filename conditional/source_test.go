@@ -4,25 +4,20 @@ package conditional
 
 import (
 	"context"
-	"net/http"
 	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -202,79 +197,5 @@ func TestKind(t *testing.T) {
 		s.expectReconcile(seen, name)
 		s.uninstallCRD(def)
 		s.waitUntilGone(def)
-	}
-}
-
-// TestGroupOfAnotherCluster runs a group here while a kind is served there.
-func TestGroupOfAnotherCluster(t *testing.T) {
-	here, there := startAPIServer(t), startAPIServer(t)
-	mgr := here.newManagerFor(here.cfg)
-	remote, err := cluster.New(there.cfg, func(o *cluster.Options) { o.Scheme = there.scheme })
-	testenv.Must(t, err)
-	group := mustSetUp(t, mgr, On(remote, Served(widgetKind())), func(manager.Manager) error { return nil }, Name("remote"))
-	here.startManager(mgr)
-	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
-	here.installCRD(def)
-	here.eventually("the condition is known", func(context.Context) (bool, error) {
-		return group.Status().Condition.State == False, nil
-	})
-	there.installCRD(def)
-	there.waitForPhase(group, Running)
-	there.uninstallCRD(def)
-	there.waitForPhase(group, Dormant)
-	remote.GetHTTPClient().CloseIdleConnections()
-}
-
-// otherCluster implements the part of a cluster that a condition needs.
-type otherCluster struct {
-	cluster.Cluster
-	cfg    *rest.Config
-	client *http.Client
-	scheme *runtime.Scheme
-}
-
-func (c otherCluster) GetCache() cache.Cache       { return nil }
-func (c otherCluster) GetConfig() *rest.Config     { return c.cfg }
-func (c otherCluster) GetHTTPClient() *http.Client { return c.client }
-func (c otherCluster) GetScheme() *runtime.Scheme  { return c.scheme }
-
-// sourcesCondition records its Sources.
-type sourcesCondition struct{ with *Sources }
-
-func (sourcesCondition) String() string { return "asked" }
-
-func (a sourcesCondition) Observe(_ context.Context, src Sources, report func(Status)) error {
-	*a.with = src
-	report(Status{State: True})
-	return nil
-}
-
-func TestOnReplacesTheSources(t *testing.T) {
-	there := otherCluster{cfg: &rest.Config{Host: "there"}, client: &http.Client{}, scheme: runtime.NewScheme()}
-	var with Sources
-	c := On(there, sourcesCondition{&with})
-	if got := c.String(); got != "On(asked)" {
-		t.Errorf("it is called %s", got)
-	}
-	here := Sources{Config: &rest.Config{Host: "here"}, HTTPClient: &http.Client{}, Scheme: runtime.NewScheme(), stopOnTerminating: true}
-	var got Status
-	testenv.Must(t, c.Observe(t.Context(), here, func(s Status) { got = s }))
-	if with.Config != there.cfg || with.HTTPClient != there.client || with.Scheme != there.scheme || !with.stopOnTerminating {
-		t.Errorf("observed with %+v", with)
-	}
-	if got.State != True {
-		t.Errorf("reported %+v", got)
-	}
-}
-
-func TestOnFindsKindsInTheSchemeOfItsCluster(t *testing.T) {
-	there := otherCluster{cfg: &rest.Config{}, client: &http.Client{}, scheme: runtime.NewScheme()}
-	addWidgets(there.scheme)
-	when, ok := On(there, ServedObject(&Widget{})).(validator)
-	if !ok {
-		t.Fatal("On does not validate")
-	}
-	if err := when.validate(Sources{Scheme: runtime.NewScheme()}); err != nil {
-		t.Error(err)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/torpor-dev/torpor/conditional"
+	"github.com/torpor-dev/torpor/conditional/extra"
 )
 
 // plainSuffix ends the names of trials of plain controller-runtime.
@@ -275,7 +276,7 @@ type signalledGroup struct {
 // newSignalledGroup allocates room for all samples at once, so that they do not look like a leak.
 func newSignalledGroup(mgr manager.Manager, name string, kind schema.GroupVersionKind, samples int) *signalledGroup {
 	s := &signalledGroup{signal: make(chan bool), synced: make(syncTimes, 10), starts: make([]float64, 0, samples), stops: make([]float64, 0, samples)}
-	s.group = setUpGroup(mgr, name, conditional.Signal(name, s.signal), watchKind(kind, s.synced))
+	s.group = setUpGroup(mgr, name, extra.Signal(name, s.signal), watchKind(kind, s.synced))
 	return s
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package conditional
+package extra
 
 import (
 	"context"
@@ -14,29 +14,47 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/torpor-dev/torpor/conditional"
 )
 
 // Object holds while the object of that name exists and f returns true for it, for example because of an annotation
 // or an entry of a ConfigMap. The type of obj defines the kind to watch, as in a client's Get. f receives its own
 // copy of the object. Object needs the right to list and watch that one object.
-func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) Condition {
+func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) conditional.Condition {
 	o := observedObject{like: obj, key: key, holds: f}
-	return builtinCondition{
-		name: strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":"),
+	return condition{
+		name: strings.Join([]string{conditional.ServedObject(obj).String(), key.Namespace, key.Name}, ":"),
 		mistake: errorUnless(obj != nil && key.Name != "" && f != nil,
 			"condition Object needs an object of the type to watch, the name of one and a function: pass all three"),
-		validateFunc: func(src Sources) error {
-			_, err := findKind(obj, src.Scheme)
-			return err
+		validate: func(src conditional.Sources) error {
+			if _, err := apiutil.GVKForObject(obj, src.Scheme); err != nil {
+				return fmt.Errorf("find the kind of %T in the scheme of its manager or cluster (add it with AddToScheme): %w", obj, err)
+			}
+			return nil
 		},
-		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
-			pause := defaultBackoff()
-			pause.Cap = 30 * time.Second
+		observe: func(ctx context.Context, src conditional.Sources, report func(conditional.Status)) error {
+			first := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 30, Cap: 30 * time.Second}
+			pause := first
 			// Each failure is followed by a try with a new cache: the kind may have another scope or plural now.
-			observeWithBackoff(ctx, builtinCondition{name: key.String(), observeFunc: o.observe}, src, pause, report)
+			for ctx.Err() == nil {
+				began := time.Now()
+				if err := o.observe(ctx, src, report); err != nil && ctx.Err() == nil {
+					report(conditional.Status{State: conditional.Unknown, Reason: "ObserveFailed", Message: key.String() + ": " + err.Error()})
+				}
+				if time.Since(began) > first.Cap {
+					pause = first
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause.Step()):
+				}
+			}
 			return nil
 		},
 	}
@@ -49,7 +67,7 @@ type observedObject struct {
 }
 
 // observe runs a cache of the one object until ctx ends or the server fails.
-func (o observedObject) observe(ctx context.Context, src Sources, report func(Status)) error {
+func (o observedObject) observe(ctx context.Context, src conditional.Sources, report func(conditional.Status)) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	selector := fields.Set{metav1.ObjectNameField: o.key.Name}
 	if o.key.Namespace != "" {
@@ -109,11 +127,11 @@ func (o observedObject) observe(ctx context.Context, src Sources, report func(St
 }
 
 // judge calls f with a copy of the object, which the cache shares with other readers; nil means absent.
-func (o observedObject) judge(obj client.Object) Status {
+func (o observedObject) judge(obj client.Object) conditional.Status {
 	if obj == nil {
-		return Status{State: False, Reason: "NotFound", Message: "the object does not exist"}
+		return conditional.Status{State: conditional.False, Reason: "NotFound", Message: "the object does not exist"}
 	}
 	own, _ := obj.DeepCopyObject().(client.Object)
 	state := stateFromBool(o.holds(own))
-	return Status{State: state, Reason: "Object" + state.String()}
+	return conditional.Status{State: state, Reason: "Object" + state.String()}
 }
