@@ -418,7 +418,7 @@ func applyEvents(ctx context.Context, options *optionFile, events io.Reader, bro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	decode := clientCommand(ctx, "mysqlbinlog", []string{"--no-defaults", "-"})
-	apply := clientCommand(ctx, "mysql", loadFlags(options, writingSession))
+	apply := clientCommand(ctx, "mysql", loadFlags(options, replayingSession))
 	var decodeComplaints, applyComplaints bytes.Buffer
 	decode.Stdin, decode.Stderr = events, &limitedBuffer{to: &decodeComplaints, left: maxComplaint}
 	apply.Stderr = &limitedBuffer{to: &applyComplaints, left: maxComplaint}
@@ -452,7 +452,7 @@ func describeClientError(err error, complaint, what string) error {
 		return fmt.Errorf("mysql: %w", err)
 	}
 	sentence := ""
-	if slices.Contains([]string{"1049", "1146", "1153", "1298", "3750", "6125"}, found[1]) { // They hold names alone.
+	if slices.Contains([]string{"1032", "1049", "1146", "1153", "1298", "1452", "1824", "3750", "6125"}, found[1]) { // They hold names alone.
 		sentence = ": " + found[3]
 	}
 	return fmt.Errorf("mysql: %w: MySQL's error %s at line %s of %s%s", err, found[1], found[2], what, sentence)

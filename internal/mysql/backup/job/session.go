@@ -29,6 +29,9 @@ const (
 	writingSession = readingSession + ", sql_safe_updates = off, innodb_strict_mode = off, old_alter_table = off" +
 		" /*!80013 , sql_require_primary_key = off */ /*!80029 , xa_detach_on_prepare = on */" +
 		" /*!80030 , sql_generate_invisible_primary_key = off */ /*!80400 , restrict_fk_on_non_standard_key = off */"
+	// replayingSession prepares a session that applies binary logs. It executes a recorded statement as a statement, as the
+	// source did: for a statement whose rows are recorded, MySQL also computes generated columns that do not change.
+	replayingSession = writingSession + ", binlog_format = mixed, transaction_isolation = 'REPEATABLE-READ'"
 	// outsideBinlogs keeps a session out of the binary log.
 	outsideBinlogs = ", sql_log_bin = off"
 )

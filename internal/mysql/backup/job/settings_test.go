@@ -119,6 +119,26 @@ func TestTablesThatOneModeCannotOpen(t *testing.T) {
 	}
 }
 
+// TestStatementsAreAppliedAsStatements covers generated columns that the source did not compute again, because a statement
+// was not recorded as rows.
+func TestStatementsAreAppliedAsStatements(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execStatements(t, source, "create table app.computed (id int primary key, n int, d date as ('2026-02-31') stored)")
+	execInSession(t, source, "set session sql_mode = 'ALLOW_INVALID_DATES'", "insert into app.computed (id, n) values (1, 1), (2, 2)")
+	e.startShipping(t, source.Address)
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	execInSession(t, source, "set session transaction_isolation = 'REPEATABLE-READ', binlog_format = 'STATEMENT', sql_mode = 'STRICT_ALL_TABLES'", "update app.computed set n = 3 where id = 1",
+		"set session sql_mode = ''", "update app.computed set n = 4 where id = 2", "set session binlog_format = 'ROW'", "insert into app.t (v) values ('as rows')")
+	want, point := readState(t, source), passPoint(t)
+	execStatements(t, source, "create schema after_the_point")
+	e.installation.Settings = []string{"transaction_isolation=READ-COMMITTED"}
+	target := e.installation.StartServer(t)
+	e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point = point })
+	expectEqualStates(t, want.ofSchema("app"), readState(t, target).ofSchema("app"))
+}
+
 // TestRowsAreCountedWithoutIndexes covers an index on an expression that MySQL itself has damaged.
 func TestRowsAreCountedWithoutIndexes(t *testing.T) {
 	e := newTestEnv(t)
