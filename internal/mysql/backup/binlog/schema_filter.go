@@ -33,7 +33,11 @@ const (
 	tableIDSize = 6
 	// endsStatement is the flag of the last row event of a statement.
 	endsStatement = 1
-	// isReferencedElsewhere is the flag of a table that a foreign key of another schema refers to.
+	// ignoresForeignKeys is the flag of rows that are applied without foreign keys.
+	ignoresForeignKeys = 1 << 1
+	// recordsCascades is the flag of rows of a server that records the rows that foreign keys change.
+	recordsCascades = 1 << 4
+	// isReferencedElsewhere is the flag of a table that a foreign key refers to, which may be of another schema.
 	isReferencedElsewhere = 1 << 1
 )
 
@@ -56,7 +60,7 @@ type SchemaFilter struct {
 	// branch is the name of the XA transaction that is read, and prepared holds whether those prepared were copied.
 	branch   string
 	prepared map[string]bool
-	// isCascadeUnclear is true while the current statement has changed rows of a table that a foreign key of another
+	// isCascadeUnclear is true while the current statement has changed rows of a table that a foreign key of any
 	// schema refers to. The server may have changed rows of Schema without recording them.
 	isCascadeUnclear bool
 }
@@ -156,7 +160,7 @@ func (f *SchemaFilter) copyStatement(e BinlogEvent, s Statement) error {
 	if s.Default != "" && s.Default != f.Schema && f.Defaults != nil {
 		f.Defaults[s.Default] = true
 	}
-	return f.write(e.Raw)
+	return f.write(e.withoutForeignKeys(f.checksummed).Raw)
 }
 
 // copyControl copies a statement that begins, ends or marks a transaction, if the transaction has a part that is copied.
@@ -243,7 +247,11 @@ func (f *SchemaFilter) copyRows(e BinlogEvent) error {
 			return err
 		}
 		f.lastRows = e.Raw
-	case role == otherReferencedTable && !isInsert:
+		if isInsert || flags&recordsCascades != 0 {
+			// Their parents may be in another schema. The flag also stops cascades.
+			f.lastRows = e.withRowsFlag(ignoresForeignKeys, f.checksummed).Raw
+		}
+	case role == otherReferencedTable && !isInsert && flags&recordsCascades == 0:
 		f.isCascadeUnclear = true
 	}
 	if flags&endsStatement != 0 {
@@ -269,7 +277,7 @@ func (f *SchemaFilter) endStatement() error {
 	}
 	f.tables, f.isCascadeUnclear = map[int64]tableRole{}, false
 	if isUnclear {
-		return inseparable("changed rows of a table that a foreign key of another schema refers to")
+		return inseparable("changed rows of a table that a foreign key refers to, by a server that does not record cascades")
 	}
 	if f.lastRows != nil && !hasRowsFlag(f.lastRows, endsStatement) {
 		f.lastRows = BinlogEvent{f.lastRows}.withRowsFlag(endsStatement, f.checksummed).Raw

@@ -44,7 +44,16 @@ func rows(kind, id, flags byte) []byte {
 const (
 	insertRows, updateRows, deleteRows = 30, 31, 32
 	isReferenced                       = 2
+	unchecked, recordsCascades         = 2, 16
 )
+
+// withoutForeignKeys returns a statement with foreign_key_checks off.
+func withoutForeignKeys(raw []byte) []byte {
+	const lastOfFlags = 19 + 13 + 4
+	raw = bytes.Clone(raw)
+	raw[lastOfFlags] |= 4
+	return raw
+}
 
 var (
 	head   = event(33, "head")
@@ -70,7 +79,7 @@ func TestCopyTransaction(t *testing.T) {
 	}{
 		"rows of the restored schema: copied": {
 			in:   slices.Concat(begin, tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
-			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
+			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(insertRows, 1, unchecked|1), commit),
 		},
 		"rows of another schema: left out": {in: slices.Concat(begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), commit)},
 		"rows of both schemas by one statement: the last copied event ends the statement": {
@@ -79,44 +88,59 @@ func TestCopyTransaction(t *testing.T) {
 		},
 		"rows of both schemas by two statements: those of the restored schema are copied": {
 			in:   slices.Concat(begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), event(29, "\x05query"), tableMap(2, "two", 0), rows(insertRows, 2, 0), rows(insertRows, 2, 1), commit),
-			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(insertRows, 2, 0), rows(insertRows, 2, 1), commit),
+			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(insertRows, 2, unchecked), rows(insertRows, 2, unchecked|1), commit),
 		},
 		"rows of a referenced table without a table of the schema: refused": {
-			in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(deleteRows, 1, 1), commit), err: "a foreign key of another schema",
+			in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(deleteRows, 1, 1), commit), err: "does not record cascades",
+		},
+		"rows of a referenced table with recorded cascades: left out": {
+			in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(deleteRows, 1, recordsCascades|1), commit),
 		},
 		"inserted rows of a referenced table: left out": {in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(insertRows, 1, 1), commit)},
 		"cascade that the server recorded: its rows are copied": {
 			in:   slices.Concat(begin, tableMap(1, "one", isReferenced), tableMap(2, "two", 0), rows(deleteRows, 1, 0), rows(deleteRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(deleteRows, 2, 1), commit),
 		},
+		"changed rows with recorded cascades: copied without foreign keys": {
+			in:   slices.Concat(begin, tableMap(1, "two", 0), rows(updateRows, 1, recordsCascades|1), commit),
+			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(updateRows, 1, recordsCascades|unchecked|1), commit),
+		},
+		"changed rows without recorded cascades: copied with foreign keys": {
+			in:   slices.Concat(begin, tableMap(1, "two", 0), rows(deleteRows, 1, 1), commit),
+			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(deleteRows, 1, 1), commit),
+		},
+		"INSERT as a statement: copied with foreign keys": {
+			in:   query("", "insert into two.t values (1)", "two"),
+			want: slices.Concat(head, query("", "insert into two.t values (1)", "two")),
+		},
 		"rows of a table without description: refused": {in: slices.Concat(begin, rows(insertRows, 9, 0), commit), err: "rows of a table that the binary log has described"},
 		"compressed transaction: its part is copied uncompressed": {
 			in:   compress(t, begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), tableMap(2, "two", 0), rows(insertRows, 2, 1), commit),
-			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(insertRows, 2, 1), commit),
+			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(insertRows, 2, unchecked|1), commit),
 		},
 		"unknown compression: refused": {in: event(40, "\x02\x01\x07\x00"), err: "the compression 7"},
 		"unknown event: refused":       {in: event(99, ""), err: "an event of type 99"},
 		"end in the middle of an event: refused": {
 			in: slices.Concat(begin, commit[:10]), err: "unexpected EOF",
 		},
-		"statement for the restored schema with another default: copied":                 {in: query("one", "alter table two.t add c int", "two"), want: slices.Concat(head, query("one", "alter table two.t add c int", "two"))},
+		"statement for the restored schema with another default: copied":                 {in: query("one", "alter table two.t add c int", "two"), want: slices.Concat(head, withoutForeignKeys(query("one", "alter table two.t add c int", "two")))},
 		"statement for another schema with the restored schema as the default: left out": {in: query("two", "alter table one.t add c int", "one")},
 		"statement for both schemas: refused":                                            {in: query("", "RENAME TABLE two.t TO one.t", "two", "one"), err: "a statement RENAME TABLE that changes the schemas two and one"},
 		"statement with more schemas than listed: refused":                               {in: event(binlog.QueryEvent, "12345678\x00\x00\x00\x02\x00\x0c\xfe\x00drop table a.t"), err: "more schemas than the binary log lists"},
-		"TRUNCATE in the restored schema: copied":                                        {in: query("", "truncate `two`.t"), want: slices.Concat(head, query("", "truncate `two`.t"))},
-		"TRUNCATE in the default schema: copied":                                         {in: query("two", "truncate table t"), want: slices.Concat(head, query("two", "truncate table t"))},
+		"TRUNCATE in the restored schema: copied":                                        {in: query("", "truncate `two`.t"), want: slices.Concat(head, withoutForeignKeys(query("", "truncate `two`.t")))},
+		"TRUNCATE in the default schema: copied":                                         {in: query("two", "truncate table t"), want: slices.Concat(head, withoutForeignKeys(query("two", "truncate table t")))},
 		"TRUNCATE of another schema: left out":                                           {in: query("two", "truncate table one.t")},
 		"CREATE TABLE LIKE a table of another schema: refused":                           {in: query("", "create table two.t like one.t"), err: "CREATE TABLE that changes the schemas one and two"},
 		"CREATE TABLE LIKE in brackets: refused":                                         {in: query("one", "create table if not exists two.t (like t)"), err: "CREATE TABLE that changes the schemas one and two"},
 		"CREATE TABLE SELECT as the server records it: copied": {
 			in:   slices.Concat(begin, query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION"), tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
-			want: slices.Concat(head, begin, query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION"), tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
+			want: slices.Concat(head, begin, withoutForeignKeys(query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION")), tableMap(1, "two", 0), rows(insertRows, 1, unchecked|1), commit),
 		},
 		"GRANT on the restored schema: copied":          {in: query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"), want: slices.Concat(head, query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"))},
 		"GRANT on another schema: left out":             {in: query("", "GRANT SELECT ON `one`.`t` TO 'a'@'%'", "one", "mysql")},
-		"new account: copied":                           {in: query("", "CREATE USER 'a'@'%'", "mysql"), want: slices.Concat(head, query("", "CREATE USER 'a'@'%'", "mysql"))},
+		"new account: copied":                           {in: query("", "CREATE USER 'a'@'%'", "mysql"), want: slices.Concat(head, withoutForeignKeys(query("", "CREATE USER 'a'@'%'", "mysql")))},
 		"statement about an excluded account: left out": {in: query("", "DROP USER 'left-out'@'%'", "mysql")},
-		"tablespace: copied":                            {in: query("one", "create tablespace s"), want: slices.Concat(head, query("one", "create tablespace s"))},
+		"tablespace: copied":                            {in: query("one", "create tablespace s"), want: slices.Concat(head, withoutForeignKeys(query("one", "create tablespace s")))},
 		"ANALYZE TABLE of another schema: left out":     {in: query("two", "/* x */ analyze table two.t")},
 		"unknown statement: refused":                    {in: query("two", "frobnicate table two.t"), err: "a statement FROBNICATE TABLE, for which the binary log lists no schema"},
 		"end of an unknown XA branch: refused":          {in: query("", "XA COMMIT X'61',X'',1"), err: "prepared before the backup"},
@@ -145,7 +169,7 @@ func TestCopyTransaction(t *testing.T) {
 func TestCopyXATransaction(t *testing.T) {
 	f := binlog.SchemaFilter{Schema: "two"}
 	prepare := func(schema, branch string) []byte {
-		return slices.Concat(query("", "XA START "+branch), tableMap(1, schema, 0), rows(insertRows, 1, 1), query("", "XA END "+branch), event(38, "p"))
+		return slices.Concat(query("", "XA START "+branch), tableMap(1, schema, 0), rows(insertRows, 1, unchecked|1), query("", "XA END "+branch), event(38, "p"))
 	}
 	for _, step := range []struct {
 		in       []byte

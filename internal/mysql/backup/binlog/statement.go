@@ -50,6 +50,8 @@ const (
 	queryHeadSize = 8 + 1 + 2
 	// noBackslashEscapes is the bit of an SQL mode in which a backslash is an ordinary character.
 	noBackslashEscapes = 1 << 20
+	// noForeignKeyChecks is the bit of foreign_key_checks = 0 in the flags of a statement.
+	noForeignKeyChecks = 1 << 26
 	// maxBegin is greater than any event that begins a transaction.
 	maxBegin = 1 << 14
 )
@@ -76,6 +78,25 @@ func (e BinlogEvent) withBackslashEscapes(checksummed bool) BinlogEvent {
 			binary.LittleEndian.PutUint64(mode, binary.LittleEndian.Uint64(mode)&^noBackslashEscapes)
 		}
 	}
+	return newEvent(raw, checksummed)
+}
+
+// withoutForeignKeys turns foreign_key_checks off for a statement that changes a definition. A foreign key may refer to a
+// schema that does not exist. Statements that change rows keep the setting, since without it nothing cascades.
+func (e BinlogEvent) withoutForeignKeys(checksummed bool) BinlogEvent {
+	l := lexer{left: e.QueryText(checksummed)}
+	if !slices.Contains([]string{"ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE"}, l.nextWord()) {
+		return e
+	}
+	raw := bytes.Clone(trimChecksum(e.Raw, checksummed))
+	body := fieldReader{left: raw[headerSize:]}
+	body.take(queryHeadSize)
+	variables := body.sub(body.fixed(2))
+	if variables.fixed(1) != 0 { // These are not the flags, which come first.
+		return e
+	}
+	flags := variables.take(4)
+	binary.LittleEndian.PutUint32(flags, binary.LittleEndian.Uint32(flags)|noForeignKeyChecks)
 	return newEvent(raw, checksummed)
 }
 

@@ -75,6 +75,13 @@ func sessionsAfterBackup() [][]string {
 		{"update two.t, one.t set two.t.w = 8, one.t.id = one.t.id + 1000 where two.t.id = 9"},
 		{"update one.t, two.t set one.t.id = one.t.id + 1000, two.t.w = 9 where two.t.id = 10"},
 		{"insert into two.fresh values (10)", "delete from two.parent where id = 1"},
+		// Foreign keys to the other schema, which does not exist at the target.
+		{
+			"insert into one.parent values (1), (2), (3)", "insert into two.of_one values (1, 1), (2, 2)", "update two.of_one set parent = 3 where id = 1", "replace into two.of_one values (2, 1)",
+			"update one.parent set id = 9 where id = 3", "delete from one.parent where id = 1", "insert into two.below values (1, 1), (2, 2)", "update two.of_one set id = 11 where id = 1", "delete from two.of_one where id = 2",
+			"create table two.late (id int primary key, foreign key (id) references one.parent (id))", "insert into two.late values (2)",
+			"alter table two.below add column other int, add foreign key (other) references one.parent (id)", "update two.below set other = 9",
+		},
 		// Other forms in the binary log.
 		{"set session binlog_transaction_compression = on", "begin", "insert into two.t (id) values (15)", "insert into one.emptied values (3)", "insert into two.t (id) values (16)", "commit"},
 		{"set session binlog_rows_query_log_events = on", "insert into two.t (id) values (17)", "insert into one.emptied values (4)"},
@@ -102,6 +109,8 @@ func startSchemas(t *testing.T, e *testEnv) (source *mysqld.Server, stopShipping
 		"create table two.document (id int primary key, d json)", "insert into two.document values (1, '{\"a\": 1}')",
 		"create table two.parent (id int primary key)", "create table two.child (id int primary key, foreign key (id) references two.parent (id) on delete cascade)",
 		"create table one.child (id int primary key, foreign key (id) references two.parent (id) on delete cascade)",
+		"create table one.parent (id int primary key)", "create table two.of_one (id int primary key, parent int, foreign key (parent) references one.parent (id) on update cascade on delete set null)",
+		"create table two.below (id int primary key, above int, foreign key (above) references two.of_one (id) on update cascade on delete cascade)",
 		// These are in the dump, so that it does not matter that they change both schemas.
 		"create table two.modelled like one.t", "rename table two.modelled to one.modelled",
 		"insert into two.parent values (1), (2)", "insert into two.child values (1), (2)", "insert into one.child values (1), (2)")
