@@ -207,7 +207,7 @@ func (g *schemaGenerator) columnType() (text string, value func(*schemaGenerator
 	case 2:
 		return pick(g, "decimal(65,30)", "decimal(10,0)", "decimal(5,5) unsigned", "numeric(20,2)"), literals("0", "0.12345", "-1.5", "12345678901234567890.123456789", "9999999999"), true
 	case 3:
-		return "float", literals("0", "1.5", "3.14159", "2e-38", "3e38", "-123456", "0.1"), true
+		return "float", literals("0", "1.5", "3.14159", "2e-38", "3e38", "-123456", "0.1", "16777217", "0.12345679"), true
 	case 4:
 		return pick(g, "double", "double precision", "real"), literals("0", "0.1", "1e308", "2.2250738585072014e-308", "3.141592653589793", "-1e-300", "123456789.123456789"), true
 	case 5:

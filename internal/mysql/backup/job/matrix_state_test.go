@@ -29,6 +29,8 @@ type recordedState struct {
 	// broken are the views that cannot be read.
 	broken map[string]bool
 	gtids  string
+	// rounded are the rows of tables with FLOAT columns, with the digits that a dump has.
+	rounded map[string]string
 }
 
 // stateReader is a session that reads a state.
@@ -50,7 +52,7 @@ func readState(t *testing.T, s *mysqld.Server) recordedState {
 	defer func() { _ = db.Close() }() // The queries have finished.
 	session, err := db.Conn(t.Context())
 	testenv.ExpectNoError(t, err)
-	r := &stateReader{t: t, Conn: session, state: recordedState{objects: map[string]string{}, broken: map[string]bool{}}}
+	r := &stateReader{t: t, Conn: session, state: recordedState{objects: map[string]string{}, broken: map[string]bool{}, rounded: map[string]string{}}}
 	r.exec("set names utf8mb4")
 	r.exec("set session sql_mode = '', time_zone = '+00:00', autocommit = 1, max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, lock_wait_timeout = 30," +
 		" sql_quote_show_create = 1, show_gipk_in_create_table_and_information_schema = 1, print_identified_with_as_hex = 1, show_create_table_verbosity = 0, show_create_table_skip_secondary_engine = 0," +
@@ -108,6 +110,8 @@ func (r *stateReader) list(query string, args ...any) [][]string {
 	}
 	return all
 }
+
+func withoutBackticks(text string) string { return strings.ReplaceAll(text, "`", "") }
 
 func inBackticks(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
@@ -170,6 +174,7 @@ func (r *stateReader) show(kind, schema, name, word string) {
 	if word == "table" {
 		text = impliedCharset.ReplaceAllString(nextNumber.ReplaceAllString(text, ""), " COLLATE ")
 		text = strings.ReplaceAll(text, " /*!50100 TABLESPACE `innodb_system` */", "") // It depends on innodb_file_per_table.
+		text = withoutBackticks(text)                                                  // An expression from a session with sql_quote_show_create = 0 has none.
 	}
 	r.state.objects[objectKey(kind, schema, name)] = text
 }
@@ -195,16 +200,40 @@ func (r *stateReader) readRows(schema, name string) {
 		columns = append(columns, inBackticks(row[0]))
 	}
 	table := inBackticks(schema) + "." + inBackticks(name)
-	rows, err := r.hashRows("select " + strings.Join(columns, ", ") + " from " + table)
+	rows, err := r.readValues("select " + strings.Join(columns, ", ") + " from " + table)
 	if err != nil {
 		r.t.Fatalf("read the rows of %s: %v", table, err)
 	}
-	// The hashes of the columns show where rows differ.
+	key := objectKey("rows of table", schema, name)
+	r.state.objects[key] = describeRows(rows, columns, "%T %v")
+	if slices.ContainsFunc(rows, func(row []any) bool { return slices.ContainsFunc(row, isFloat) }) {
+		r.state.rounded[key] = describeRows(rows, columns, "%T %.6g")
+	}
+}
+
+func isFloat(value any) bool {
+	_, isFloat := value.(float32)
+	return isFloat
+}
+
+// describeRows returns hashes of all rows and of each column, which show where rows differ. The format is for FLOAT.
+func describeRows(values [][]any, columns []string, float string) string {
+	rows := make([][]string, len(values))
+	for i, row := range values {
+		for _, v := range row {
+			format := "%T %v"
+			if isFloat(v) {
+				format = float
+			}
+			sum := sha256.Sum256(fmt.Appendf(nil, format, v, v))
+			rows[i] = append(rows[i], hex.EncodeToString(sum[:]))
+		}
+	}
 	text := fmt.Sprintf("%d rows %s", len(rows), hashSorted(rows, func(row []string) string { return strings.Join(row, " ") }))
 	for i, column := range columns {
 		text += " " + column + " " + hashSorted(rows, func(row []string) string { return row[i] })
 	}
-	r.state.objects[objectKey("rows of table", schema, name)] = text
+	return text
 }
 
 func hashSorted(rows [][]string, of func([]string) string) string {
@@ -218,7 +247,7 @@ func hashSorted(rows [][]string, of func([]string) string) string {
 	return hex.EncodeToString(sum[:shown])
 }
 
-func (r *stateReader) hashRows(query string) ([][]string, error) {
+func (r *stateReader) readValues(query string) ([][]any, error) {
 	if _, err := r.ExecContext(r.t.Context(), "set character_set_results = null"); err != nil {
 		return nil, err
 	}
@@ -243,18 +272,21 @@ func (r *stateReader) hashRows(query string) ([][]string, error) {
 	for i := range values {
 		into[i] = &values[i]
 	}
-	var all [][]string
+	var all [][]any
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return nil, err
 		}
-		row := make([]string, len(values))
-		for i, v := range values {
-			if v == float32(0) || v == float64(0) {
-				v = 0 // A dump has no negative zero.
+		row := slices.Clone(values)
+		for i, v := range row {
+			switch v := v.(type) {
+			case []byte:
+				row[i] = slices.Clone(v)
+			case float32, float64:
+				if v == float32(0) || v == float64(0) {
+					row[i] = 0 // A dump has no negative zero.
+				}
 			}
-			sum := sha256.Sum256(fmt.Appendf(nil, "%T %v", v, v))
-			row[i] = hex.EncodeToString(sum[:])
 		}
 		all = append(all, row)
 	}
@@ -277,7 +309,7 @@ func (r *stateReader) readAccounts() {
 
 // ofSchema returns the part of the state that a restore of one schema restores.
 func (s recordedState) ofSchema(schema string) recordedState {
-	part := recordedState{objects: map[string]string{}, broken: s.broken, gtids: s.gtids}
+	part := recordedState{objects: map[string]string{}, broken: s.broken, gtids: s.gtids, rounded: s.rounded}
 	for key, text := range s.objects {
 		_, rest, _ := strings.Cut(key, "`")
 		if "`"+rest == inBackticks(schema) || strings.HasPrefix("`"+rest, inBackticks(schema)+".") {
@@ -287,8 +319,19 @@ func (s recordedState) ofSchema(schema string) recordedState {
 	return part
 }
 
+// withRoundedFloats returns the state with the digits of FLOAT columns that a dump has.
+func (s recordedState) withRoundedFloats() recordedState {
+	s.objects = maps.Clone(s.objects)
+	for key, text := range s.rounded {
+		if _, isThere := s.objects[key]; isThere {
+			s.objects[key] = text
+		}
+	}
+	return s
+}
+
 // differences returns the objects that differ.
-func (s recordedState) differences(found recordedState, mayLack func(key string) bool) []string {
+func (s recordedState) differences(found recordedState, mayDiffer func(key string) bool) []string {
 	var all []string
 	keys := maps.Clone(s.objects)
 	maps.Copy(keys, found.objects)
@@ -297,7 +340,7 @@ func (s recordedState) differences(found recordedState, mayLack func(key string)
 		is, isThere := found.objects[key]
 		switch {
 		case isWanted && isThere && want == is:
-		case isWanted && !isThere && mayLack(key):
+		case isWanted && mayDiffer(key):
 		case !isThere:
 			all = append(all, key+"\n   is missing; source: "+want)
 		case !isWanted:

@@ -297,6 +297,9 @@ func (o RestoreOptions) replayOnto(ctx context.Context, t restoreTarget, from st
 		if len(left.texts) > 0 {
 			err = fmt.Errorf("%w; the binary logs may need what MySQL refused before: %s", err, left.summarize())
 		}
+		if len(from.status.Warnings) > 0 {
+			err = fmt.Errorf("%w; the backup has the warnings: %s", err, strings.Join(from.status.Warnings, "; "))
+		}
 		return err
 	}
 	if err := o.requireSchema(ctx, t); err != nil {
