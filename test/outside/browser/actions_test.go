@@ -36,7 +36,7 @@ func testExtendAndSkip(t *testing.T, e *pageEnv, b *tab) {
 	b.do(t, "enter a later end", chromedp.SetValue(`#flip input[name=until]`, "2099-01-02T03:04:05Z"), chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the note is in the drawer", `!document.getElementById("flip").open && document.getElementById("toast").checkVisibility() && document.getElementById("drawer").contains(document.getElementById("toast"))`)
 	testenv.ExpectEqual(t, "the end", "2099-01-02T03:04:05Z", e.readCluster(t, "batch-eu").Annotations[torporv1alpha1.UntilAnnotation])
-	b.do(t, "close the details", chromedp.Click(`#drawer .close`))
+	b.do(t, "close the details", closeDrawer())
 	b.do(t, "open the details of one that runs", run(rowOf("CFApp", "shop", "app")+`.querySelector("a.name").click()`))
 	b.waitFor(t, "the details have the button", drawerIsLoaded+` && document.querySelector('#drawer button[data-verb="skip"]')`)
 	b.do(t, "skip", chromedp.Click(`#drawer button[data-verb="skip"]`), chromedp.WaitVisible("#flip"), chromedp.Click(`#flip [data-end="tomorrow"]`))
@@ -46,7 +46,7 @@ func testExtendAndSkip(t *testing.T, e *pageEnv, b *tab) {
 	b.do(t, "send it", chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the focus returns to the details", `!document.getElementById("flip").open && document.getElementById("drawer").contains(document.activeElement)`)
 	b.waitFor(t, "the details have the skip", `document.getElementById("drawer").innerText.includes("Skipped until")`)
-	b.do(t, "close the details", chromedp.Click(`#drawer .close`))
+	b.do(t, "close the details", closeDrawer())
 	b.waitFor(t, "the details are closed", `!document.getElementById("drawer").open`)
 }
 

@@ -161,7 +161,7 @@ func testStuckDetails(t *testing.T, e *pageEnv, b *tab, axe string, l look) {
 	b.expectNoViolations(t, axe, "the details")
 	b.expectReadable(t, "the details")
 	b.photograph(t, fmt.Sprintf("stuck-details-%d-%s", l.width, l.scheme))
-	b.do(t, "close the details", chromedp.Click(`#drawer .close`))
+	b.do(t, "close the details", closeDrawer())
 	b.waitFor(t, "the details are closed", `!document.getElementById("drawer").open`)
 	address := evaluate[string](t, b, `document.querySelector("#rows a.name").href`)
 	b.do(t, "open the details without scripts", chromedp.Navigate(address), chromedp.WaitVisible(".details"))
