@@ -177,6 +177,9 @@ func TestBuilderOfOthersBuildsCode(t *testing.T) {
 		}
 	}
 
+	manifest := alice.expectStatus(t, http.StatusOK, "GET", "/v3/apps/"+app+"/manifest", "")
+	alice.expectStatus(t, http.StatusAccepted, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest)
+
 	pkg = newPackage()
 	alice.upload(t, http.StatusOK, pkg, hopelessCode)
 	build = field(alice.expectStatus(t, http.StatusCreated, "POST", "/v3/builds", `{"package":{"guid":"`+pkg+`"}}`), "guid")

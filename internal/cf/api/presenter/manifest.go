@@ -64,10 +64,8 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 
 // ForAppManifest returns a manifest from which the app can be pushed again.
 func ForAppManifest(now AppState, image string, addresses, services []string) map[string]any {
-	app := map[string]any{"name": now.App.Spec.DisplayName}
-	if image != "" {
-		app["docker"] = map[string]any{"image": image}
-	}
+	app := sourceFields(now.App.Spec.Lifecycle, image)
+	app["name"] = now.App.Spec.DisplayName
 	if len(now.Variables) > 0 {
 		app["env"] = now.Variables
 	}
@@ -96,6 +94,25 @@ func ForAppManifest(now AppState, image string, addresses, services []string) ma
 	}
 	app["processes"] = processes
 	return map[string]any{"applications": []any{app}}
+}
+
+// sourceFields returns the fields for the image or the code of an app. A manifest with an image is refused for an app
+// whose code is built.
+func sourceFields(lifecycle korifiv1alpha1.Lifecycle, image string) map[string]any {
+	fields := map[string]any{}
+	if lifecycle.Type == korifiv1alpha1.DockerLifecycle {
+		if image != "" {
+			fields["docker"] = map[string]any{"image": image}
+		}
+		return fields
+	}
+	if len(lifecycle.Data.Buildpacks) > 0 {
+		fields["buildpacks"] = lifecycle.Data.Buildpacks
+	}
+	if lifecycle.Data.Stack != "" {
+		fields["stack"] = lifecycle.Data.Stack
+	}
+	return fields
 }
 
 // manifestProcessOf returns the process of a type in the form of a manifest, or an empty one if it is missing.
