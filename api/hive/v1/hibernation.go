@@ -267,9 +267,8 @@ type HibernationRecord struct {
 	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`
-	// MachineGroups are the groups of machines that the hibernation changes, each as it was before: groups of the
-	// cloud, Clusters of Cluster API on the hub, and MachineHealthChecks of OpenShift. An entry is removed once the
-	// group is restored.
+	// MachineGroups are the groups of machines that the hibernation changes, each as it was before: groups of the cloud, Clusters of
+	// Cluster API on the hub, and MachineHealthChecks of the cluster. An entry is removed once the group is so again.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -281,7 +280,7 @@ type HibernationRecord struct {
 type MachineGroupRecord struct {
 	// Name is the cloud's name of the group, or the kind and the name of the object that is paused, such as
 	// Cluster.cluster.x-k8s.io/example.
-	// +kubebuilder:validation:MaxLength=320
+	// +kubebuilder:validation:MaxLength=360
 	Name string `json:"name"`
 	// Mode is the way in which the group is prevented from replacing machines: suspend or scale-to-zero.
 	// +kubebuilder:validation:Enum=suspend;scale-to-zero

@@ -37,7 +37,9 @@ func TestHivesReasons(t *testing.T) {
 	refused := func(o *Observed) {
 		o.Refusal = &OrderRefusal{ObservationError{actuator.Other, "Protected"}, []string{"i-0", "i-1"}}
 	}
-	obstructed := func(o *Observed) { o.Options.RequiresPossible, o.IsSurveyed, o.Obstacles = true, true, "ClusterUpgrading" }
+	obstructed := func(o *Observed) {
+		o.Options.RequiresPossible, o.IsSurveyed, o.Obstacles = true, true, "ClusterUpgrading"
+	}
 	late := openRecord()
 	late.SleepStartedAt = secondsAgo(lateAfter + time.Minute)
 	for name, row := range map[string]struct {

@@ -278,7 +278,7 @@ func (o Observed) heldGroups() []string {
 func (o Observed) isReleased(r hivev1.MachineGroupRecord) bool {
 	group, isKnown := o.findGroup(r.Name)
 	switch {
-	case !isKnown && (isOfHub(r.Name) && !o.HasReadClusterAPI || isOfTarget(r.Name) && !o.HasReadHealthChecks):
+	case !isKnown && (isOfHub(r.Name) && !o.HasReadClusterAPI || IsHealthCheck(r.Name) && !o.HasReadHealthChecks):
 		return false
 	case !isKnown:
 		return o.API == Reachable && len(o.Machines) > 0 && len(o.missingNodes()) == 0

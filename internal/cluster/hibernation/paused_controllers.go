@@ -16,14 +16,15 @@ import (
 )
 
 // Controllers that replace machines are groups, too: the Cluster of Cluster API on the hub, and the MachineHealthChecks
-// of OpenShift in the cluster. Their only process is suspended by the pause that their projects document
+// of OpenShift and of Cluster API in the cluster. Their only process is suspended by the pause that their projects document
 // (docs/adr/0055-controllers-of-machines-are-paused-as-groups.md, checked by
 // TestHistoriesOfPausedControllersReplaceNothing).
 
 // These are the beginnings of the names that such groups have in the record. The name of the object follows.
 const (
-	clusterAPIPrefix  = "Cluster.cluster.x-k8s.io/"
-	healthCheckPrefix = "MachineHealthCheck.machine.openshift.io/"
+	clusterAPIPrefix            = "Cluster.cluster.x-k8s.io/"
+	healthCheckPrefix           = "MachineHealthCheck.machine.openshift.io/"
+	clusterAPIHealthCheckPrefix = "MachineHealthCheck.cluster.x-k8s.io/"
 )
 
 // reconcileProcess is the process of a group that is an object.
@@ -49,6 +50,11 @@ func NewHealthCheckGroup(name string, state PauseState) actuator.Group {
 	return newPausedGroup(healthCheckPrefix+name, state)
 }
 
+// NewClusterAPIHealthCheckGroup returns the group of a MachineHealthCheck of Cluster API in the cluster.
+func NewClusterAPIHealthCheckGroup(namespace, name string, state PauseState) actuator.Group {
+	return newPausedGroup(clusterAPIHealthCheckPrefix+namespace+"/"+name, state)
+}
+
 func newPausedGroup(name string, state PauseState) actuator.Group {
 	switch state {
 	case PausedByUs:
@@ -62,17 +68,15 @@ func newPausedGroup(name string, state PauseState) actuator.Group {
 	}
 }
 
-// HealthCheckNameOf returns the name of the MachineHealthCheck that a group is. The second result is false for other
-// groups.
-func HealthCheckNameOf(group string) (string, bool) {
-	return strings.CutPrefix(group, healthCheckPrefix)
+// IsHealthCheck reports whether a group is a MachineHealthCheck of the cluster.
+func IsHealthCheck(group string) bool {
+	return strings.HasPrefix(group, healthCheckPrefix) || strings.HasPrefix(group, clusterAPIHealthCheckPrefix)
 }
 
 // IsGroupOfCloud reports whether a group is not an object of the hub or of the cluster.
-func IsGroupOfCloud(group string) bool { return !isOfHub(group) && !isOfTarget(group) }
+func IsGroupOfCloud(group string) bool { return !isOfHub(group) && !IsHealthCheck(group) }
 
-func isOfHub(group string) bool    { return strings.HasPrefix(group, clusterAPIPrefix) }
-func isOfTarget(group string) bool { return strings.HasPrefix(group, healthCheckPrefix) }
+func isOfHub(group string) bool { return strings.HasPrefix(group, clusterAPIPrefix) }
 
 // clusterAPINotHeld is the reason why the machines of a Cluster must not be stopped.
 const clusterAPINotHeld = "Expected machines that stay off once they are stopped, found %s in the namespace of the ClusterDeployment, " +
@@ -120,7 +124,7 @@ func NeedsHealthChecks(o Observed) bool {
 	case !NeedsNodes(o):
 		return false
 	case !o.shouldHibernate():
-		return o.Record != nil && slices.ContainsFunc(o.Record.MachineGroups, func(r hivev1.MachineGroupRecord) bool { return isOfTarget(r.Name) })
+		return o.Record != nil && slices.ContainsFunc(o.Record.MachineGroups, func(r hivev1.MachineGroupRecord) bool { return IsHealthCheck(r.Name) })
 	case !o.isHibernationOpen():
 		return o.Options.MachineGroups == hivev1.MachineGroupsSuspend
 	default:
@@ -135,7 +139,7 @@ func (o Observed) unheldHealthChecks() []string {
 	}
 	var names []string
 	for _, r := range o.Record.MachineGroups {
-		if isOfTarget(r.Name) && r.HeldAt == nil {
+		if IsHealthCheck(r.Name) && r.HeldAt == nil {
 			names = append(names, r.Name)
 		}
 	}

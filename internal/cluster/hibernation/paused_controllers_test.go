@@ -221,8 +221,7 @@ func (o Observed) hasActiveController() bool {
 		return strings.HasPrefix(g.Name, "Cluster.cluster.x-k8s.io/") && len(g.Suspended) < len(g.Processes)
 	}
 	isUnheld := func(r hivev1.MachineGroupRecord) bool {
-		_, isCheck := HealthCheckNameOf(r.Name)
-		return isCheck && r.HeldAt == nil && o.API == Reachable
+		return IsHealthCheck(r.Name) && r.HeldAt == nil && o.API == Reachable
 	}
 	return slices.ContainsFunc(o.Groups, isActive) || slices.ContainsFunc(o.Record.MachineGroups, isUnheld)
 }
@@ -313,7 +312,7 @@ func (w *pauseWorld) change(changes []actuator.GroupChange, random *rand.Rand) {
 		if random.IntN(4) == 0 {
 			continue
 		}
-		if _, isCheck := HealthCheckNameOf(c.Name); isCheck {
+		if IsHealthCheck(c.Name) {
 			w.check = state
 		} else {
 			w.cluster = state

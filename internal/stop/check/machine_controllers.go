@@ -26,10 +26,14 @@ const (
 // PausedAnnotation pauses a MachineHealthCheck, regardless of its value.
 const PausedAnnotation = "cluster.x-k8s.io/paused"
 
-// HealthChecksPath is the path of the MachineHealthChecks of OpenShift.
-const HealthChecksPath = openShiftMachines + "machinehealthchecks"
+const (
+	openShiftMachines      = "/apis/machine.openshift.io/v1beta1/"
+	openShiftHealthChecks  = openShiftMachines + "machinehealthchecks"
+	clusterAPIHealthChecks = "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks"
+)
 
-const openShiftMachines = "/apis/machine.openshift.io/v1beta1/"
+// HealthCheckPaths are the paths of the lists of MachineHealthChecks.
+func HealthCheckPaths() []string { return []string{openShiftHealthChecks, clusterAPIHealthChecks} }
 
 // machineLists returns the lists that reveal upgrades, and controllers that replace or add machines.
 func machineLists() []SurveyList {
@@ -39,8 +43,8 @@ func machineLists() []SurveyList {
 	return []SurveyList{
 		{Name: "ClusterVersions", Path: openShift + "clusterversions", isOfOpenShift: true, codes: upgrades, add: addClusterVersion},
 		{Name: "MachineConfigPools", Path: "/apis/machineconfiguration.openshift.io/v1/machineconfigpools", isOfOpenShift: true, codes: upgrades, add: addMachineConfigPool},
-		{Name: "MachineHealthChecks of OpenShift", Path: HealthChecksPath, isOfOpenShift: true, codes: checks, add: addHealthCheck},
-		{Name: "MachineHealthChecks of Cluster API", Path: "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks", codes: checks, add: addHealthCheck},
+		{Name: "MachineHealthChecks of OpenShift", Path: openShiftHealthChecks, isOfOpenShift: true, codes: checks, add: addHealthCheck},
+		{Name: "MachineHealthChecks of Cluster API", Path: clusterAPIHealthChecks, codes: checks, add: addHealthCheck},
 		{Name: "ClusterAutoscalers", Path: "/apis/autoscaling.openshift.io/v1/clusterautoscalers", isOfOpenShift: true, codes: scalers, add: addClusterAutoscaler},
 		{Name: "MachineAutoscalers", Path: "/apis/autoscaling.openshift.io/v1beta1/machineautoscalers", isOfOpenShift: true, codes: scalers, add: addMachineAutoscaler},
 		{Name: "NodePools of Karpenter", Path: "/apis/karpenter.sh/v1/nodepools", codes: scalers, add: addNodePool},

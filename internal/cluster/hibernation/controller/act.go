@@ -103,9 +103,9 @@ func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, 
 	var ofTarget []targetcluster.HealthCheckChange
 	var err error
 	for _, change := range changes {
-		switch name, isHealthCheck := hibernation.HealthCheckNameOf(change.Name); {
-		case isHealthCheck:
-			ofTarget = append(ofTarget, seen.healthCheckChanges(name, len(change.Suspend) > 0)...)
+		switch {
+		case hibernation.IsHealthCheck(change.Name):
+			ofTarget = append(ofTarget, seen.healthCheckChanges(change.Name, len(change.Suspend) > 0)...)
 		case hibernation.IsGroupOfCloud(change.Name):
 			ofCloud = append(ofCloud, change)
 		default:
@@ -120,8 +120,8 @@ func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, 
 }
 
 // healthCheckChanges returns the change of an observed MachineHealthCheck; empty if it no longer exists.
-func (s *clusterObservation) healthCheckChanges(name string, isPause bool) []targetcluster.HealthCheckChange {
-	at := slices.IndexFunc(s.healthChecks, func(check targetcluster.HealthCheck) bool { return check.Name == name })
+func (s *clusterObservation) healthCheckChanges(group string, isPause bool) []targetcluster.HealthCheckChange {
+	at := slices.IndexFunc(s.healthChecks, func(check targetcluster.HealthCheck) bool { return check.Group.Name == group })
 	if at < 0 {
 		return nil
 	}

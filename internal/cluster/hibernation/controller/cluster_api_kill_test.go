@@ -75,14 +75,13 @@ func TestManagersThatDieAtEachActKeepPauses(t *testing.T) {
 	target := newMortalTarget(t, e)
 	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
 	s.putSecret(t, adminSecret, map[string][]byte{kubeconfigKey: target.kubeconfig})
-	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
-	const groups = 2
+	before := s.stateOf(t, s.objects()...)
+	const groups = 3
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	expectPauses(t, e.killUntilSettled(t, s.testCluster, hivev1.PowerStateHibernating, groups, target))
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	expectPauses(t, e.killUntilSettled(t, s.testCluster, hivev1.PowerStateRunning, 0, target))
-	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
-	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+	testenv.ExpectEqual(t, "the controllers", before, s.stateOf(t, s.objects()...))
 	s.expectSameMachines(t)
 }
 

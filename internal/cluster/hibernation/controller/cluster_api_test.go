@@ -27,12 +27,19 @@ import (
 // controllerInterval is how often the doubles look at machines. Real health checks wait for minutes.
 const controllerInterval = 50 * time.Millisecond
 
-// managedCluster is a cluster whose machines are replaced by a double of Cluster API on the hub, and by a double of a
-// MachineHealthCheck in the cluster. They replace each machine that does not run, at once, unless they are paused.
+// managedCluster is a cluster whose machines are replaced by a double of Cluster API on the hub, and by doubles of
+// MachineHealthChecks of OpenShift and of Cluster API in the cluster. They replace each machine that does not run, at
+// once, unless they are paused.
 type managedCluster struct {
 	*testCluster
-	cluster, healthCheck *unstructured.Unstructured
-	machines             []*unstructured.Unstructured
+	cluster      *unstructured.Unstructured
+	healthChecks []*unstructured.Unstructured
+	machines     []*unstructured.Unstructured
+}
+
+// objects are the Cluster and the health checks.
+func (s *managedCluster) objects() []*unstructured.Unstructured {
+	return append([]*unstructured.Unstructured{s.cluster}, s.healthChecks...)
 }
 
 func (e *env) installMachineControllers(t *testing.T) {
@@ -59,13 +66,16 @@ func (e *env) newManagedCluster(t *testing.T, mode string, edit func(s *managedC
 			r.cd.Annotations = map[string]string{hivev1.MachineGroupsAnnotation: mode}
 		}
 		s.cluster = newObject("cluster.x-k8s.io", "v1beta2", "Cluster", client.ObjectKey{Namespace: r.cd.Namespace, Name: infraID})
-		s.healthCheck = newObject("machine.openshift.io", "v1beta1", "MachineHealthCheck", client.ObjectKey{Namespace: "openshift-machine-api", Name: "workers-of-" + infraID})
+		s.healthChecks = []*unstructured.Unstructured{
+			newObject("machine.openshift.io", "v1beta1", "MachineHealthCheck", client.ObjectKey{Namespace: "openshift-machine-api", Name: "workers-of-" + infraID}),
+			newObject("cluster.x-k8s.io", "v1beta2", "MachineHealthCheck", client.ObjectKey{Namespace: r.cd.Namespace, Name: "workers"}),
+		}
 		if edit != nil {
 			edit(s)
 		}
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-machine-api"}}
 		testenv.ExpectNoError(t, client.IgnoreAlreadyExists(e.Client.Create(t.Context(), namespace)))
-		for _, u := range []*unstructured.Unstructured{s.cluster, s.healthCheck} {
+		for _, u := range s.objects() {
 			testenv.ExpectNoError(t, e.Client.Create(t.Context(), u))
 		}
 	})
@@ -79,10 +89,12 @@ func (e *env) newManagedCluster(t *testing.T, mode string, edit func(s *managedC
 		isPaused, _, err := unstructured.NestedBool(u.Object, "spec", "paused")
 		return err == nil && isPaused
 	})
-	s.replaceMachines(t, "the health check", s.healthCheck, func(u *unstructured.Unstructured) bool {
-		_, isPaused := u.GetAnnotations()[stopcheck.PausedAnnotation]
-		return isPaused
-	})
+	for _, check := range s.healthChecks {
+		s.replaceMachines(t, "the health check of "+check.GroupVersionKind().Group, check, func(u *unstructured.Unstructured) bool {
+			_, isPaused := u.GetAnnotations()[stopcheck.PausedAnnotation]
+			return isPaused
+		})
+	}
 	return s
 }
 
@@ -111,7 +123,7 @@ func (s *managedCluster) replaceMachines(t *testing.T, name string, of *unstruct
 					off = append(off, i.ID)
 				}
 			}
-			if of == s.healthCheck && running == 0 || len(off) == 0 {
+			if of != s.cluster && running == 0 || len(off) == 0 {
 				continue
 			}
 			var now unstructured.Unstructured
@@ -144,12 +156,16 @@ func (s *managedCluster) expectSameMachines(t *testing.T) {
 	}
 }
 
-// stateOf returns the parts of an object that users see.
-func (s *managedCluster) stateOf(t *testing.T, u *unstructured.Unstructured) string {
+// stateOf returns the parts of objects that users see.
+func (s *managedCluster) stateOf(t *testing.T, objects ...*unstructured.Unstructured) string {
 	t.Helper()
-	now := u.DeepCopy()
-	testenv.ExpectNoError(t, s.env.Client.Get(t.Context(), client.ObjectKeyFromObject(u), now))
-	return fmt.Sprintf("%v %v %v", now.Object["spec"], now.GetAnnotations(), now.GetLabels())
+	var text strings.Builder
+	for _, u := range objects {
+		now := u.DeepCopy()
+		testenv.ExpectNoError(t, s.env.Client.Get(t.Context(), client.ObjectKeyFromObject(u), now))
+		fmt.Fprintf(&text, "%s: %v %v %v\n", now.GroupVersionKind().GroupKind(), now.Object["spec"], now.GetAnnotations(), now.GetLabels())
+	}
+	return text.String()
 }
 
 // patchObject changes an object as a user.
@@ -158,8 +174,13 @@ func (s *managedCluster) patchObject(t *testing.T, u *unstructured.Unstructured,
 	testenv.ExpectNoError(t, s.env.Client.Patch(t.Context(), u.DeepCopy(), rawMerge(patch), client.FieldOwner("kubectl-edit")))
 }
 
-func (s *managedCluster) groupNames() (cluster, healthCheck string) {
-	return "Cluster.cluster.x-k8s.io/" + s.cluster.GetName(), "MachineHealthCheck.machine.openshift.io/" + s.healthCheck.GetName()
+// groupNames are the names of the objects in the record.
+func (s *managedCluster) groupNames() []string {
+	return []string{
+		"Cluster.cluster.x-k8s.io/" + s.cluster.GetName(),
+		"MachineHealthCheck.machine.openshift.io/" + s.healthChecks[0].GetName(),
+		"MachineHealthCheck.cluster.x-k8s.io/" + client.ObjectKeyFromObject(s.healthChecks[1]).String(),
+	}
 }
 
 func (s *managedCluster) hibernate(t *testing.T) {
@@ -203,17 +224,15 @@ func TestMachineControllersArePaused(t *testing.T) {
 func pausesControllers(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
-	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	before := s.stateOf(t, s.objects()...)
 	for range 2 {
 		s.hibernate(t)
-		pausedCluster, pausedCheck := s.groupNames()
-		s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "True", hivev1.HibernatingHibernationReason, []string{"suspended machine groups: " + pausedCluster, pausedCheck}})
+		s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "True", hivev1.HibernatingHibernationReason, append(s.groupNames(), "suspended machine groups: ")})
 		if found := s.stateOf(t, s.cluster); !strings.Contains(found, "paused:true") {
 			t.Errorf("expected a paused Cluster, found %s", found)
 		}
 		s.resume(t)
-		testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
-		testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+		testenv.ExpectEqual(t, "the controllers", before, s.stateOf(t, s.objects()...))
 	}
 	s.expectSameMachines(t)
 }
@@ -222,14 +241,15 @@ func keepsPausesOfUsers(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, func(s *managedCluster) {
 		s.cluster.Object["spec"] = map[string]any{"paused": true}
-		s.healthCheck.SetAnnotations(map[string]string{stopcheck.PausedAnnotation: "maintenance"})
+		for _, check := range s.healthChecks {
+			check.SetAnnotations(map[string]string{stopcheck.PausedAnnotation: "maintenance"})
+		}
 	})
-	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	before := s.stateOf(t, s.objects()...)
 	s.hibernate(t)
 	testenv.ExpectEqual(t, "recorded groups", 0, len(s.get(t).Status.Hibernation.MachineGroups))
 	s.resume(t)
-	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
-	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+	testenv.ExpectEqual(t, "the controllers", before, s.stateOf(t, s.objects()...))
 	s.expectSameMachines(t)
 }
 
@@ -240,14 +260,15 @@ func leavesPausesOfUsers(t *testing.T, e *env) {
 	s.hibernate(t)
 	s.patchObject(t, s.cluster, `{"spec":{"paused":false}}`)
 	s.patchObject(t, s.cluster, `{"spec":{"paused":true}}`)
-	s.patchObject(t, s.healthCheck, fmt.Sprintf(`{"metadata":{"annotations":{%q:"maintenance"}}}`, stopcheck.PausedAnnotation))
-	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	for _, check := range s.healthChecks {
+		s.patchObject(t, check, fmt.Sprintf(`{"metadata":{"annotations":{%q:"maintenance"}}}`, stopcheck.PausedAnnotation))
+	}
+	before := s.stateOf(t, s.objects()...)
 	s.resume(t)
-	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
-	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
-	leftCluster, leftCheck := s.groupNames()
-	e.WaitForEvent(t, s.key.Namespace, "MachineGroupsLeft", leftCluster)
-	e.WaitForEvent(t, s.key.Namespace, "MachineGroupsLeft", leftCheck)
+	testenv.ExpectEqual(t, "the controllers", before, s.stateOf(t, s.objects()...))
+	for _, name := range s.groupNames() {
+		e.WaitForEvent(t, s.key.Namespace, "MachineGroupsLeft", name)
+	}
 }
 
 func refusesActiveCluster(t *testing.T, e *env) {
@@ -271,7 +292,7 @@ func refusesToScaleCluster(t *testing.T, e *env) {
 func (s *managedCluster) expectRefusal(t *testing.T) {
 	t.Helper()
 	before := s.stateOf(t, s.cluster)
-	name, _ := s.groupNames()
+	name := s.groupNames()[0]
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{name, "spec.paused", "torpor.dev/machine-groups to suspend"}})
 	testenv.ExpectNoError(t, (&groupedCluster{testCluster: s.testCluster}).hasMessage(hivev1.ClusterHibernationPossibleCondition, name))
@@ -284,7 +305,9 @@ func stopsPausedCluster(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newManagedCluster(t, "", func(s *managedCluster) {
 		s.cluster.Object["spec"] = map[string]any{"paused": true}
-		s.healthCheck.SetAnnotations(map[string]string{stopcheck.PausedAnnotation: ""})
+		for _, check := range s.healthChecks {
+			check.SetAnnotations(map[string]string{stopcheck.PausedAnnotation: ""})
+		}
 	})
 	s.hibernate(t)
 	s.resume(t)
@@ -294,14 +317,13 @@ func stopsPausedCluster(t *testing.T, e *env) {
 func releasesCancelledPauses(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
-	cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+	before := s.stateOf(t, s.objects()...)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	testenv.Eventually(t, "the Cluster is paused", func() error {
-		return testenv.ErrorIf(s.stateOf(t, s.cluster) == cluster, "it is not")
+		return testenv.ErrorIf(!strings.Contains(s.stateOf(t, s.cluster), "paused:true"), "it is not")
 	})
 	s.resume(t)
-	testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
-	testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+	testenv.ExpectEqual(t, "the controllers", before, s.stateOf(t, s.objects()...))
 	s.expectSameMachines(t)
 }
 
@@ -331,7 +353,7 @@ func TestPausesThatAreRefusedStopNothing(t *testing.T) {
 			target, hub := newMortalTarget(t, e), &atomic.Bool{}
 			s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
 			s.putSecret(t, adminSecret, map[string][]byte{kubeconfigKey: target.kubeconfig})
-			cluster, check := s.stateOf(t, s.cluster), s.stateOf(t, s.healthCheck)
+			before := s.stateOf(t, s.objects()...)
 			e.Environment = e.WithTransport(func(next http.RoundTripper) http.RoundTripper { return refusedPatches{next, hub} })
 			e.startManager(t, clouds())
 			hub.Store(isOfHub)
@@ -343,8 +365,7 @@ func TestPausesThatAreRefusedStopNothing(t *testing.T) {
 			hub.Store(false)
 			target.refuses.Store(false)
 			s.resume(t)
-			testenv.ExpectEqual(t, "the Cluster", cluster, s.stateOf(t, s.cluster))
-			testenv.ExpectEqual(t, "the health check", check, s.stateOf(t, s.healthCheck))
+			testenv.ExpectEqual(t, "the controllers", before, s.stateOf(t, s.objects()...))
 			s.expectSameMachines(t)
 		})
 	}

@@ -401,8 +401,7 @@ func (s *clusterObservation) noteHealthChecks(look targetcluster.Look) {
 	s.Groups = slices.Clip(s.Groups)
 	var names []string
 	for _, check := range look.HealthChecks {
-		group := hibernation.NewHealthCheckGroup(check.Name, check.Pause)
-		s.Groups, names = append(s.Groups, group), append(names, group.Name)
+		s.Groups, names = append(s.Groups, check.Group), append(names, check.Group.Name)
 	}
 	if last := look.Paused; last.Err != nil && s.Refusal == nil && last.IsPause == (s.DesiredPowerState == hivev1.PowerStateHibernating) {
 		class := actuator.Other

@@ -12,25 +12,30 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
 const (
-	healthChecksPath = "/apis/" + machineGroup + "/v1beta1/namespaces/openshift-machine-api/machinehealthchecks"
-	// pauseValue is the value of the pause annotation that Torpor sets. OpenShift ignores the value.
+	// pauseValue is the value of the pause annotation that Torpor sets. OpenShift and Cluster API ignore the value.
 	pauseValue = hivev1.MachineGroupsAnnotation
 	// maxHealthChecks is the limit of the record of a hibernation.
 	maxHealthChecks = 100
+	// namespaceOfMachines is the only namespace in which OpenShift acts on MachineHealthChecks.
+	namespaceOfMachines = "openshift-machine-api"
 )
 
 var errTooManyHealthChecks = errors.New("the cluster has more MachineHealthChecks than a record can hold")
 
-// HealthCheck is an observed version of a MachineHealthCheck of OpenShift.
+// HealthCheck is an observed version of a MachineHealthCheck.
 type HealthCheck struct {
-	Name, UID, ResourceVersion string
-	Pause                      hibernation.PauseState
+	// Group is the group that the MachineHealthCheck is in the record.
+	Group actuator.Group
+	// Path is the path of the object.
+	Path                 string
+	UID, ResourceVersion string
 }
 
 // HealthCheckChange pauses a MachineHealthCheck, or ends the pause.
@@ -40,6 +45,35 @@ type HealthCheckChange struct {
 	IsPause bool
 }
 
+// healthCheckKind is a served kind of MachineHealthChecks.
+type healthCheckKind struct {
+	// api is the path of the API version.
+	api string
+	// namespace has the objects; empty means all namespaces.
+	namespace string
+	newGroup  func(namespace, name string, state hibernation.PauseState) actuator.Group
+}
+
+// healthCheckKinds returns the kinds, each in its versions. The first version that is served counts.
+func healthCheckKinds() [][]healthCheckKind {
+	ofOpenShift := func(_, name string, state hibernation.PauseState) actuator.Group {
+		return hibernation.NewHealthCheckGroup(name, state)
+	}
+	ofClusterAPI := hibernation.NewClusterAPIHealthCheckGroup
+	return [][]healthCheckKind{
+		{{"/apis/" + machineGroup + "/v1beta1", namespaceOfMachines, ofOpenShift}},
+		{{"/apis/cluster.x-k8s.io/v1beta1", "", ofClusterAPI}, {"/apis/cluster.x-k8s.io/v1beta2", "", ofClusterAPI}},
+	}
+}
+
+// pathOf returns the path of the objects in a namespace, or in all namespaces.
+func (k healthCheckKind) pathOf(namespace string) string {
+	if namespace == "" {
+		return k.api + "/machinehealthchecks"
+	}
+	return k.api + "/namespaces/" + namespace + "/machinehealthchecks"
+}
+
 // PauseAttempt is the last attempt to change MachineHealthChecks; zero if there was none.
 type PauseAttempt struct {
 	At      time.Time
@@ -47,36 +81,54 @@ type PauseAttempt struct {
 	Err     error
 }
 
-// ListHealthChecks returns the MachineHealthChecks of an OpenShift cluster.
+// ListHealthChecks returns the MachineHealthChecks of OpenShift and of Cluster API.
 func (c *ClusterClient) ListHealthChecks(ctx context.Context) ([]HealthCheck, error) {
 	var found []HealthCheck
-	err := c.listItems(ctx, healthChecksPath, func(item []byte) error {
-		var check struct {
-			Metadata struct {
-				objectMetadata
-
-				Annotations map[string]string `json:"annotations"`
-			} `json:"metadata"`
-		}
-		if err := json.Unmarshal(item, &check); err != nil || !isNameOfPath(check.Metadata.Name) {
-			return errMalformed
-		}
-		m := HealthCheck{Name: check.Metadata.Name, UID: check.Metadata.UID, ResourceVersion: check.Metadata.ResourceVersion, Pause: hibernation.NotPaused}
-		if value, isPaused := check.Metadata.Annotations[stopcheck.PausedAnnotation]; isPaused {
-			m.Pause = hibernation.PausedByOther
-			if value == pauseValue {
-				m.Pause = hibernation.PausedByUs
+	for _, versions := range healthCheckKinds() {
+		for _, kind := range versions {
+			err := c.listItems(ctx, kind.pathOf(kind.namespace), func(item []byte) error {
+				check, err := kind.read(item)
+				if found = append(found, check); err == nil && len(found) > maxHealthChecks {
+					return errTooManyHealthChecks
+				}
+				return err
+			})
+			if k8serrors.IsNotFound(err) { // A kind that is not served has no items.
+				continue
 			}
+			if err != nil {
+				return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
+			}
+			break
 		}
-		if found = append(found, m); len(found) > maxHealthChecks {
-			return errTooManyHealthChecks
-		}
-		return nil
-	})
-	if err != nil && !k8serrors.IsNotFound(err) { // A kind that is not served has no items.
-		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
 	return found, nil
+}
+
+func (k healthCheckKind) read(item []byte) (HealthCheck, error) {
+	var check struct {
+		Metadata struct {
+			objectMetadata
+
+			Namespace   string            `json:"namespace"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	err := json.Unmarshal(item, &check)
+	m := check.Metadata
+	if err != nil || !isNameOfPath(m.Name) || !isNameOfPath(m.Namespace) {
+		return HealthCheck{}, errMalformed
+	}
+	state := hibernation.NotPaused
+	if value, isPaused := m.Annotations[stopcheck.PausedAnnotation]; isPaused {
+		state = hibernation.PausedByOther
+		if value == pauseValue {
+			state = hibernation.PausedByUs
+		}
+	}
+	return HealthCheck{
+		Group: k.newGroup(m.Namespace, m.Name, state), Path: k.pathOf(m.Namespace) + "/" + m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+	}, nil
 }
 
 // ChangeHealthCheck sends the observed resource version, so that the API server refuses with a conflict if the
@@ -92,8 +144,8 @@ func (c *ClusterClient) ChangeHealthCheck(ctx context.Context, change HealthChec
 	if err != nil {
 		return fmt.Errorf("write the pause: %w", err)
 	}
-	if err := c.discardObject(ctx, c.rest.Patch(types.MergePatchType).AbsPath(healthChecksPath, change.Name).Body(patch)); err != nil {
-		return fmt.Errorf("change the pause of MachineHealthCheck %s: %w", change.Name, err)
+	if err := c.discardObject(ctx, c.rest.Patch(types.MergePatchType).AbsPath(change.Path).Body(patch)); err != nil {
+		return fmt.Errorf("change the pause of %s: %w", change.Group.Name, err)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ type Question struct {
 	WantsOperators bool
 	// WantsPods requests the pods of workers, too.
 	WantsPods bool
-	// WantsHealthChecks requests the MachineHealthChecks of an OpenShift cluster, too.
+	// WantsHealthChecks requests the MachineHealthChecks of the cluster, too.
 	WantsHealthChecks bool
 	// WantsSurvey requests a survey, too, if the rate limit permits one now. It leaves out MachineHealthChecks that a
 	// hibernation pauses, if PausesHealthChecks is true.
@@ -151,7 +151,7 @@ type Look struct {
 	// Operators are ClusterOperators. OperatorsErr is the reason why they could not be read.
 	Operators    []hibernation.ObservedOperator
 	OperatorsErr error
-	// HealthChecks are the MachineHealthChecks of an OpenShift cluster. HealthChecksErr is the reason why they could not
+	// HealthChecks are the MachineHealthChecks of the cluster. HealthChecksErr is the reason why they could not
 	// be read. Paused is the last attempt to change them.
 	HealthChecks    []HealthCheck
 	HealthChecksErr error

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +30,7 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	s := stopcheck.NewSurvey(clock)
 	s.AddServingCertificate(c.date.expiry)
 	for _, list := range stopcheck.Lists() {
-		if s.Skips(list) || look.PausesHealthChecks && list.Path == stopcheck.HealthChecksPath {
+		if s.Skips(list) || look.PausesHealthChecks && slices.Contains(stopcheck.HealthCheckPaths(), list.Path) {
 			continue
 		}
 		err := c.listSelected(ctx, listQuery{path: list.Path, selector: list.Selector}, func(item []byte) error {
