@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,7 +102,8 @@ type trialEnv struct {
 	log     logr.Logger
 	admin   adminClient
 	before  memoryUsage // before the trial's manager was made
-	making  sync.Mutex  // held while an object of the traffic is created and deleted
+	isPlain bool
+	making  sync.Mutex // held while an object of the traffic is created and deleted
 }
 
 func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
@@ -115,19 +117,23 @@ func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
 	}
 	return r, catchError(func() {
 		counter := &requestCounter{}
-		e := &trialEnv{trialSizes: job.Sizes, cfg: counter.configFor(cfg), counter: counter, log: counter.newLogger(), admin: newAdminClient(cfg)}
+		e := &trialEnv{trialSizes: job.Sizes, cfg: counter.configFor(cfg), counter: counter, log: counter.newLogger(), admin: newAdminClient(cfg), isPlain: strings.HasSuffix(job.Trial, plainSuffix)}
 		ctrllog.SetLogger(e.log)
 		e.before = settledUsage(ctx)
 		r = allTrials()[i].run(ctx, e, e.newManager())
 	})
 }
 
-// newManager returns a manager without servers.
+// newManager returns a manager without servers; that of a plain trial is controller-runtime's own.
 func (e *trialEnv) newManager() manager.Manager {
-	mgr, err := conditional.NewManager(e.cfg, ctrl.Options{
+	o := ctrl.Options{
 		Scheme: runtime.NewScheme(), Metrics: server.Options{BindAddress: "0"}, Logger: e.log,
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
+	}
+	mgr, err := conditional.NewManager(e.cfg, o)
+	if e.isPlain {
+		mgr, err = ctrl.NewManager(e.cfg, o)
+	}
 	check(err, "make a manager")
 	return mgr
 }
