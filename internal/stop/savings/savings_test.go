@@ -119,10 +119,10 @@ func TestTotals(t *testing.T) {
 	}
 	now := tuesday().Add(10 * time.Second)
 	for name, row := range map[string]struct{ found, want Totals }{
-		"this week": {TotalsOfWeek(s, monday, now), Totals{CPUSeconds: 5, MemoryByteSeconds: 20 * 1024}},
-		"last week": {TotalsOfWeek(s, monday.AddDate(0, 0, -7), now), Totals{CPUSeconds: 4, MemoryByteSeconds: 3 * 1024}},
-		"in all":    {TotalsUntil(s, now), Totals{CPUSeconds: 14, MemoryByteSeconds: 27 * 1024}},
-		"none":      {TotalsUntil(nil, now), Totals{}},
+		"present week": {TotalsOfWeek(s, monday, now), Totals{CPUSeconds: 5, MemoryByteSeconds: 20 * 1024}},
+		"earlier week": {TotalsOfWeek(s, monday.AddDate(0, 0, -7), now), Totals{CPUSeconds: 4, MemoryByteSeconds: 3 * 1024}},
+		"all stops":    {TotalsUntil(s, now), Totals{CPUSeconds: 14, MemoryByteSeconds: 27 * 1024}},
+		"no savings":   {TotalsUntil(nil, now), Totals{}},
 	} {
 		if row.found != row.want {
 			t.Errorf("%s: expected %+v, found %+v", name, row.want, row.found)
