@@ -98,12 +98,12 @@ func (w *env) createCopies(t *testing.T, n int) {
 // awaitServed waits until the API server's own caches have the copies, which it did not write itself.
 func (w *env) awaitServed(t *testing.T, n int) {
 	t.Helper()
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
 	for kind, each := range map[schema.GroupVersionKind]int{
 		korifiv1alpha1.CFAppKind(): 1, eiriniv1.GroupVersion().WithKind("LRP"): 1,
 		appsv1.SchemeGroupVersion.WithKind("StatefulSet"): 1, corev1.SchemeGroupVersion.WithKind("Pod"): runningInstances,
 	} {
-		tick := time.NewTicker(lookInterval)
-		defer tick.Stop()
 		for begin, found := time.Now(), 0; found < n*each; <-tick.C {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
