@@ -42,7 +42,8 @@ func shownStates() []string {
 	return states
 }
 
-// Disabled never holds. The group appears in metrics and on the status page, and makes no requests.
+// Disabled returns a Condition that never holds. A group with this Condition stays Dormant: it appears in the metrics and
+// on the status page, but sends no requests to the API server.
 func Disabled() Condition {
 	return builtinCondition{
 		name: DisabledReason,

@@ -109,7 +109,7 @@ func runBench(ctx context.Context, sizes trialSizes, only, file string) error {
 	if err := printTable(os.Stdout, tableRows(sizes), measured.flatten()); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "\n%d cores, load average %.2f before and %.2f after; medians of %d rounds, maxima of all; %s\n",
+	fmt.Fprintf(os.Stdout, "\n%d cores, load average %.2f before and %.2f after; medians of %d rounds; maxima are over all rounds; took %s\n",
 		runtime.NumCPU(), before, loadAverage(), sizes.Rounds, time.Since(start).Round(time.Second))
 	return measured.save(file)
 }

@@ -362,7 +362,7 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 			[]pass{{transient: true}, {after: short, transient: true}, {after: short}}, writes{Patches: 1, Saves: 1},
 		},
 		"an operation in progress is written after statusDebounce": {[]pass{{transient: true}, {after: statusDebounce, transient: true}}, writes{Patches: 1, Saves: 1}},
-		"a long operation is written once per statusDebounce": {[]pass{
+		"the progress of a long operation is written once per statusDebounce": {[]pass{
 			{transient: true}, {after: statusDebounce, transient: true}, {after: short, transient: true}, {after: short, transient: true}, {after: statusDebounce, transient: true},
 		}, writes{Patches: 2, Saves: 2}},
 		"a transient report with an event is written immediately": {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},

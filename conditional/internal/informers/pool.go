@@ -139,7 +139,7 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 		return nil, err
 	}
 	e := &pooledInformer{kind: k}
-	// The informer outlives the call that starts it, and perhaps the scope.
+	// The informer outlives the call that starts it. It also outlives the scope of that call while other scopes lease it.
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.cache, err = cache.New(p.cfg, p.cacheOptions(ctx, k)); err != nil {
 		e.cancel()

@@ -269,7 +269,7 @@ func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
 		return ErrClosed
 	}
 	if u.IsStopped() {
-		return fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.key.GVK, errInformerRemoved)
+		return fmt.Errorf("add a handler for %s: %w; get a new informer from the cache", u.key.GVK, errInformerRemoved)
 	}
 	if u.lease != nil {
 		if err := u.connectHandler(r); err != nil {

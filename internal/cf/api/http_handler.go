@@ -35,7 +35,7 @@ type server struct {
 // unknownRoute is the metric label of requests that no route matches.
 const unknownRoute = "unknown"
 
-// newHandler returns a mux with every route; other requests get an error.
+// newHandler returns a mux with every route. It ignores trailing slashes; all other requests get an error.
 func (s *server) newHandler() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, route := range handlers.Routes() {

@@ -14,9 +14,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 )
 
-// decideScaleDown ends the instances from an index on. If others serve in their place, the instances first leave their
-// Services and keep serving for the stop delay, because gateways send requests for a moment longer. See
-// docs/adr/0053-instances-leave-services-before-they-end.md.
+// decideScaleDown ends the instances whose index is at least the desired number. If others serve in their place, the
+// instances first leave their Services and keep serving for the stop delay, because gateways send requests for a moment
+// longer. See docs/adr/0053-instances-leave-services-before-they-end.md.
 func decideScaleDown(o Observed, wanted int32, why string) Plan {
 	if !o.mustServeOn(wanted) {
 		return Plan{Do: ScaleStatefulSet, Replicas: wanted, Why: why}

@@ -43,7 +43,7 @@ type Share struct {
 	isSilent bool
 }
 
-// sharedHandler is a handler of one group at an informer that others use too.
+// sharedHandler is an event handler that one group has registered with an informer that other groups also use.
 type sharedHandler struct {
 	informer     cache.Informer
 	registration toolscache.ResourceEventHandlerRegistration

@@ -308,7 +308,7 @@ func TestDecide(t *testing.T) {
 			observedApp(whenCancelled, withLRP(4, 2), withPods(4, 2, 0), withLRP(5, 2)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, starting, draining, 0},
 		},
 		"a cancelled revision is not created again": {observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0)), runs},
-		"a complete deployment cannot be cancelled": {
+		"a cancel after the end of a deployment has no effect": {
 			observedApp(whenCancelled, withLRP(5, 3), withPods(5, 3, 0)), runs,
 		},
 	} {

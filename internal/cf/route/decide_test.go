@@ -130,11 +130,11 @@ func TestReadyFollowsTheGateway(t *testing.T) {
 			says("apps", metav1.ConditionTrue, metav1.ConditionTrue)(o)
 			o.HTTPRoute.Generation = 3
 		}, korifiv1alpha1.AddressPublishedReason},
-		"an Ingress with address: AddressServed": {func(o *Observed) {
+		"an Ingress whose status has an address: AddressServed": {func(o *Observed) {
 			o.Publisher = Publisher{}
 			o.Ingress = &networkingv1.Ingress{Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}}}}
 		}, korifiv1alpha1.AddressServedReason},
-		"an Ingress without an address: AddressPublished": {func(o *Observed) { o.Publisher = Publisher{} }, korifiv1alpha1.AddressPublishedReason},
+		"an Ingress whose status has no address yet: AddressPublished": {func(o *Observed) { o.Publisher = Publisher{} }, korifiv1alpha1.AddressPublishedReason},
 	} {
 		if plan := Decide(observe(c.change)); plan.Ready.Reason != c.reason {
 			t.Errorf("%s: expected %s, found %+v", name, c.reason, plan.Ready)

@@ -365,7 +365,8 @@ func stateOf(i types.Instance) (actuator.MachineState, bool) {
 // limit of all calls, two per second.
 const maxBatchSize = 900
 
-// Start implements actuator.Actuator. The error names the machines that could not start.
+// Start implements actuator.Actuator. If EC2 refuses single machines, the error names them, and the other machines are
+// started.
 func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }

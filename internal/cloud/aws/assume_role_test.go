@@ -138,7 +138,7 @@ func TestRolesThatCannotBeAssumed(t *testing.T) {
 		class  actuator.ErrorClass
 		want   string
 	}{
-		"no listed role: Other":                                    {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
+		"an empty list of roles: Other":                            {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
 		"the role of another namespace: Other":                     {[]string{"team-b=" + testRole}, "", actuator.Other, "have it listed"},
 		"another role: Other":                                      {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "have it listed"},
 		"a role that does not trust the manager: PermissionDenied": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},

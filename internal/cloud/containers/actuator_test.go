@@ -258,13 +258,13 @@ func TestMessagesOfAListedEngineAreShown(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	const id = "0123456789ab"
 	for name, row := range map[string]struct{ answer, want string }{
-		"an answer that is not JSON: refused":       {`<html>`, "the answer is not a valid container engine response"},
-		"an answer that is not a list: refused":     {`{"Id":"x"}`, "the answer is not a valid container engine response"},
-		"a container without an id: refused":        {`[{}]`, "the answer is not a valid container engine response"},
-		"a container whose id is a path: refused":   {`[{"Id":"../../images/json"}]`, "the answer is not a valid container engine response"},
-		"an id above the maximum length: refused":   {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "the answer is not a valid container engine response"},
-		"a list that breaks off: refused":           {`[{"Id":"` + id + `"},`, "the answer is not a valid container engine response"},
-		"a list without an end: refused":            {`[{"Id":"` + id + `"}`, "the answer is not a valid container engine response"},
+		"an answer that is not JSON: refused":       {`<html>`, "the answer is not a valid response of a Docker or Podman engine"},
+		"an answer that is not a list: refused":     {`{"Id":"x"}`, "the answer is not a valid response of a Docker or Podman engine"},
+		"a container without an id: refused":        {`[{}]`, "the answer is not a valid response of a Docker or Podman engine"},
+		"a container whose id is a path: refused":   {`[{"Id":"../../images/json"}]`, "the answer is not a valid response of a Docker or Podman engine"},
+		"an id above the maximum length: refused":   {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "the answer is not a valid response of a Docker or Podman engine"},
+		"a list that breaks off: refused":           {`[{"Id":"` + id + `"},`, "the answer is not a valid response of a Docker or Podman engine"},
+		"a list without an end: refused":            {`[{"Id":"` + id + `"}`, "the answer is not a valid response of a Docker or Podman engine"},
 		"more containers than the maximum: refused": {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "the list has more than 10000 containers"},
 		"an answer above the maximum size: refused": {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "the answer is larger than allowed"},
 	} {

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	errNotAnEngine = errors.New("the answer is not a valid container engine response")
+	errNotAnEngine = errors.New("the answer is not a valid response of a Docker or Podman engine")
 	errListTooLong = errors.New("the list has more containers than an engine may have")
 )
 
@@ -102,7 +102,7 @@ func explainMissingAnswer(operation string, err error) error {
 	case errors.Is(err, errListTooLong):
 		return unreachableErrorf(operation, "the list has more than %d containers", maxContainers)
 	case errors.Is(err, errNotAnEngine):
-		return unreachableErrorf(operation, "the answer is not a valid container engine response")
+		return unreachableErrorf(operation, "the answer is not a valid response of a Docker or Podman engine")
 	case isAboutOwnCertificate(err):
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine rejects the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
 	case isUnverified && unverified != nil:

@@ -220,11 +220,11 @@ func TestListingsAreFiltered(t *testing.T) {
 		infraIDs []string
 		filter   string
 	}{
-		"one cluster: filter by its name":            {[]string{"a"}, `name eq "(a)-.*"`},
-		"two clusters: filter by both names, sorted": {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
-		"an invalid name is left out":                {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
-		"no valid name: no filter":                   {[]string{"A"}, ""},
-		"a filter too long for a URL: no filter":     {many, ""},
+		"one cluster: filter by its name":                             {[]string{"a"}, `name eq "(a)-.*"`},
+		"two clusters: filter by both names, sorted":                  {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
+		"an infraID that is not a valid name: left out of the filter": {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
+		"no valid name: no filter":                                    {[]string{"A"}, ""},
+		"a filter too long for a URL: no filter":                      {many, ""},
 	} {
 		if got := filterOf(row.infraIDs); got != row.filter {
 			t.Errorf("%s: found %q, want %q", name, got, row.filter)

@@ -170,16 +170,16 @@ func TestOwnersOfDomains(t *testing.T) {
 		isClaimed     bool
 		want          string
 	}{
-		"a domain named as a machine of the cluster: cluster sleepy":                 {"sleepy-worker-0", "", false, "sleepy"},
-		"a domain whose name fits two infraIDs: cluster sleepy-a":                    {"sleepy-a-worker-0", "", false, "sleepy-a"},
-		"a domain named as the infraID without a dash: no cluster":                   {"sleepy2-worker-0", "", false, ""},
-		"a domain named as the infraID: no cluster":                                  {"sleepy", "", false, ""},
-		"a domain of a cluster with a longer infraID that is not polled: no cluster": {"sleepy-b-worker-0", "", false, ""},
-		"a name without a role: no cluster":                                          {"sleepy-db", "", false, ""},
-		"metadata":                                                                   {"db", "other", true, "other"},
-		"metadata of another cluster than the name: cluster other":                   {"sleepy-worker-0", "other", true, "other"},
-		"metadata of a cluster that is not wanted: no cluster":                       {"sleepy-worker-0", "foreign", true, ""},
-		"metadata without a cluster: no cluster":                                     {"sleepy-worker-0", "", true, ""},
+		"a domain named as a machine of the cluster: cluster sleepy":                                        {"sleepy-worker-0", "", false, "sleepy"},
+		"a domain whose name begins with two infraIDs: the cluster is the part of the name before the role": {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"a domain named as the infraID without a dash: no cluster":                                          {"sleepy2-worker-0", "", false, ""},
+		"a domain named as the infraID: no cluster":                                                         {"sleepy", "", false, ""},
+		"a domain of a cluster with a longer infraID that is not polled: no cluster":                        {"sleepy-b-worker-0", "", false, ""},
+		"a name without a role: no cluster":                                                                 {"sleepy-db", "", false, ""},
+		"metadata":                                                                                          {"db", "other", true, "other"},
+		"metadata of another cluster than the name: cluster other":                                          {"sleepy-worker-0", "other", true, "other"},
+		"metadata of a cluster that is not wanted: no cluster":                                              {"sleepy-worker-0", "foreign", true, ""},
+		"metadata without a cluster: no cluster":                                                            {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)

@@ -102,7 +102,7 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 		"a drain ends when a user removes the budget":           {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
 		"a drain ends when no machine runs":                     {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
 		"a drain ends when only refused and bare pods are left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
-		"a drain ends when all pods up to the read limit are refused": {
+		"a drain ends when the cluster refuses to evict every pod of a full page": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused), more), end,
 		},
 		"a refused pod does not delay other pods": {

@@ -27,7 +27,7 @@ func TestRequiredHibernationPossible(t *testing.T) {
 			observedCluster(wantHibernating, nil, actuator.Running, required, apiWithNodes(readyNode("n0"))),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RunningHibernationReason, userRetryInterval},
 		},
-		"a blocking finding of the last survey, no answer: refused": {
+		"an unreachable cluster whose last survey has a blocking finding: refused": {
 			observedCluster(wantHibernating, nil, actuator.Running, required, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.APIUnreachableReason, userRetryInterval},
 		},
@@ -39,7 +39,7 @@ func TestRequiredHibernationPossible(t *testing.T) {
 			observedCluster(wantHibernating, nil, actuator.Running, unsurveyed, apiWithNodes(readyNode("n0"))),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RunningHibernationReason, firstSyncInterval},
 		},
-		"no survey yet, no answer: hibernates": {
+		"an unreachable cluster without a survey: hibernates": {
 			observedCluster(wantHibernating, nil, actuator.Running, unsurveyed, func(o *Observed) { o.API = Unreachable }),
 			expectedPlan{"record nodes", NoAction{}, hivev1.StoppingHibernationReason, hivev1.StoppingMachinesReason, immediately},
 		},

@@ -340,7 +340,8 @@ func clusteringActive(d *derivedFacts, plan Plan) decision.Condition {
 	}
 }
 
-// describeProblems describes every problem, in the order of the instances.
+// describeProblems describes what prevents a failover, then one problem of each instance, in their order, and then what
+// prevents a switchover. Without problems it returns the state of the cluster.
 func describeProblems(d *derivedFacts) string {
 	var found []string
 	if d.primaryFailed {

@@ -16,7 +16,8 @@ func isStopped(d *derivedFacts) bool { return d.StopAsked && d.Stop != nil }
 // isStopWithdrawn reports whether the request to stop is gone while the record of the stop is still there.
 func isStopWithdrawn(d *derivedFacts) bool { return !d.StopAsked && d.Stop != nil }
 
-// isStopReached reports whether no work is left to finish, or the time for finishing it is over.
+// isStopReached reports whether a requested stop of clustering can be recorded: no work is left to finish, or
+// stopTimeout has elapsed since the request.
 func isStopReached(d *derivedFacts) bool {
 	since := d.History.StopAskedSince
 	isOverdue := !since.IsZero() && d.Now.Sub(since) >= stopTimeout

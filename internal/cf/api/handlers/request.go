@@ -123,7 +123,8 @@ func (r *Request) isReversed() bool { return strings.HasPrefix(r.query().Get("or
 // resourceList is a list before the request's query is applied to it.
 type resourceList[T any] struct {
 	items []T
-	// filters maps a query parameter to the value of an item that the parameter selects by.
+	// filters maps each query parameter to a function that returns the value of an item with which the parameter is
+	// compared.
 	filters map[string]func(T) string
 	// labelsOf returns the labels of an item; if it is nil, they are those of the item's object, if it is one.
 	labelsOf func(T) map[string]string

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.SetParallel(32)
+	testenv.SetParallel(16)
 	log.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }

@@ -30,8 +30,8 @@ func TestClientRequests(t *testing.T) {
 		"the same usage twice: not approved":    {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "client auth", "digital signature"`)},
 		"the node does not exist: not approved": {ofNode("fresh"), left("node", `expected the node "fresh" to exist, found none`)},
 
-		"the node exists under a name in other case: not approved": {ofNode("N1"), left("node", `expected the node "N1" to exist`)},
-		"no machine may take the name: not approved":               {ofNode("orphan"), left("machine", `expected a machine for node "orphan", found none`)},
+		"a node name that differs only in case: not approved": {ofNode("N1"), left("node", `expected the node "N1" to exist`)},
+		"no machine may take the name: not approved":          {ofNode("orphan"), left("machine", `expected a machine for node "orphan", found none`)},
 		"the machine's name differs in case and trailing dot: approved": {func(a *testRequest) {
 			a.machine().NodeName = "N1."
 		}, accepted()},
@@ -52,12 +52,12 @@ func TestClientRequests(t *testing.T) {
 		}, left("user", `one of "`+mcoUser+`", found "system:bootstrap:abcdef"`)},
 		"the exact three groups in another order: approved":  {withGroups(authed, allSAs, mcoGroup), accepted()},
 		"the groups of the other bootstrapper: not approved": {withGroups(tokenGroup, authed), left("groups", `found "system:authenticated", "system:bootstrappers"`)},
-		"two groups on a control-plane machine: approved": {func(a *testRequest) {
+		"a requester with only the two groups allowed for a control-plane machine: approved": {func(a *testRequest) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{mcoGroup, authed}
 		}, accepted()},
-		"three groups on a control-plane machine: approved": {ofNode("m1"), accepted()},
-		"two groups on a worker: not approved":              {withGroups(mcoGroup, authed), left("groups", `expected a requester in the groups "system:authenticated", "system:serviceaccounts", "`+mcoGroup+`", found`)},
+		"a requester with all three groups, for a control-plane machine: approved": {ofNode("m1"), accepted()},
+		"a requester with only two groups, for a worker: not approved":             {withGroups(mcoGroup, authed), left("groups", `expected a requester in the groups "system:authenticated", "system:serviceaccounts", "`+mcoGroup+`", found`)},
 		"two groups without a machine of the name: not approved": {func(a *testRequest) {
 			a.renameNode("orphan")
 			a.Spec.Groups = []string{mcoGroup, authed}
@@ -124,7 +124,7 @@ func TestTokenRequests(t *testing.T) {
 		"an extra group that is not a bootstrap group: not approved":             {withMoreGroups("system:masters"), left("groups", `found "system:authenticated", "system:bootstrappers", "system:masters"`)},
 		"a bootstrap group without a name: not approved":                         {withMoreGroups("system:bootstrappers:"), left("groups", `"system:bootstrappers:"`)},
 		"a bootstrap group without the group of all bootstrappers: not approved": {withGroups("system:bootstrappers:workers", authed), left("groups", "expected a requester in the groups")},
-		"the group of the authenticated is missing: not approved":                {func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:1] }, left("groups", "expected a requester in the groups")},
+		"a requester outside the group system:authenticated: not approved":       {func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:1] }, left("groups", "expected a requester in the groups")},
 		"a token id that is too short: not approved":                             {withUser("system:bootstrap:abcde"), left("user", `"system:bootstrap:<token id>"`)},
 		"a token id that is too long: not approved":                              {func(a *testRequest) { a.Spec.Username += "g" }, left("user", "expected the user")},
 		"a token id with a bad letter inside: not approved":                      {withUser("system:bootstrap:ab:def"), left("user", "expected the user")},

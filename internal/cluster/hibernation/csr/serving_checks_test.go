@@ -47,16 +47,16 @@ func TestServingRequests(t *testing.T) {
 		"the common name is another node: not approved": {withCommonName("system:node:n2"), left("user", `found "system:node:n1"`)},
 		"the user is a bootstrapper: not approved":      {withUser(mcoUser), left("user", "expected the user")},
 		"a requester with one group: not approved":      {withGroups(nodes), left("groups", `found "system:nodes"`)},
-		"a requester without the group of the authenticated: not approved": {
+		"a requester outside the group system:authenticated: not approved": {
 			withGroups(nodes, "x"),
 			left("groups", `expected a requester in the groups "system:authenticated", "system:nodes", found "system:nodes", "x"`),
 		},
-		"a requester without the group of nodes: not approved": {withGroups(authed, "x"), left("groups", "expected a requester in the groups")},
-		"a requester with a third group: not approved":         {withMoreGroups("system:masters"), left("groups", `"system:masters"`)},
-		"a second organisation: not approved":                  {withOrganizations(nodes, "system:masters"), left("subject", `found "2.5.4.10", "2.5.4.10", "2.5.4.3"`)},
-		"another organisation: not approved":                   {withOrganizations("x"), left("subject", `found "x"`)},
-		"an e-mail address: not approved":                      {withEmail, left("names", "found an e-mail address")},
-		"a URI: not approved":                                  {func(a *testRequest) { a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }, left("names", "found a URI")},
+		"a requester outside the group system:nodes: not approved": {withGroups(authed, "x"), left("groups", "expected a requester in the groups")},
+		"a requester with a third group: not approved":             {withMoreGroups("system:masters"), left("groups", `"system:masters"`)},
+		"a second organisation: not approved":                      {withOrganizations(nodes, "system:masters"), left("subject", `found "2.5.4.10", "2.5.4.10", "2.5.4.3"`)},
+		"another organisation: not approved":                       {withOrganizations("x"), left("subject", `found "x"`)},
+		"an e-mail address: not approved":                          {withEmail, left("names", "found an e-mail address")},
+		"a URI: not approved":                                      {func(a *testRequest) { a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }, left("names", "found a URI")},
 		"another kind of name, which x509 skips: not approved": {
 			rawRequest{attributes: [][]byte{extensionRequest(
 				altNames(tlv(tagDNS, []byte("n1")), tlv(tagOther, oid(1, 3, 9999), tlv(tagOther, []byte{0x05, 0x00}))))}}.applyTo,

@@ -184,7 +184,8 @@ type pooledCluster struct {
 	isSlow  bool
 	// isPlain is true if the cluster is not an OpenShift cluster.
 	isPlain bool
-	// interval is the time until the poll after the next one while the cluster stays unreachable.
+	// interval is the pause before the next poll, as set by Watch. It is used again after each poll that fails with the same
+	// error as the previous one, unless a pass waits for the answer.
 	interval time.Duration
 	// isAwaited is true if a pass has ended because it waits for the answer.
 	isAwaited bool

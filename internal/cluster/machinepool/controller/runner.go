@@ -26,8 +26,8 @@ const jobTime = time.Minute
 // maxLooks is the number of times that one job reads MachineSets that change before they are written.
 const maxLooks = 3
 
-// maxKeptBytes is the limit for all MachineSets of a pool and their autoscalers, at 20 KiB each. Decoding lists of {}
-// takes twenty times as much memory.
+// maxKeptBytes limits the JSON of the objects that one job keeps: the MachineSets of the pool, of 20 KiB on average, and
+// all MachineAutoscalers. The decoded objects may need twenty times as much memory, for example if a list has only {}.
 const maxKeptBytes = machinepool.MaxMachineSets * 20 << 10
 
 // poolRunner reads MachineSets in clusters and changes them outside the passes, which never wait for a cluster.
@@ -140,7 +140,7 @@ func (c *poolConnection) lookAndApply(ctx context.Context) error {
 	return c.apply(ctx, &changes)
 }
 
-// list keeps only objects that may belong to the pool.
+// list keeps the MachineSets that may belong to the pool, and every MachineAutoscaler.
 func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSet, autoscalers []machinepool.Autoscaler, hasAutoscalers bool, err error) {
 	size := 0
 	keep := func(item []byte) error {

@@ -39,7 +39,8 @@ type Controller struct {
 	// Clock is the source of the current time.
 	Clock   clock.PassiveClock
 	Metrics *Metrics
-	// Guard excludes objects that another project writes. If nil, no object is excluded.
+	// Guard makes the controller leave alone the objects that another project's controller writes, such as Hive's. If nil, it
+	// handles all objects.
 	Guard *reconcile.WriterGuard
 	// WatchNamespaces are the only namespaces whose objects are handled. If empty, all namespaces are handled.
 	// SelectorSyncSets are cluster-scoped, and are handled only if it is empty.

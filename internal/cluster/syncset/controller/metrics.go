@@ -14,7 +14,8 @@ import (
 )
 
 // Metrics reports the progress of every ClusterSync directly from the cache, so that it is correct after a restart and
-// disappears with the object. It also counts jobs at clusters. Register one per process.
+// disappears with the object. It also counts the connections to clusters that apply
+// SyncSets, by result, and measures their duration. Register one Metrics per process.
 type Metrics struct {
 	cache    reconcile.ScrapedCache
 	progress *prometheus.Desc
