@@ -41,7 +41,7 @@ func (q queues[K, V]) remove(e *entry[K, V]) {
 }
 
 // first returns the first entry of a queue that is due, skipping those that were taken in this round and had no
-// room; nil if there is none.
+// room; nil if none exists.
 func (q queues[K, V]) first(queue Share, now time.Time, round int) *entry[K, V] {
 	for _, e := range q[queue] {
 		if e.round != round || e.at.After(now) {

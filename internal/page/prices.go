@@ -30,7 +30,7 @@ const (
 // prices are the settings of the tab of savings. A nil price is unknown.
 type prices struct {
 	machineHour, cpuHour, gibHour *float64
-	// currency follows each amount. ownerLabel is the label whose values are summed; empty if there is none.
+	// currency follows each amount. ownerLabel is the label whose values are summed; empty if none exists.
 	currency, ownerLabel string
 }
 

@@ -185,7 +185,7 @@ type Observed struct {
 	// Namespace is the namespace of the requested installation, and Acting the namespace of the active one; empty if
 	// none is active.
 	Namespace, Acting string
-	// Deployment is the manager's Deployment in Namespace; nil if there is none.
+	// Deployment is the manager's Deployment in Namespace; nil if none exists.
 	Deployment *ManagerDeployment
 	// Missing are the permissions of NeededRights and GrantingRights that the caller lacks.
 	Missing []AccessRight

@@ -135,7 +135,7 @@ func (a *commands) addSchedules(rows []stopRow, schedules slumber.Schedules) {
 	}
 }
 
-// nextStop returns the earliest scheduled stop; nil if there is none. A scheduled start does not change an object
+// nextStop returns the earliest scheduled stop; nil if none exists. A scheduled start does not change an object
 // that runs.
 func (r stopRow) nextStop() *scheduledTransition {
 	var next *scheduledTransition

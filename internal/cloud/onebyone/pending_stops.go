@@ -43,7 +43,7 @@ func (p *PendingStops) Remember(id string) {
 	p.stops[id] = stop
 }
 
-// Age returns the time since the first order of the current stop, or zero if there is none.
+// Age returns the time since the first order of the current stop, or zero if none exists.
 func (p *PendingStops) Age(id string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

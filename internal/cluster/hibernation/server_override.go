@@ -42,7 +42,7 @@ func ReadServerOverride(cd *hivev1.ClusterDeployment) ServerOverride {
 	return ServerOverride{}
 }
 
-// ParseURL returns the URL to use instead of that of the kubeconfig; nil if there is none. Its errors are stable
+// ParseURL returns the URL to use instead of that of the kubeconfig; nil if none exists. Its errors are stable
 // and hold no secrets.
 func (o ServerOverride) ParseURL() (*url.URL, error) {
 	if o.URL == "" {

@@ -55,7 +55,7 @@ type Runner[J, A, M any] struct {
 // attemptedJob is the state of one object.
 type attemptedJob[J, A, M any] struct {
 	job *J
-	// answer is the answer that no pass has reported yet; nil if there is none.
+	// answer is the answer that no pass has reported yet; nil if none exists.
 	answer   *A
 	attempt  M
 	failures int

@@ -119,7 +119,7 @@ type MocoBackup struct {
 	Time time.Time
 	// Binlogs is the key of the binary logs until the next backup; empty if there are none.
 	Binlogs string
-	// Next is the time of the next backup, until which the binary logs reach; zero if there is none.
+	// Next is the time of the next backup, until which the binary logs reach; zero if none exists.
 	Next time.Time
 }
 

@@ -173,7 +173,7 @@ func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	return longest
 }
 
-// NextEnd returns the next end time of a stop; zero if there is none.
+// NextEnd returns the next end time of a stop; zero if none exists.
 func (s Switches) NextEnd() time.Time {
 	var next time.Time
 	for _, one := range s.all() {
@@ -219,7 +219,7 @@ func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	return left
 }
 
-// DescribeIgnored describes the first end of a stop that is ignored, and why; empty if there is none.
+// DescribeIgnored describes the first end of a stop that is ignored, and why; empty if none exists.
 func (s Switches) DescribeIgnored() string {
 	for _, one := range s.all() {
 		if ignored := one.Records.DescribeIgnored(one.until); ignored != "" {

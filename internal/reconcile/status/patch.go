@@ -206,7 +206,7 @@ func findLostFields(path string, written, stands any) []string {
 }
 
 // findItem returns the list item that has the same type as like, if like is a condition, and otherwise the item at
-// index i. It returns nil if there is none.
+// index i. It returns nil if none exists.
 func findItem(list []any, i int, like any) any {
 	if kind := typeOf(like); kind != nil {
 		if at := slices.IndexFunc(list, func(item any) bool { return typeOf(item) == kind }); at >= 0 {

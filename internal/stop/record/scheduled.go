@@ -71,7 +71,7 @@ func ScheduledAnnotation(stop torporv1alpha1.ScheduledStop, slumber string) (nam
 	return name, string(data), nil
 }
 
-// FindScheduled returns the first ScheduledStop that is in effect for an object now; nil if there is none.
+// FindScheduled returns the first ScheduledStop that is in effect for an object now; nil if none exists.
 func FindScheduled(inStatus []torporv1alpha1.ScheduledStop, annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
 	return FindHolding(ListScheduled(inStatus, annotations), annotations, now)
 }

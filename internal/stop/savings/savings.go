@@ -141,7 +141,7 @@ func TotalsOfWeek(s *torporv1alpha1.Savings, monday, now time.Time) Totals {
 // TotalsUntil returns what an object has saved in all. A stop in effect counts until now.
 func TotalsUntil(s *torporv1alpha1.Savings, now time.Time) Totals { return total(s, Elapsed(s, now)) }
 
-// Elapsed returns the duration of the stop in effect by the wall clock; zero if there is none, or if the clock is
+// Elapsed returns the duration of the stop in effect by the wall clock; zero if none exists, or if the clock is
 // behind.
 func Elapsed(s *torporv1alpha1.Savings, now time.Time) time.Duration {
 	if s == nil || s.Since == nil {

@@ -42,7 +42,7 @@ type SwitchState struct {
 	ResumedBy string
 	// Refused is the reason why the object is not stopped.
 	Refused string
-	// Unreadable names an annotation whose content was not written by Torpor; empty if there is none.
+	// Unreadable names an annotation whose content was not written by Torpor; empty if none exists.
 	Unreadable string
 }
 
@@ -122,7 +122,7 @@ func parse(text string, into any) error {
 	return nil
 }
 
-// FindScheduled returns the Slumber's stop that is in effect; nil if there is none. A stop that began before the last
+// FindScheduled returns the Slumber's stop that is in effect; nil if none exists. A stop that began before the last
 // resume of the object is not in effect.
 func (s SwitchState) FindScheduled(annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
 	return stoprecord.FindHolding(s.ListStopsSinceResume(), annotations, now)

@@ -193,7 +193,7 @@ func (k Kind) PartNames() []string {
 	return names
 }
 
-// FindPart returns the part of a name; zero if there is none.
+// FindPart returns the part of a name; zero if none exists.
 func (k Kind) FindPart(name string) Part {
 	for _, p := range k.Parts() {
 		if p.Name == name {

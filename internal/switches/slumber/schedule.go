@@ -186,7 +186,7 @@ func (c *windowCursor) moveTo(at time.Time) {
 	}
 }
 
-// nextMoment returns the next time after at when the phase may change; zero if there is none.
+// nextMoment returns the next time after at when the phase may change; zero if none exists.
 func (s Schedule) nextMoment(at time.Time, cursors []windowCursor) (next time.Time) {
 	consider := func(moment time.Time) {
 		if moment.After(at) && (next.IsZero() || moment.Before(next)) {

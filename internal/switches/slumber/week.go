@@ -72,7 +72,7 @@ func addPhase(days *[daysPerWeek]WeekDay, phase DayPhase) {
 	}
 }
 
-// FindEndOfSleep returns the end of the current sleep, or of the next one; zero if there is none.
+// FindEndOfSleep returns the end of the current sleep, or of the next one; zero if none exists.
 func (s Schedule) FindEndOfSleep(now time.Time) time.Time {
 	for _, one := range s.listTransitions(now, 2) {
 		if one.To == torporv1alpha1.SlumberAwake {

@@ -40,7 +40,7 @@ const (
 type Config struct {
 	runner.Config
 
-	// CF is the path of the cf client; empty if there is none.
+	// CF is the path of the cf client; empty if none exists.
 	CF string
 	// ConfigDir is the folder of the manifests, and GatewayAPI the folder of the Gateway API's module.
 	ConfigDir, GatewayAPI string

@@ -26,7 +26,7 @@ type firstLook struct {
 	lastSeen  map[string]time.Time
 }
 
-// ofResume returns the first poll of a cluster's current resume, nil if there is none.
+// ofResume returns the first poll of a cluster's current resume, nil if none exists.
 func (l *firstLooks) ofResume(uid types.UID, o hibernation.Observed) *firstLook {
 	l.mu.Lock()
 	defer l.mu.Unlock()

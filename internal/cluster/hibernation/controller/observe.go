@@ -64,7 +64,7 @@ type clusterObservation struct {
 	replaced []string
 	// firstLook is nil unless the cluster is resuming.
 	firstLook *firstLook
-	// cluster is the Cluster of Cluster API on the hub; nil if there is none. healthChecks are the MachineHealthChecks of
+	// cluster is the Cluster of Cluster API on the hub; nil if none exists. healthChecks are the MachineHealthChecks of
 	// the cluster.
 	cluster      *unstructured.Unstructured
 	healthChecks []targetcluster.HealthCheck

@@ -177,7 +177,7 @@ type Approval struct {
 // pooledCluster is the state of one cluster.
 type pooledCluster struct {
 	Question
-	// look is the result that no pass has read yet; nil if there is none. silence describes the last result if
+	// look is the result that no pass has read yet; nil if none exists. silence describes the last result if
 	// the cluster did not answer.
 	look    *Look
 	silence string
