@@ -62,7 +62,7 @@ func TestGroupsThatCannotBeHeldAreRefused(t *testing.T) {
 	}{
 		"a group without the annotation: refused, with the two modes": {"", nil, "or set the annotation torpor.dev/machine-groups to suspend or scale-to-zero"},
 		"a cloud whose groups cannot be changed: refused":             {suspend, func(o *Observed) { o.CanChangeGroups = false }, "which terminates and replaces them"},
-		"a group that the cloud does not describe: refused":           {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud does not describe"},
+		"a group that the cloud's API does not return: refused":       {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud's API does not return"},
 		"a group that can be suspended: not refused":                  {suspend, nil, ""},
 		"a group that can be scaled to zero: not refused":             {scale, nil, ""},
 		"a node group with the mode suspend: not refused":             {suspend, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, ""},
