@@ -120,14 +120,25 @@ func checkCurrency(text string) error {
 // areSet reports whether there is a price.
 func (p prices) areSet() bool { return p.machineHour != nil || p.cpuHour != nil || p.gibHour != nil }
 
+// pricedResource is a resource with its price for an hour, and what was saved of it.
+type pricedResource struct {
+	unit    string
+	price   *float64
+	seconds float64
+}
+
+// resourcesOf returns the resources of a sum, in the order in which they are shown.
+func (p prices) resourcesOf(t savings.Totals) []pricedResource {
+	return []pricedResource{
+		{"machine-hour", p.machineHour, t.MachineSeconds},
+		{"CPU-hour", p.cpuHour, t.CPUSeconds},
+		{"GiB-hour", p.gibHour, t.MemoryByteSeconds / bytesPerGiB},
+	}
+}
+
 // costOf returns the price of what was saved. Resources without a price cost nothing.
 func (p prices) costOf(t savings.Totals) (sum float64) {
-	for _, one := range []struct {
-		price   *float64
-		seconds float64
-	}{
-		{p.machineHour, t.MachineSeconds}, {p.cpuHour, t.CPUSeconds}, {p.gibHour, t.MemoryByteSeconds / bytesPerGiB},
-	} {
+	for _, one := range p.resourcesOf(t) {
 		if one.price != nil {
 			sum += *one.price * one.seconds / time.Hour.Seconds()
 		}
@@ -148,10 +159,7 @@ func (p prices) describe() string {
 		return ""
 	}
 	var known, unknown []string
-	for _, one := range []struct {
-		price *float64
-		unit  string
-	}{{p.machineHour, "machine-hour"}, {p.cpuHour, "CPU-hour"}, {p.gibHour, "GiB-hour"}} {
+	for _, one := range p.resourcesOf(savings.Totals{}) {
 		if one.price == nil {
 			unknown = append(unknown, one.unit)
 			continue
