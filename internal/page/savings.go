@@ -73,12 +73,12 @@ func composeSavings(selected view, set prices, values url.Values, now time.Time)
 	v.Weeks = listWeeks(selected.matching, now)
 	chosen := v.Weeks[max(0, slices.IndexFunc(v.Weeks, func(w savedRow) bool { return w.Week == values.Get("week") }))]
 	v.Week, v.Period = chosen.Week, chosen.Name
-	byNamespace, byOwner := savedSums{}, savedSums{}
+	byNamespace, byOwner, totalsOf := savedSums{}, savedSums{}, totalsIn(v.Week, now)
 	for _, s := range selected.matching {
 		if s.Stopped && savings.RateOf(s.savings.Recorded).IsZero() {
 			v.Uncounted++
 		}
-		totals := totalsIn(s, v.Week, now)
+		totals := totalsOf(s)
 		if totals == (savings.Totals{}) {
 			continue
 		}
@@ -100,8 +100,9 @@ func listWeeks(matching []*listedSwitch, now time.Time) []savedRow {
 	}
 	rows = append(rows, savedRow{Name: "All recorded stops", Week: allWeeks})
 	for i := range rows {
+		totalsOf := totalsIn(rows[i].Week, now)
 		for _, s := range matching {
-			if t := totalsIn(s, rows[i].Week, now); t != (savings.Totals{}) {
+			if t := totalsOf(s); t != (savings.Totals{}) {
 				rows[i].add(t)
 			}
 		}
@@ -114,12 +115,13 @@ func (r *savedRow) add(t savings.Totals) {
 	r.totals = r.totals.Plus(t)
 }
 
-// totalsIn returns what an object has saved in a week, or in all.
-func totalsIn(s *listedSwitch, week string, now time.Time) savings.Totals {
-	if monday, err := time.Parse(time.DateOnly, week); err == nil {
-		return savings.TotalsOfWeek(s.savings.Recorded, monday, now)
+// totalsIn returns a function with what an object has saved in a week, or in all.
+func totalsIn(week string, now time.Time) func(*listedSwitch) savings.Totals {
+	monday, err := time.Parse(time.DateOnly, week)
+	if err != nil {
+		return func(s *listedSwitch) savings.Totals { return savings.TotalsUntil(s.savings.Recorded, now) }
 	}
-	return savings.TotalsUntil(s.savings.Recorded, now)
+	return func(s *listedSwitch) savings.Totals { return savings.TotalsOfWeek(s.savings.Recorded, monday, now) }
 }
 
 // savedSums are the sums of groups, by name.
