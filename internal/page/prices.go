@@ -53,7 +53,7 @@ func readPrices(folder string) (prices, error) {
 		}
 		text, err := readKey(filepath.Join(folder, key.Name()))
 		if err == nil {
-			err = p.set(key.Name(), text)
+			p, err = p.with(key.Name(), text)
 		}
 		if err != nil {
 			return prices{}, fmt.Errorf("%s: %w", key.Name(), err)
@@ -79,8 +79,8 @@ func readKey(path string) (string, error) {
 	}
 }
 
-// set parses the value of a key.
-func (p *prices) set(key, text string) (err error) {
+// with returns the settings with the parsed value of a key.
+func (p prices) with(key, text string) (_ prices, err error) {
 	switch key {
 	case "machineHour":
 		p.machineHour, err = parsePrice(text)
@@ -98,7 +98,7 @@ func (p *prices) set(key, text string) (err error) {
 	default:
 		err = errors.New("expected one of the keys machineHour, cpuHour, gibHour, currency and ownerLabel, found another")
 	}
-	return err
+	return p, err
 }
 
 func parsePrice(text string) (*float64, error) {
