@@ -46,19 +46,19 @@ func creates(manifest string) func(*testing.T, *trustHub, client.Client) error {
 }
 
 // patches sends a merge patch that is not stored; object is the kind, the namespace and the name.
-func patches(apiVersion, object, patch string, options ...client.PatchOption) func(*testing.T, *trustHub, client.Client) error {
+func patches(apiVersion, object, patch string) func(*testing.T, *trustHub, client.Client) error {
 	return func(t *testing.T, _ *trustHub, user client.Client) error {
 		t.Helper()
-		options := append([]client.PatchOption{client.DryRunAll}, options...)
-		return user.Patch(t.Context(), refer(t, apiVersion, object), client.RawPatch(client.Merge.Type(), []byte(patch)), options...)
+		return user.Patch(t.Context(), refer(t, apiVersion, object), client.RawPatch(client.Merge.Type(), []byte(patch)), client.DryRunAll)
 	}
 }
 
-// forges sends a patch of annotations, and returns an outcome if admission does not let the last of them be stored.
-func forges(apiVersion, object, patch, name, value string) func(*testing.T, *trustHub, client.Client) error {
+// forges sends a patch of the annotations of a Deployment, and returns an outcome if admission does not let the named annotation
+// be stored with that value.
+func forges(patch, name, value string) func(*testing.T, *trustHub, client.Client) error {
 	return func(t *testing.T, _ *trustHub, user client.Client) error {
 		t.Helper()
-		obj := refer(t, apiVersion, object)
+		obj := refer(t, "apps/v1", webOfTeam)
 		if err := user.Patch(t.Context(), obj, client.RawPatch(client.Merge.Type(), []byte(patch)), client.DryRunAll); err != nil {
 			return err
 		}
@@ -417,11 +417,11 @@ func recordAttempts() []attempt {
 		return `{"metadata":{"annotations":{"torpor.dev/stopped":"true",` + more + `}}}`
 	}
 	return []attempt{
-		{patcher, "names another requester of their stop", "", forges("apps/v1", webOfTeam, stop(`"torpor.dev/requested-by":"boss"`), "torpor.dev/requested-by", "boss")},
-		{patcher, "names another requester of a stop that is not theirs", "", forges("apps/v1", webOfTeam, `{"metadata":{"annotations":{"torpor.dev/requested-by":"boss"}}}`, "torpor.dev/requested-by", "boss")},
-		{patcher, "names another author of the end of a stop", "", forges("apps/v1", webOfTeam, stop(`"torpor.dev/until":"8h","torpor.dev/until-noted":"8h by boss"`), "torpor.dev/until-noted", "8h by boss")},
-		{patcher, "names another author of a skip", "", forges("apps/v1", webOfTeam, `{"metadata":{"annotations":{"torpor.dev/skip-until":"2099-01-01T00:00:00Z","torpor.dev/skip-until-noted":"2099-01-01T00:00:00Z by boss"}}}`, "torpor.dev/skip-until-noted", "2099-01-01T00:00:00Z by boss")},
-		{patcher, "writes earlier stops into `torpor.dev/stops`", "the list in an annotation is a convenience; the audit log of the API server is evidence", forges("apps/v1", webOfTeam, `{"metadata":{"annotations":{"torpor.dev/stops":"[]"}}}`, "torpor.dev/stops", "[]")},
+		{patcher, "names another requester of their stop", "", forges(stop(`"torpor.dev/requested-by":"boss"`), "torpor.dev/requested-by", "boss")},
+		{patcher, "names another requester of a stop that is not theirs", "", forges(`{"metadata":{"annotations":{"torpor.dev/requested-by":"boss"}}}`, "torpor.dev/requested-by", "boss")},
+		{patcher, "names another author of the end of a stop", "", forges(stop(`"torpor.dev/until":"8h","torpor.dev/until-noted":"8h by boss"`), "torpor.dev/until-noted", "8h by boss")},
+		{patcher, "names another author of a skip", "", forges(`{"metadata":{"annotations":{"torpor.dev/skip-until":"2099-01-01T00:00:00Z","torpor.dev/skip-until-noted":"2099-01-01T00:00:00Z by boss"}}}`, "torpor.dev/skip-until-noted", "2099-01-01T00:00:00Z by boss")},
+		{patcher, "writes earlier stops into `torpor.dev/stops`", "the list in an annotation is a convenience; the audit log of the API server is evidence", forges(`{"metadata":{"annotations":{"torpor.dev/stops":"[]"}}}`, "torpor.dev/stops", "[]")},
 		{patcher, "has the manager restore fields of the spec by `torpor.dev/restore`", patchesAll, restores(`[{"path":"/spec/replicas","before":1,"after":2}]`, 1)},
 		{patcher, "has the manager write other fields by `torpor.dev/restore`", "", restores(`[{"path":"/metadata/finalizers","before":["example.com/mine"]}]`, 2)},
 	}

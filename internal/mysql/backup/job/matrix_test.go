@@ -329,7 +329,8 @@ func (m *matrixRound) restoreAndCompare(want recordedState, point time.Time, sch
 // isNamedLimit reports whether a restore fails with the error that docs/backup.md names for what the round did.
 func (m *matrixRound) isNamedLimit(err error) bool {
 	const lacksRow, isDuplicate = "MySQL's error 1032", "MySQL's error 1062"
-	text, limit := err.Error(), ""
+	text := err.Error()
+	var limit string
 	switch {
 	case strings.Contains(text, lacksRow) && strings.Contains(text, "columns are of type FLOAT"):
 		limit = "rounded FLOAT is not found"
