@@ -25,8 +25,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// An app has a process for each type of its droplet. A worker has no instance until the user scales it up,
-// listens nowhere, and has no health check. A restart affects all processes.
+// An app has one process for each process type of its droplet. A worker process starts with zero instances and has
+// neither a port nor a health check. A restart applies to all processes.
 func TestDropletBringsItsProcesses(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -87,8 +87,8 @@ func (a *app) listProcessPods(t *testing.T) []corev1.Pod {
 	return own
 }
 
-// An app that is pushed repeatedly keeps the droplets of its revisions and the newest five, and the packages
-// of those.
+// A repeatedly pushed app keeps the droplets of its recorded revisions, its five newest droplets, and the packages of
+// all of these.
 func TestOldBuildsAndPackagesGo(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -132,8 +132,8 @@ func TestOldBuildsAndPackagesGo(t *testing.T) {
 	}
 }
 
-// A package reports whether it names an image. A build reports whether its droplet exists, is built by
-// another project, or failed.
+// A package reports whether it refers to an image. A build reports whether its droplet exists, whether another project
+// builds it, or why it failed.
 func TestPackagesAndBuildsReportTheirState(t *testing.T) {
 	e := shared.Get(t)
 	docker := e.createBuild(t, "staging-docker", image)
@@ -181,7 +181,8 @@ func (e *env) waitForBuild(t *testing.T, b *korifiv1alpha1.CFBuild, state korifi
 	})
 }
 
-// TestManagerStartsKpackWhenItsAPIIsServed has a build wait for kpack's API, which is installed later.
+// TestManagerStartsKpackWhenItsAPIIsServed creates a build before kpack's API is installed, and expects that the build
+// proceeds after the installation.
 func TestManagerStartsKpackWhenItsAPIIsServed(t *testing.T) {
 	e := shared.Get(t)
 	build := e.createBuild(t, "waits-for-kpack", "")
@@ -199,8 +200,8 @@ func TestManagerStartsKpackWhenItsAPIIsServed(t *testing.T) {
 	})
 }
 
-// The app's environment reaches its Pods by reference. Its values appear in nothing that the manager writes
-// about the app: no condition, no event, no LRP, no Pod and no log, even when the Secret cannot be read.
+// Pods reference the app's environment by Secret. Its values never appear in conditions, events, LRPs, Pods or logs,
+// even if the Secret cannot be read.
 func TestSecretValuesStayInTheSecret(t *testing.T) {
 	e := shared.Get(t)
 	const value = "swordfish-7f3a"
@@ -247,7 +248,7 @@ func TestSecretValuesStayInTheSecret(t *testing.T) {
 	}
 }
 
-// collectWritten returns what the manager has written about all apps, and what it has logged.
+// collectWritten returns all objects that the manager has written for apps, and its log.
 func (e *env) collectWritten(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"the log": e.log.String()}
@@ -272,7 +273,7 @@ func (e *env) collectWritten(t *testing.T) map[string]string {
 	return all
 }
 
-// An app that is deleted in the middle of a deployment takes both revisions with it, and the deployment ends.
+// Deleting an app during a deployment deletes both revisions and ends the deployment.
 func TestAppIsDeletedDuringADeployment(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2})
@@ -291,7 +292,7 @@ func TestAppIsDeletedDuringADeployment(t *testing.T) {
 	})
 }
 
-// deleteAndWait deletes the app, which stays until its Pods and LRPs are gone.
+// deleteAndWait deletes the app and expects that it exists until its Pods and LRPs are deleted.
 func (a *app) deleteAndWait(t *testing.T) {
 	t.Helper()
 	found := a.getApp(t)
@@ -312,8 +313,7 @@ func (a *app) waitUntilGone(t *testing.T, found *korifiv1alpha1.CFApp) {
 	})
 }
 
-// A deleted org takes its spaces with it, and these their apps. Each is gone only after the objects it
-// contains.
+// Deleting an org deletes its spaces and their apps. Each of them exists until the objects it contains are deleted.
 func TestDeletedOrgDeletesItsSpacesAndApps(t *testing.T) {
 	e := shared.Get(t)
 	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-gone"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "o"}}

@@ -23,7 +23,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// createDeployment makes a deployment of the app.
+// createDeployment creates a deployment of the app.
 func (a *app) createDeployment(t *testing.T, name string, spec torporv1alpha1.CFDeploymentSpec) *torporv1alpha1.CFDeployment {
 	t.Helper()
 	spec.AppRef.Name = a.name
@@ -47,8 +47,8 @@ func (a *app) waitForDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, wa
 	})
 }
 
-// expectOnlyRevision expects that at this moment every LRP with instances and every Pod is of the revision, including
-// those that are ending. An LRP without instances, which a cancel would have restored, is deleted a moment later.
+// expectOnlyRevision expects that every Pod, including terminating ones, and every LRP with instances has the revision.
+// An LRP without instances, kept for a cancellation, is deleted shortly afterwards.
 func (a *app) expectOnlyRevision(t *testing.T, version string) {
 	t.Helper()
 	defer a.waitForRevisions(t, version)
@@ -78,8 +78,8 @@ func (a *app) setCommand(t *testing.T, command string) {
 
 func rolling() torporv1alpha1.CFDeploymentSpec { return torporv1alpha1.CFDeploymentSpec{} }
 
-// Race l of docs/adr/0010-revisions-of-apps.md: a deployment starts a second revision next to the first, and
-// the wanted number of instances stays ready.
+// Race l of docs/adr/0010-revisions-of-apps.md: a deployment starts a second revision next to the first, and the
+// desired number of instances stays ready.
 func TestRollingDeploymentKeepsInstancesReady(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 4, command: "HOLLOW_START=300ms HOLLOW_STOP=1s ./app"})
@@ -99,8 +99,8 @@ func TestRollingDeploymentKeepsInstancesReady(t *testing.T) {
 	}
 }
 
-// Race l of docs/adr/0010-revisions-of-apps.md: a deployment that crashes removes no ready instance, and a
-// cancel restores everything.
+// Race l of docs/adr/0010-revisions-of-apps.md: a deployment that crashes removes no ready instance, and cancelling it
+// restores the previous revision.
 func TestCancelledDeploymentBringsTheOldRevisionBack(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 3})
@@ -128,7 +128,7 @@ func TestCancelledDeploymentBringsTheOldRevisionBack(t *testing.T) {
 	a.waitForRevisions(t, "2")
 }
 
-// A fix that crashes as well is cancelled: the revision that serves comes back, and not the first broken one.
+// Cancelling a second broken deployment restores the revision that serves requests, not the first broken one.
 func TestCancelledFixFallsBackToTheRevisionThatServes(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 3})
@@ -154,14 +154,14 @@ func TestCancelledFixFallsBackToTheRevisionThatServes(t *testing.T) {
 	}
 }
 
-// A deployment of web and worker can be cancelled at every moment until it is through, also when one of them
-// already runs the new revision only.
+// A deployment of the processes web and worker can be cancelled at any time before it completes, even if one of them
+// already runs only the new revision.
 func TestDeploymentOfTwoProcessesIsCancelledAtEveryMoment(t *testing.T) {
 	const never = "HOLLOW_START=1h ./app"
 	for name, row := range map[string]struct {
 		// web is the command of the new revision of the web process.
 		web string
-		// reached reports whether the deployment is at the moment of the cancel.
+		// reached reports whether the deployment has reached the point at which it is cancelled.
 		reached func(t *testing.T, web, worker *app) error
 	}{
 		"the deployment has just begun": {never, func(*testing.T, *app, *app) error { return nil }},
@@ -171,7 +171,7 @@ func TestDeploymentOfTwoProcessesIsCancelledAtEveryMoment(t *testing.T) {
 		"the worker runs the new revision only": {never, func(t *testing.T, _, worker *app) error {
 			return worker.runsOnly(t, "1")
 		}},
-		"the worker is through and web has a new instance": {"HOLLOW_START=2s ./app", func(t *testing.T, web, worker *app) error {
+		"the worker has finished and web has a new instance": {"HOLLOW_START=2s ./app", func(t *testing.T, web, worker *app) error {
 			return errors.Join(worker.runsOnly(t, "1"), testenv.ErrorIf(web.getProcess(t).Status.ActualInstances == 0, "found no instance of web ready"))
 		}},
 		"the last replaced instance is ending": {"./app", func(t *testing.T, web, worker *app) error {
@@ -215,7 +215,8 @@ func (a *app) countRevisionPods(t *testing.T, version string) int {
 	return len(slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Labels[korifiv1alpha1.VersionLabel] != version }))
 }
 
-// runsOnly returns an error unless all desired instances of the process, and no others, have the revision and are ready.
+// runsOnly returns an error unless all desired instances of the process have the revision and are ready, and no other
+// instances exist.
 func (a *app) runsOnly(t *testing.T, version string) error {
 	t.Helper()
 	process, all := a.getProcess(t), len(a.listProcessPods(t))
@@ -226,7 +227,7 @@ func (a *app) runsOnly(t *testing.T, version string) error {
 	return nil
 }
 
-// A cancel that comes when no earlier revision is left changes nothing, and is not reported as a cancel.
+// Cancelling a deployment has no effect, and is not reported as a cancellation, if no earlier revision is left.
 func TestLateCancelHasNoEffect(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=5s ./app"})
@@ -255,8 +256,8 @@ func TestLateCancelHasNoEffect(t *testing.T) {
 	}
 }
 
-// After a cancel, a started process runs the earlier droplet: a process that had no instance, and one whose
-// LRP is deleted.
+// After a cancellation, processes start with the earlier droplet. This includes a process that had no instances and a
+// process with a deleted LRP.
 func TestCancelledDropletIsNotStarted(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -290,8 +291,7 @@ func TestCancelledDropletIsNotStarted(t *testing.T) {
 	a.expectImage(t, image)
 }
 
-// A canary of an app with one instance waits next to the old instance, and so does a canary at all of its
-// instances.
+// A canary of an app with one instance waits next to the old instance, also at a step of 100 percent.
 func TestCanaryOfOneInstanceWaitsNextToTheOldOne(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -322,7 +322,7 @@ func TestCanaryOfOneInstanceWaitsNextToTheOldOne(t *testing.T) {
 	}
 }
 
-// A canary waits at each step until it is continued.
+// A canary waits at each step until the user continues it.
 func TestCanaryWaitsAtEachStep(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 4})
@@ -344,8 +344,8 @@ func TestCanaryWaitsAtEachStep(t *testing.T) {
 	a.expectOnlyRevision(t, "1")
 }
 
-// createUnendingDeployment makes a deployment whose instance needs an hour to start, and lets later
-// deployments start quickly.
+// createUnendingDeployment creates a deployment with an instance that needs an hour to start. Later deployments start
+// quickly.
 func (a *app) createUnendingDeployment(t *testing.T) *torporv1alpha1.CFDeployment {
 	t.Helper()
 	a.setCommand(t, "HOLLOW_START=1h ./app")
@@ -357,7 +357,7 @@ func (a *app) createUnendingDeployment(t *testing.T) *torporv1alpha1.CFDeploymen
 	return d
 }
 
-// A restart in the middle of a deployment ends it, and its revision is the newest.
+// A restart during a deployment ends the deployment, and the restart's revision is the newest.
 func TestRestartSupersedesADeployment(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2})
@@ -369,7 +369,8 @@ func TestRestartSupersedesADeployment(t *testing.T) {
 	a.waitForRevisions(t, "2")
 }
 
-// If two deployments are made at once, the later one counts, and cancelling the other changes nothing.
+// If two deployments are created at the same time, the later one takes effect. Cancelling the earlier one has no
+// effect.
 func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2})
@@ -383,8 +384,8 @@ func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
 	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
 }
 
-// If deployments are made at once, most of them in one second, each begins at most one revision, and the last
-// one counts.
+// If several deployments are created at the same time, most of them within one second, each begins at most one
+// revision, and the last one takes effect.
 func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -395,7 +396,7 @@ func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	for i := range deployments {
 		d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: fmt.Sprint(a.name, "-", i)}}
 		d.Spec.AppRef.Name, deployments[i] = a.name, d
-		d.Spec.Strategy = torporv1alpha1.CanaryDeployment // No deployment ends before all of them are made.
+		d.Spec.Strategy = torporv1alpha1.CanaryDeployment // Keeps each deployment in progress until all of them are created.
 		creations.Go(func() { errs[i] = a.Client.Create(t.Context(), d) })
 	}
 	creations.Wait()
@@ -417,7 +418,7 @@ func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	a.waitForRevisions(t, revision.FormatRevision(current))
 }
 
-// A waiting canary is cancelled: the earlier revision runs again, and nothing else is left.
+// Cancelling a paused canary restores the earlier revision and leaves no other objects.
 func TestCancelledCanaryLeavesTheOldRevision(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 4})
@@ -439,7 +440,8 @@ func TestCancelledCanaryLeavesTheOldRevision(t *testing.T) {
 	}
 }
 
-// A deployment of a stopped app starts it. A deployment that is cancelled before it began changes nothing.
+// A deployment of a stopped app starts the app. A deployment that is already cancelled when it is created has no
+// effect.
 func TestDeploymentStartsAStoppedApp(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, state: stopped})
@@ -460,13 +462,14 @@ func TestDeploymentStartsAStoppedApp(t *testing.T) {
 	a.expectOnlyRevision(t, "1")
 }
 
-// Race l of docs/adr/0010-revisions-of-apps.md: a replaced instance that ends slowly keeps a deployment open,
+// Race l of docs/adr/0010-revisions-of-apps.md: a replaced instance that terminates slowly keeps a deployment open,
 // unless revisions may overlap.
 func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
 	e := shared.Get(t)
 	for name, row := range map[string]struct {
 		drain korifiv1alpha1.Drain
-		// stop is how long the old instance takes to end. With overlap, it must end after the deployment.
+		// stop is the time that the old instance takes to terminate. With overlap, it must terminate after the
+		// deployment has completed.
 		stop  string
 		waits bool
 	}{
@@ -488,8 +491,8 @@ func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
 	}
 }
 
-// A rollback is a deployment with an older droplet. The app remembers the droplet, the cause and the
-// requester of each revision.
+// A rollback is a deployment with an older droplet. The app records the droplet, the cause and the requester of each
+// revision.
 func TestRollbackDeploysAnOlderDroplet(t *testing.T) {
 	e := shared.Get(t)
 	const other = "registry.example/app:2"
@@ -534,7 +537,7 @@ func (a *app) expectImage(t *testing.T, want string) {
 	}
 }
 
-// An app keeps its last deployments, and those of other apps do not count.
+// An app keeps its latest deployments. Deployments of other apps do not count towards the limit.
 func TestAppKeepsItsLastDeployments(t *testing.T) {
 	e := shared.Get(t)
 	const kept, more = 20, 3
@@ -571,16 +574,16 @@ func TestAppKeepsItsLastDeployments(t *testing.T) {
 	other.waitForDeployment(t, theirs, torporv1alpha1.CanceledState)
 }
 
-// A deployment that cannot proceed reports the reason, even if Kubernetes reports it in an event only.
+// A deployment that cannot proceed reports the reason, even if Kubernetes reports it only in an event.
 func TestDeploymentThatCannotProceedReportsTheReason(t *testing.T) {
 	for name, row := range map[string]struct {
 		pods   string
 		memory int64
 		why    string
 	}{
-		"quota without room: the deployment reports it":                 {"1", 16, "exceeded quota"},
-		"instances too large for every node: the deployment reports it": {"9", korifiv1alpha1.MaxMegabytes, "Insufficient memory"},
-		"limit range below the memory: the deployment reports it":       {"9", 2048, "maximum memory usage"},
+		"full quota is reported by the deployment":                              {"1", 16, "exceeded quota"},
+		"instance too large for every node is reported by the deployment":       {"9", korifiv1alpha1.MaxMegabytes, "Insufficient memory"},
+		"limit range below the instance's memory is reported by the deployment": {"9", 2048, "maximum memory usage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := *shared.Get(t)

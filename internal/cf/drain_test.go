@@ -20,14 +20,14 @@ import (
 
 const slowStop = "HOLLOW_STOP=2s ./app"
 
-// requestRestart requests a restart as the API does, and returns the revision that began.
+// requestRestart requests a restart in the same way as the API, and returns the resulting revision.
 func (a *app) requestRestart(t *testing.T, request string) string {
 	t.Helper()
 	return a.annotateApp(t, torporv1alpha1.RestartRequestAnnotation, request).Annotations[revisionAnnotation]
 }
 
-// Race f of docs/adr/0010-revisions-of-apps.md: new Pods are held until the old ones are gone, for a stop and
-// a start as for a restart.
+// Race f of docs/adr/0010-revisions-of-apps.md: new Pods are held back until the old ones are deleted, both for a
+// restart and for a stop followed by a start.
 func TestStrictDrainRunsOneRevisionAtATime(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 3, command: slowStop})
@@ -47,7 +47,7 @@ func TestStrictDrainRunsOneRevisionAtATime(t *testing.T) {
 	}
 }
 
-// An app may choose overlap over a gap.
+// With the drain policy overlap, Pods of two revisions may run at the same time.
 func TestOverlapRunsTwoRevisionsForAWhile(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
@@ -61,7 +61,7 @@ func TestOverlapRunsTwoRevisionsForAWhile(t *testing.T) {
 	a.waitForRevisions(t, "1")
 }
 
-// A drain timeout lets the new revision start, and is reported in the condition.
+// After a drain timeout, the new revision starts, and the condition reports the timeout.
 func TestDrainTimeoutLetsTheNewRevisionStart(t *testing.T) {
 	e := shared.Get(t)
 	drain := korifiv1alpha1.Drain{TimeoutSeconds: new(int32(2))}
@@ -79,7 +79,7 @@ func TestDrainTimeoutLetsTheNewRevisionStart(t *testing.T) {
 	a.waitForRevisions(t, "1")
 }
 
-// Race i of docs/adr/0010-revisions-of-apps.md: an app scaled to zero is started at once, and has no Pods.
+// Race i of docs/adr/0010-revisions-of-apps.md: an app scaled to zero counts as started immediately, and has no Pods.
 func TestAppScaledToZeroStartsAtOnce(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 0})
@@ -103,8 +103,8 @@ func TestAppScaledToZeroStartsAtOnce(t *testing.T) {
 	})
 }
 
-// Race k of docs/adr/0010-revisions-of-apps.md: a crash loop is reported for each instance, and a restart
-// during one succeeds.
+// Race k of docs/adr/0010-revisions-of-apps.md: a crash loop is reported for each instance, and a restart of the
+// crashing app succeeds.
 func TestCrashLoopIsReportedAndRestarted(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_CRASH=boom ./app"})
@@ -123,8 +123,8 @@ func TestCrashLoopIsReportedAndRestarted(t *testing.T) {
 	a.waitForReady(t, metav1.ConditionFalse, korifiv1alpha1.StartingReason)
 }
 
-// Race n of docs/adr/0010-revisions-of-apps.md: one of twelve instances is restarted by its index, and no
-// other.
+// Race n of docs/adr/0010-revisions-of-apps.md: restarting one of twelve instances by its index does not restart any
+// other instance.
 func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 12})
@@ -160,7 +160,8 @@ func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 	}
 }
 
-// Race m of docs/adr/0010-revisions-of-apps.md: each revision has its own budget, so that no Pod has two.
+// Race m of docs/adr/0010-revisions-of-apps.md: each revision has its own PodDisruptionBudget, so no Pod is selected by
+// two of them.
 func TestEachRevisionHasItsOwnDisruptionBudget(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
@@ -181,7 +182,7 @@ func TestEachRevisionHasItsOwnDisruptionBudget(t *testing.T) {
 	a.waitForRevisions(t, "1")
 }
 
-// Race q of docs/adr/0010-revisions-of-apps.md: a droplet that is assigned waits for the next restart.
+// Race q of docs/adr/0010-revisions-of-apps.md: a newly assigned droplet is not used until the next restart.
 func TestAssignedDropletWaitsForTheNextRestart(t *testing.T) {
 	e := shared.Get(t)
 	const other = "registry.example/app:2"
@@ -200,7 +201,7 @@ func TestAssignedDropletWaitsForTheNextRestart(t *testing.T) {
 	}
 }
 
-// waitForInstances waits until n instances are wanted and ready.
+// waitForInstances waits until n instances are desired and n are ready.
 func (a *app) waitForInstances(t *testing.T, n int32) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%d instances are ready", n), func() error {
@@ -211,7 +212,7 @@ func (a *app) waitForInstances(t *testing.T, n int32) {
 	})
 }
 
-// waitForRevisions waits until the LRPs and the Pods are of these revisions only.
+// waitForRevisions waits until exactly these revisions have LRPs and Pods.
 func (a *app) waitForRevisions(t *testing.T, want ...string) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("only revisions %v are left", want), func() error {
@@ -234,7 +235,7 @@ func (a *app) waitForRevisions(t *testing.T, want ...string) {
 	})
 }
 
-// waitUntilQuiet waits until nothing has been written for a moment. It does not measure time.
+// waitUntilQuiet waits until no object has been written for a moment. It does not measure time.
 func (a *app) waitUntilQuiet(t *testing.T) {
 	t.Helper()
 	last, since := "", time.Now()

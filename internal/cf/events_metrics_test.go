@@ -17,7 +17,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// A restart shows in an event with its author and revision, in the app's own list, and in metrics.
+// A restart is recorded in an event with its author and revision, in the app's status, and in metrics.
 func TestRestartShowsInEventsAndMetrics(t *testing.T) {
 	e := shared.Get(t)
 	before := waitForQuietMetrics(t)
@@ -60,7 +60,8 @@ func TestRestartShowsInEventsAndMetrics(t *testing.T) {
 		}, found); diff != "" {
 			return fmt.Errorf("metrics (-want +got):\n%s", diff)
 		}
-		// Two revisions took two seconds each to be ready, and one took three to end; timestamps have whole seconds.
+		// Two revisions took two seconds each to become ready, and one took three to terminate. The result may be a
+		// second less, because timestamps have whole seconds.
 		for name, least := range map[string]float64{"torpor_app_first_ready_seconds sum": 3, "torpor_app_drain_seconds sum": 2} {
 			if took := values[name] - before[name]; took < least || took > 10*least {
 				t.Errorf("expected %s of about %g, found %g", name, least, took)
@@ -83,7 +84,7 @@ func TestRestartShowsInEventsAndMetrics(t *testing.T) {
 	})
 }
 
-// waitForQuietMetrics waits until nothing more is counted of the apps that other tests have left, and returns the metrics.
+// waitForQuietMetrics waits until the metrics of apps from other tests no longer change, and returns the metrics.
 func waitForQuietMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	var last map[string]float64
@@ -93,7 +94,7 @@ func waitForQuietMetrics(t *testing.T) map[string]float64 {
 		if err != nil {
 			return err
 		}
-		// The registry also counts what controllers and clients do, which never stands still.
+		// The registry also has metrics of controllers and clients, which change all the time.
 		maps.DeleteFunc(found, func(name string, _ float64) bool { return !strings.HasPrefix(name, "torpor_app_") })
 		if !cmp.Equal(last, found) {
 			last, since = found, time.Now()
@@ -106,8 +107,8 @@ func waitForQuietMetrics(t *testing.T) map[string]float64 {
 	return last
 }
 
-// gatherMetrics returns the metrics of an app, and those of all apps where apps have no label: values by name and label, and
-// the count and the sum of durations.
+// gatherMetrics returns the metrics of an app and the metrics without an app label, keyed by name and label. Of
+// histograms it returns the count and the sum.
 func gatherMetrics(app string) (map[string]float64, error) {
 	families, err := metrics.Registry.Gather()
 	if err != nil {

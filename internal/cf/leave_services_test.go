@@ -19,16 +19,17 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// podEnds records how the Pods of an app end.
+// podEnds records how the Pods of an app leave their Services and terminate.
 type podEnds struct {
 	mu sync.Mutex
-	// left is when each Pod was first observed without its Services, and ended when its deletion was.
+	// left is the time at which each Pod was first observed without its Services. ended is the time at which its
+	// deletion was first observed.
 	left, ended map[string]time.Time
-	// returned are the Pods that left their Services and are selected again.
+	// returned holds the Pods that left their Services and were selected again later.
 	returned map[string]bool
 }
 
-// watchEnds watches until the test ends.
+// watchEnds watches the app's Pods until the test ends.
 func (a *app) watchEnds(t *testing.T) *podEnds {
 	t.Helper()
 	c, err := client.NewWithWatch(a.Config, client.Options{Scheme: a.Client.Scheme()})
@@ -65,7 +66,7 @@ func (p *podEnds) record(e watch.Event) {
 	}
 }
 
-// expectServedOn expects that each of the Pods served for the stop delay after it had left its Services.
+// expectServedOn expects that each of the Pods continued to serve for the stop delay after it had left its Services.
 func (p *podEnds) expectServedOn(t *testing.T, pods ...string) {
 	t.Helper()
 	p.mu.Lock()
@@ -73,15 +74,15 @@ func (p *podEnds) expectServedOn(t *testing.T, pods ...string) {
 	for _, pod := range pods {
 		left, hasLeft := p.left[pod]
 		ended, hasEnded := p.ended[pod]
-		// The watch may observe the two moments a little closer together.
+		// The watch may observe the two events slightly closer together than they happened.
 		if served := ended.Sub(left); !hasLeft || !hasEnded || served < stopDelay*9/10 {
 			t.Errorf("Pod %s: expected it to serve for %s after it left its Services, found that it left %t, ended %t, and served for %s", pod, stopDelay, hasLeft, hasEnded, served)
 		}
 	}
 }
 
-// An instance that is replaced, or that a scale down ends, first leaves its Services. A restart and a stop end all
-// instances at once.
+// An instance that is replaced or scaled down leaves its Services before it terminates. A restart or a stop terminates
+// all instances immediately.
 func TestReplacedInstancesLeaveTheirServicesFirst(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2})
@@ -111,7 +112,7 @@ func TestReplacedInstancesLeaveTheirServicesFirst(t *testing.T) {
 	}
 }
 
-// A cancel returns instances to their Services that have left them and still run.
+// A cancellation adds instances to their Services again if they have left them and still run.
 func TestCancelReturnsInstancesToTheirServices(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2})

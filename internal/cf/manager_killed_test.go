@@ -15,9 +15,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestManagerIsKilled kills the manager at each stage of a restart: the next manager completes the request,
-// and two revisions never run at once. While no manager runs, no change is half applied, and deleted
-// objects are gone after the next manager has started.
+// TestManagerIsKilled kills the manager at each stage of a restart. The next manager completes the request, and two
+// revisions never run at the same time. While no manager runs, no change is partly applied. Objects deleted during that
+// time are cleaned up once the next manager has started.
 func TestManagerIsKilled(t *testing.T) {
 	binary := testenv.TorporPath(t)
 	e := newEnvWithoutManager(t)
@@ -30,7 +30,7 @@ func TestManagerIsKilled(t *testing.T) {
 		return p
 	}
 	p := start()
-	// The end of a revision lasts for many polls.
+	// Each revision takes long enough to terminate that the test can observe this stage.
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=500ms HOLLOW_STOP=2s ./app"})
 	a.waitUntilRunning(t)
 	h := a.watchHistory(t)
@@ -48,7 +48,7 @@ func TestManagerIsKilled(t *testing.T) {
 		name    string
 		reached func(next int) func() bool
 	}{
-		{"at the request", func(int) func() bool { return func() bool { return true } }},
+		{"after the request", func(int) func() bool { return func() bool { return true } }},
 		{"while the old revision ends", func(next int) func() bool { return is(next-1, true) }},
 		{"between the two revisions", func(next int) func() bool { return func() bool { return !is(next-1, true)() && !is(next-1, false)() } }},
 		{"with the new revision", func(next int) func() bool { return is(next, false) }},
@@ -86,7 +86,7 @@ func TestManagerIsKilled(t *testing.T) {
 	a.waitUntilGone(t, doomed)
 }
 
-// expectChangeRefused expects that without admission no change is half applied.
+// expectChangeRefused expects that changes are rejected, not partly applied, while admission is unavailable.
 func (a *app) expectChangeRefused(t *testing.T) {
 	t.Helper()
 	before := a.getApp(t)

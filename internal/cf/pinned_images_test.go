@@ -28,8 +28,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// newImageRegistry returns the address of a registry that allows anonymous access or, with a password,
-// requires it.
+// newImageRegistry returns the address of a registry. The registry requires the password unless the password is empty.
 func newImageRegistry(t *testing.T, password string) string {
 	t.Helper()
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -45,7 +44,7 @@ func newImageRegistry(t *testing.T, password string) string {
 	return server.Listener.Addr().String()
 }
 
-// pushTestImage pushes an image that exposes a port, and returns its digest.
+// pushTestImage pushes an image that exposes a port, and returns the image's digest.
 func pushTestImage(t *testing.T, ref string, port int) string {
 	t.Helper()
 	tag, err := name.NewTag(ref)
@@ -60,8 +59,8 @@ func pushTestImage(t *testing.T, ref string, port int) string {
 	return digest.String()
 }
 
-// An app runs the image that its tag named when it was pushed, at the port of its EXPOSE. After the tag has
-// moved and is pushed again, a rollback leads to the old image.
+// An app runs the image to which its tag pointed at the time of the push, on the port of the image's EXPOSE
+// instruction. If the tag has moved and the app is pushed again, a rollback restores the old image.
 func TestDropletIsPinnedByDigest(t *testing.T) {
 	e := shared.Get(t)
 	host := newImageRegistry(t, "")
@@ -94,8 +93,8 @@ func TestDropletIsPinnedByDigest(t *testing.T) {
 	}
 }
 
-// Registry credentials of the space are used and never shown. A build of a missing image fails at once. An image whose
-// registry may not be contacted runs by its name.
+// A build uses the registry credentials of its space, which are never shown. A build of a missing image fails
+// immediately. If the registry must not be contacted, the app runs the image by its tag.
 func TestBuildReportsTheAnswerOfTheRegistry(t *testing.T) {
 	e := shared.Get(t)
 	const password = "word-that-nobody-may-read"
@@ -143,7 +142,7 @@ func TestBuildReportsTheAnswerOfTheRegistry(t *testing.T) {
 		if text, err := json.Marshal(made); err != nil || strings.Contains(string(text), password) {
 			t.Errorf("%s: expected no password in %s, %v", name, text, err)
 		}
-		// Another pass sends no request, and reports a failure with the same message.
+		// A second reconciliation sends no request to the registry and reports the same failure message.
 		was, before := made.Status.DeepCopy(), made.DeepCopy()
 		made.Spec.StagingMemoryMB = 1
 		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), made, client.MergeFrom(before)))

@@ -28,8 +28,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// Race c of docs/adr/0010-revisions-of-apps.md: restarts that arrive while one is in progress are each
-// counted, and one set of Pods results.
+// Race c of docs/adr/0010-revisions-of-apps.md: each restart that is requested during another restart is counted, and
+// one set of Pods results.
 func TestManyRestartRequestsAreEachCounted(t *testing.T) {
 	e := shared.Get(t)
 	const times = 10
@@ -50,8 +50,8 @@ func TestManyRestartRequestsAreEachCounted(t *testing.T) {
 	}
 }
 
-// Race d of docs/adr/0010-revisions-of-apps.md: a revision that was lowered past admission stops everything
-// but does no harm, and counting continues from it.
+// Race d of docs/adr/0010-revisions-of-apps.md: if a revision is lowered by bypassing admission, reconciliation stops
+// without deleting anything. Counting later continues from the observed revision.
 func TestLoweredRevisionIsCountedOn(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -91,7 +91,7 @@ func (a *app) waitUntilUnreadable(t *testing.T) {
 	})
 }
 
-// withoutAdmission runs f while the webhooks are not configured, which cannot be forbidden to an administrator.
+// withoutAdmission runs f while the webhook configurations are deleted. A cluster administrator can always delete them.
 func (e *env) withoutAdmission(t *testing.T, f func()) {
 	t.Helper()
 	for _, config := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
@@ -106,8 +106,8 @@ func (e *env) withoutAdmission(t *testing.T, f func()) {
 	e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)
 }
 
-// Race j of docs/adr/0010-revisions-of-apps.md: a client that disconnects at any moment of a restart has
-// requested it or has not. The app is never left stopped, and the request is completed without the client.
+// Race j of docs/adr/0010-revisions-of-apps.md: a client that disconnects during a restart request has either requested
+// the restart or not. The app is never left stopped, and an accepted request completes without the client.
 func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	e := shared.Get(t)
 	const points = 20
@@ -118,8 +118,8 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	a.requestRestart(t, "to the end")
 	whole := time.Since(begun)
 	counted, aborted := 1, 0
-	for i := 0; i < points || counted == 1; i++ { // A slow moment may abort all requests of the first points.
-		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i)/(points/4)) // From at once to much later than usual.
+	for i := 0; i < points || counted == 1; i++ { // On a slow machine, all requests with the first timeouts may be aborted.
+		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i)/(points/4)) // from 0 to four times the usual duration
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"request %d"}}}`, torporv1alpha1.RestartRequestAnnotation, i)
 		err := a.Client.Patch(ctx, &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name}}, client.RawPatch(types.MergePatchType, patch))
 		cancel()
@@ -135,7 +135,7 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	if aborted == 0 || counted == 1 {
 		t.Errorf("expected the client to go away and some restarts to be asked for nevertheless, found %d and %d of %d", aborted, counted-1, points)
 	}
-	a.waitUntilQuiet(t) // A request whose client is gone may still be on its way.
+	a.waitUntilQuiet(t) // A request of a disconnected client may still be in flight.
 	a.waitUntilRunning(t)
 	a.expectOnlyRevision(t, a.getApp(t).Annotations[revisionAnnotation])
 	if most, overlap := h.measureOverlap(); most != 1 || overlap != 0 {
@@ -143,8 +143,8 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	}
 }
 
-// Race g of docs/adr/0010-revisions-of-apps.md: the process reports its current revision only, and no Pod
-// that is ending.
+// Race g of docs/adr/0010-revisions-of-apps.md: the process reports only Pods of its current revision, and no
+// terminating Pods.
 func TestInstanceStatusesAreOfTheCurrentRevision(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=1s HOLLOW_STOP=2s ./app"})
@@ -166,8 +166,8 @@ func TestInstanceStatusesAreOfTheCurrentRevision(t *testing.T) {
 	})
 }
 
-// A StatefulSet that belongs to no app is in no cache of Torpor. If it has the name that an LRP needs, the
-// LRP names it.
+// Torpor does not cache StatefulSets that belong to no app. If such a StatefulSet has the name that an LRP needs, the
+// LRP's status reports the conflict.
 func TestStatefulSetOfAnotherIsNamed(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, state: stopped})
@@ -194,8 +194,8 @@ func TestStatefulSetOfAnotherIsNamed(t *testing.T) {
 	}
 }
 
-// Race h of docs/adr/0010-revisions-of-apps.md: the names of LRPs do not collide, and a foreign LRP with the
-// name of the next revision is waited for.
+// Race h of docs/adr/0010-revisions-of-apps.md: the names of LRPs do not collide. If a foreign LRP has the name of the
+// next revision's LRP, the process waits until it is deleted.
 func TestTakenLRPNameIsWaitedFor(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -216,8 +216,8 @@ func TestTakenLRPNameIsWaitedFor(t *testing.T) {
 	a.waitUntilRunning(t)
 }
 
-// Race o of docs/adr/0010-revisions-of-apps.md: an LRP that another client deletes is waited for and created
-// again, never patched.
+// Race o of docs/adr/0010-revisions-of-apps.md: an LRP that another client is deleting is never patched. The process
+// waits until it is deleted, and then creates it again.
 func TestLRPThatIsBeingDeletedIsRecreated(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=1s ./app"})
@@ -245,8 +245,8 @@ func TestLRPThatIsBeingDeletedIsRecreated(t *testing.T) {
 	}
 }
 
-// Race p of docs/adr/0010-revisions-of-apps.md: an LRP that is newer than the app is never deleted; it shows
-// that the app's cached state is stale.
+// Race p of docs/adr/0010-revisions-of-apps.md: an LRP with a newer revision than the app is never deleted, because it
+// shows that the cached app is stale.
 func TestNewerLRPIsLeftAlone(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -283,7 +283,7 @@ func TestNewerLRPIsLeftAlone(t *testing.T) {
 	a.expectOnlyRevision(t, "10")
 }
 
-// An LRP's StatefulSet is only ever scaled: its template stays when the LRP or the process changes.
+// The StatefulSet of an LRP is only ever scaled. Its template does not change when the LRP or the process changes.
 func TestStatefulSetTemplateNeverChanges(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -304,7 +304,7 @@ func TestStatefulSetTemplateNeverChanges(t *testing.T) {
 	}
 }
 
-// An app that is deleted takes everything with it, and stays until its Pods are gone.
+// Deleting an app deletes all its objects. The app itself exists until its Pods are deleted.
 func TestDeletedAppDeletesItsObjects(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_STOP=1s ./app"})
@@ -312,7 +312,7 @@ func TestDeletedAppDeletesItsObjects(t *testing.T) {
 	a.deleteAndWait(t)
 }
 
-// Orgs and spaces are namespaces with labels, and a namespace with another owner is left alone.
+// Orgs and spaces are namespaces with labels. A namespace with another owner is not changed.
 func TestOrgsAndSpacesAreNamespaces(t *testing.T) {
 	e := shared.Get(t)
 	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-1"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "one"}}
@@ -348,8 +348,8 @@ func TestOrgsAndSpacesAreNamespaces(t *testing.T) {
 	}
 }
 
-// expectRestrictedNamespace expects the Pod Security level of a space, which is restored when it was removed,
-// and its policy.
+// expectRestrictedNamespace expects that a space's namespace has its Pod Security level, which is restored after a
+// removal, and its NetworkPolicy.
 func (e *env) expectRestrictedNamespace(t *testing.T, name string) {
 	t.Helper()
 	const label = "pod-security.kubernetes.io/enforce"

@@ -11,8 +11,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestSavingsOfAnAppSurviveAKilledManager stops an app of three instances, kills the manager, and starts the app under
-// the next manager. The status has the requests of the instances times the seconds of the stop.
+// TestSavingsOfAnAppSurviveAKilledManager stops an app with three instances, kills the manager, and starts the app
+// under the next manager. The status holds the instances' resource requests multiplied by the duration of the stop in
+// seconds.
 func TestSavingsOfAnAppSurviveAKilledManager(t *testing.T) {
 	binary := testenv.TorporPath(t)
 	e := newEnvWithoutManager(t)

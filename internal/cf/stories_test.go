@@ -30,8 +30,8 @@ func TestAppStopsAndStarts(t *testing.T) {
 	a.waitUntilRunning(t)
 }
 
-// TestAppStoppedByASlumberHasNoInstances has a Slumber stop an app and start it again. The spec does not change, and
-// no revision begins.
+// TestAppStoppedByASlumberHasNoInstances uses a Slumber that stops an app and starts it again. The app's spec does not
+// change, and no revision begins.
 func TestAppStoppedByASlumberHasNoInstances(t *testing.T) {
 	t.Parallel()
 	a := shared.Get(t).createApp(t, appOptions{instances: 2})
@@ -60,7 +60,7 @@ func TestAppStoppedByASlumberHasNoInstances(t *testing.T) {
 	}
 }
 
-// A blank column could mean an unknown value or zero.
+// Columns show zeros, because a blank column could also mean an unknown value.
 func TestColumnsOfAProcessShowZeros(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -75,7 +75,7 @@ func TestColumnsOfAProcessShowZeros(t *testing.T) {
 	}
 }
 
-// The decision of the ADR: a stop and a start within milliseconds, many times.
+// The decision of ADR 0010 under load: many stops and starts within milliseconds of each other.
 func TestManyRestartsRunOneRevisionAtATime(t *testing.T) {
 	e := shared.Get(t)
 	times := testenv.CountRepetitions(40, 200)
@@ -116,8 +116,8 @@ func TestManyRestartsRunOneRevisionAtATime(t *testing.T) {
 	t.Logf("%d restarts, asked for in %s, made %d LRPs; all was settled %s later", times, asked.Sub(began), len(h.countLRPNames()), time.Since(asked))
 }
 
-// expectRestarts expects that the app remembers its last revisions without a gap, each with its droplet and
-// the user who started it.
+// expectRestarts expects that the app's history has its last revisions without a gap, each with its droplet and its
+// author.
 func (a *app) expectRestarts(t *testing.T, newest int64) {
 	t.Helper()
 	restarts := a.getApp(t).Status.Restarts

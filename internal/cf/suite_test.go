@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// stopDelay is how long instances serve after they have left their Services.
+	// stopDelay is the time for which instances serve after they have left their Services.
 	stopDelay          = time.Second
 	image              = "registry.example/app:1"
 	started            = korifiv1alpha1.StartedState
@@ -40,18 +40,18 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
-// env is a real control plane with a hollow node, and a manager that also serves the admission.
+// env is a real control plane with a hollow node, and a manager that also serves the admission webhooks.
 type env struct {
 	*testenv.Environment
 	namespace string
-	// log is the log of newEnv's manager.
+	// log is the log of the manager that newEnv starts.
 	log *testenv.LogBuffer
-	// address is where the admission is served.
+	// address is the address of the admission webhooks.
 	address string
 }
 
-// newEnv runs a manager in the test's own process, where the race detector covers it, with the rights of
-// config/rbac and no more. There can be one in a process, because metrics are registered once.
+// newEnv runs a manager in the test process, where the race detector covers it. The manager has only the rights of
+// config/rbac. A process can have only one manager, because metrics are registered once.
 func newEnv(t testing.TB) *env {
 	t.Helper()
 	e := newEnvWithoutManager(t)
@@ -80,23 +80,23 @@ func newEnvWithoutManager(t testing.TB) *env {
 	return e
 }
 
-// app is an app of a test with one process.
+// app is a test app with one process.
 type app struct {
 	*env
 	name, process string
 }
 
-// appOptions define how an app starts; the zero value is one instance that starts and ends at once, drained
-// strictly.
+// appOptions defines how an app starts. The zero value is one instance that starts and terminates immediately, with
+// strict draining.
 type appOptions struct {
-	// command holds words that hollow nodes understand, such as HOLLOW_STOP=2s.
+	// command may contain settings for hollow nodes, such as HOLLOW_STOP=2s.
 	command   string
 	instances int32
 	drain     korifiv1alpha1.Drain
 	state     korifiv1alpha1.AppState
 }
 
-// createApp makes an app in the test's own name and returns when its process is there.
+// createApp creates an app named after the test, and returns when its process exists.
 func (e *env) createApp(t *testing.T, o appOptions) *app {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "", ":", "", "'", "").Replace(t.Name()))
@@ -124,14 +124,14 @@ func (e *env) createAppNamed(t *testing.T, name string, o appOptions) *app {
 	return a
 }
 
-// createBuild creates a CFBuild whose droplet is an image; without one its package holds code, which another
-// builder has to build.
+// createBuild creates a CFBuild with an image as its droplet. Without an image, its package holds code, which an
+// external builder has to build.
 func (e *env) createBuild(t *testing.T, name, image string) *korifiv1alpha1.CFBuild {
 	t.Helper()
 	return e.createBuildOf(t, name, name, image)
 }
 
-// createBuildOf makes a CFBuild of an app that may have others.
+// createBuildOf creates a CFBuild of an app that may have other builds.
 func (e *env) createBuildOf(t *testing.T, app, name, image string) *korifiv1alpha1.CFBuild {
 	t.Helper()
 	build := &korifiv1alpha1.CFBuild{
@@ -156,7 +156,7 @@ func (e *env) createBuildOf(t *testing.T, app, name, image string) *korifiv1alph
 	return build
 }
 
-// patchApp changes the app as kubectl would.
+// patchApp patches the app as kubectl does.
 func (a *app) patchApp(t *testing.T, patch string) *korifiv1alpha1.CFApp {
 	t.Helper()
 	changed := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name}}
@@ -207,8 +207,8 @@ func (a *app) getProcess(t *testing.T) *korifiv1alpha1.CFProcess {
 	return found
 }
 
-// waitForReady waits until the app's condition Ready has the status and the reason, for the current
-// generation and revision.
+// waitForReady waits until the app's Ready condition has the status and the reason for the current generation and
+// revision.
 func (a *app) waitForReady(t *testing.T, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	testenv.Eventually(t, a.name+" is "+reason, func() error {
@@ -253,7 +253,7 @@ func (a *app) listObjects(t *testing.T, list client.ObjectList) {
 	}
 }
 
-// requireGone returns an error unless an object is gone.
+// requireGone returns an error if an object exists.
 func (e *env) requireGone(t *testing.T, obj client.Object) error {
 	t.Helper()
 	if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !k8serrors.IsNotFound(err) {

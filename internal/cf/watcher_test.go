@@ -17,21 +17,22 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// podHistory holds everything that a watch has shown of an app's Pods and LRPs.
+// podHistory records all observed changes of an app's Pods and LRPs.
 type podHistory struct {
 	mu   sync.Mutex
-	pods map[types.UID]string // the revision of every existing Pod
-	// overlap is for how long Pods of two revisions existed at once; since is when the current overlap began.
+	pods map[types.UID]string // the revision of each existing Pod
+	// overlap is the total time during which Pods of more than one revision existed. since is the start of the current
+	// overlap.
 	overlap time.Duration
 	since   time.Time
 	most    int
-	// ready are the Pods that are ready and not terminating, alive those that are not terminating.
+	// ready holds the Pods that are ready and not terminating. alive holds the Pods that are not terminating.
 	ready, alive         map[types.UID]bool
 	leastReady, inFlight int
-	lrps                 map[types.UID]string // every LRP that ever existed
+	lrps                 map[types.UID]string // the names of all LRPs that ever existed
 }
 
-// watchHistory watches until the test ends.
+// watchHistory records the history until the test ends.
 func (a *app) watchHistory(t *testing.T) *podHistory {
 	t.Helper()
 	c, err := client.NewWithWatch(a.Config, client.Options{Scheme: a.Client.Scheme()})
@@ -70,7 +71,7 @@ func (h *podHistory) recordEvent(e watch.Event) {
 	}
 }
 
-// recordPod keeps the fewest ready Pods, from the first deletion on, and the most that are not ready yet.
+// recordPod updates the minimum of ready Pods, from the first deletion on, and the maximum of Pods that are not ready.
 func (h *podHistory) recordPod(pod *corev1.Pod, gone bool) {
 	if gone = gone || !pod.DeletionTimestamp.IsZero(); gone {
 		delete(h.alive, pod.UID)
@@ -86,14 +87,14 @@ func (h *podHistory) recordPod(pod *corev1.Pod, gone bool) {
 	h.inFlight = max(h.inFlight, len(h.alive)-len(h.ready))
 	switch {
 	case gone && h.leastReady < 0:
-		h.leastReady = len(h.ready) // At the first deletion: earlier, the watch may be incomplete.
+		h.leastReady = len(h.ready) // At the first deletion, all Pods have been observed; the count may be too low before.
 	case gone:
 		h.leastReady = min(h.leastReady, len(h.ready))
 	}
 }
 
-// countPods returns the fewest Pods that were ready and the most that were not yet, leaving out terminating
-// ones. If no Pod was deleted, every Pod that became ready still is.
+// countPods returns the minimum of ready Pods and the maximum of Pods that were not ready. Terminating Pods do not
+// count. If no Pod was deleted, all Pods that became ready are still ready.
 func (h *podHistory) countPods() (leastReady, inFlight int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +118,8 @@ func (h *podHistory) updateOverlap(now time.Time) {
 	}
 }
 
-// measureOverlap returns the most revisions that had Pods at once, and for how long there were more than one.
+// measureOverlap returns the maximum number of revisions that had Pods at the same time, and for how long there was
+// more than one.
 func (h *podHistory) measureOverlap() (most int, overlap time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +130,7 @@ func (h *podHistory) measureOverlap() (most int, overlap time.Duration) {
 	return h.most, h.overlap
 }
 
-// countLRPNames returns the names of all LRPs that ever existed, with the number of objects that had each.
+// countLRPNames returns the names of all LRPs that ever existed, with the number of objects that had each name.
 func (h *podHistory) countLRPNames() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// mutateDeployment records the creator of a deployment and the user who cancelled it.
+// mutateDeployment records the creator of a deployment, and the user who cancels it.
 func mutateDeployment(r admission.Request) admission.Response {
 	old, updated, err := decodeObjects[torporv1alpha1.CFDeployment](r)
 	if err != nil {
@@ -32,7 +32,7 @@ func mutateDeployment(r admission.Request) admission.Response {
 	return patchAnnotations(r.Object.Raw, updated.Annotations)
 }
 
-// validateDeployment rejects annotations that another admission has changed.
+// validateDeployment rejects a deployment if another admission webhook has changed the recorded annotations.
 func validateDeployment(r admission.Request) admission.Response {
 	old, updated, err := decodeObjects[torporv1alpha1.CFDeployment](r)
 	if err != nil {
@@ -60,7 +60,7 @@ func recordedPeople(old, updated *torporv1alpha1.CFDeployment, sender string) ma
 	return people
 }
 
-// AskIdentity returns a function that reads the user of a client from the API server and caches the answer.
+// AskIdentity returns a function that reads the user name of a client from the API server and caches it.
 func AskIdentity(c client.Client) func(context.Context) (string, error) {
 	var known string
 	var mu sync.Mutex

@@ -14,7 +14,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// The configurations are those of config/webhook, without their Service.
+// The configurations in this test are those of config/webhook, but their Service does not exist.
 func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 	t.Parallel()
 	s := &stage{Environment: testenv.Start(t)}
@@ -61,7 +61,8 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 	if err := s.Client.Delete(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	// The controller of apps sends this change at the end, in a manager without a Service.
+	// When an app is deleted, its controller sends this change. A manager without a webhook Service must be able to
+	// send it, too.
 	if err := client.IgnoreNotFound(s.Client.Patch(t.Context(), a, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission implements the admission of CFApps and CFDeployments. For CFApps, the mutating webhook writes the
-// revision that package revision computes and rejects edits of it. The validating webhook checks the result after all
-// other admissions. For CFDeployments, admission records the requester.
+// Package admission implements the admission webhooks for CFApps and CFDeployments. For CFApps, the mutating webhook
+// writes the revision that package revision computes, and rejects edits of the revision. The validating webhook checks
+// the result after all other admission webhooks. For CFDeployments, the webhooks record the requester.
 package admission
 
 import (
@@ -26,13 +26,13 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// The paths of the webhooks in config/webhook.
+// The paths match the webhooks in config/webhook.
 const (
 	mutatePath   = "/mutate-cfapps"
 	validatePath = "/validate-cfapps"
 )
 
-// Webhooks implements the admission of CFApps and CFDeployments.
+// Webhooks implements the admission webhooks for CFApps and CFDeployments.
 type Webhooks struct {
 	Clock clock.PassiveClock
 	// Manager returns the name of the only user who may record a revision in the name of another user.
@@ -45,7 +45,7 @@ func (w Webhooks) Register(server webhook.Server) {
 	server.Register(validatePath, w.NewValidatingWebhook())
 }
 
-// NewMutatingWebhook returns the webhook that writes the annotations of a change.
+// NewMutatingWebhook returns the webhook that writes the annotations for a change.
 func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
@@ -71,8 +71,8 @@ func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 	})}
 }
 
-// NewValidatingWebhook returns the webhook that rejects objects without the annotations that the mutating webhook
-// writes.
+// NewValidatingWebhook returns the webhook that rejects objects whose annotations differ from those that the mutating
+// webhook writes.
 func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
@@ -94,8 +94,8 @@ func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 	})}
 }
 
-// nextAuthorNotes returns the annotations with the authors of the end of a stop and of a temporary start. An empty
-// value means that the annotation is removed.
+// nextAuthorNotes returns annotations with the users who set the end of a stop and the end of a temporary start. An
+// empty value means that the annotation is removed.
 func nextAuthorNotes(old, updated *korifiv1alpha1.CFApp, by string) map[string]string {
 	var before map[string]string
 	if old != nil {
@@ -108,7 +108,7 @@ func nextAuthorNotes(old, updated *korifiv1alpha1.CFApp, by string) map[string]s
 	return notes
 }
 
-// decodeApps returns the app before and after a change, and the author. old is nil for a creation.
+// decodeApps returns the app before and after a change, and the author of the change. old is nil for a creation.
 func (w Webhooks) decodeApps(ctx context.Context, r admission.Request) (old, updated *korifiv1alpha1.CFApp, by string, err error) {
 	old, updated, err = decodeObjects[korifiv1alpha1.CFApp](r)
 	if err != nil {
@@ -121,8 +121,8 @@ func (w Webhooks) decodeApps(ctx context.Context, r admission.Request) (old, upd
 	return old, updated, by, err
 }
 
-// findAuthor returns the sender of a change. If the manager sends it for a deployment, it returns the user whom the
-// manager names.
+// findAuthor returns the sender of a change. If the manager sends the change for a deployment, findAuthor returns the
+// user recorded in the change.
 func (w Webhooks) findAuthor(ctx context.Context, r admission.Request, old, updated *korifiv1alpha1.CFApp) (string, error) {
 	sender, named := r.UserInfo.Username, updated.Annotations[torporv1alpha1.RevisedByAnnotation]
 	deploys := old != nil && updated.Annotations[torporv1alpha1.DeploymentAnnotation] != old.Annotations[torporv1alpha1.DeploymentAnnotation]
@@ -159,7 +159,7 @@ func patchAnnotations(raw []byte, annotations map[string]string) admission.Respo
 	if err := u.UnmarshalJSON(raw); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the app: %w", err))
 	}
-	// The patch is not computed from the typed object, which would drop fields unknown to this version.
+	// A patch computed from the typed object would drop fields unknown to this version.
 	u.SetAnnotations(annotations)
 	after, err := u.MarshalJSON()
 	if err != nil {
@@ -168,8 +168,8 @@ func patchAnnotations(raw []byte, annotations map[string]string) admission.Respo
 	return admission.PatchResponseFromRaw(raw, after)
 }
 
-// rejectInvalid returns a response with status 422 instead of 403, because the change is invalid and its author does
-// not lack a right.
+// rejectInvalid returns a response with status 422. A 403 would mean that the author lacks a right, but the change
+// itself is invalid.
 func rejectInvalid(err error) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),

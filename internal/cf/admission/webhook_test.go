@@ -34,7 +34,7 @@ const (
 	managerUser = "manager"
 )
 
-// stage is a real API server that calls the real handlers.
+// stage is a real API server that calls the real webhooks.
 type stage struct {
 	*testenv.Environment
 	asked atomic.Int64
@@ -46,19 +46,19 @@ func TestAdmission(t *testing.T) {
 	s := &stage{Environment: testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
 	s.install(t)
-	t.Run("two hundred restarts", s.testTwoHundredRestarts)
+	t.Run("two hundred restarts are each counted", s.testTwoHundredRestarts)
 	t.Run("an edit is refused", s.testEdits)
-	t.Run("a retry is not a restart", s.testRetries)
+	t.Run("a retry does not count as a restart", s.testRetries)
 	t.Run("author and time are recorded", s.testWho)
-	t.Run("a deployment belongs to its creator", s.testDeploymentsAreTheirMakers)
+	t.Run("the author of a deployment's revision is its creator", s.testDeploymentsAreTheirMakers)
 	t.Run("concurrent restarts are each counted once", s.testConcurrentRequests)
-	t.Run("concurrent stops and starts", s.testConcurrentFlips)
+	t.Run("concurrent stops and starts are each counted once", s.testConcurrentFlips)
 	t.Run("a status is written without admission", s.testStatus)
 	t.Run("an unreadable revision is repaired", s.testRepair)
 	t.Run("without admission no change is partly applied", s.testDown)
 }
 
-// install serves the handlers and registers them as config/webhook does, but by address.
+// install serves the webhooks and registers them as config/webhook does, but by address instead of by Service.
 func (s *stage) install(t *testing.T) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -108,7 +108,7 @@ func app(namespace string) *korifiv1alpha1.CFApp {
 	return a
 }
 
-// created creates a started app.
+// created returns a new started app.
 func (s *stage) created(t *testing.T) *korifiv1alpha1.CFApp {
 	t.Helper()
 	a := app(s.CreateNamespace(t))
@@ -118,7 +118,7 @@ func (s *stage) created(t *testing.T) *korifiv1alpha1.CFApp {
 	return a
 }
 
-// patched returns the app after a merge patch without a resource version, as the CF API sends it.
+// patched applies a merge patch without a resource version, as the CF API does, and returns the app.
 func (s *stage) patched(ctx context.Context, a *korifiv1alpha1.CFApp, patch string) (*korifiv1alpha1.CFApp, error) {
 	a = a.DeepCopy()
 	return a, s.Client.Patch(ctx, a, client.RawPatch(types.MergePatchType, []byte(patch)))
@@ -159,14 +159,14 @@ func (s *stage) testTwoHundredRestarts(t *testing.T) {
 func (s *stage) testEdits(t *testing.T) {
 	a := s.patch(t, s.patch(t, s.created(t), stop), start)
 	for name, patch := range map[string]string{
-		"a lower revision":       annotate(korifiv1alpha1.RevisionAnnotation, "0"),
-		"a higher revision":      annotate(korifiv1alpha1.RevisionAnnotation, "2"),
-		"a word":                 annotate(korifiv1alpha1.RevisionAnnotation, "abc"),
-		"the last stop":          annotate(korifiv1alpha1.LastStopRevisionAnnotation, "0"),
-		"the droplet":            annotate(torporv1alpha1.DropletAnnotation, "d2"),
-		"another author":         annotate(torporv1alpha1.RevisedByAnnotation, "bob"),
-		"a revision with a stop": `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"7"}},"spec":{"desiredState":"STOPPED"}}`,
-		"empty revisions":        `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"","korifi.cloudfoundry.org/last-stop-app-rev":""}}}`,
+		"a lower revision is rejected":                       annotate(korifiv1alpha1.RevisionAnnotation, "0"),
+		"a higher revision is rejected":                      annotate(korifiv1alpha1.RevisionAnnotation, "2"),
+		"a revision that is not a number is rejected":        annotate(korifiv1alpha1.RevisionAnnotation, "abc"),
+		"a changed last stop is rejected":                    annotate(korifiv1alpha1.LastStopRevisionAnnotation, "0"),
+		"a changed droplet is rejected":                      annotate(torporv1alpha1.DropletAnnotation, "d2"),
+		"another author is rejected":                         annotate(torporv1alpha1.RevisedByAnnotation, "bob"),
+		"a revision in the same patch as a stop is rejected": `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"7"}},"spec":{"desiredState":"STOPPED"}}`,
+		"empty revisions are rejected":                       `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"","korifi.cloudfoundry.org/last-stop-app-rev":""}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.patched(t.Context(), a, patch)
@@ -202,7 +202,7 @@ func (s *stage) testRetries(t *testing.T) {
 	}
 }
 
-// actAs returns a client of another user with all rights.
+// actAs returns a client that impersonates another user, who has all rights.
 func (s *stage) actAs(t *testing.T, user string) client.Client {
 	t.Helper()
 	cfg := rest.CopyConfig(s.Config)
@@ -221,8 +221,8 @@ func (s *stage) testWho(t *testing.T) {
 	}
 }
 
-// testDeploymentsAreTheirMakers checks that the requester of a deployment is recorded as the author of its revision,
-// although the manager begins that revision.
+// testDeploymentsAreTheirMakers checks that the creator of a deployment is recorded as the author of its revision,
+// although the manager sends the change that begins the revision.
 func (s *stage) testDeploymentsAreTheirMakers(t *testing.T) {
 	a := s.created(t)
 	d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -267,8 +267,8 @@ func (s *stage) testConcurrentRequests(t *testing.T) {
 	at(t, s.patch(t, a, `{}`), clients, clients)
 }
 
-// testConcurrentFlips checks that, for any interleaving of stops and starts of many clients, the revision is the number
-// of effective stops.
+// testConcurrentFlips checks that the revision equals the number of effective stops for any interleaving of concurrent
+// stops and starts.
 func (s *stage) testConcurrentFlips(t *testing.T) {
 	const clients, flips = 4, 10
 	a := s.created(t)
@@ -318,8 +318,8 @@ func (s *stage) testStatus(t *testing.T) {
 	}
 }
 
-// testRepair uses an app whose observed revision is above the annotation, as after a bypass of admission. The next
-// admitted write continues from the observed revision.
+// testRepair uses an app with an observed revision above its annotation, as after a bypass of admission. The next
+// admitted change continues from the observed revision.
 func (s *stage) testRepair(t *testing.T) {
 	a := s.created(t)
 	a.Status.ObservedRevision = 7

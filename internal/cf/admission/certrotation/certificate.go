@@ -21,11 +21,11 @@ import (
 
 const (
 	// authorityLife and servingLife are the validity periods of certificates. A certificate is replaced when a third of
-	// its period is left.
+	// its validity period remains.
 	authorityLife = 365 * 24 * time.Hour
 	servingLife   = 30 * 24 * time.Hour
 	thirds        = 3
-	// skew makes certificates valid for servers whose clocks are behind.
+	// skew backdates certificates, so that API servers with a slow clock accept them.
 	skew         = 5 * time.Minute
 	serialBits   = 127
 	certificate  = "CERTIFICATE"
@@ -59,7 +59,7 @@ func newAuthority(now time.Time) (*certificateAuthority, error) {
 	return a, nil
 }
 
-// issueServing creates a serving certificate for hosts, which are names or addresses.
+// issueServing issues a serving certificate for hosts, which are names or IP addresses.
 func (a *certificateAuthority) issueServing(now time.Time, hosts ...string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -128,13 +128,13 @@ func decodeAuthority(cert, key []byte) (*certificateAuthority, error) {
 	return &certificateAuthority{cert: pair.Leaf, key: signer}, nil
 }
 
-// needsRenewal reports whether a third of the certificate's validity period or less is left.
+// needsRenewal reports whether at most a third of the certificate's validity period remains.
 func needsRenewal(cert *x509.Certificate, now time.Time) bool {
 	life := cert.NotAfter.Sub(cert.NotBefore)
 	return now.After(cert.NotAfter.Add(-life / thirds))
 }
 
-// trustBundle returns the newest authority and the old ones that are still valid.
+// trustBundle returns the newest authority and the older ones that are still valid.
 func trustBundle(newest *certificateAuthority, old []byte, now time.Time) []byte {
 	all := newest.certificatePEM()
 	for block, rest := pem.Decode(old); block != nil; block, rest = pem.Decode(rest) {

@@ -23,7 +23,7 @@ import (
 // configuration is a webhook configuration of the API server.
 type configuration struct {
 	kind, name string
-	// isForApps is true for the webhooks of apps, and isOptional if the object need not exist.
+	// isForApps is true for the webhooks of apps. isOptional is true if the configuration need not exist.
 	isForApps, isOptional bool
 	obj                   client.Object
 	// clients points to the client configurations in obj.
@@ -45,7 +45,7 @@ func (r *Rotator) listConfigurations() []configuration {
 func (r *Rotator) readConfigurations(ctx context.Context) (found, missing []configuration, err error) {
 	for _, c := range r.listConfigurations() {
 		err := r.Reader.Get(ctx, client.ObjectKey{Name: c.name}, c.obj)
-		// The roles of an earlier version do not include optional configurations.
+		// An earlier version's roles do not permit access to optional configurations.
 		if k8serrors.IsNotFound(err) || c.isOptional && k8serrors.IsForbidden(err) {
 			missing = append(missing, c)
 			continue
@@ -73,8 +73,8 @@ func clientConfigs(obj client.Object) (all []*admissionregistrationv1.WebhookCli
 	return all
 }
 
-// isOwn reports whether a configuration points to this installation. An installation in another namespace has its own
-// certificate, whose bundle must not be overwritten.
+// isOwn reports whether a configuration points to this installation. The bundle of an installation in another namespace
+// must not be overwritten, because it has another certificate.
 func (r *Rotator) isOwn(c *admissionregistrationv1.WebhookClientConfig) bool {
 	if c.Service != nil {
 		return c.Service.Namespace == r.Namespace && c.Service.Name == r.Service
@@ -82,7 +82,7 @@ func (r *Rotator) isOwn(c *admissionregistrationv1.WebhookClientConfig) bool {
 	return slices.Contains(r.Hosts, targetHost(c))
 }
 
-// targetHost returns the name that the API server expects in a certificate, or "".
+// targetHost returns the host name that the API server expects in the certificate, or "".
 func targetHost(c *admissionregistrationv1.WebhookClientConfig) string {
 	if c.Service != nil {
 		return c.Service.Name + "." + c.Service.Namespace + ".svc"
@@ -121,7 +121,7 @@ func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 	return nil
 }
 
-// findMistrust returns the reason why the API server would not call or trust this replica; err means that the check
+// findMistrust returns the reason why the API server would not call or trust this replica. err is set if the check
 // itself failed.
 func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mistrust, err error) {
 	served := false
@@ -157,7 +157,7 @@ func (r *Rotator) judge(of configuration, config *admissionregistrationv1.Webhoo
 			of.kind, of.name, r.Namespace, r.Service, cmp.Or(targetHost(config), "no address"))
 	}
 	if len(config.CABundle) == 0 && r.Files != nil {
-		return nil // Without a caBundle, the API server trusts the certificate authorities of its machine, which this program cannot check.
+		return nil // Without a caBundle, the API server trusts its system's certificate authorities, which this program cannot check.
 	}
 	options := x509.VerifyOptions{DNSName: targetHost(config), Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: r.Clock.Now()}
 	options.Roots.AppendCertsFromPEM(config.CABundle)
@@ -172,7 +172,7 @@ func (r *Rotator) judge(of configuration, config *admissionregistrationv1.Webhoo
 	return nil
 }
 
-// isKindServed asks the API server itself, because a client's mapper may be outdated.
+// isKindServed sends a list request to the API server, because a client's RESTMapper may be outdated.
 func (r *Rotator) isKindServed(ctx context.Context) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(r.Kind.GroupVersion().WithKind(r.Kind.Kind + "List"))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certrotation issues the certificate of the admission webhook and makes the API server trust it. A Secret
-// stores one authority for all replicas. Each replica signs its own certificate with it, and keeps that certificate in
-// memory only.
+// Package certrotation issues the serving certificate of the admission webhooks and adds its authority to the webhook
+// configurations. A Secret stores one authority for all replicas. Each replica uses it to sign its own certificate,
+// which it keeps only in memory.
 package certrotation
 
 import (
@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// secretName is the name of the Secret with the authority; configurationName is the name in config/webhook.
+	// secretName is the name of the Secret with the authority. configurationName is the name of the webhook
+	// configurations in config/webhook.
 	secretName        = "torpor-webhook"
 	configurationName = "torpor"
 	bundleKey         = "ca.crt"
@@ -39,25 +40,25 @@ const (
 
 var errNoCertificate = errors.New("expected a serving certificate, found none yet: it is created when the API server responds")
 
-// Rotator keeps the certificate of one replica valid and trusted.
+// Rotator keeps the certificate of one replica valid, and makes the API server trust it.
 type Rotator struct {
 	// Reader reads without a cache, and Client writes.
 	Reader client.Reader
 	Client client.Client
-	// Namespace is the namespace of the Secret and the Service; Service is the name of the Service. Hosts are the names
-	// and addresses at which the API server calls the webhook.
+	// Namespace is the namespace of the Secret and the Service. Service is the name of the Service. Hosts are the names
+	// and addresses at which the API server calls the webhooks.
 	Namespace, Service string
 	Hosts              []string
-	// Files, if set, provides the certificate. Then no Secret is read, and no configuration is written.
+	// Files, if set, provides the certificate. In that case, no Secret is read and no configuration is written.
 	Files *certwatcher.CertWatcher
-	// LeavesBundles means that another controller writes the CA bundles of the configurations.
+	// LeavesBundles is true if another controller writes the CA bundles of the configurations.
 	LeavesBundles bool
-	// ServesApps means that this manager has the controllers of apps. Without them, or while Kind is not served, missing
-	// configurations of the webhooks of apps are not an error.
+	// ServesApps is true if this manager runs the controllers of apps. If it is false, or if Kind is not served, the
+	// webhook configurations of apps may be missing.
 	ServesApps bool
 	// Kind is the kind that the webhooks of apps admit.
 	Kind schema.GroupVersionKind
-	// OptionalConfigurations are the names of further MutatingWebhookConfigurations, which need not exist.
+	// OptionalConfigurations lists the names of further MutatingWebhookConfigurations, which need not exist.
 	OptionalConfigurations []string
 	// Clock is the source of time and of ticks.
 	Clock   clock.Clock
@@ -70,10 +71,10 @@ type Rotator struct {
 	verdict atomic.Pointer[verdict]
 }
 
-// verdict holds the reason why the API server cannot call this replica, or nil.
+// verdict holds the reason why the API server cannot call this replica, or nil if it can.
 type verdict struct{ err error }
 
-// GetCertificate implements the function of that name in tls.Config.
+// GetCertificate implements the GetCertificate function of tls.Config.
 func (r *Rotator) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if r.Files != nil {
 		return r.Files.GetCertificate(hello)
@@ -84,7 +85,7 @@ func (r *Rotator) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	return nil, errNoCertificate
 }
 
-// CheckTrust is a readiness check: it returns an error unless the API server can call this replica and trusts its
+// CheckTrust is a readiness check. It returns an error unless the API server can call this replica and trusts its
 // certificate.
 func (r *Rotator) CheckTrust(*http.Request) error {
 	if found := r.verdict.Load(); found != nil {
@@ -93,7 +94,7 @@ func (r *Rotator) CheckTrust(*http.Request) error {
 	return errNoCertificate
 }
 
-// NeedLeaderElection returns false, because every replica serves the webhook.
+// NeedLeaderElection returns false, because every replica serves the webhooks.
 func (*Rotator) NeedLeaderElection() bool { return false }
 
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,verbs=create
@@ -203,7 +204,7 @@ func (r *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *certificateAut
 		err = r.Client.Update(ctx, &secret)
 	}
 	if k8serrors.IsAlreadyExists(err) || k8serrors.IsConflict(err) {
-		return r.loadOrCreateAuthority(ctx) // Another replica was faster, and its authority is used.
+		return r.loadOrCreateAuthority(ctx) // Another replica has created the authority in the meantime.
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("write the Secret %s: %w", secretName, err)

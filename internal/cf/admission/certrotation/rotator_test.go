@@ -18,7 +18,7 @@ import (
 
 const host = "torpor-webhook.torpor-system.svc"
 
-// Two replicas maintain valid and trusted certificates for years, on a real API server.
+// Two replicas keep their certificates valid and trusted over several years, on a real API server.
 func TestRotatorsOfTwoReplicasAgree(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)

@@ -25,7 +25,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// newRotator returns the Rotator of an installation in a namespace.
+// newRotator returns the Rotator of an installation in the namespace.
 func newRotator(hub *testenv.Environment, namespace string) *Rotator {
 	return &Rotator{
 		Reader: hub.Client, Client: hub.Client, Namespace: namespace, Service: "torpor-webhook", ServesApps: true, Kind: korifiv1alpha1.CFAppKind(),
@@ -33,7 +33,7 @@ func newRotator(hub *testenv.Environment, namespace string) *Rotator {
 	}
 }
 
-// expectTrust rotates, and expects the replica to be ready or to fail with these texts.
+// expectTrust rotates the certificate. It expects a ready replica, or an error with the given texts.
 func (r *Rotator) expectTrust(t *testing.T, words ...string) {
 	t.Helper()
 	failure := r.rotate(t.Context())
@@ -82,7 +82,7 @@ func TestReplicaIsReadyWhileTheAPIServerTrustsIt(t *testing.T) {
 	changes, last := 0, read().ResourceVersion
 	for range 5 {
 		for _, r := range []*Rotator{second, first} {
-			_ = r.rotate(t.Context()) // The result is checked below.
+			_ = r.rotate(t.Context()) // The next statement checks the result.
 			if now := read().ResourceVersion; now != last {
 				changes, last = changes+1, now
 			}
@@ -117,7 +117,7 @@ func TestReplicaIsReadyWhileTheAPIServerTrustsIt(t *testing.T) {
 	first.expectTrust(t)
 }
 
-// A certificate from files belongs to the user's own PKI, and Torpor writes nothing.
+// With a certificate from files, which the user's own PKI issues, Torpor writes no objects.
 func TestCertificateFromFiles(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
@@ -169,8 +169,8 @@ func TestCertificateFromFiles(t *testing.T) {
 	r.expectTrust(t, "MutatingWebhookConfiguration torpor to trust")
 }
 
-// TestOptionalConfigurationsAreTrustedWhereTheyAre uses a hub without apps, on which the webhook records the requesters
-// of stops of clusters.
+// TestOptionalConfigurationsAreTrustedWhereTheyAre uses a hub without apps. Its webhook records the requesters of
+// cluster stops.
 func TestOptionalConfigurationsAreTrustedWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
