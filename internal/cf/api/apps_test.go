@@ -130,7 +130,7 @@ func TestDeploymentIsCancelled(t *testing.T) {
 	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "")
 }
 
-// TestCancelThatIsTooLateIsRefused cancels a deployment for which the controllers report that no older revision is
+// TestCancelThatIsTooLateIsRefused cancels a deployment after the controllers have reported that no older revision is
 // left.
 func TestCancelThatIsTooLateIsRefused(t *testing.T) {
 	e := shared.Get(t)
@@ -142,8 +142,8 @@ func TestCancelThatIsTooLateIsRefused(t *testing.T) {
 	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "", "errors.0.detail="+tooLateToCancel)
 }
 
-// TestCancelRestoresTheServingRevision cancels twice. The second time, the revision that serves again is not the one
-// with the preceding number.
+// TestCancelRestoresTheServingRevision cancels two deployments. After the second, the revision that serves again is not
+// the one with the preceding number.
 func TestCancelRestoresTheServingRevision(t *testing.T) {
 	e := shared.Get(t)
 	_, app := e.createShop(t, 2, started)
@@ -167,7 +167,7 @@ func TestCancelRestoresTheServingRevision(t *testing.T) {
 	}
 }
 
-// Without the admission configurations, or in a space that they exclude, revisions are not counted.
+// Revisions are not counted if the admission webhooks are not configured, or exclude the space.
 func TestARestartThatBeginsNoRevisionIsAnError(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
@@ -230,8 +230,8 @@ func TestInstancesOfOneAnswerAreBounded(t *testing.T) {
 	alice.expect(t, http.StatusOK, path+"&per_page=5", "", "resources#=5")
 }
 
-// Code that the builder has not received cannot be built. A client that filters for ready packages does not get such a
-// package.
+// A package cannot be built until the builder has received its code. A client that filters for ready packages does not
+// receive the package.
 func TestCodeThatIsAwaitedIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)

@@ -35,15 +35,15 @@ func TestAcceptedCredentials(t *testing.T) {
 		status int
 		says   string
 	}{
-		"a token is accepted":                                {"bearer " + e.requestToken(t, system, "alice"), http.StatusOK, "alice"},
-		"a certificate is accepted":                          {"ClientCert " + pair, http.StatusOK, `"kind":"User"`},
-		"a certificate with a lower-case scheme is accepted": {"clientcert " + pair, http.StatusOK, `"kind":"User"`},
-		"a request without a header is refused":              {"", http.StatusUnauthorized, "found none"},
-		"a password is refused":                              {"Basic YTpi", http.StatusUnauthorized, "which Kubernetes does not accept"},
-		"an unknown token is refused":                        {"Bearer nobody", http.StatusUnauthorized, "rejected these credentials"},
-		"a certificate without its key is refused":           {"ClientCert " + base64.StdEncoding.EncodeToString(e.Config.CertData), http.StatusUnauthorized, "expected a certificate and its key"},
-		"a certificate of another authority is refused":      {"ClientCert " + base64.StdEncoding.EncodeToString(slices.Concat(selfSigned, itsKey)), http.StatusUnauthorized, "rejected these credentials; log in again"},
-		"another scheme is refused":                          {"Digest x", http.StatusUnauthorized, "found neither"},
+		"a token is accepted":                                     {"bearer " + e.requestToken(t, system, "alice"), http.StatusOK, "alice"},
+		"a certificate is accepted":                               {"ClientCert " + pair, http.StatusOK, `"kind":"User"`},
+		"a certificate with a lower-case scheme name is accepted": {"clientcert " + pair, http.StatusOK, `"kind":"User"`},
+		"a request without a header is refused":                   {"", http.StatusUnauthorized, "found none"},
+		"a password is refused":                                   {"Basic YTpi", http.StatusUnauthorized, "which Kubernetes does not accept"},
+		"a token that Kubernetes does not accept is refused":      {"Bearer nobody", http.StatusUnauthorized, "rejected these credentials"},
+		"a certificate without its key is refused":                {"ClientCert " + base64.StdEncoding.EncodeToString(e.Config.CertData), http.StatusUnauthorized, "expected a certificate and its key"},
+		"a certificate of an untrusted authority is refused":      {"ClientCert " + base64.StdEncoding.EncodeToString(slices.Concat(selfSigned, itsKey)), http.StatusUnauthorized, "rejected these credentials; log in again"},
+		"a request with an unsupported scheme is refused":         {"Digest x", http.StatusUnauthorized, "found neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := caller{replica: e.replica, authorization: test.header}.get(t, "/whoami")
@@ -72,8 +72,8 @@ func TestRefusalIsNotHeldAndChangesNothing(t *testing.T) {
 	before := e.getApp(t, space, app)
 	e.createPodOn(t, "", space, app, "0")
 	bob, mallory := e.callerNamed(t, "bob"), e.callerNamed(t, "mallory")
-	// A refusal takes milliseconds. On a busy machine it may take a hundred times as long, but always less than the 10
-	// s for which a response is held.
+	// A refusal takes milliseconds. On a busy machine it may take a hundred times as long, but always less than 10 s,
+	// the time for which a response is held.
 	const held = 9 * time.Second
 	var took []time.Duration
 	for _, request := range []struct{ line, body string }{
@@ -107,8 +107,8 @@ func TestRefusalIsNotHeldAndChangesNothing(t *testing.T) {
 	e.expectUnchanged(t, before)
 }
 
-// TestRevokedRightsTakeEffect expects that changes are refused at once, and that objects become invisible within the
-// time that docs/cf.md promises.
+// TestRevokedRightsTakeEffect expects that changes are refused immediately after the rights are revoked. Objects become
+// invisible within the time that docs/cf.md promises.
 func TestRevokedRightsTakeEffect(t *testing.T) {
 	e := shared.Get(t)
 	const documented = 10 * time.Second
@@ -154,7 +154,7 @@ func TestRevokedRightsTakeEffect(t *testing.T) {
 }
 
 // TestUnreadableObjectsAppearMissing compares, for every route with a GUID, the response to a caller without rights
-// with the response for a missing object. Jobs are left out, because a job without an object to delete is complete.
+// with the response for a missing object. It omits jobs, because a job without an object to delete is complete.
 func TestUnreadableObjectsAppearMissing(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
@@ -174,7 +174,7 @@ func TestUnreadableObjectsAppearMissing(t *testing.T) {
 		"apps": app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
 		"revisions": app + "-0", "spaces": space, "organizations": e.org, "read": app, "roles": space + "." + e.anyBinding(t, space),
 	}
-	// The body is valid for every route that reads one.
+	// The body is valid for every route that reads a body.
 	const body = `{"name":"x","type":"docker","data":{"guid":"x","image":"x"},"instances":1,"var":{"A":"b"},"applications":[{"name":"shop"}]}`
 	lines := map[string]string{
 		"POST /v3/apps {guid of spaces}":                                   `{"name":"shop","relationships":{"space":{"data":{"guid":"{guid}"}}}}`,
@@ -192,7 +192,7 @@ func TestUnreadableObjectsAppearMissing(t *testing.T) {
 		"GET /v3/spaces?organization_guids={guid} {guid of organizations}": "",
 	}
 	for _, route := range handlers.Routes() {
-		// The GUID of a job contains that of its object, and all users share the quota and the domains.
+		// The GUID of a job contains the GUID of its object. The quota and the domains are visible to all users.
 		if strings.Contains(route.Path, "{guid}") && !slices.ContainsFunc([]string{"jobs", "quotas", "/v3/domains"}, func(part string) bool { return strings.Contains(route.Path, part) }) {
 			path := strings.NewReplacer("{type}", "web", "{index}", "0", "{name}", "ssh", "{destination}", "x").Replace(route.Path)
 			parts := strings.Split(path, "/")
@@ -220,8 +220,8 @@ func TestUnreadableObjectsAppearMissing(t *testing.T) {
 	}
 }
 
-// TestHostIsForOneSpace requests a path of a host that another space owns. The owner of that path would receive the
-// passwords of that space's users.
+// TestHostIsForOneSpace requests a route with a host that another space owns. With such a route, the caller could
+// collect the passwords that users send to that host.
 func TestHostIsForOneSpace(t *testing.T) {
 	e := shared.Get(t)
 	mine, theirs := e.createSpace(t), e.createSpace(t)
@@ -246,8 +246,8 @@ func (e *testEnv) anyBinding(t *testing.T, namespace string) string {
 	return bindings.Items[0].Name
 }
 
-// TestRefusedRollbackChangesNothing rolls back to a revision as a caller who may change its settings, but not create
-// deployments.
+// TestRefusedRollbackChangesNothing rolls back to a revision. The caller may change the app's settings, but may not
+// create deployments.
 func TestRefusedRollbackChangesNothing(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
@@ -281,8 +281,7 @@ func TestRefusedRollbackChangesNothing(t *testing.T) {
 	alice.expect(t, http.StatusOK, "GET "+web, "", "instances=2")
 }
 
-// TestSameGUIDInTwoSpaces gives objects of one space the names of objects in another, as any developer of the first
-// space can.
+// TestSameGUIDInTwoSpaces creates objects with the same names in two spaces, as any developer of the first space can.
 func TestSameGUIDInTwoSpaces(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 2, stopped)
@@ -304,7 +303,7 @@ func TestSameGUIDInTwoSpaces(t *testing.T) {
 		}
 		return nil
 	})
-	// The index of the cache is a set with a random order.
+	// The cache index returns objects in random order, so one request would not be enough.
 	for range 20 {
 		alice.expect(t, http.StatusOK, "GET /v3/apps/"+app, "", "name=shop", "relationships.space.data.guid="+space)
 		alice.expect(t, http.StatusOK, "GET /v3/processes/"+revision.ProcessName(app, "web"), "", "instances=2")
@@ -329,7 +328,8 @@ func TestSameGUIDInTwoSpaces(t *testing.T) {
 	})
 }
 
-// awaitAnotherAge waits until a new object would be younger than the given one, because ages have whole seconds.
+// awaitAnotherAge waits until a new object would have a later creation timestamp than the given object. Creation
+// timestamps have whole seconds.
 func awaitAnotherAge(t *testing.T, than client.Object) {
 	t.Helper()
 	testenv.Eventually(t, "objects have another age", func() error {
@@ -337,9 +337,9 @@ func awaitAnotherAge(t *testing.T, than client.Object) {
 	})
 }
 
-// TestNamesThatASpaceUsesAreLookedUpInIt creates services, packages and droplets with the same names in two spaces, as
-// the manifests of one repository do. Alice sees both spaces. A name in an app or a binding refers to the object in its
-// own space, not to the older one.
+// TestNamesThatASpaceUsesAreLookedUpInIt creates services, packages and droplets with the same names in two spaces.
+// This happens if both spaces use the manifests of one repository. Alice has access to both spaces. A name in an app or
+// a binding refers to the object in the same space, even if another space has an older object with the name.
 func TestNamesThatASpaceUsesAreLookedUpInIt(t *testing.T) {
 	e := shared.Get(t)
 	older := e.createSpace(t)
@@ -385,8 +385,8 @@ func TestNamesThatASpaceUsesAreLookedUpInIt(t *testing.T) {
 	}
 }
 
-// TestHistoryOfOneNameInTwoSpaces gives packages, builds and deployments of one space the names of those in another.
-// Each caller gets the objects of the own space.
+// TestHistoryOfOneNameInTwoSpaces creates packages, builds and deployments with the same names in two spaces. Each
+// caller receives only the objects in the caller's own space.
 func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
@@ -425,7 +425,7 @@ func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
 		mallory.awaitStatus(t, http.StatusOK, path)
 	}
 	alice.awaitStatus(t, http.StatusOK, "/v3/packages/another-"+seen)
-	// The index of the cache is a set with a random order.
+	// The cache index returns objects in random order, so one request would not be enough.
 	for range 20 {
 		for runs, row := range map[string]struct {
 			caller   caller
@@ -436,8 +436,8 @@ func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
 			row.caller.expect(t, http.StatusOK, "GET /v3/deployments/"+deployment, "", "strategy="+row.strategy)
 		}
 	}
-	// A package whose name is unique belongs to the app of its own space, although alice sees an older app of that
-	// name.
+	// A package with a unique name belongs to the app in its own space, although alice has access to an older app of
+	// the same name in another space.
 	made := alice.expect(t, http.StatusCreated, "POST /v3/builds", `{"package":{"guid":"another-`+seen+`"}}`).field(t, "guid")
 	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: seen, Name: made}, &korifiv1alpha1.CFBuild{}))
 	testenv.Eventually(t, "the package has its droplet", func() error {

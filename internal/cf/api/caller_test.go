@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/conversation"
 )
 
-// caller sends requests to a replica with the credentials of a user.
+// caller sends requests to a replica with one user's credentials.
 type caller struct {
 	*replica
 	authorization string
@@ -27,13 +27,13 @@ func (e *testEnv) callerNamed(t *testing.T, name string) caller {
 	return e.callerOf(t, system, name)
 }
 
-// callerOf returns a caller with a token of a service account.
+// callerOf returns a caller with a token of the service account.
 func (e *testEnv) callerOf(t *testing.T, namespace, name string) caller {
 	t.Helper()
 	return caller{replica: e.replica, authorization: "Bearer " + e.requestToken(t, namespace, name)}
 }
 
-// at returns the same caller for another replica.
+// at returns a caller with the same credentials for another replica.
 func (c caller) at(r *replica) caller { return caller{replica: r, authorization: c.authorization} }
 
 // response is the response to a request.
@@ -45,7 +45,7 @@ type response struct {
 	took     time.Duration
 }
 
-// field returns the value at a path of the body, such as resources.0.state.
+// field returns the value at a path in the body, such as resources.0.state.
 func (r response) field(t *testing.T, path string) string {
 	t.Helper()
 	return conversation.JSONField(t, r.body, path)
@@ -65,7 +65,8 @@ func (c caller) send(t *testing.T, method, path, body string) response {
 	return r
 }
 
-// expect sends a request, and compares the status and fields such as "state=COMPLETE" with the expected ones.
+// expect sends a request, and compares the response's status and fields with the expected ones, such as
+// "state=COMPLETE".
 func (c caller) expect(t *testing.T, status int, request, body string, fields ...string) response {
 	t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -88,7 +89,7 @@ func (r response) expect(t *testing.T, request string, status int, fields ...str
 	}
 }
 
-// try sends a request that may fail. It can be called from goroutines other than the test's.
+// try sends a request and returns an error if it fails. It may be called from any goroutine.
 func (c caller) try(ctx context.Context, method, path, body string) (response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
 	if err != nil {
@@ -107,7 +108,8 @@ func (c caller) try(ctx context.Context, method, path, body string) (response, e
 	return response{status: answer.StatusCode, header: answer.Header, location: answer.Header.Get("Location"), body: string(raw), took: time.Since(begin)}, err
 }
 
-// getLater sends a request whose response is held, and returns a channel that receives the response.
+// getLater sends a request in the background, because its response is held. It returns a channel that receives the
+// response.
 func (c caller) getLater(t *testing.T, path string) <-chan response {
 	t.Helper()
 	answers := make(chan response, 1)
@@ -125,7 +127,7 @@ func (c caller) getLater(t *testing.T, path string) <-chan response {
 // errorFound returns an error that describes a response.
 func errorFound(r response) error { return fmt.Errorf("found %d %s", r.status, r.body) }
 
-// awaitStatus repeats a request until the response has a status.
+// awaitStatus repeats a request until its response has the status.
 func (c caller) awaitStatus(t *testing.T, status int, path string) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%s returns %d", path, status), func() error {

@@ -13,11 +13,12 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// privateMode lets only the owner read the key.
+// privateMode makes the key readable only by its owner.
 const privateMode = 0o600
 
-// selfSignedCertificate returns the files of a certificate for this machine, valid for a year. It creates them once in
-// a folder; delete them to get new ones. Clients have to trust tls.crt.
+// selfSignedCertificate returns the paths of a certificate for this machine and of its key. It creates both in the
+// folder if they do not exist; delete them to get new ones. The certificate is valid for a year. Clients have to trust
+// tls.crt.
 func selfSignedCertificate(folder string) (certificate, key string, err error) {
 	certificate, key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {

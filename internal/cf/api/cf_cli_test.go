@@ -15,7 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// TestRealClient runs the commands of the conversations with the real client.
+// TestRealClient runs the commands of the recorded conversations with the real cf client.
 func TestRealClient(t *testing.T) {
 	binary := os.Getenv("CF_CLI")
 	if binary == "" {
@@ -59,7 +59,7 @@ type cfCLI struct {
 	env    []string
 }
 
-// run expects exit code 0 and a text in the output.
+// run runs a command and expects exit code 0 and a text in its output.
 func (c cfCLI) run(t *testing.T, says string, args ...string) {
 	t.Helper()
 	const patience = 2 * time.Minute
@@ -75,7 +75,8 @@ func (c cfCLI) run(t *testing.T, says string, args ...string) {
 	}
 }
 
-// writeCFHome writes a user's kubeconfig, and returns the environment that points the client to it and to its settings.
+// writeCFHome writes a user's kubeconfig. It returns the environment variables that point the client to this kubeconfig
+// and to its own settings.
 func (e *testEnv) writeCFHome(t *testing.T, user string) []string {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 )
 
-// TestEveryRequestOfTheClientIsAnswered reads the requests that versions 8 and 9 of the cf client may send. Each
-// request has a handler, or is refused with the sentence next to it, which the client prints.
+// TestEveryRequestOfTheClientIsAnswered reads the list of requests that versions 8 and 9 of the cf client may send.
+// Each request either has a handler, or is refused with the sentence next to it in the list, which the client prints.
 func TestEveryRequestOfTheClientIsAnswered(t *testing.T) {
 	file, err := os.Open("testdata/client-requests.list")
 	if err != nil {
@@ -66,7 +66,7 @@ func TestEveryRequestOfTheClientIsAnswered(t *testing.T) {
 	}
 }
 
-// serveError returns the status and the detail of the error response to a request.
+// serveError returns the status and the error detail of the response to a request.
 func serveError(t *testing.T, handler http.Handler, request *http.Request) (status int, detail string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()

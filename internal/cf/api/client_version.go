@@ -14,14 +14,15 @@ import (
 // sourceBuild is the version of a client that was built from its sources without a version.
 const sourceBuild = "0.0.0-unknown-version"
 
-// checkClientVersion refuses versions of the cf client that send no credentials of a kubeconfig. Other clients pass.
+// checkClientVersion rejects versions of the cf client that do not send the credentials of a kubeconfig. Other clients
+// are accepted.
 func checkClientVersion(userAgent string) error {
 	text, isClient := strings.CutPrefix(userAgent, "cf/")
 	text, _, _ = strings.Cut(text, " ")
 	if !isClient || strings.HasPrefix(text, sourceBuild) {
 		return nil
 	}
-	// Versions of other forms pass.
+	// Versions in any other format are accepted.
 	if found, _ := version.ParseSemantic(text); found == nil || !found.LessThan(version.MustParseSemantic(handlers.MinClientVersion)) {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/conversation"
 )
 
-// TestConversationsOfTheRealClient replays the recorded requests of the real client, file by file.
+// TestConversationsOfTheRealClient replays recorded requests of the real cf client. Each file is one conversation.
 func TestConversationsOfTheRealClient(t *testing.T) {
 	e := shared.Get(t)
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))

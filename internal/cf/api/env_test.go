@@ -49,15 +49,15 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
-// testEnv is a real API server with the real admission of apps, and the real CF API.
+// testEnv is a real API server with the real admission webhooks for apps, and the real CF API.
 type testEnv struct {
 	*testenv.Environment
-	// replica is the process to which most tests send requests.
+	// replica is the replica to which most tests send requests.
 	*replica
 	controllers *fakeControllers
 	org         string
 	log         testenv.LogBuffer
-	// credentials are all issued credentials.
+	// credentials holds all issued credentials.
 	credentialsMu sync.Mutex
 	credentials   []string
 	// admissionDown makes admission fail.
@@ -85,15 +85,15 @@ func newTestEnv(t testing.TB) *testEnv {
 	return e
 }
 
-// replica is one process of the API.
+// replica is one running replica of the API.
 type replica struct {
 	url, metricsAddress string
 	client              *http.Client
-	// stop ends the process after its requests in flight.
+	// stop stops the replica after its requests in flight have completed.
 	stop func()
 }
 
-// startReplica runs the API with only the rights of its role.
+// startReplica runs the API with only the rights of its ClusterRole.
 func (e *testEnv) startReplica(t testing.TB, perSecond float64) *replica {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(e.Config)
@@ -142,7 +142,7 @@ func (e *testEnv) expectLogWithoutCredentials(t testing.TB) {
 	}
 }
 
-// serveAdmission serves the admission of apps, and registers its address with the API server.
+// serveAdmission serves the admission webhooks for apps, and configures the API server to call them.
 func (e *testEnv) serveAdmission(t testing.TB) {
 	t.Helper()
 	mux := &webhookMux{ServeMux: http.NewServeMux()}
@@ -159,7 +159,7 @@ func (e *testEnv) serveAdmission(t testing.TB) {
 	e.WaitForAppAdmission(t, "default", korifiv1alpha1.FirstRevision)
 }
 
-// webhookMux implements the part of a webhook server that admission uses.
+// webhookMux implements only those methods of a webhook server that the admission webhooks use.
 type webhookMux struct {
 	webhook.Server
 	*http.ServeMux
@@ -181,7 +181,7 @@ func (e *testEnv) requestToken(t testing.TB, namespace, name string) string {
 	return request.Status.Token
 }
 
-// createServiceAccount returns the namespace and the user name of a new service account.
+// createServiceAccount creates a service account, and returns its namespace and user name.
 func (e *testEnv) createServiceAccount(t *testing.T, name string) (namespace, user string) {
 	t.Helper()
 	namespace = e.CreateNamespace(t)
@@ -195,7 +195,7 @@ func (e *testEnv) labelNamespace(t testing.TB, name string, labels map[string]st
 	testenv.ExpectPatched(t, e.Environment, namespace, func(n *corev1.Namespace) { n.Labels = labels })
 }
 
-// createSpace returns a new space in which alice is a developer and bob an auditor; mallory has no role.
+// createSpace returns a new space. In this space, alice is a developer, bob is an auditor, and mallory has no role.
 func (e *testEnv) createSpace(t *testing.T) string {
 	t.Helper()
 	space := e.CreateNamespace(t)
@@ -207,8 +207,8 @@ func (e *testEnv) createSpace(t *testing.T) string {
 	e.labelNamespace(t, space, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org, korifiv1alpha1.SpaceGUIDLabel: space})
 	e.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: e.org, Name: space}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + space}})
 	alice := e.callerNamed(t, "alice")
-	// The API watches namespaces and CFSpaces separately. Until it has seen the CFSpace, it shows the space with the
-	// name of the namespace.
+	// The API watches namespaces and CFSpaces separately. Until it has observed the CFSpace, it returns the space with
+	// the namespace's name.
 	testenv.Eventually(t, "the API shows the space with its name", func() error {
 		found := alice.send(t, http.MethodGet, "/v3/spaces/"+space, "")
 		return testenv.ErrorIf(found.status != http.StatusOK || !strings.Contains(found.body, `"name":"dev-`+space+`"`), "found %d %s", found.status, found.body)
@@ -234,7 +234,7 @@ func (e *testEnv) awaitBinding(t *testing.T, user string, groups []string, names
 	e.AwaitRight(t, mayList, user, groups...)
 }
 
-// createApp creates an app with a droplet, as after a push.
+// createApp creates an app with a droplet, like a push does.
 func (e *testEnv) createApp(t *testing.T, space, name string, instances int32, state korifiv1alpha1.AppState) string {
 	t.Helper()
 	alice := e.callerNamed(t, "alice")
@@ -251,17 +251,17 @@ func (e *testEnv) createApp(t *testing.T, space, name string, instances int32, s
 	return app
 }
 
-// relatedTo returns the part of a body that refers to an app.
+// relatedTo returns the part of a request body that refers to an app.
 func relatedTo(app string) string { return `"relationships":{"app":{"data":{"guid":"` + app + `"}}}` }
 
-// createShop creates a space and an app in it.
+// createShop creates a space with an app.
 func (e *testEnv) createShop(t *testing.T, instances int32, state korifiv1alpha1.AppState) (space, app string) {
 	t.Helper()
 	space = e.createSpace(t)
 	return space, e.createApp(t, space, "shop", instances, state)
 }
 
-// createPodOn creates a Pod with the labels of an app's instance, on a node.
+// createPodOn creates a Pod on a node, with the labels of an app instance.
 func (e *testEnv) createPodOn(t *testing.T, node, space, app, index string) string {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -299,7 +299,7 @@ func (e *testEnv) countAppsNamed(t *testing.T, space, name string) (found int) {
 	return found
 }
 
-// expectUnchanged fails the test if an app was written after it was read.
+// expectUnchanged fails the test if the app has been written since it was read.
 func (e *testEnv) expectUnchanged(t *testing.T, before *korifiv1alpha1.CFApp) {
 	t.Helper()
 	if after := e.getApp(t, before.Namespace, before.Name); after.ResourceVersion != before.ResourceVersion {

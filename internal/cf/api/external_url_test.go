@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 )
 
-// A shared cache in front of the API may store the response to a request with a foreign host.
+// A shared cache in front of the API may store the response to a request with a forged Host header.
 func TestLinksNameTheExternalURL(t *testing.T) {
 	for address, begins := range map[string]string{
 		"":                         "https://evil.example",

@@ -25,14 +25,14 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// fakeControllers creates droplets for builds, namespaces for orgs and spaces, and revisions for deployments. It
-// reports the status of processes as the real controllers would if Pods became ready, or crashed, shortly after they
-// were requested.
+// fakeControllers replaces the real controllers. It creates droplets for builds, namespaces for orgs and spaces, and
+// revisions for deployments. It reports process statuses as if Pods became ready, or crashed, shortly after they were
+// requested.
 type fakeControllers struct {
 	client client.Client
 	mu     sync.Mutex
-	// Apps in idle are not reconciled. The instances of apps in crashing crash. For apps in uncancellable, no older
-	// revision is left.
+	// Apps in idle are not reconciled. The instances of apps in crashing crash. Apps in uncancellable have no older
+	// revision left.
 	idle, crashing, uncancellable map[string]bool
 	// namespaces is the set of existing namespaces.
 	namespaces map[string]bool
@@ -40,7 +40,7 @@ type fakeControllers struct {
 
 const fakeControllerInterval = 50 * time.Millisecond
 
-// spaceWithoutNamespace is the name of a space that gets no namespace.
+// spaceWithoutNamespace is the name of a space for which no namespace is created.
 const spaceWithoutNamespace = "without-namespace"
 
 func startFakeControllers(t testing.TB, env *testenv.Environment) *fakeControllers {
@@ -53,7 +53,7 @@ func startFakeControllers(t testing.TB, env *testenv.Environment) *fakeControlle
 	return f
 }
 
-// setIdle stops or resumes the reconciliation of an app.
+// setIdle pauses or resumes the reconciliation of an app.
 func (f *fakeControllers) setIdle(app string, idle bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,8 +74,8 @@ func (f *fakeControllers) setUncancellable(app string) {
 	f.uncancellable[app] = true
 }
 
-// reconcileAll reconciles every object once; failures are retried in the next pass. A pass must be quick even if the
-// tests leave many objects, because the API waits only some seconds for the revision of a new deployment.
+// reconcileAll reconciles every object once. Failures are retried in the next pass. A pass must be quick even if the
+// tests leave many objects, because the API waits only a few seconds for the revision of a new deployment.
 func (f *fakeControllers) reconcileAll(ctx context.Context) {
 	var deployments torporv1alpha1.CFDeploymentList
 	var builds korifiv1alpha1.CFBuildList
@@ -104,7 +104,7 @@ func (f *fakeControllers) reconcileAll(ctx context.Context) {
 	f.advanceTasks(ctx)
 }
 
-// advanceTasks numbers tasks, starts them in a later pass, and ends cancelled ones.
+// advanceTasks numbers new tasks in one pass and starts them in a later one. It also ends cancelled tasks.
 func (f *fakeControllers) advanceTasks(ctx context.Context) {
 	var tasks korifiv1alpha1.CFTaskList
 	if f.client.List(ctx, &tasks) != nil {
@@ -145,7 +145,7 @@ func (f *fakeControllers) stageBuild(ctx context.Context, build *korifiv1alpha1.
 	_ = f.client.Status().Update(ctx, build)
 }
 
-// recordRevision adds the revision of an app to its history.
+// recordRevision adds an app's revision to its history.
 func (f *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha1.CFApp) {
 	current, known := revision.DescribeCurrent(app), revision.ListRestarts(app)
 	if len(known) > 0 && known[0].Revision == current.Revision && known[0].Droplet == current.Droplet {
@@ -159,7 +159,7 @@ func (f *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha
 	_ = f.client.Status().Update(ctx, app)
 }
 
-// keepSettings creates the Secret with the settings of the web process.
+// keepSettings creates the Secret that records the settings of the web process for a revision.
 func (f *fakeControllers) keepSettings(ctx context.Context, app *korifiv1alpha1.CFApp) map[string]string {
 	var web korifiv1alpha1.CFProcess
 	var environment corev1.Secret
@@ -214,7 +214,7 @@ func (f *fakeControllers) reportProcess(ctx context.Context, app *korifiv1alpha1
 	}
 }
 
-// advanceDeployment requests the revision in one pass, and reports the result in a later one.
+// advanceDeployment requests a deployment's revision in one pass, and reports the result in a later one.
 func (f *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alpha1.CFDeployment) {
 	var app korifiv1alpha1.CFApp
 	if d.Status.Value == torporv1alpha1.FinalizedDeployment || f.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}, &app) != nil {

@@ -19,23 +19,25 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 )
 
-// requestTimeout bounds a request; proxies give up after 15 s.
+// requestTimeout limits the duration of a request, because proxies give up after 15 s.
 const requestTimeout = 14 * time.Second
 
-// server answers requests: it finds the route, authenticates the caller, and writes a response or an error.
+// server is the HTTP handler of the API. It finds the route, authenticates the caller, and writes a response or an
+// error.
 type server struct {
 	api           *handlers.API
 	authenticator *authorization.Authenticator
 	metrics       *serverMetrics
-	// externalURL is the base of every link; if it is empty, links use the host of the request.
+	// externalURL is the base of every link. If it is empty, links use the host of the request.
 	externalURL string
 	log         *slog.Logger
 }
 
-// unknownRoute is the metric label of requests that no route matches.
+// unknownRoute is the metric label for requests without a matching route.
 const unknownRoute = "unknown"
 
-// newHandler returns a mux with every route. It ignores trailing slashes; all other requests get an error.
+// newHandler returns a mux with all routes. It ignores trailing slashes, and responds to all other requests with an
+// error.
 func (s *server) newHandler() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, route := range handlers.Routes() {
@@ -65,10 +67,10 @@ func (s *server) newHandler() *http.ServeMux {
 	return mux
 }
 
-// setAllowedMethods names the methods of a path that is served, but not with the method of the request. The error is
-// that of an unknown path, as in Cloud Foundry.
+// setAllowedMethods sets the Allow header if the path is served, but not with the request's method. The error is the
+// same as for an unknown path, as in Cloud Foundry.
 func setAllowedMethods(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) {
-	// The mux has a catch-all handler, so it never returns 405 itself.
+	// The mux never returns 405 itself, because it has a catch-all handler.
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		other := &http.Request{Method: method, Host: req.Host, URL: req.URL}
@@ -85,7 +87,7 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	begin := s.api.Clock.Now()
 	ctx := req.Context()
 	if req.Method != http.MethodGet {
-		// A change of several objects is completed even if the client disconnects before its end.
+		// A change of several objects is completed even if the client disconnects before the end.
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -96,7 +98,7 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	case err == nil:
 		s.writeResponse(w, response)
 	case req.Context().Err() != nil:
-		// The client has disconnected, so an error would only fill the log.
+		// The client has disconnected, so logging an error would only fill the log.
 		status = statusClientClosed
 	default:
 		status = s.writeError(w, req, err)
@@ -104,7 +106,7 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	s.metrics.observeRequest(pattern, status, s.api.Clock.Since(begin))
 }
 
-// callHandler converts a panic of a handler to an error, so that it ends one request and not the server.
+// callHandler converts a panic of a handler to an error, so a panic fails one request and not the server.
 func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *http.Request, route handlers.Route) (response handlers.Response, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -129,8 +131,8 @@ func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *ht
 	return route.Handle(ctx, request)
 }
 
-// escapeWarning escapes what has a meaning in the header: the client splits it at commas, and decodes each warning like
-// a query parameter. Other characters stay, so that the warning is readable in a log.
+// escapeWarning escapes the characters that have a meaning in the header. The client splits the header at commas, and
+// decodes each warning like a query parameter. Other characters are not escaped, so the warning is readable in a log.
 func escapeWarning(text string) string {
 	return strings.NewReplacer("%", "%25", "+", "%2B", ",", "%2C", "\r", "%0D", "\n", "%0A").Replace(text)
 }
@@ -160,7 +162,7 @@ func (s *server) writeResponse(w http.ResponseWriter, response handlers.Response
 	}
 }
 
-// writeError writes an error in the form of CF, and returns its status.
+// writeError writes an error in CF's format, and returns its status.
 func (s *server) writeError(w http.ResponseWriter, req *http.Request, err error) int {
 	var known *apierrors.CFError
 	if !errors.As(err, &known) {

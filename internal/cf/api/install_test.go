@@ -20,8 +20,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestInstall applies config/cf-api to a real API server whose admission only accepts restricted Pods in that
-// namespace.
+// TestInstall applies config/cf-api to a real API server. In the installation's namespace, the API server admits only
+// Pods that satisfy the restricted Pod Security Standard.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)

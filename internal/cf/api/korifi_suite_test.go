@@ -28,8 +28,8 @@ func warningsOf(t *testing.T, r response) (all []string) {
 	return all
 }
 
-// TestDomainIsDeletedWithItsRoutes deletes a domain that has routes in two spaces. A caller who may not delete the
-// domain deletes no route, and a route of another domain stays.
+// TestDomainIsDeletedWithItsRoutes deletes a domain with routes in two spaces. A caller without the right to delete the
+// domain deletes no route. A route of another domain is not deleted.
 func TestDomainIsDeletedWithItsRoutes(t *testing.T) {
 	e := shared.Get(t)
 	alice, ada := e.callerNamed(t, "alice"), e.adminCaller(t)
@@ -58,8 +58,8 @@ func TestDomainIsDeletedWithItsRoutes(t *testing.T) {
 	ada.expect(t, http.StatusNotFound, "DELETE /v3/domains/"+domain, "")
 }
 
-// TestPackagesEndWithTheirApp reads a package and a build after the job of their app's deletion, before the garbage
-// collector has deleted them.
+// TestPackagesEndWithTheirApp requests a package and a build of a deleted app after its deletion job has completed, and
+// before the garbage collector has deleted them.
 func TestPackagesEndWithTheirApp(t *testing.T) {
 	e := shared.Get(t)
 	_, app := e.createShop(t, 1, stopped)
@@ -73,7 +73,7 @@ func TestPackagesEndWithTheirApp(t *testing.T) {
 	}
 }
 
-// TestRolesAreListedWithoutFilter lists roles as an admin, and as a user who may list them in one space only.
+// TestRolesAreListedWithoutFilter lists roles as an admin, and as a user who may list roles in only one space.
 func TestRolesAreListedWithoutFilter(t *testing.T) {
 	e := shared.Get(t)
 	ada, space := e.adminCaller(t), e.createSpace(t)
@@ -89,7 +89,7 @@ func TestRolesAreListedWithoutFilter(t *testing.T) {
 	ada.expect(t, http.StatusOK, "GET "+ofCarol, "", "resources#=2")
 	ada.expect(t, http.StatusOK, "GET "+ofCarol+"&types=space_developer", "", "resources#=1", "resources.0.relationships.space.data.guid="+space, "resources.0.guid="+role)
 	ada.expect(t, http.StatusOK, "GET /v3/roles/"+role, "", "guid="+role, "type=space_developer", "relationships.user.data.guid="+user)
-	// A developer may not list the roles of the space.
+	// A developer may not list the space's roles.
 	carol := e.callerOf(t, namespace, "carol")
 	carol.expect(t, http.StatusOK, "GET /v3/roles", "", "resources#=0")
 	carol.expect(t, http.StatusNotFound, "GET /v3/roles/"+role, "")
@@ -99,7 +99,7 @@ func TestRolesAreListedWithoutFilter(t *testing.T) {
 	ada.expect(t, http.StatusNotFound, "GET /v3/roles/"+role, "")
 }
 
-// TestOrgIsDeletedByAJobOfItsName expects the name of the job that clients for Korifi expect.
+// TestOrgIsDeletedByAJobOfItsName expects the job name that clients of Korifi expect.
 func TestOrgIsDeletedByAJobOfItsName(t *testing.T) {
 	e := shared.Get(t)
 	ada := e.adminCaller(t)
@@ -109,10 +109,10 @@ func TestOrgIsDeletedByAJobOfItsName(t *testing.T) {
 	}
 }
 
-// TestLoginWarnsOfLongCertificates lists orgs, as each login does, with a certificate and with a token.
+// TestLoginWarnsOfLongCertificates lists orgs, as the client does at each login, with a certificate and with a token.
 func TestLoginWarnsOfLongCertificates(t *testing.T) {
 	e := shared.Get(t)
-	e.createSpace(t) // It gives alice a role.
+	e.createSpace(t) // This gives alice a role.
 	pair, err := tls.X509KeyPair(e.Config.CertData, e.Config.KeyData)
 	testenv.ExpectNoError(t, err)
 	if valid := time.Until(pair.Leaf.NotAfter); valid < 8*24*time.Hour {
@@ -126,7 +126,7 @@ func TestLoginWarnsOfLongCertificates(t *testing.T) {
 	if len(found) != 1 || !strings.HasPrefix(found[0], text) || !strings.Contains(found[0], "recommended validity duration of 168h0m0s") || !strings.HasSuffix(found[0], suffix) {
 		t.Errorf("found the warnings %q", found)
 	}
-	// Clients that do not decode the header can read it, too.
+	// Clients that do not decode the header can also read the warning.
 	if raw := r.header.Get("X-Cf-Warnings"); !strings.HasPrefix(raw, text) {
 		t.Errorf("found the header %q", raw)
 	}
@@ -136,10 +136,11 @@ func TestLoginWarnsOfLongCertificates(t *testing.T) {
 	}
 }
 
-// TestUserWithoutRolesIsWarned lists apps and orgs as a user without roles: the empty lists do not name the reason.
+// TestUserWithoutRolesIsWarned lists apps and orgs as a user without roles. The warning explains why the lists are
+// empty.
 func TestUserWithoutRolesIsWarned(t *testing.T) {
 	e := shared.Get(t)
-	e.createSpace(t) // It gives alice a role.
+	e.createSpace(t) // This gives alice a role.
 	namespace, user := e.createServiceAccount(t, "nobody")
 	nobody := e.callerOf(t, namespace, "nobody")
 	for _, path := range []string{"/v3/apps", "/v3/organizations"} {
@@ -148,13 +149,13 @@ func TestUserWithoutRolesIsWarned(t *testing.T) {
 			t.Errorf("%s: found the warnings %q", path, found)
 		}
 	}
-	// alice has roles, and an empty list is what she asked for.
+	// alice has roles and has filtered for a name that does not exist, so the empty list needs no warning.
 	if found := warningsOf(t, e.callerNamed(t, "alice").get(t, "/v3/organizations?names=nothing")); len(found) > 0 {
 		t.Errorf("found the warnings %q", found)
 	}
 }
 
-// TestOldClientsAreRefused sends requests with the names of clients.
+// TestOldClientsAreRefused sends requests with the User-Agent headers of several clients.
 func TestOldClientsAreRefused(t *testing.T) {
 	e := shared.Get(t)
 	for agent, status := range map[string]int{
@@ -174,7 +175,8 @@ func TestOldClientsAreRefused(t *testing.T) {
 	}
 }
 
-// TestWrongMethodIsAnUnknownRequest expects the error of Cloud Foundry, and the methods of the path in a header.
+// TestWrongMethodIsAnUnknownRequest expects Cloud Foundry's error for an unknown request, and an Allow header with the
+// methods of the path.
 func TestWrongMethodIsAnUnknownRequest(t *testing.T) {
 	e := shared.Get(t)
 	r := e.callerNamed(t, "alice").expect(t, http.StatusNotFound, "POST /v3", "", "errors.0.code=10000", "errors.0.title=CF-NotFound", "errors.0.detail=Unknown request")

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// fakeKubelet serves logs of Pods to the API server.
+// fakeKubelet serves the logs of Pods to the API server.
 type fakeKubelet struct {
-	// lines maps a Pod to its lines, oldest first. A Pod without lines has not started.
+	// lines maps each Pod to its log lines, oldest first. A Pod without lines has not started.
 	lines map[string][]logEntry
 }
 
@@ -86,12 +86,12 @@ func TestLogsOfPods(t *testing.T) {
 	for name, test := range map[string]struct{ query, want string }{
 		"a limit in descending order returns the last lines":                           {"?descending=true&envelope_types=LOG&limit=3&start_time=-6795364578871345152", "shop 1 says 4|shop 0 says 4|shop 1 says 3"},
 		"a limit returns the first lines":                                              {"?limit=3", "shop 0 says 0|shop 1 says 0|shop 0 says 1"},
-		"a start time counts to the nanosecond":                                        {"?limit=2&start_time=" + at(3), "shop 0 says 3|shop 1 says 3"},
+		"a start time is compared with nanosecond precision":                           {"?limit=2&start_time=" + at(3), "shop 0 says 3|shop 1 says 3"},
 		"a start time after the last line returns no lines":                            {"?start_time=" + strconv.FormatInt(begin.Add(4*time.Second+time.Millisecond+1).UnixNano(), 10), ""},
-		"two times return the lines between them":                                      {"?start_time=" + at(1) + "&end_time=" + at(2), "shop 0 says 1|shop 1 says 1"},
+		"a start and an end time return the lines between them":                        {"?start_time=" + at(1) + "&end_time=" + at(2), "shop 0 says 1|shop 1 says 1"},
 		"a limit of one in descending order returns the last line before the end time": {"?descending=true&limit=1&end_time=" + at(2), "shop 1 says 1"},
 		"an envelope type other than LOG returns no lines":                             {"?envelope_types=COUNTER", ""},
-		"a limit below one counts as one":                                              {"?limit=0", "shop 0 says 0"},
+		"a limit below one is treated as one":                                          {"?limit=0", "shop 0 says 0"},
 		"a high limit returns all lines":                                               {"?limit=1000", strings.Join(allLogLines(), "|")},
 		"a limit above the maximum returns all lines":                                  {"?limit=999999", strings.Join(allLogLines(), "|")},
 	} {

@@ -10,28 +10,28 @@ import (
 	"testing"
 )
 
-// manifestFields returns the fields of Cloud Controller's manifests, and an unknown field. Each field is in the
-// manifest of the resulting app, named in a warning, or refused.
+// manifestFields returns all manifest fields of Cloud Controller, and an unknown field. Each field is either in the
+// manifest of the resulting app, reported in a warning, or refused.
 func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 	const ready = "ready when its health check has succeeded once"
 	return map[string]struct{ yaml, shown, warned, refused string }{
-		"buildpack":                             {yaml: `buildpack: java`, warned: "name buildpacks"},
-		"buildpacks":                            {yaml: `buildpacks: [java]`, warned: "no code is built"},
-		"cnb-credentials":                       {yaml: `cnb-credentials: {registry.example: {username: u, password: of-a-tenant}}`, warned: "the builder has its own"},
-		"command":                               {yaml: `command: ./shop`, shown: "command: ./shop"},
-		"default-route":                         {yaml: `default-route: true`, shown: "route: "},
-		"disk-quota":                            {yaml: `disk-quota: 2G`, shown: "disk-quota: 2048M"},
-		"disk_quota":                            {yaml: `disk_quota: 3G`, shown: "disk-quota: 3072M"},
-		"docker":                                {yaml: ``, shown: "name: "}, // Each row has this field; the client creates the package.
-		"env":                                   {yaml: `env: {A: b}`, shown: "A: b"},
-		"env with a variable of the platform":   {yaml: `env: {PORT: "1"}`, refused: "expected no reserved names under env"},
+		"buildpack":       {yaml: `buildpack: java`, warned: "name buildpacks"},
+		"buildpacks":      {yaml: `buildpacks: [java]`, warned: "no code is built"},
+		"cnb-credentials": {yaml: `cnb-credentials: {registry.example: {username: u, password: of-a-tenant}}`, warned: "the builder has its own"},
+		"command":         {yaml: `command: ./shop`, shown: "command: ./shop"},
+		"default-route":   {yaml: `default-route: true`, shown: "route: "},
+		"disk-quota":      {yaml: `disk-quota: 2G`, shown: "disk-quota: 2048M"},
+		"disk_quota":      {yaml: `disk_quota: 3G`, shown: "disk-quota: 3072M"},
+		"docker":          {yaml: ``, shown: "name: "}, // Each row has this field; the client creates the package.
+		"env":             {yaml: `env: {A: b}`, shown: "A: b"},
+		"env with a variable that the platform sets": {yaml: `env: {PORT: "1"}`, refused: "expected no reserved names under env"},
 		"features":                              {yaml: `features: {ssh: true}`, warned: "the features of an app cannot be changed"},
 		"health-check-http-endpoint":            {yaml: `{health-check-type: http, health-check-http-endpoint: /up}`, shown: "health-check-http-endpoint: /up"},
 		"health-check-interval":                 {yaml: `health-check-interval: 5`, warned: "checked every second"},
 		"health-check-invocation-timeout":       {yaml: `{health-check-type: port, health-check-invocation-timeout: 7}`, shown: "health-check-invocation-timeout: 7"},
 		"health-check-type":                     {yaml: `health-check-type: process`, shown: "health-check-type: process"},
 		"instances":                             {yaml: `instances: 3`, shown: "instances: 3"},
-		"lifecycle of cloud native buildpacks":  {yaml: `lifecycle: cnb`, warned: "an app with docker.image has the lifecycle docker"},
+		"lifecycle for cloud native buildpacks": {yaml: `lifecycle: cnb`, warned: "an app with docker.image has the lifecycle docker"},
 		"lifecycle":                             {yaml: `lifecycle: docker`, shown: "name: "},
 		"log-rate-limit-per-second":             {yaml: `log-rate-limit-per-second: 1K`, warned: "no limit is enforced"},
 		"memory":                                {yaml: `memory: 77M`, shown: "memory: 77M"},
@@ -63,14 +63,14 @@ func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 	}
 }
 
-// No field of a manifest is silently ignored.
+// No manifest field is silently ignored.
 func TestEveryManifestFieldIsAppliedOrReported(t *testing.T) {
 	e := shared.Get(t)
 	space, alice := e.createSpace(t), e.callerNamed(t, "alice")
 	alice.expect(t, http.StatusCreated, "POST /v3/service_instances", `{"type":"user-provided","name":"fields-db","relationships":{"space":{"data":{"guid":"`+space+`"}}}}`)
 	rows, number := manifestFields(), 0
 	for name, row := range rows {
-		// A host is for the space that holds it, also after the test.
+		// A host belongs to the space that first uses it, even after the test, so each space needs its own host.
 		row.yaml, row.shown = strings.ReplaceAll(row.yaml, "SPACE", space), strings.ReplaceAll(row.shown, "SPACE", space)
 		number++
 		app := "field-" + strconv.Itoa(number)

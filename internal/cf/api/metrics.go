@@ -20,11 +20,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// statusClientClosed is the status label of requests whose client disconnected early. nginx uses the same number.
+// statusClientClosed is the status label of requests whose client disconnected before the response. nginx uses the same
+// number.
 const statusClientClosed = 499
 
-// serverMetrics counts requests by route. No part of a path becomes a label, because GUIDs and names are unbounded and
-// private.
+// serverMetrics counts requests by route. Labels contain no part of a request's path, because GUIDs and names are
+// unbounded and private.
 type serverMetrics struct {
 	registry *prometheus.Registry
 	callers  *authorization.CallerMetrics
@@ -53,12 +54,12 @@ func (m *serverMetrics) observeRequest(route string, status int, took time.Durat
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// startServer serves the metrics on an address. If the server ends unexpectedly, ended receives the reason.
+// startServer serves the metrics on an address. If the server stops unexpectedly, it sends the reason to ended.
 func (m *serverMetrics) startServer(ctx context.Context, address string, ended chan<- error) (io.Closer, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout}
-	// As with controller-runtime, 0 means no metrics.
+	// The value 0 disables metrics, as in controller-runtime.
 	if address == "" || address == "0" {
 		return server, nil
 	}

@@ -11,12 +11,12 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAdminMakesOrgsSpacesAndRoles creates an org and a space, gives a role in it, and deletes both, with the requests
-// of cf create-org, create-space, set-space-role and delete-space.
+// TestAdminMakesOrgsSpacesAndRoles creates an org and a space, gives a user a role in the space, and deletes both. It
+// sends the requests of cf create-org, create-space, set-space-role and delete-space.
 func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	e := shared.Get(t)
-	// The new roles belong to a new user, because orgs outlive this test and other tests expect that alice sees only
-	// their orgs.
+	// The roles are given to a new user. The orgs outlive this test, and other tests expect that alice has access only
+	// to their orgs.
 	otherNamespace, other := e.createServiceAccount(t, "carol")
 	ada, carol := e.adminCaller(t), e.callerOf(t, otherNamespace, "carol")
 	name := "org-of-" + otherNamespace
@@ -26,7 +26,7 @@ func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	inOrg := `"relationships":{"organization":{"data":{"guid":"` + org + `"}}}`
 	space := ada.expect(t, http.StatusCreated, "POST /v3/spaces", `{"name":"stage",`+inOrg+`}`).field(t, "guid")
 	ada.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces", `{"name":"stage",`+inOrg+`}`, "errors.0.detail=Name must be unique per organization")
-	// Otherwise the client would use a space in which nothing can be created.
+	// Without this error, the client would use a space in which nothing can be created.
 	if r := ada.expect(t, http.StatusServiceUnavailable, "POST /v3/spaces", `{"name":"`+spaceWithoutNamespace+`",`+inOrg+`}`); !strings.Contains(r.body, "was created, and has no namespace yet") {
 		t.Errorf("found %s, want a sentence about the current state", r.body)
 	}
@@ -65,10 +65,10 @@ func TestAdminListsAndRevokesRoles(t *testing.T) {
 	}
 	carol.awaitStatus(t, http.StatusNotFound, "/v3/spaces/"+space)
 	give("space_developer", "space", space)
-	// The denial of a moment ago is not cached.
+	// The denial from the previous request is not cached.
 	carol.expect(t, http.StatusOK, "GET /v3/spaces/"+space, "", "guid="+space)
 	give("organization_user", "organization", org)
-	// Two CF roles with the same ClusterRole are given and removed independently.
+	// Two CF roles with the same ClusterRole are given and revoked independently.
 	give("organization_manager", "organization", org)
 
 	ofCarol := "&user_guids=" + user
@@ -106,7 +106,7 @@ func TestAdminRenamesAndLabelsOrgsAndSpaces(t *testing.T) {
 				t.Helper()
 				return ada.expect(t, http.StatusCreated, "POST /v3/"+path, `{"name":"`+name+`","relationships":{"organization":{"data":{"guid":"`+org+`"}}}}`).field(t, "guid")
 			}
-			old := e.CreateNamespace(t) // A name that no other test uses.
+			old := e.CreateNamespace(t) // No other test uses this name.
 			guid, patch := create(old), "PATCH /v3/"+path+"/"
 			create(old + "-taken")
 			ada.expect(t, http.StatusOK, patch+guid, `{"name":"`+old+`-new"}`, "guid="+guid, "name="+old+"-new")
@@ -123,7 +123,7 @@ func TestAdminRenamesAndLabelsOrgsAndSpaces(t *testing.T) {
 			ada.expect(t, http.StatusUnprocessableEntity, patch+guid, `{"metadata":{"labels":{"env":"a b"}}}`)
 		})
 	}
-	// A labelled namespace without a CFOrg or CFSpace can store neither.
+	// A labelled namespace without a CFOrg or CFSpace can store neither a name nor metadata.
 	plain := e.CreateNamespace(t)
 	e.labelNamespace(t, plain, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org, korifiv1alpha1.SpaceGUIDLabel: plain})
 	ada.awaitStatus(t, http.StatusOK, "/v3/spaces/"+plain)

@@ -25,7 +25,7 @@ func TestReplicasAgree(t *testing.T) {
 	space := e.createSpace(t)
 	alice := e.callerNamed(t, "alice")
 	both := []caller{alice, alice.at(other)}
-	t.Run("one of two apps that are created with one name is kept", func(t *testing.T) {
+	t.Run("one of two concurrently created apps with the same name is kept", func(t *testing.T) {
 		const rounds = 20
 		for i := range rounds {
 			name := fmt.Sprintf("app-%d", i)
@@ -35,7 +35,7 @@ func TestReplicasAgree(t *testing.T) {
 			}
 		}
 	})
-	t.Run("one of two apps that are renamed to one name gets it", func(t *testing.T) {
+	t.Run("one of two apps that are concurrently renamed to the same name gets it", func(t *testing.T) {
 		const rounds = 10
 		for i := range rounds {
 			var apps [2]string
@@ -55,7 +55,7 @@ func TestReplicasAgree(t *testing.T) {
 			}
 		}
 	})
-	t.Run("restarts are each counted once", func(t *testing.T) {
+	t.Run("concurrent restarts are each counted once", func(t *testing.T) {
 		app := e.createApp(t, space, "restarted", 1, started)
 		both[1].awaitStatus(t, http.StatusOK, "/v3/apps/"+app)
 		got := sendToAll(t, both, "POST /v3/apps/"+app+"/actions/restart", "", http.StatusOK)
@@ -63,7 +63,7 @@ func TestReplicasAgree(t *testing.T) {
 			t.Errorf("found %v, want two revisions", got)
 		}
 	})
-	t.Run("a job of one replica has the same state at the other", func(t *testing.T) {
+	t.Run("a job has the same state at both replicas", func(t *testing.T) {
 		const rounds = 20
 		for i := range rounds {
 			app := e.createApp(t, space, fmt.Sprintf("deleted-%d", i), 1, stopped)
@@ -84,8 +84,8 @@ func TestReplicasAgree(t *testing.T) {
 	}
 }
 
-// sendToAll sends the same request to all replicas at once, and returns the responses with the wanted status. The
-// others must report that the name is taken.
+// sendToAll sends the same request to all replicas concurrently, and returns the responses with the expected status.
+// All other responses must report that the name is taken.
 func sendToAll(t *testing.T, replicas []caller, request, body string, status int) (got []response) {
 	t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -124,7 +124,7 @@ func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	}
 	setFinalizers(`["example.com/pods-are-left"]`)
 	job := "/v3/jobs/app.delete~" + app
-	// Before the deletion, the job does not exist.
+	// The job does not exist before the deletion.
 	alice.expect(t, http.StatusNotFound, "GET "+job, "")
 	bob.expect(t, http.StatusForbidden, "DELETE /v3/apps/"+app, "")
 	if r := alice.expect(t, http.StatusAccepted, "DELETE /v3/apps/"+app, ""); r.location != e.url+job {
@@ -140,8 +140,8 @@ func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	r.expect(t, "GET "+job, http.StatusOK, "state=COMPLETE")
 }
 
-// TestJobOfARouteIsOfADeletion polls the deletion of a route. The job is not found for a route that is not being
-// deleted, or for a caller that may not see the route.
+// TestJobOfARouteIsOfADeletion polls the job of a route's deletion. The job does not exist for a route that is not
+// being deleted. A caller without access to the route does not find the job, either.
 func TestJobOfARouteIsOfADeletion(t *testing.T) {
 	e := shared.Get(t)
 	space := e.createSpace(t)

@@ -17,7 +17,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestInvalidBodiesReturnCFErrors sends invalid requests. The response is a CF error, never a server failure.
+// TestInvalidBodiesReturnCFErrors sends invalid requests. Each response is a CF error with a status below 500.
 func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 	e := shared.Get(t)
 	const parseError, unprocessable, notFound = "CF-MessageParseError", "CF-UnprocessableEntity", "CF-ResourceNotFound"
@@ -31,24 +31,24 @@ func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 		status        int
 		title, says   string
 	}{
-		"a body that is not JSON: BadRequest":                           {"POST /v3/apps", "name=shop", http.StatusBadRequest, parseError, "parse error"},
-		"a body that ends early: BadRequest":                            {"POST /v3/apps", `{"name":`, http.StatusBadRequest, parseError, "parse error"},
-		"a body above 1 MiB: BadRequest":                                {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1024 KiB"},
-		"a manifest above 256 KiB: BadRequest":                          {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 256 KiB"},
-		"a list where an object is expected: UnprocessableEntity":       {"POST /v3/packages", `[1]`, http.StatusUnprocessableEntity, unprocessable, "expected an object"},
-		"a field of a wrong type: UnprocessableEntity":                  {"POST /v3/apps", `{"name":7}`, http.StatusUnprocessableEntity, unprocessable, "expected name to be a string, found a number"},
-		"an inner field of a wrong type: UnprocessableEntity":           {"POST /v3/builds", `{"package":{"guid":[]}}`, http.StatusUnprocessableEntity, unprocessable, "expected package.guid to be a string"},
-		"a number that is too large: UnprocessableEntity":               {scale, `{"instances":99999999999}`, http.StatusUnprocessableEntity, unprocessable, "expected instances to be a whole number"},
-		"a number that is not whole: UnprocessableEntity":               {scale, `{"instances":1.5}`, http.StatusUnprocessableEntity, unprocessable, "whole number"},
-		"an empty body where one is needed: UnprocessableEntity":        {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
-		"a body of nulls: NotFound":                                     {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
-		"an empty name: UnprocessableEntity":                            {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of letters"},
-		"a variable of the platform: UnprocessableEntity":               {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'PORT'; choose another"},
-		"a variable of the platform for a new app: UnprocessableEntity": {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'VCAP_SERVICES'; choose another"},
-		"a manifest whose second app fails: UnprocessableEntity":        {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first, docker: {image: x}}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "For application 'second app'"},
-		"an index that is not a number: NotFound":                       {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
-		"a GUID that is a path: NotFound":                               {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
-		"a revision without a number: NotFound":                         {"GET /v3/revisions/-", ``, http.StatusNotFound, notFound, "Revision not found"},
+		"a body that is not JSON: BadRequest":                                   {"POST /v3/apps", "name=shop", http.StatusBadRequest, parseError, "parse error"},
+		"a truncated body: BadRequest":                                          {"POST /v3/apps", `{"name":`, http.StatusBadRequest, parseError, "parse error"},
+		"a body above 1 MiB: BadRequest":                                        {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1024 KiB"},
+		"a manifest above 256 KiB: BadRequest":                                  {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 256 KiB"},
+		"a list instead of an object: UnprocessableEntity":                      {"POST /v3/packages", `[1]`, http.StatusUnprocessableEntity, unprocessable, "expected an object"},
+		"a field with a wrong type: UnprocessableEntity":                        {"POST /v3/apps", `{"name":7}`, http.StatusUnprocessableEntity, unprocessable, "expected name to be a string, found a number"},
+		"a nested field with a wrong type: UnprocessableEntity":                 {"POST /v3/builds", `{"package":{"guid":[]}}`, http.StatusUnprocessableEntity, unprocessable, "expected package.guid to be a string"},
+		"a number that is too large: UnprocessableEntity":                       {scale, `{"instances":99999999999}`, http.StatusUnprocessableEntity, unprocessable, "expected instances to be a whole number"},
+		"a fractional number: UnprocessableEntity":                              {scale, `{"instances":1.5}`, http.StatusUnprocessableEntity, unprocessable, "whole number"},
+		"an empty body of a request that needs one: UnprocessableEntity":        {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
+		"a body with only nulls: NotFound":                                      {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
+		"an empty name: UnprocessableEntity":                                    {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of letters"},
+		"a variable that the platform sets: UnprocessableEntity":                {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'PORT'; choose another"},
+		"a variable that the platform sets, for a new app: UnprocessableEntity": {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'VCAP_SERVICES'; choose another"},
+		"a manifest with an invalid second app: UnprocessableEntity":            {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first, docker: {image: x}}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "For application 'second app'"},
+		"an instance index that is not a number: NotFound":                      {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
+		"a GUID that is a path: NotFound":                                       {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
+		"a revision GUID without a number: NotFound":                            {"GET /v3/revisions/-", ``, http.StatusNotFound, notFound, "Revision not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := alice.expect(t, test.status, test.request, test.body, "errors.0.title="+test.title)
@@ -57,7 +57,7 @@ func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 			}
 		})
 	}
-	// Newer clients may send unknown fields or null, which is not an error.
+	// Newer clients may send unknown fields or null. Neither is an error.
 	alice.expect(t, http.StatusCreated, "POST /v3/apps", `{"name":"new","something":{"new":[1]},"lifecycle":null,"metadata":{"labels":{"a":"b"}},`+inSpace+`}`)
 	if r := alice.send(t, "PUT", "/v3/apps", ""); r.header.Get("Allow") != "GET, POST" {
 		t.Errorf("found the methods %q, want GET, POST", r.header.Get("Allow"))
@@ -68,7 +68,7 @@ func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 	}
 }
 
-// A quota admits the first app of a manifest, but not the second.
+// The quota admits only the first app of a manifest with two apps.
 func TestFailedManifestNamesAppliedApps(t *testing.T) {
 	e := shared.Get(t)
 	space := e.createSpace(t)
@@ -91,7 +91,7 @@ func TestFailedManifestNamesAppliedApps(t *testing.T) {
 	alice.expect(t, http.StatusOK, "GET /v3/apps?space_guids="+space, "", "resources#=1", "resources.0.name=first")
 }
 
-// An app whose creation was interrupted before it had its environment cannot start. The next push creates the
+// An app cannot start if its creation was interrupted before its environment was created. The next push creates the
 // environment.
 func TestPushRepairsAnAppWithoutItsEnvironment(t *testing.T) {
 	e := shared.Get(t)

@@ -16,8 +16,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces tries to gain the rights of a cluster administrator with nothing but
-// torpor-cf-admin. It gives a role in another namespace, which can read the Secrets of that namespace.
+// TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces tries to escalate the rights of a user who has only torpor-cf-admin. The
+// user tries to bind a role in another namespace, with which the namespace's Secrets could be read.
 func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 	e := shared.Get(t)
 	space, plain := e.createSpace(t), e.CreateNamespace(t)
@@ -29,7 +29,7 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "ada"}},
 		}
 	}
-	// The API server enforces a policy only a moment after its creation.
+	// The API server enforces a policy only some time after its creation.
 	testenv.Eventually(t, "the policy is enforced", func() error {
 		if err := ada.Create(t.Context(), newBinding(plain, "torpor-space-developer")); !k8serrors.IsForbidden(err) {
 			return errors.New("expected a role in a plain namespace to be refused, found it given")
@@ -40,14 +40,14 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 		namespace, role string
 		given           bool
 	}{
-		"the role of developers in kube-system: refused":       {"kube-system", "torpor-space-developer", false},
-		"the role of developers in torpor-system: refused":     {system, "torpor-space-developer", false},
-		"the role of auditors in a plain namespace: refused":   {plain, "torpor-space-auditor", false},
-		"the role cluster-admin in a space: refused":           {space, "cluster-admin", false},
-		"a role of Kubernetes for readers in a space: refused": {space, "view", false},
-		"the role of developers in a space: allowed":           {space, "torpor-space-developer", true},
-		"the role of auditors in a space: allowed":             {space, "torpor-space-auditor", true},
-		"the role of users in an org: allowed":                 {e.org, "torpor-org-user", true},
+		"the developer role in kube-system: refused":     {"kube-system", "torpor-space-developer", false},
+		"the developer role in torpor-system: refused":   {system, "torpor-space-developer", false},
+		"the auditor role in a plain namespace: refused": {plain, "torpor-space-auditor", false},
+		"the role cluster-admin in a space: refused":     {space, "cluster-admin", false},
+		"the Kubernetes role view in a space: refused":   {space, "view", false},
+		"the developer role in a space: allowed":         {space, "torpor-space-developer", true},
+		"the auditor role in a space: allowed":           {space, "torpor-space-auditor", true},
+		"the user role in an org: allowed":               {e.org, "torpor-org-user", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			binding := newBinding(test.namespace, test.role)
@@ -65,8 +65,8 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 		})
 	}
 	for name, binding := range map[string]*rbacv1.RoleBinding{
-		"a role outside of CF is not taken away":                            newBinding("kube-system", "view"),
-		"a role that was given by other means in a space is not taken away": newBinding(space, "view"),
+		"a RoleBinding outside of orgs and spaces is not deleted":                          newBinding("kube-system", "view"),
+		"a RoleBinding in a space to a ClusterRole other than the CF roles is not deleted": newBinding(space, "view"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			e.ExpectCreated(t, binding)
@@ -80,7 +80,7 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 	}
 }
 
-// createCFAdmin returns a client of a user with torpor-cf-admin in the whole cluster, and no other role.
+// createCFAdmin returns a client of a user whose only role is torpor-cf-admin, in the whole cluster.
 func (e *testEnv) createCFAdmin(t *testing.T) client.Client {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(e.Config)
@@ -92,7 +92,7 @@ func (e *testEnv) createCFAdmin(t *testing.T) client.Client {
 	return c
 }
 
-// adminCaller returns a caller with torpor-cf-admin in the whole cluster, and no other role.
+// adminCaller returns a caller whose only role is torpor-cf-admin, in the whole cluster.
 func (e *testEnv) adminCaller(t *testing.T) caller {
 	t.Helper()
 	namespace, user := e.createServiceAccount(t, "ada")

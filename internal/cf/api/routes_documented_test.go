@@ -19,7 +19,7 @@ const (
 	tablesEnd   = "<!-- end -->\n"
 )
 
-// TestRoutesAreDocumented compares the tables in docs/cf.md with the table of routes; TORPOR_UPDATE=1 rewrites them.
+// TestRoutesAreDocumented compares the tables in docs/cf.md with the route table. TORPOR_UPDATE=1 rewrites them.
 func TestRoutesAreDocumented(t *testing.T) {
 	var tables strings.Builder
 	tables.WriteString("\n| request | what it does | rights of the caller |\n|---|---|---|\n")
@@ -52,13 +52,13 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 }
 
-// describedRoutes is a row of the table of requests.
+// describedRoutes is a row of a table in docs/cf.md.
 type describedRoutes struct {
 	requests            []string
 	description, rights string
 }
 
-// describeRoutes describes the routes. Those with the same description and rights are one row.
+// describeRoutes describes the routes. Routes with the same description and rights share a row.
 func describeRoutes(t *testing.T) []describedRoutes {
 	t.Helper()
 	var rows []describedRoutes

@@ -32,34 +32,36 @@ import (
 )
 
 const (
-	// headerTimeout and maxHeaderBytes end connections with slow or endless headers. A certificate with its chain and
-	// its key fits into a header.
+	// headerTimeout and maxHeaderBytes limit slow or endless headers. A header must have room for a certificate with
+	// its chain and its key.
 	headerTimeout  = 5 * time.Second
 	maxHeaderBytes = 64 << 10
-	// writeTimeout ends connections that do not read. It is twice the time for which a response may be held.
+	// writeTimeout closes connections of clients that do not read their response. It is twice the time for which a
+	// response may be held.
 	writeTimeout = 2 * requestTimeout
 	idleTimeout  = 2 * time.Minute
 	// shutdownTimeout limits the wait for requests in flight.
 	shutdownTimeout = 15 * time.Second
 	cacheQPS        = 100
-	// A manifest takes up to 30 MiB for some milliseconds. Reading logs takes up to 5 MiB until the nodes and the
+	// A manifest needs up to 30 MiB for a few milliseconds. Reading logs needs up to 5 MiB until the kubelets and the
 	// client have finished.
 	manifestSlots, manifestSlotsOfCaller = 3, 1
 	logSlots, logSlotsOfCaller           = 16, 4
 	uploadSlots, uploadSlotsOfCaller     = 8, 2
 )
 
-// Options holds the settings of the command line.
+// Options holds the command-line settings.
 type Options struct {
 	// Address is the host:port to serve on.
 	Address string
-	// Certificate and Key are PEM files, read again when they change. Without them, a pair is created in Folder.
+	// Certificate and Key are the paths of PEM files, which are read again when they change. Without them, a pair is
+	// created in Folder.
 	Certificate, Key, Folder string
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
-	// FailuresPerSecond limits the invalid credentials that are reviewed from one address.
+	// FailuresPerSecond limits the rate at which invalid credentials from one address are reviewed.
 	FailuresPerSecond float64
-	// MaxStaleness limits the time for which the cache may be unwatched before requests fail.
+	// MaxStaleness is the time without a working watch of the cache after which requests fail.
 	MaxStaleness time.Duration
 	// MaxInstances limits the number of instances of one process.
 	MaxInstances int32
@@ -68,18 +70,18 @@ type Options struct {
 	// ExternalURL is the base of every link, such as https://api.example.com. If it is empty, links use the host of the
 	// request.
 	ExternalURL string
-	// BuilderURL is the address to which the code of packages is sent, with the token in BuilderTokenFile. Both may be
-	// empty.
+	// BuilderURL is the address to which the code of packages is sent. BuilderTokenFile contains the token for it. Both
+	// may be empty.
 	BuilderURL, BuilderTokenFile string
-	// MetricsAddress is the host:port to serve metrics on, without TLS; "0" and empty serve none.
+	// MetricsAddress is the host:port to serve metrics on, without TLS. If it is "0" or empty, no metrics are served.
 	MetricsAddress string
 	Log            *slog.Logger
-	// Ready, if set, is called with the address once the server accepts requests.
+	// Ready, if set, is called with the server's address once the server accepts requests.
 	Ready func(address string)
 }
 
-// Run serves the API until ctx ends. cfg has the API's own credentials, which only fill the cache. The caller's own
-// credentials decide which objects of the cache the caller sees, and which changes are allowed.
+// Run serves the API until ctx is cancelled. cfg holds the API's own credentials, which are only used to fill the
+// cache. The caller's credentials decide which cached objects the caller can see, and which changes are allowed.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	log.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	s, err := newServer(cfg, o)
@@ -90,7 +92,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	// The cache outlives the signal to stop, because requests in flight still read from it.
+	// The cache keeps running after the signal to stop, because requests in flight still read from it.
 	cacheCtx, stopCache := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCache()
 	ended := make(chan error, 3)
@@ -128,7 +130,7 @@ func (s *server) newHTTPServer(tlsConfig *tls.Config) *http.Server {
 	return httpServer
 }
 
-// shutdown waits for the requests in flight. Held responses are sent at once with the current state.
+// shutdown waits for the requests in flight. It sends held responses immediately, with the current state.
 func (s *server) shutdown(ctx context.Context, httpServer *http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
@@ -176,7 +178,7 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 	return &server{api: api, authenticator: authenticator, metrics: counted, externalURL: external, log: o.Log}, nil
 }
 
-// parseExternalURL returns an address without a trailing slash, because paths are appended to it.
+// parseExternalURL parses a URL and removes the trailing slash, because paths are appended to it.
 func parseExternalURL(address string) (string, error) {
 	if address == "" {
 		return "", nil
@@ -188,7 +190,7 @@ func parseExternalURL(address string) (string, error) {
 	return "https://" + parsed.Host, nil
 }
 
-// newTLSConfig returns a configuration that reloads the certificate when its files change.
+// newTLSConfig returns a TLS configuration that reloads the certificate when its files change.
 func newTLSConfig(ctx context.Context, o Options) (*tls.Config, error) {
 	certificate, key := o.Certificate, o.Key
 	if certificate == "" && key == "" && o.Folder != "" {

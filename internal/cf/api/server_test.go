@@ -36,7 +36,7 @@ func TestSlowAndEndlessClientsAreDisconnected(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	t.Run("a client that never ends its headers is disconnected", func(t *testing.T) {
+	t.Run("a client that does not complete its headers is disconnected", func(t *testing.T) {
 		t.Parallel()
 		c := dial(t)
 		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "); err != nil {
@@ -49,7 +49,7 @@ func TestSlowAndEndlessClientsAreDisconnected(t *testing.T) {
 			t.Errorf("found %v, want the connection closed", err)
 		}
 	})
-	t.Run("a client that sends headers without end is disconnected", func(t *testing.T) {
+	t.Run("a client that sends endless headers is disconnected", func(t *testing.T) {
 		t.Parallel()
 		c := dial(t)
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+strings.Repeat("x", 2*maxHeaderBytes)+"\r\n\r\n")
@@ -120,7 +120,7 @@ func (r *replica) scrapeMetrics(t *testing.T) string {
 	return string(raw)
 }
 
-// countCredentials returns the numbers of credentials that a replica has reviewed, and that it had cached.
+// countCredentials returns how many credentials a replica has reviewed, and how many it found in its cache.
 func (r *replica) countCredentials(t *testing.T) (asked, known int) {
 	t.Helper()
 	for line := range strings.Lines(r.scrapeMetrics(t)) {
@@ -135,10 +135,11 @@ func (r *replica) countCredentials(t *testing.T) (asked, known int) {
 	return asked, known
 }
 
-// TestMetricsCountAndCallersAreLimited sends a few requests to a new replica, and then more than one caller's limit.
+// TestMetricsCountAndCallersAreLimited sends a few requests to a new replica, and then more requests than one caller
+// may send.
 func TestMetricsCountAndCallersAreLimited(t *testing.T) {
 	e := shared.Get(t)
-	// Even a slow machine sends these at once, and the limit allows five requests of a caller.
+	// This many concurrent requests exceed the burst of five requests per caller, even on a slow machine.
 	const atOnce = 40
 	space, app := e.createShop(t, 1, stopped)
 	r := e.startReplica(t, 1)
@@ -183,7 +184,7 @@ func TestMetricsCountAndCallersAreLimited(t *testing.T) {
 			t.Errorf("expected %s of the program itself, found none", name)
 		}
 	}
-	// A credential is cached for 10 s, so on a busy machine it may be reviewed again.
+	// A credential is cached for 10 s, so on a busy machine it may be reviewed a second time.
 	asked, known := r.countCredentials(t)
 	if asked+known != 3+atOnce || asked < 1 || asked > 1 && took < 10*time.Second {
 		t.Errorf("found %d credentials asked about and %d known, want 1 and %d", asked, known, 2+atOnce)

@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// createPodMetrics creates the usage of an instance whose Pod also has a proxy container.
+// createPodMetrics creates the metrics of an instance whose Pod also has a proxy container.
 func (e *testEnv) createPodMetrics(t *testing.T, space, process, version, index, cpu, memory string) {
 	t.Helper()
 	container := func(name, cpu, memory string) any {
@@ -54,7 +54,8 @@ func TestStatsShowWhatInstancesUse(t *testing.T) {
 			t.Errorf("expected one instance without usage, found %s", found.body)
 		}
 	}
-	// A caller who sees the app but not metrics.k8s.io gets the stats without usage. Other callers still get the usage.
+	// A caller with access to the app, but not to metrics.k8s.io, receives the stats without usage. Other callers still
+	// receive the usage.
 	namespace, _ := e.createServiceAccount(t, "looker")
 	e.ExpectCreated(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "looker"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{korifiv1alpha1.GroupVersion().Group}, Resources: []string{"cfapps", "cfprocesses"}, Verbs: []string{"get", "list"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apierrors defines the errors of the CF API, with its codes, titles and details. Clients match some details
-// word by word, so these are identical to Cloud Foundry's.
+// Package apierrors defines the errors of the CF API with their codes, titles and details. Clients compare some details
+// literally, so these are identical to Cloud Foundry's.
 package apierrors
 
 import (
@@ -12,18 +12,18 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// CFError is one error of the CF API. Clients receive every field but Cause, which is only logged.
+// CFError is an error of the CF API. Clients receive all fields except Cause, which is only logged.
 type CFError struct {
-	// Status is the HTTP status. Code and Title are those of CF. Detail is a readable sentence.
+	// Status is the HTTP status. Code and Title are defined by CF. Detail is a readable sentence.
 	Status int
 	Code   int
 	Title  string
 	Detail string
-	// Cause is the error that led to this one; it may be nil.
+	// Cause is the underlying error, or nil.
 	Cause error
 }
 
-// Error returns the detail with its cause, for the log.
+// Error returns the detail and the cause, for the log.
 func (f *CFError) Error() string {
 	if f.Cause != nil {
 		return f.Detail + ": " + f.Cause.Error()
@@ -34,24 +34,24 @@ func (f *CFError) Error() string {
 // Unwrap returns the cause.
 func (f *CFError) Unwrap() error { return f.Cause }
 
-// HasStatus reports whether an error is one of the CF API with this status.
+// HasStatus reports whether err is a CFError with this status.
 func HasStatus(err error, status int) bool {
 	var known *CFError
 	return errors.As(err, &known) && known.Status == status
 }
 
-// NewUnknownRequest returns the error for a path that the API does not serve, or not with this method.
+// NewUnknownRequest returns the error for a path or a method that the API does not serve.
 func NewUnknownRequest() *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}
 }
 
-// NewInvalidRequest returns the error for a request that the API cannot serve, such as that of an old client.
+// NewInvalidRequest returns the error for a request that the API cannot serve, such as a request of an old client.
 func NewInvalidRequest(detail string) *CFError {
 	return &CFError{Status: http.StatusBadRequest, Code: 10004, Title: "CF-InvalidRequest", Detail: detail}
 }
 
-// NewNotFound returns the error for a resource of a type such as "App" that does not exist or that the caller may not
-// see. Both cases look the same.
+// NewNotFound returns the error for a resource that does not exist or that the caller may not see. Both cases look the
+// same to the caller. resourceType is a name such as "App".
 func NewNotFound(resourceType string) *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: resourceType + " not found"}
 }
@@ -69,8 +69,8 @@ func NewNotAuthorized(cause error) *CFError {
 	}
 }
 
-// NewUnprocessableEntity returns the error for an invalid request. Detail names the expected value, the found value and
-// the next step.
+// NewUnprocessableEntity returns the error for an invalid request. The detail contains the expected value, the found
+// value and the next step.
 func NewUnprocessableEntity(detail string) *CFError {
 	return &CFError{Status: http.StatusUnprocessableEntity, Code: 10008, Title: "CF-UnprocessableEntity", Detail: detail}
 }
@@ -80,7 +80,7 @@ func NewMessageParseError(detail string) *CFError {
 	return &CFError{Status: http.StatusBadRequest, Code: 1001, Title: "CF-MessageParseError", Detail: detail}
 }
 
-// NewRateLimitExceeded returns the error for a caller that sends too many requests.
+// NewRateLimitExceeded returns the error for a caller that has sent too many requests.
 func NewRateLimitExceeded() *CFError {
 	return &CFError{
 		Status: http.StatusTooManyRequests, Code: 10013, Title: "CF-RateLimitExceeded",
@@ -88,13 +88,14 @@ func NewRateLimitExceeded() *CFError {
 	}
 }
 
-// NewServiceUnavailable returns the error for a failure that the caller did not cause. Its status is 503 because the
+// NewServiceUnavailable returns the error for a failure that the caller has not caused. The status is 503, because the
 // client hides the detail of a 500.
 func NewServiceUnavailable(detail string, cause error) *CFError {
 	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
 }
 
-// ForbiddenAsNotFound is like FromError, but hides the existence of a resource from callers that may not read it.
+// ForbiddenAsNotFound is like FromError, but converts a forbidden read to a not-found error. It hides whether the
+// resource exists.
 func ForbiddenAsNotFound(err error, resourceType string) *CFError {
 	if k8serrors.IsForbidden(err) {
 		return NewNotFound(resourceType)
@@ -102,7 +103,7 @@ func ForbiddenAsNotFound(err error, resourceType string) *CFError {
 	return FromError(err, resourceType)
 }
 
-// FromError converts any error to a CFError about a resource of a type such as "App".
+// FromError converts any error to a CFError. resourceType is a name such as "App".
 func FromError(err error, resourceType string) *CFError {
 	var known *CFError
 	var status k8serrors.APIStatus
@@ -124,7 +125,7 @@ func FromError(err error, resourceType string) *CFError {
 		return NewRateLimitExceeded()
 	case k8serrors.IsConflict(err):
 		return NewServiceUnavailable("Another request changed this object at the same moment, and nothing was done; try again", err)
-	// The API server returns this error when the webhook that admits apps does not respond.
+	// The API server returns this error if the admission webhook of apps does not respond.
 	case k8serrors.IsInternalError(err):
 		return NewServiceUnavailable("Kubernetes could not process the request; check the current state, and try again. If the error persists, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
 	default:
@@ -133,7 +134,7 @@ func FromError(err error, resourceType string) *CFError {
 }
 
 // describeQuotaRefusal returns the exceeded quota and its numbers, or "" for any other refusal. The API server rejects
-// an object over quota with the same reason as a missing right; only the text differs.
+// objects over quota with the same reason as missing rights, and only the text differs.
 func describeQuotaRefusal(err error) string {
 	_, refusal, found := strings.Cut(err.Error(), " is forbidden: ")
 	if !found || !strings.HasPrefix(refusal, "exceeded quota: ") {

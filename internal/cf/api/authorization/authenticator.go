@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authorization lets callers act with their own Kubernetes credentials. For some seconds it caches, under a
-// keyed hash of the credential, the user and the user's permissions. For an hour it remembers that a credential was
-// valid, so that this caller is exempt from the limits on failed credentials. A credential itself is never kept after
-// its request.
+// Package authorization lets callers act with their own Kubernetes credentials. It caches the user of a credential and
+// the user's permissions for a few seconds. For an hour it also remembers that the credential was valid, so its caller
+// is exempt from the limits on failed credentials. Cache keys are keyed hashes of the credentials. Credentials
+// themselves are dropped after their request.
 package authorization
 
 import (
@@ -36,14 +36,13 @@ const (
 	// maxUnreadBytes limits the unread part of one response of the API server. Logs arrive faster than they are
 	// processed, and HTTP/2 buffers up to 4 MiB of each stream by default.
 	maxUnreadBytes = 64 << 10
-	// answerTTL is the time for which an answer of the API server is cached.
+	// answerTTL is the time for which a response of the API server is cached.
 	answerTTL = 10 * time.Second
-	// denialTTL is shorter, because an administrator may be about to grant the right.
+	// denialTTL is shorter than answerTTL, because an administrator may be about to grant the right.
 	denialTTL = 2 * time.Second
-	// burstSeconds is the burst of a caller's requests, in seconds of its rate.
+	// burstSeconds defines the burst of a caller's rate limit, in seconds of its rate.
 	burstSeconds = 5
-	// maxIdentities limits the remembered credentials and users; maxAnswers limits the remembered reviews of their
-	// permissions.
+	// maxIdentities limits the cached credentials and users. maxAnswers limits the cached permissions.
 	maxIdentities = 1 << 14
 	maxAnswers    = 1 << 17
 	// anonymousUser is the user that Kubernetes assigns to unauthenticated requests.
@@ -52,16 +51,16 @@ const (
 
 // Options configures an Authenticator.
 type Options struct {
-	// Config has the address and the authority of the API server; its credentials are not used.
+	// Config holds the address and the certificate authority of the API server. Its credentials are not used.
 	Config *rest.Config
 	Scheme *runtime.Scheme
-	// Mapper returns the current mapper of the kinds that callers read and write. If it is nil, a mapper of the kinds
-	// of apps is used.
+	// Mapper returns the current RESTMapper of the kinds that callers read and write. If it is nil, a RESTMapper of the
+	// kinds of apps is used.
 	Mapper func() meta.RESTMapper
 	Clock  clock.PassiveClock
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
-	// FailuresPerSecond limits the invalid credentials from one address.
+	// FailuresPerSecond limits the rate of invalid credentials from one address.
 	FailuresPerSecond float64
 	Metrics           *CallerMetrics
 }
@@ -69,14 +68,15 @@ type Options struct {
 // Authenticator finds the Kubernetes user of each request.
 type Authenticator struct {
 	shared *http.Transport
-	// host and path belong to the API server, userAgent to this API.
+	// host and path are those of the Kubernetes API server. userAgent is that of this API.
 	host, path, userAgent string
 	scheme                *runtime.Scheme
 	mapper                func() meta.RESTMapper
 	clock                 clock.PassiveClock
 	key                   credentialFingerprint
 	metrics               *CallerMetrics
-	// identities are keyed by the fingerprint of a credential, permissions by the fingerprint and the permission.
+	// identities are keyed by the fingerprint of a credential. permissions are keyed by the fingerprint and the
+	// permission.
 	identities, permissions *cache.LRUExpireCache
 	limits                  *callerLimits
 	strangers               *strangerLimits
@@ -84,13 +84,13 @@ type Authenticator struct {
 
 // Caller is the user of one request.
 type Caller struct {
-	// Name and Groups are those of the Kubernetes user.
+	// Name and Groups are the Kubernetes user's name and groups.
 	Name   string
 	Groups []string
-	// Client acts as the caller; Core reads logs as the caller.
+	// Client sends requests as the caller. Core reads logs as the caller.
 	Client client.Client
 	Core   corev1client.CoreV1Interface
-	// CertificateExpires is the end of the caller's client certificate; it is zero for a token.
+	// CertificateExpires is the expiry time of the caller's client certificate. It is zero for a token.
 	CertificateExpires time.Time
 
 	fingerprint    credentialFingerprint
@@ -127,8 +127,8 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 	return c, nil
 }
 
-// Authenticate returns the caller of a request with this Authorization header from a host:port. Close the caller after
-// the response.
+// Authenticate returns the caller with the credentials in an Authorization header. remote is the host:port of the
+// client. Close the caller after the response.
 func (a *Authenticator) Authenticate(ctx context.Context, header, remote string) (*Caller, error) {
 	cred, err := parseHeader(header)
 	if err != nil {
@@ -155,8 +155,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, header, remote string)
 	return caller, nil
 }
 
-// welcomeBack fills in a caller whose credential was valid within the last hour. Only the caller's own rate limit
-// applies; the limits on failed credentials do not.
+// welcomeBack completes a caller whose credential was valid within the last hour. The caller's own rate limit applies,
+// but not the limits on failed credentials.
 func (a *Authenticator) welcomeBack(ctx context.Context, caller *Caller, cred callerCredential, known callerIdentity) error {
 	isFresh := a.clock.Since(known.reviewed) < answerTTL
 	a.metrics.countCredential(isFresh)
@@ -174,7 +174,7 @@ func (a *Authenticator) welcomeBack(ctx context.Context, caller *Caller, cred ca
 	return err
 }
 
-// limit rejects a caller that sends too many requests.
+// limit rejects a caller that has sent too many requests.
 func (a *Authenticator) limit(name string) error {
 	if a.limits.allow(name, a.clock.Now()) {
 		return nil
@@ -183,7 +183,7 @@ func (a *Authenticator) limit(name string) error {
 	return apierrors.NewRateLimitExceeded()
 }
 
-// connect creates the caller's clients with the caller's own credential.
+// connect creates clients that use the caller's own credential.
 func (a *Authenticator) connect(caller *Caller, cred callerCredential) error {
 	certificates, err := cred.parseCertificates()
 	if err != nil {
@@ -198,7 +198,7 @@ func (a *Authenticator) connect(caller *Caller, cred callerCredential) error {
 	return err
 }
 
-// ask sends a SelfSubjectReview, which every authenticated user may create, and caches the answer.
+// ask sends a SelfSubjectReview, which every authenticated user may create, and caches the result.
 func (a *Authenticator) ask(ctx context.Context, caller *Caller, cred callerCredential) error {
 	if err := a.connect(caller, cred); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (a *Authenticator) ask(ctx context.Context, caller *Caller, cred callerCred
 	review := &authenticationv1.SelfSubjectReview{}
 	err := caller.Client.Create(ctx, review)
 	user := review.Status.UserInfo
-	// Kubernetes treats a certificate of another authority, or an expired one, as anonymous.
+	// Kubernetes treats expired certificates and certificates of untrusted authorities as anonymous.
 	if k8serrors.IsForbidden(err) || err == nil && user.Username == anonymousUser {
 		return apierrors.NewNotAuthenticated("Authentication error: Kubernetes rejected these credentials; log in again")
 	}
@@ -218,13 +218,13 @@ func (a *Authenticator) ask(ctx context.Context, caller *Caller, cred callerCred
 	return nil
 }
 
-// Close closes the connections of this caller.
+// Close closes the caller's connections.
 func (c *Caller) Close() { c.closeTransport() }
 
 // IsServiceAccount reports whether the caller is a service account rather than a person.
 func (c *Caller) IsServiceAccount() bool { return strings.HasPrefix(c.Name, "system:serviceaccount:") }
 
-// callerLimits limits requests by the caller's name, so that a new token does not bypass the limit.
+// callerLimits limits the requests of each caller by name, so a caller cannot bypass the limit with a new token.
 type callerLimits struct {
 	perSecond float64
 

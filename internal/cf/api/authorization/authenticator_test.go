@@ -32,11 +32,11 @@ import (
 
 const (
 	honestAddress, hostileAddress = "192.0.2.1:1000", "198.51.100.7:1000"
-	// failureRate is the default of cf-api.
+	// failureRate is the default limit of cf-api.
 	failureRate = 10
 )
 
-// reviewedCallers is an Authenticator with a fake API server that accepts every token without the prefix "bad".
+// reviewedCallers is an Authenticator with a fake API server, which accepts every token that does not begin with "bad".
 type reviewedCallers struct {
 	*Authenticator
 	clock *clocktesting.FakePassiveClock
@@ -73,7 +73,7 @@ func newReviewedCallers(t *testing.T) *reviewedCallers {
 	return c
 }
 
-// show authenticates a token and returns the resulting status.
+// show authenticates a token and returns the resulting HTTP status.
 func (c *reviewedCallers) show(t *testing.T, token, remote string) int {
 	t.Helper()
 	caller, err := c.Authenticate(t.Context(), "Bearer "+token, remote)
@@ -90,18 +90,18 @@ func (c *reviewedCallers) show(t *testing.T, token, remote string) int {
 	}
 }
 
-// TestHonestCallersAreServedDuringAttacks sends requests over a time of a fake clock in which every cached
-// answer expires twice.
+// TestHonestCallersAreServedDuringAttacks sends requests for a period of the fake clock in which every cached response
+// expires twice.
 func TestHonestCallersAreServedDuringAttacks(t *testing.T) {
 	for name, test := range map[string]struct {
 		honest, hostilePerSecond int
 		hostileFrom              func(i int) string
 		newcomersFrom            string
 	}{
-		"three thousand callers at one request a second: honest callers are served":         {honest: 3000},
-		"five hundred bad tokens a second from another address: honest callers are served":  {20, 500, func(int) string { return hostileAddress }, honestAddress},
-		"five hundred bad tokens a second from the same address: honest callers are served": {20, 500, func(int) string { return honestAddress }, ""},
-		"five hundred bad tokens a second from everywhere: honest callers are served":       {20, 500, func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255) }, honestAddress},
+		"three thousand callers at one request per second: honest callers are served":         {honest: 3000},
+		"five hundred bad tokens per second from another address: honest callers are served":  {20, 500, func(int) string { return hostileAddress }, honestAddress},
+		"five hundred bad tokens per second from the same address: honest callers are served": {20, 500, func(int) string { return honestAddress }, ""},
+		"five hundred bad tokens per second from random addresses: honest callers are served": {20, 500, func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255) }, honestAddress},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,8 +193,8 @@ func TestCallerIsLimitedAloneAndNotForEver(t *testing.T) {
 	}
 }
 
-// TestLargeKeysAreRefusedUnread uses keys whose factors are not prime, because real keys of this size take minutes to
-// generate.
+// TestLargeKeysAreRefusedUnread uses RSA keys whose factors are not prime, because valid keys of this size take minutes
+// to generate.
 func TestLargeKeysAreRefusedUnread(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

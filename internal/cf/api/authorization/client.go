@@ -36,12 +36,14 @@ func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// newTransport returns a transport to the API server for one credential; done closes only this transport's connections.
+// newTransport returns a transport to the API server with one caller's credential. done closes the connections of this
+// transport only.
 func (a *Authenticator) newTransport(cred callerCredential, certificates []tls.Certificate) (tripper http.RoundTripper, done func()) {
 	if len(certificates) == 0 {
 		return bearerTransport{token: cred.value, next: a.shared}, func() {}
 	}
-	// client-go would cache its transport forever under the certificate's key, so the transport is created here.
+	// client-go would cache its transport forever under the certificate's key, so this package creates its own
+	// transport.
 	own := a.shared.Clone()
 	own.TLSClientConfig.Certificates = certificates
 	return own, own.CloseIdleConnections
@@ -51,7 +53,7 @@ func (a *Authenticator) newTransport(cred callerCredential, certificates []tls.C
 func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, corev1client.CoreV1Interface, error) {
 	h := &http.Client{Transport: tripper, Timeout: callTimeout}
 	cfg := &rest.Config{Host: a.host, APIPath: a.path, QPS: -1, UserAgent: a.userAgent}
-	// A static mapper of the kinds avoids discovery requests.
+	// A static RESTMapper avoids discovery requests.
 	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: a.scheme, Mapper: a.mapper()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("create client: %w", err)
@@ -63,14 +65,14 @@ func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, co
 	return kubernetes, core, nil
 }
 
-// PodMetricsKind returns the kind of the list of Pod usage, which a cluster may not serve.
+// PodMetricsKind returns the kind of the list of Pod metrics, which not every cluster serves.
 func PodMetricsKind() schema.GroupVersionKind { return podMetricsVersion().WithKind("PodMetricsList") }
 
 func podMetricsVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 }
 
-// NewRESTMapper returns a mapper of the kinds that callers read and write: the kinds of apps, and the given ones.
+// NewRESTMapper returns a RESTMapper of the kinds that callers read and write: the kinds of apps, and the given ones.
 func NewRESTMapper(kinds []schema.GroupVersionKind) *meta.DefaultRESTMapper {
 	m, podMetrics := meta.NewDefaultRESTMapper(nil), podMetricsVersion()
 	for _, k := range kinds {

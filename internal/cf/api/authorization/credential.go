@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// These are the limits of a client certificate. The time to check an RSA key grows with the cube of its size.
+// These constants limit client certificates. The time to verify an RSA key grows with the cube of its size.
 const (
 	maxPEMBytes = 16 << 10
 	// maxKeyBytes is enough for an RSA key of 8192 bits.
@@ -26,11 +26,11 @@ const (
 	certificateScheme = "clientcert"
 )
 
-// callerCredential holds a token, or a client certificate with its key in base64. It is not kept after its request.
+// callerCredential holds a token, or a client certificate with its key in base64. It is dropped after its request.
 type callerCredential struct{ scheme, value string }
 
-// credentialFingerprint is a hash of a header under a key of this process. Identities are stored under it instead of
-// the credential.
+// credentialFingerprint is a hash of a header, keyed with a random key of this process. Caches use it as their key
+// instead of the credential.
 type credentialFingerprint [sha256.Size]byte
 
 func (k credentialFingerprint) hash(header string) credentialFingerprint {
@@ -43,7 +43,7 @@ func (k credentialFingerprint) hash(header string) credentialFingerprint {
 func parseHeader(header string) (callerCredential, error) {
 	scheme, value, _ := strings.Cut(strings.TrimSpace(header), " ")
 	value = strings.TrimSpace(value)
-	// Schemes are compared case-insensitively, because the cf client sends "bearer".
+	// Scheme names are compared case-insensitively, because the cf client sends "bearer".
 	switch {
 	case header == "":
 		return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected an Authorization header, found none; log in with cf auth and the name of a user of your kubeconfig")
@@ -60,7 +60,7 @@ func parseHeader(header string) (callerCredential, error) {
 	}
 }
 
-// parseCertificates returns the client certificate of a credential, and nil for a token.
+// parseCertificates returns the client certificate of a credential, or nil for a token.
 func (c callerCredential) parseCertificates() ([]tls.Certificate, error) {
 	if c.scheme != certificateScheme {
 		return []tls.Certificate{}, nil

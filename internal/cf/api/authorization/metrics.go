@@ -4,18 +4,19 @@ package authorization
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The limits that refuse a request.
+// These are the names of the limits by which requests are refused.
 const (
 	callerLimit        = "caller"
 	newCredentialLimit = "newcomer"
 )
 
-// CallerMetrics counts refusals and credentials. It has no label for the caller, because the metrics are not protected.
+// CallerMetrics counts refused requests and reviewed credentials. It has no label for the caller, because access to the
+// metrics is not restricted.
 type CallerMetrics struct {
 	refused, credentials *prometheus.CounterVec
 }
 
-// NewCallerMetrics returns metrics that start at 0.
+// NewCallerMetrics returns metrics with all counters at 0.
 func NewCallerMetrics() *CallerMetrics {
 	m := &CallerMetrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{

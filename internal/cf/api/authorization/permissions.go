@@ -14,32 +14,32 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// maxParallelReviews limits the reviews in flight for one request.
+// maxParallelReviews limits the concurrent reviews of one request.
 const maxParallelReviews = 16
 
 // Permission is a verb on a resource in a namespace. An empty namespace means all namespaces; an empty group means
 // Korifi's group.
 type Permission struct{ Namespace, Verb, Group, Resource string }
 
-// callerIdentity is the user to whom a credential belonged when it was reviewed.
+// callerIdentity is the user of a credential at the time of its review.
 type callerIdentity struct {
 	name     string
 	groups   []string
 	reviewed time.Time
 }
 
-// reviewedPermission is a permission that was reviewed for a credential.
+// reviewedPermission is the cache key of a reviewed permission.
 type reviewedPermission struct {
 	fingerprint credentialFingerprint
 	Permission
 }
 
-// May asks the API server, as the caller, whether the caller has a permission.
+// May asks the API server, as the caller, whether the caller has a permission. Results are cached.
 func (c *Caller) May(ctx context.Context, p Permission) (bool, error) {
 	return c.review(ctx, p, denialTTL)
 }
 
-// review implements May; denied is the time for which a denial is cached.
+// review implements May. denied is the time for which a denial is cached.
 func (c *Caller) review(ctx context.Context, p Permission, denied time.Duration) (bool, error) {
 	key := reviewedPermission{c.fingerprint, p}
 	known, _ := c.permissions.Get(key)
@@ -74,13 +74,13 @@ func (c *Caller) MayReadLogs(ctx context.Context, namespace string) (bool, error
 	return review.Status.Allowed, nil
 }
 
-// ForgetAnswers drops the cached reviews of all callers, because a role was given or taken away.
+// ForgetAnswers drops the cached reviews of all callers, because a role was granted or revoked.
 func (c *Caller) ForgetAnswers() { c.permissions.RemoveAll(func(any) bool { return true }) }
 
-// AllowedNamespaces returns the namespaces in which the caller has a permission, and ignores the namespace of p. Most
-// of a thousand namespaces belong to other users, so denials are cached as long as other answers.
+// AllowedNamespaces returns those of the namespaces in which the caller has a permission. It ignores the namespace of
+// p. Most of a thousand namespaces belong to other users, so denials are cached as long as permissions.
 func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, p Permission) (map[string]bool, error) {
-	// For an administrator, one review of all namespaces replaces a review of each.
+	// An administrator may have the permission in all namespaces, in which case one review is enough.
 	p.Namespace = ""
 	everywhere, err := c.review(ctx, p, answerTTL)
 	if err != nil {

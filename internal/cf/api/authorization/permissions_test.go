@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reviewer grants access to some namespaces and counts the reviews.
+// reviewer is a client that grants access to some namespaces and counts the reviews.
 type reviewer struct {
 	client.Client
 	open  map[string]bool
@@ -32,7 +32,7 @@ func (r *reviewer) Create(_ context.Context, obj client.Object, _ ...client.Crea
 	return nil
 }
 
-// A list of a thousand spaces reviews each space once in ten seconds, and again at once after a role was given.
+// Listing a thousand spaces reviews each space once in ten seconds, and immediately after a role was granted.
 func TestAThousandSpacesAreReviewedOnce(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1, 0))
 	api := &reviewer{open: map[string]bool{"space-1": true, "space-2": true, "space-3": true}}

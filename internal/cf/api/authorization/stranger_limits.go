@@ -18,26 +18,27 @@ import (
 )
 
 const (
-	// failureBurstSeconds is the burst of a source's failed credentials, in seconds of its rate.
+	// failureBurstSeconds defines the burst of failed credentials of a source, in seconds of its rate.
 	failureBurstSeconds = 4
-	// failuresOfAll limits the failed credentials of all untrusted sources together.
+	// failuresOfAll limits the failed credentials of all untrusted sources combined.
 	failuresOfAll, failuresOfAllBurst = 50, 200
-	// reviewsOfSource and reviewsOfAll limit the reviews in flight; further reviews wait.
+	// reviewsOfSource and reviewsOfAll limit the concurrent reviews. Further reviews wait.
 	reviewsOfSource, reviewsOfAll = 16, 64
-	// maxSources limits the remembered sources.
+	// maxSources limits the number of sources in the cache.
 	maxSources = 4096
-	// maxFailures limits the failed credentials that are remembered for failureTTL.
+	// maxFailures limits the number of failed credentials in the cache. failureTTL is the time for which they are
+	// cached.
 	maxFailures = 4096
 	failureTTL  = 5 * time.Second
-	// trustTTL is the time for which a credential or a source is trusted after a valid credential.
+	// trustTTL is the time for which a credential and its source are trusted after a successful review.
 	trustTTL = time.Hour
 	// prefixBitsV6 is the number of leading bits of an IPv6 address that its owner cannot choose.
 	prefixBitsV6 = 64
 )
 
-// strangerLimits limits the cost of credentials that have not been accepted yet. It counts only failures, so that any
-// number of valid new credentials is accepted. It counts them per source, so that only the source of guesses is
-// refused.
+// strangerLimits limits the cost of credentials that have not been accepted yet. It counts only failed reviews, so it
+// never refuses valid new credentials for their number. It counts them per source, so it refuses only the source of the
+// guesses.
 type strangerLimits struct {
 	clock     clock.PassiveClock
 	perSource rate.Limit
@@ -49,7 +50,7 @@ type strangerLimits struct {
 	sources *lru.Cache
 }
 
-// addressSource is the network address from which requests come.
+// addressSource is a network address from which requests arrive.
 type addressSource struct {
 	failures *rate.Limiter
 	reviews  chan struct{}
@@ -65,8 +66,8 @@ func newStrangerLimits(now clock.PassiveClock, failuresPerSecond float64) *stran
 	}
 }
 
-// review calls ask for a credential, unless its source has sent too many failed ones. It waits while too many other
-// reviews are in flight.
+// review calls ask to review a credential, unless the credential's source has sent too many failed ones. It waits while
+// too many other reviews are in flight.
 func (l *strangerLimits) review(ctx context.Context, remote string, seen credentialFingerprint, ask func() error) error {
 	if failed, known := l.failures.Get(seen); known {
 		if err, ok := failed.(error); ok {
@@ -85,7 +86,7 @@ func (l *strangerLimits) review(ctx context.Context, remote string, seen credent
 			return apierrors.NewServiceUnavailable("expected a free slot to review a new credential, found none in time; try again", ctx.Err())
 		}
 	}
-	// Credentials that were ahead in the queue may have failed during the wait.
+	// Credentials ahead in the queue may have failed during the wait.
 	if !l.mayAsk(source) {
 		return apierrors.NewRateLimitExceeded()
 	}
@@ -99,7 +100,8 @@ func (l *strangerLimits) review(ctx context.Context, remote string, seen credent
 	return err
 }
 
-// mayAsk reports whether a review is allowed. It consumes no tokens: noteFailure does, once a review has failed.
+// mayAsk reports whether a review is allowed. It consumes no tokens, because noteFailure consumes one for each failed
+// review.
 func (l *strangerLimits) mayAsk(source *addressSource) bool {
 	now := l.clock.Now()
 	return source.failures.TokensAt(now) >= 1 && (source.isTrusted(now) || l.all.TokensAt(now) >= 1)
@@ -107,7 +109,8 @@ func (l *strangerLimits) mayAsk(source *addressSource) bool {
 
 func (l *strangerLimits) noteFailure(source *addressSource, seen credentialFingerprint, err error) {
 	now := l.clock.Now()
-	// ReserveN may go below zero, so that each of several concurrent failures is counted. Allow would not count them.
+	// ReserveN may go below zero, so every one of several concurrent failures is counted. Allow would not count all of
+	// them.
 	source.failures.ReserveN(now, 1)
 	if !source.isTrusted(now) {
 		l.all.ReserveN(now, 1)
@@ -131,8 +134,8 @@ func (l *strangerLimits) sourceOf(remote string) *addressSource {
 	return source
 }
 
-// sourceKey returns the address of a host:port. For IPv6 it returns the network, because one owner has any number of
-// its addresses.
+// sourceKey returns the address of a host:port. For IPv6 it returns the network, because the owner of a network can use
+// any address in it.
 func sourceKey(remote string) netip.Prefix {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -153,7 +156,7 @@ func (s *addressSource) noteSuccess(now time.Time) {
 	s.lastGood = now
 }
 
-// isTrusted reports whether a credential from this source was valid within trustTTL.
+// isTrusted reports whether a credential from this source was accepted within trustTTL.
 func (s *addressSource) isTrusted(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestUnreadResponseIsBounded uses an API server that sends as fast as it can, and counts the accepted
-// bytes. A busy machine accepts fewer bytes in the same time.
+// TestUnreadResponseIsBounded uses an API server that sends as fast as it can, and counts the bytes that the client
+// accepts. A busy machine only lowers that number.
 func TestUnreadResponseIsBounded(t *testing.T) {
 	const wait, most = time.Second, 2 * maxUnreadBytes
 	taken := make(chan int, 1)

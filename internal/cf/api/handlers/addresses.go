@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// maxDestinations is the limit of the CFRoute schema for the destinations of one route.
+// maxDestinations is the maximum number of destinations of a route in the CFRoute schema.
 const maxDestinations = 100
 
 func listDomains(ctx context.Context, r *Request) (Response, error) {
@@ -41,7 +41,7 @@ func getDomain(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForDomain, domain, err)
 }
 
-// getDefaultDomain returns the domain of routes that name no domain.
+// getDefaultDomain returns the domain of routes that do not specify one.
 func getDefaultDomain(ctx context.Context, r *Request) (Response, error) {
 	domains, err := r.Store.ListDomains(ctx)
 	if err == nil && len(domains) == 0 {
@@ -68,7 +68,7 @@ func createDomain(ctx context.Context, r *Request, body payloads.DomainCreate) (
 	return presentCreated(r, presenter.ForDomain, domain, err)
 }
 
-// deleteDomain deletes a domain with its routes. The routes go first: an interrupted request can be repeated.
+// deleteDomain deletes a domain and its routes. It deletes the routes first, so an interrupted request can be repeated.
 func deleteDomain(ctx context.Context, r *Request) (Response, error) {
 	domain, err := r.Store.GetDomain(ctx, r.guid())
 	if err != nil {
@@ -115,7 +115,7 @@ func listAppRoutes(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (
 	return r.respondRoutes(ctx, all)
 }
 
-// routesOfApp returns the routes of an app's space that lead to it.
+// routesOfApp returns the routes in an app's space that have the app as a destination.
 func (r *Request) routesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFRoute, error) {
 	all, err := r.Store.ListRoutes(ctx, []string{app.Namespace})
 	return slices.DeleteFunc(all, func(obj *korifiv1alpha1.CFRoute) bool { return indexOfApp(obj, app) < 0 }), err
@@ -161,7 +161,7 @@ func (r *Request) respondRoutes(ctx context.Context, routes []*korifiv1alpha1.CF
 	}, func(one presenter.RouteWithDomain) presenter.RouteResponse { return presenter.ForRoute(r.Base, one) })
 }
 
-// presentRoute responds with a route, or with the error of reading it.
+// presentRoute responds with a route, or with the error from reading it.
 func (r *Request) presentRoute(ctx context.Context, status int, obj *korifiv1alpha1.CFRoute, err error) (Response, error) {
 	if err != nil {
 		return Response{}, err
@@ -213,7 +213,7 @@ func deleteRoute(ctx context.Context, r *Request) (Response, error) {
 	return r.accepted(deleteRouteJob+obj.Name, r.Store.DeleteRoute(ctx, r.Caller, obj))
 }
 
-// deleteUnmappedRoutes deletes the routes of a space that have no destinations. They are deleted before it responds.
+// deleteUnmappedRoutes deletes all routes of a space that have no destinations, and then responds.
 func deleteUnmappedRoutes(ctx context.Context, r *Request) (Response, error) {
 	if found := r.query().Get("unmapped"); found != "true" {
 		return Response{}, apierrors.NewUnprocessableEntity("expected unmapped=true, because only routes without destinations are deleted at once; found " + strconv.Quote(found) + "; add it")
@@ -238,7 +238,7 @@ func listDestinations(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForDestinations, obj, err)
 }
 
-// addDestinations adds the destinations that a route lacks; replaceDestinations also removes all others.
+// addDestinations adds missing destinations to a route. replaceDestinations also removes all other destinations.
 func addDestinations(ctx context.Context, r *Request, body payloads.Destinations) (Response, error) {
 	return r.changeDestinations(ctx, body, false)
 }
@@ -265,8 +265,9 @@ func (r *Request) changeDestinations(ctx context.Context, body payloads.Destinat
 	return present(r, presenter.ForDestinations, obj, err)
 }
 
-// mergeDestinations returns the wanted destinations, and those before them unless replaces is set. A destination that
-// stays is unchanged: its GUID is in the name of its Service, and a new GUID would replace the Service under load.
+// mergeDestinations returns the wanted destinations and, unless replaces is set, the existing ones. Existing
+// destinations keep their GUIDs. The name of a destination's Service contains its GUID, so a new GUID would replace the
+// Service under load.
 func mergeDestinations(before, wanted []korifiv1alpha1.RouteDestination, replaces bool) []korifiv1alpha1.RouteDestination {
 	all := before
 	if replaces {
@@ -282,7 +283,7 @@ func mergeDestinations(before, wanted []korifiv1alpha1.RouteDestination, replace
 	return all
 }
 
-// parseDestinations rejects apps of other spaces as if they did not exist.
+// parseDestinations rejects apps in other spaces with the error for missing apps.
 func (r *Request) parseDestinations(ctx context.Context, space string, body payloads.Destinations) ([]korifiv1alpha1.RouteDestination, error) {
 	var all []korifiv1alpha1.RouteDestination
 	for _, wanted := range body.Destinations {
@@ -298,7 +299,7 @@ func (r *Request) parseDestinations(ctx context.Context, space string, body payl
 	return all, nil
 }
 
-// withDestination adds a destination unless the list has it.
+// withDestination adds a destination unless the list contains it.
 func withDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
 	if indexOfDestination(all, one) >= 0 {
 		return all
@@ -307,8 +308,8 @@ func withDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.R
 	return append(all, one)
 }
 
-// indexOfDestination finds a destination by app, process type and port, and returns -1 if it is missing. GUIDs are
-// ignored, and so is the protocol, because there is only one.
+// indexOfDestination finds a destination by app, process type and port. It returns -1 if there is none. It ignores
+// GUIDs, and the protocol, because there is only one.
 func indexOfDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) int {
 	return slices.IndexFunc(all, func(d korifiv1alpha1.RouteDestination) bool {
 		return d.AppRef == one.AppRef && d.ProcessType == one.ProcessType && d.Port == one.Port

@@ -10,8 +10,8 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// A destination's GUID is in the name of its Service. A destination that stays must keep its GUID, or its Service is
-// replaced under load.
+// The name of a destination's Service contains the destination's GUID. An unchanged destination must keep its GUID, or
+// else its Service is replaced under load.
 func TestDestinationsThatStayKeepTheirGUIDs(t *testing.T) {
 	t.Parallel()
 	to := func(app string, port int32) korifiv1alpha1.RouteDestination {

@@ -43,7 +43,7 @@ func listApps(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// compareAppsBy orders apps by name or state, and then by age. Any other field orders them by age alone.
+// compareAppsBy orders apps by name or state, and then by age. For any other field it orders them only by age.
 func compareAppsBy(field string) func(a, b *korifiv1alpha1.CFApp) int {
 	return func(a, b *korifiv1alpha1.CFApp) int {
 		order := 0
@@ -112,7 +112,7 @@ func deleteApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 }
 
 func stopApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
-	// A client that stops an app no longer waits for it to start.
+	// After stopping an app, the client no longer waits for it to start.
 	r.Polls.Stop(r.Caller.Name, app.Name)
 	app, err := r.Store.SetAppState(ctx, r.Caller, app, korifiv1alpha1.StoppedState)
 	return present(r, presenter.ForApp, app, err)
@@ -128,7 +128,7 @@ func restartApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Res
 	return r.bringUp(app, func() (*korifiv1alpha1.CFApp, error) { return r.Store.RestartApp(ctx, r.Caller, app) })
 }
 
-// bringUp starts or restarts an app. The client is expected to poll until the app runs.
+// bringUp starts or restarts an app. Afterwards, the client usually polls until the app runs.
 func (r *Request) bringUp(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.CFApp, error)) (Response, error) {
 	if app.Spec.CurrentDropletRef == nil {
 		return Response{}, apierrors.NewUnprocessableEntity("Assign a droplet before starting this app.")
@@ -157,7 +157,7 @@ func getAppEnvironment(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 	}, err)
 }
 
-// describeApplication returns the VCAP_APPLICATION of instances of the next revision.
+// describeApplication returns the VCAP_APPLICATION variable for the instances of the next revision.
 func (r *Request) describeApplication(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]any, error) {
 	current, _, _ := revision.ReadRevision(app)
 	info := lrp.ApplicationInfo{GUID: app.Name, Name: app.Spec.DisplayName, Revision: revision.FormatRevision(current), SpaceGUID: app.Namespace}
@@ -205,7 +205,7 @@ func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (
 	if err := r.Store.SetEnvironment(ctx, r.Caller, app, body.Var); err != nil {
 		return Response{}, err
 	}
-	// The first variable of an app also sets the name of its Secret in the app's spec, so the app is read again.
+	// The first variable also sets the name of the environment Secret in the app's spec, so the app is read again.
 	return withApp(getEnvVars)(ctx, r)
 }
 

@@ -32,7 +32,7 @@ func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 			continue
 		}
 		var events []corev1.Event
-		// Events cost a request to the API server for each app, so a list of all apps omits them.
+		// Reading events costs one request to the API server per app, so a list of all apps omits them.
 		if targets != nil {
 			if events, err = r.Store.ListEvents(ctx, r.Caller, app); err != nil {
 				return Response{}, err
@@ -40,12 +40,12 @@ func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 		}
 		found = append(found, presenter.ForAuditEvents(app, events)...)
 	}
-	// Times have whole seconds, so a stable sort keeps the order of events of one app.
+	// Timestamps have whole seconds, so the sort must be stable to keep the order of an app's events.
 	slices.SortStableFunc(found, func(a, b presenter.AuditEvent) int { return strings.Compare(b.CreatedAt, a.CreatedAt) })
 	return respondList(r, resourceList[presenter.AuditEvent]{
 		items:   found,
 		filters: map[string]func(presenter.AuditEvent) string{"types": func(e presenter.AuditEvent) string { return e.Type }},
-		// The newest come first unless the client orders by a field without a dash.
+		// The newest events are first, unless the client orders by a field in ascending order.
 		reversed: r.query().Get("order_by") != "" && !r.isReversed(),
 	}, unchanged)
 }

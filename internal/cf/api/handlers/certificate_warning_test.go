@@ -18,11 +18,11 @@ func TestOnlyLongCertificatesAreWarnedOf(t *testing.T) {
 		expires time.Time
 		warned  bool
 	}{
-		"a token":                          {time.Time{}, false},
-		"a certificate for an hour":        {now.Add(time.Hour), false},
-		"a certificate for a week":         {now.Add(recommendedValidity), false},
-		"a certificate for more: warned":   {now.Add(recommendedValidity + time.Second), true},
-		"a certificate for a year: warned": {now.AddDate(1, 0, 0), true},
+		"a token causes no warning":                                    {time.Time{}, false},
+		"a certificate for an hour causes no warning":                  {now.Add(time.Hour), false},
+		"a certificate for a week causes no warning":                   {now.Add(recommendedValidity), false},
+		"a certificate for a second more than a week causes a warning": {now.Add(recommendedValidity + time.Second), true},
+		"a certificate for a year causes a warning":                    {now.AddDate(1, 0, 0), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxCodeBytes limits the code of one package, uploadTimeout the time of its upload, and stallTimeout the time
-	// without progress.
+	// maxCodeBytes limits the code of one package. uploadTimeout limits the duration of its upload. stallTimeout limits
+	// the time without progress.
 	maxCodeBytes  = 1 << 30
 	uploadTimeout = 10 * time.Minute
 	stallTimeout  = 14 * time.Second
@@ -37,7 +37,8 @@ type CodeBuilder struct {
 	http      *http.Client
 }
 
-// NewCodeBuilder returns nil for an empty address: no builder is configured. tokenFile may also be empty.
+// NewCodeBuilder returns nil if address is empty, which means that no builder is configured. tokenFile may also be
+// empty.
 func NewCodeBuilder(address, tokenFile string) (*CodeBuilder, error) {
 	if address == "" {
 		return nil, nil
@@ -47,7 +48,7 @@ func NewCodeBuilder(address, tokenFile string) (*CodeBuilder, error) {
 		return nil, errors.New("expected --builder-url such as https://builder.example.svc/code, without a user name or query parameters; found another URL; correct it")
 	}
 	return &CodeBuilder{address: parsed, tokenFile: tokenFile, http: &http.Client{
-		// Redirects are not followed, because the token is only meant for the configured address.
+		// Redirects are not followed, because the token must only be sent to the configured address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -76,7 +77,7 @@ func (b *CodeBuilder) upload(ctx context.Context, to *korifiv1alpha1.CFPackage, 
 	case http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent:
 		return nil
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes)) // After an error, the part that was read is reported.
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes)) // If reading fails, the error still contains the part that was read.
 		return apierrors.NewUnprocessableEntity("the builder refused the code: " + strings.TrimSpace(string(said)))
 	default:
 		return apierrors.NewServiceUnavailable("the builder did not accept the code; try again, and if the error persists, ask the platform team",
@@ -84,7 +85,7 @@ func (b *CodeBuilder) upload(ctx context.Context, to *korifiv1alpha1.CFPackage, 
 	}
 }
 
-// movingReader extends the read deadline at each read, so that a transfer continues while it makes progress.
+// movingReader extends the read deadline before each read, so a transfer continues while it makes progress.
 type movingReader struct {
 	io.Reader
 	keepReading func(time.Time) error
@@ -99,8 +100,8 @@ func (r movingReader) Read(into []byte) (int, error) {
 	return r.Reader.Read(into)
 }
 
-// uploadCode sends the code of a package to the builder, and holds the response until the package names the image for
-// the code, or maxHold has passed.
+// uploadCode sends the code of a package to the builder. It then waits until the package has the image that contains
+// the code, or until maxHold has passed.
 func uploadCode(ctx context.Context, r *Request) (Response, error) {
 	to, err := r.uploadablePackage(ctx)
 	if err != nil {
@@ -111,7 +112,8 @@ func uploadCode(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	defer release()
-	// An upload takes longer than other requests. If the client disconnects, the upload ends with its body.
+	// An upload may take longer than other requests. If the client disconnects, reading the body fails, which ends the
+	// upload.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), uploadTimeout)
 	defer cancel()
 	if err := r.Deadlines.SetWriteDeadline(r.Clock.Now().Add(uploadTimeout + maxHold)); err != nil {
@@ -133,7 +135,7 @@ func uploadCode(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForPackage, to, err)
 }
 
-// uploadablePackage returns the package in the path, if it awaits code and the caller may upload it.
+// uploadablePackage returns the package in the path, if the package still needs code and the caller may upload it.
 func (r *Request) uploadablePackage(ctx context.Context) (*korifiv1alpha1.CFPackage, error) {
 	to, err := r.Store.GetPackage(ctx, r.Caller, r.guid())
 	if err != nil {

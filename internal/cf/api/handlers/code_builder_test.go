@@ -39,10 +39,10 @@ func TestAnswersOfBuilders(t *testing.T) {
 	}{
 		"a builder that accepts the code: accepted":              {status: http.StatusNoContent},
 		"a builder that rejects the code: UnprocessableEntity":   {status: http.StatusUnprocessableEntity, want: http.StatusUnprocessableEntity},
-		"a builder that answers 404: ServiceUnavailable":         {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
+		"a builder that responds with 404: ServiceUnavailable":   {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
 		"a builder that fails: ServiceUnavailable":               {status: http.StatusInternalServerError, want: http.StatusServiceUnavailable},
 		"a builder that redirects: ServiceUnavailable":           {status: http.StatusTemporaryRedirect, want: http.StatusServiceUnavailable},
-		"an unreadable token: ServiceUnavailable":                {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},
+		"an unreadable token file: ServiceUnavailable":           {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},
 		"a builder that does not speak HTTP: ServiceUnavailable": {want: http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

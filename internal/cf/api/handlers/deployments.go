@@ -21,8 +21,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// createDeployment creates a CFDeployment as the caller; its controller requests the revision. The response is held for
-// a moment until the revision has its number, so that the client's next request refers to the new revision.
+// createDeployment creates a CFDeployment as the caller, and its controller requests the revision. The response is held
+// briefly until the revision has its number, so the client's next request refers to the new revision.
 func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentCreate) (Response, error) {
 	strategy := torporv1alpha1.DeploymentStrategy(cmp.Or(body.Strategy, string(torporv1alpha1.RollingDeployment)))
 	if strategy != torporv1alpha1.RollingDeployment && strategy != torporv1alpha1.CanaryDeployment {
@@ -54,15 +54,15 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 	return presentCreated(r, presenter.ForDeployment, deployment, err)
 }
 
-// sizesOfDeployment returns the sizes of the web process that a push sets together with the deployment.
+// sizesOfDeployment returns the new sizes of the web process, which a push sets in the same request as the deployment.
 func (r *Request) sizesOfDeployment(body payloads.DeploymentCreate) (repositories.PatchProcessMessage, error) {
 	sizes := body.Options.ProcessScale
 	sizes.Instances = cmp.Or(body.Options.WebInstances, sizes.Instances)
 	return repositories.PatchProcessMessage{Instances: sizes.Instances, MemoryMB: sizes.MemoryMB, DiskMB: sizes.DiskMB}, r.Limits.Check(sizes)
 }
 
-// deploymentWish is a deployment to create. With rollback, the settings of that revision are restored; with sizes, the
-// web process gets them.
+// deploymentWish is a deployment to create. If rollback is set, the settings of that revision are restored. If sizes
+// are set, the web process is resized.
 type deploymentWish struct {
 	spec     torporv1alpha1.CFDeploymentSpec
 	rollback *korifiv1alpha1.Restart
@@ -70,9 +70,9 @@ type deploymentWish struct {
 	metadata *payloads.Metadata
 }
 
-// deployWith restores the settings of a revision and sets the sizes of the web process, if given, and then deploys the
-// app. Settings and sizes are written first, because the new revision is created from them. A dry run first rejects a
-// deployment that would be refused.
+// deployWith deploys the app. Before that, it restores the settings of a revision and resizes the web process, if
+// requested, because the new revision is created from them. A dry run comes first, so a deployment that would be
+// rejected changes nothing.
 func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, wish deploymentWish) (*torporv1alpha1.CFDeployment, error) {
 	message := repositories.CreateDeploymentMessage{App: app, Spec: wish.spec, Metadata: wish.metadata}
 	scales := wish.sizes != (repositories.PatchProcessMessage{})
@@ -98,8 +98,8 @@ func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, wis
 	return r.Store.CreateDeployment(ctx, r.Caller, message)
 }
 
-// deploymentSpec returns the spec that a body describes, and the revision to roll back to if the body names one. It
-// pins the droplet, so that a change of the app's current droplet does not change a deployment in progress.
+// deploymentSpec returns the spec that a request body describes, and the revision to roll back to if the body refers to
+// one. The spec pins the droplet, so changing the app's current droplet does not affect a deployment in progress.
 func (r *Request) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp, strategy torporv1alpha1.DeploymentStrategy, body payloads.DeploymentCreate) (torporv1alpha1.CFDeploymentSpec, *korifiv1alpha1.Restart, error) {
 	spec := torporv1alpha1.CFDeploymentSpec{AppRef: torporv1alpha1.AppReference{Name: app.Name}, Strategy: strategy, MaxInFlight: 1}
 	if n := body.Options.MaxInFlight; n != nil {
@@ -118,8 +118,8 @@ func (r *Request) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp,
 	return spec, rollback, err
 }
 
-// dropletToDeploy returns the droplet of the body, or of the body's revision, or else the app's current droplet. It
-// also returns the revision.
+// dropletToDeploy returns the droplet in the body, the droplet of the revision in the body, or else the app's current
+// droplet. It also returns the revision.
 func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp, body payloads.DeploymentCreate) (droplet string, rollback *korifiv1alpha1.Restart, err error) {
 	guid, missing := body.Droplet.GUID, "Invalid droplet. Please specify a droplet in the request or set a current droplet for the app."
 	switch {
@@ -164,10 +164,11 @@ func getDeployment(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForDeployment, deployment, err)
 }
 
-// waitForDeployment waits until isEnough returns true for a deployment, or atMost has passed. It returns the newest
-// version it has read.
+// waitForDeployment waits until isEnough returns true for the deployment, or until atMost has passed. It returns the
+// newest version that it has read.
 func (r *Request) waitForDeployment(ctx context.Context, d *torporv1alpha1.CFDeployment, atMost time.Duration, isEnough func(*torporv1alpha1.CFDeployment) bool) (*torporv1alpha1.CFDeployment, error) {
-	// The deployment was read live and may be newer than the cache, so it is checked before any wait.
+	// The deployment was read from the API server and may be newer than the cached one, so it is checked before the
+	// wait.
 	if isEnough(d) {
 		return d, nil
 	}
@@ -184,7 +185,7 @@ func (r *Request) waitForDeployment(ctx context.Context, d *torporv1alpha1.CFDep
 	return d, err
 }
 
-// cancelDeployment cancels a deployment. Once its controller has cancelled it, cancelDeployment restores the earlier
+// cancelDeployment cancels a deployment. After the controller has cancelled it, cancelDeployment restores the earlier
 // settings.
 func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	deployment, err := r.Store.GetLiveDeployment(ctx, r.Caller, r.guid())
@@ -214,9 +215,9 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// restoreBefore restores the settings of the revision that serves again after a cancel. If that revision is no longer
-// recorded, the newest recorded one before it counts. It is not simply the deployment's number minus one, because a
-// cancelled revision has a number, too.
+// restoreBefore restores the settings of the revision that serves after a cancellation. If that revision is no longer
+// recorded, it uses the newest recorded revision before it. Subtracting one from the deployment's number is not enough,
+// because cancelled revisions have numbers, too.
 func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.CFDeployment) error {
 	app, err := r.Store.GetAppInSpace(ctx, r.Caller, deployment.Namespace, deployment.Spec.AppRef.Name)
 	if err != nil {
@@ -238,8 +239,8 @@ func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.
 	return nil
 }
 
-// continueDeployment lets a canary pass the step at which it is paused. It names the step, so that a repeated request
-// passes only one step.
+// continueDeployment lets a canary proceed past the step at which it is paused. The request contains the step, so a
+// repeated request does not skip the next step.
 func continueDeployment(ctx context.Context, r *Request) (Response, error) {
 	deployment, err := r.Store.GetLiveDeployment(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -251,7 +252,8 @@ func continueDeployment(ctx context.Context, r *Request) (Response, error) {
 	return respond(struct{}{}, r.Store.ContinueDeployment(ctx, r.Caller, deployment, deployment.Status.CurrentStep))
 }
 
-// deploymentsOfQuery returns the deployments of the apps in the query, or of all spaces that the caller sees.
+// deploymentsOfQuery returns the deployments of the apps in the query. Without apps, it returns the deployments in all
+// spaces that the caller can see.
 func (r *Request) deploymentsOfQuery(ctx context.Context) ([]*torporv1alpha1.CFDeployment, error) {
 	if !r.query().Has("app_guids") {
 		spaces, err := r.visibleSpaces(ctx)
@@ -276,7 +278,7 @@ func (r *Request) deploymentsOfQuery(ctx context.Context) ([]*torporv1alpha1.CFD
 	return all, nil
 }
 
-// listDeployments lists deployments in the order in which they were created.
+// listDeployments lists deployments in the order of their creation.
 func listDeployments(ctx context.Context, r *Request) (Response, error) {
 	deployments, err := r.deploymentsOfQuery(ctx)
 	if err != nil {

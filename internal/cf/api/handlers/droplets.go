@@ -35,7 +35,8 @@ func (r *Request) currentDroplet(ctx context.Context, app *korifiv1alpha1.CFApp)
 	return requireStaged(r.Store.GetBuildInSpace(ctx, r.Caller, app.Namespace, app.Spec.CurrentDropletRef.Name, repositories.DropletResourceType))
 }
 
-// requireStaged returns the build of a droplet, or the error of reading it. A build that is not staged has no droplet.
+// requireStaged returns the build of a droplet, or the error from reading it. A build that has not been staged has no
+// droplet.
 func requireStaged(build *korifiv1alpha1.CFBuild, err error) (*korifiv1alpha1.CFBuild, error) {
 	if err == nil && presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild {
 		return nil, apierrors.NewNotFound(repositories.DropletResourceType)
@@ -43,14 +44,14 @@ func requireStaged(build *korifiv1alpha1.CFBuild, err error) (*korifiv1alpha1.CF
 	return build, err
 }
 
-// findDropletOfApp returns a droplet that an app may run. It returns nil if the droplet does not exist or belongs to
-// another app.
+// findDropletOfApp returns a droplet that the app may run, or nil if the droplet does not exist or belongs to another
+// app.
 func (r *Request) findDropletOfApp(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFBuild, error) {
 	build, err := requireStaged(r.Store.GetBuildInSpace(ctx, r.Caller, app.Namespace, guid, repositories.DropletResourceType))
 	if err != nil {
 		return nil, ignoreNotFound(err)
 	}
-	// The space also has droplets of other apps.
+	// A space also contains droplets of other apps.
 	if build.Spec.AppRef.Name != app.Name {
 		return nil, nil
 	}
@@ -78,7 +79,7 @@ func setCurrentDroplet(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 	return respond(presenter.RelationshipTo(build.Name), err)
 }
 
-// listPackages lists the packages of the app in the path, or of the apps that the query selects.
+// listPackages lists the packages of the app in the path, or of the apps selected by the query.
 func listPackages(ctx context.Context, r *Request) (Response, error) {
 	var apps []*korifiv1alpha1.CFApp
 	var err error
@@ -132,7 +133,7 @@ func listPackageDroplets(ctx context.Context, r *Request) (Response, error) {
 	return r.respondDroplets(builds, func(build *korifiv1alpha1.CFBuild) bool { return build.Spec.PackageRef.Name == from.Name })
 }
 
-// buildsOfQuery returns the builds of the apps that the query selects.
+// buildsOfQuery returns the builds of the apps selected by the query.
 func (r *Request) buildsOfQuery(ctx context.Context) ([]*korifiv1alpha1.CFBuild, error) {
 	apps, err := r.selectedApps(ctx)
 	if err != nil {
@@ -157,7 +158,8 @@ func listDroplets(ctx context.Context, r *Request) (Response, error) {
 	return r.respondDroplets(builds, func(*korifiv1alpha1.CFBuild) bool { return true })
 }
 
-// selectedApps returns the apps in app_guids or, without that parameter, all apps of the spaces that the query selects.
+// selectedApps returns the apps in app_guids. Without that parameter, it returns all apps in the spaces selected by the
+// query.
 func (r *Request) selectedApps(ctx context.Context) ([]*korifiv1alpha1.CFApp, error) {
 	if r.query().Has("app_guids") {
 		return r.appsOfQuery(ctx, "app_guids")
@@ -169,7 +171,7 @@ func (r *Request) selectedApps(ctx context.Context) ([]*korifiv1alpha1.CFApp, er
 	return r.Store.ListApps(spaces)
 }
 
-// appsOfQuery returns the apps that a parameter names and the caller sees.
+// appsOfQuery returns the apps that are listed in a query parameter and visible to the caller.
 func (r *Request) appsOfQuery(ctx context.Context, parameter string) ([]*korifiv1alpha1.CFApp, error) {
 	var apps []*korifiv1alpha1.CFApp
 	for _, guid := range payloads.ParseFilter(r.query(), parameter) {
@@ -184,7 +186,7 @@ func (r *Request) appsOfQuery(ctx context.Context, parameter string) ([]*korifiv
 	return apps, nil
 }
 
-// listBuilds lists the builds of the apps that the query selects, also those that are not staged.
+// listBuilds lists the builds of the apps selected by the query, including builds that have not been staged.
 func listBuilds(ctx context.Context, r *Request) (Response, error) {
 	builds, err := r.buildsOfQuery(ctx)
 	if err != nil {
@@ -197,7 +199,7 @@ func listBuilds(ctx context.Context, r *Request) (Response, error) {
 			"states":        func(b *korifiv1alpha1.CFBuild) string { return string(presenter.BuildStateOf(b)) },
 			"package_guids": func(b *korifiv1alpha1.CFBuild) string { return b.Spec.PackageRef.Name },
 		},
-		// Builds have no labels; those of the object are the droplet's.
+		// In CF, builds have no labels. The labels of a CFBuild belong to its droplet.
 		labelsOf: func(*korifiv1alpha1.CFBuild) map[string]string { return nil },
 		reversed: r.isReversed(),
 	}, func(b *korifiv1alpha1.CFBuild) presenter.BuildResponse { return presenter.ForBuild(r.Base, b) })
@@ -316,7 +318,7 @@ func createBuild(ctx context.Context, r *Request, body payloads.BuildCreate) (Re
 	return presentCreated(r, presenter.ForBuild, build, err)
 }
 
-// getBuild holds its response while the build is being staged.
+// getBuild holds its response until the build is no longer being staged.
 func getBuild(ctx context.Context, r *Request) (Response, error) {
 	build, err := r.Store.GetBuild(ctx, r.Caller, r.guid(), repositories.BuildResourceType)
 	if err != nil {

@@ -35,7 +35,7 @@ func getAppFeature(_ context.Context, r *Request, _ *korifiv1alpha1.CFApp) (Resp
 	if i := indexOfFeature(appFeatures(), name); i >= 0 {
 		return ok(appFeatures()[i])
 	}
-	// Later clients may request features that this list does not have. They are disabled.
+	// Newer clients may request features that are not in this list. These are disabled.
 	return ok(presenter.Feature{Name: name})
 }
 
@@ -61,7 +61,7 @@ func indexOfFeature(all []presenter.Feature, name string) int {
 	return slices.IndexFunc(all, func(f presenter.Feature) bool { return f.Name == name })
 }
 
-// getSSHEnabled returns the same for every app, because there is no SSH. It therefore needs no app.
+// getSSHEnabled does not read the app, because SSH is not available for any app.
 func getSSHEnabled(context.Context, *Request) (Response, error) {
 	return ok(presenter.SSHEnabled{Reason: "Disabled globally"})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 )
 
-// A job's GUID consists of its operation and the GUID of its object. Jobs are therefore not stored, and every replica
+// A job's GUID consists of the operation and the GUID of its object. Jobs therefore need no storage, and every replica
 // can serve them.
 const (
 	deleteAppJob    = "app.delete~"
@@ -21,18 +21,18 @@ const (
 	manifestJob     = "space.apply_manifest~"
 	deleteRouteJob  = "route.delete~"
 	deleteDomainJob = "domain.delete~"
-	// Routes without destinations are deleted before their request is answered.
+	// Routes without destinations are deleted before the response is sent.
 	deleteUnmappedRoutesJob = "space.delete_unmapped_routes~"
 )
 
-// isJobDone reports whether a job's work on an object is done. It returns a not-found error for a job that cannot
+// isJobDone reports whether the operation on an object is complete. It returns a not-found error for a job that cannot
 // exist.
 type isJobDone func(ctx context.Context, caller *authorization.Caller, guid string) (bool, error)
 
-// isAlwaysDone is for operations that are complete when their request is answered.
+// isAlwaysDone is used for operations that are complete before the response is sent.
 func isAlwaysDone(context.Context, *authorization.Caller, string) (bool, error) { return true, nil }
 
-// getJob holds its response until the job is done, because a client that reads PROCESSING waits 3 s before its next
+// getJob holds its response until the job is complete, because a client that reads PROCESSING waits 3 s before its next
 // poll.
 func getJob(ctx context.Context, r *Request) (Response, error) {
 	operation, guid, _ := strings.Cut(r.guid(), "~")
@@ -56,8 +56,8 @@ func getJob(ctx context.Context, r *Request) (Response, error) {
 	return respond(presenter.ForJob(r.Base, r.guid(), operation, done, r.Clock.Now()), err)
 }
 
-// requireManifestJob returns an error unless the caller sees the space. A manifest is applied before its job is
-// returned.
+// requireManifestJob returns an error unless the caller can see the space. The job itself is always complete, because a
+// manifest is applied before its job is returned.
 func (r *Request) requireManifestJob(ctx context.Context, space string) error {
 	_, err := r.getSpace(ctx, space)
 	if err != nil && ignoreNotFound(err) == nil {

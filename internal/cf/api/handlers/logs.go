@@ -24,7 +24,7 @@ func getLogCacheInfo(_ context.Context, _ *Request) (Response, error) {
 	return ok(map[string]string{"version": "3.0.0", "vm_uptime": "0"})
 }
 
-// readLogs reads logs from the app's Pods at the time of the request. The logs of deleted Pods are lost.
+// readLogs reads the logs of the app's current Pods. Logs of deleted Pods are not available.
 func readLogs(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	q := r.query()
 	limit, err := parseInt(q, "limit", defaultLogLines)

@@ -18,13 +18,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// applyManifest applies the manifest before it responds, so the job in its response is already complete.
+// applyManifest applies the manifest before it responds, so the job in the response is already complete.
 func applyManifest(ctx context.Context, r *Request) (Response, error) {
 	manifest, err := r.parseManifest(ctx, func([]byte) bool { return false })
 	if err != nil {
 		return Response{}, err
 	}
-	// Applied changes are not rolled back, so all checks that can reject the manifest come first.
+	// Applied changes are not rolled back, so all checks that may reject the manifest are made first.
 	services := make([][]*korifiv1alpha1.CFServiceInstance, len(manifest.Applications))
 	for i, wanted := range manifest.Applications {
 		found, missing := r.findServices(ctx, wanted)
@@ -49,8 +49,8 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// nameAppliedApps adds to the error of one app the names of the apps that are already applied, because they are not
-// rolled back.
+// nameAppliedApps adds to the error of one app the names of the apps that have already been applied, because these are
+// not rolled back.
 func nameAppliedApps(err error, applied []payloads.ManifestApp) error {
 	if len(applied) == 0 {
 		return err
@@ -64,14 +64,14 @@ func nameAppliedApps(err error, applied []payloads.ManifestApp) error {
 	return &named
 }
 
-// parseManifest returns the manifest of the body, if the caller sees the space in the path. A body for which isEmpty
+// parseManifest returns the manifest in the body, if the caller can see the space in the path. A body for which isEmpty
 // returns true has no apps.
 func (r *Request) parseManifest(ctx context.Context, isEmpty func(raw []byte) bool) (payloads.Manifest, error) {
 	if err := r.requireSpace(ctx, r.guid()); err != nil {
 		return payloads.Manifest{}, err
 	}
 	var raw []byte
-	// Bodies are read before the wait, because unread bodies block other requests on a shared connection.
+	// The body is read before the wait, because unread bodies block other requests on a shared connection.
 	release, err := r.Manifests.acquire(ctx, r.Caller.Name, func() (err error) {
 		raw, err = payloads.ReadManifest(r.HTTP.Body)
 		return err
@@ -129,8 +129,8 @@ func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) 
 	return Response{Status: http.StatusOK, YAML: text}, err
 }
 
-// imageOf returns the image of a droplet as the user named it. A manifest with a digest would push the same image
-// forever.
+// imageOf returns the droplet's image as the user specified it. With a digest in the manifest, each push of the
+// manifest would deploy the same image, even after its tag has moved.
 func (r *Request) imageOf(ctx context.Context, build *korifiv1alpha1.CFBuild) (string, error) {
 	from, err := r.Store.GetPackageInSpace(ctx, r.Caller, build.Namespace, build.Spec.PackageRef.Name)
 	switch {
@@ -161,10 +161,11 @@ func (r *Request) stateOf(ctx context.Context, app *korifiv1alpha1.CFApp) (prese
 	return presenter.AppState{App: app, Processes: processes, Variables: variables}, err
 }
 
-// waysWithoutBuilder are the next steps of a refused push of source code.
+// waysWithoutBuilder describes the alternatives to a rejected push of source code.
 const waysWithoutBuilder = "push an image with --docker-image, or ask the platform team to connect a builder such as kpack"
 
-// checkApp rejects an app that could be created but never run. A push of code would otherwise leave such an app behind.
+// checkApp rejects an app that could be created but could never run. Without this check, a push of code would leave
+// such an app behind.
 func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	switch {
@@ -179,7 +180,7 @@ func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	}
 }
 
-// requireImages rejects an image for an app with another lifecycle, because the lifecycle of an app cannot change.
+// requireImages rejects an image for an app with another lifecycle type, because the type cannot be changed.
 func requireImages(app *korifiv1alpha1.CFApp) error {
 	if app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
 		return nil
@@ -188,7 +189,7 @@ func requireImages(app *korifiv1alpha1.CFApp) error {
 		string(app.Spec.Lifecycle.Type) + "; delete it, or push under another name")
 }
 
-// applyApp creates an app if it is missing, and changes it and its service bindings to match a manifest.
+// applyApp creates an app or changes an existing one, including its service bindings, to match a manifest.
 func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.ManifestApp, services []*korifiv1alpha1.CFServiceInstance) (warning string, err error) {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	if err != nil {
@@ -219,7 +220,8 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 	return r.applyRoutes(ctx, app, wanted)
 }
 
-// repairApp creates missing parts of an existing app that a push needs, and updates its buildpack settings.
+// repairApp creates the parts of an existing app that are missing and needed for a push. It also updates the buildpack
+// settings.
 func (r *Request) repairApp(ctx context.Context, app *korifiv1alpha1.CFApp, wished korifiv1alpha1.Lifecycle) (*korifiv1alpha1.CFApp, error) {
 	if err := r.Store.RepairEnvironment(ctx, r.Caller, app); err != nil {
 		return nil, err
@@ -230,7 +232,7 @@ func (r *Request) repairApp(ctx context.Context, app *korifiv1alpha1.CFApp, wish
 	return r.Store.SetBuildpacks(ctx, r.Caller, app, wished.Data)
 }
 
-// lifecycleOf returns the lifecycle of an app in a manifest.
+// lifecycleOf returns the lifecycle of a manifest's app.
 func lifecycleOf(wanted payloads.ManifestApp) korifiv1alpha1.Lifecycle {
 	if wanted.Docker != nil {
 		return korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}

@@ -20,17 +20,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
-// maxHost is the maximum length of a DNS label. randomDigits makes the hosts of two apps of one name differ.
+// maxHost is the maximum length of a DNS label. randomDigits is the number of random characters that distinguish the
+// hosts of apps with the same name.
 const (
 	maxHost      = 63
 	randomDigits = 8
 )
 
-// notInHosts matches the characters of an app's name that are not allowed in a host.
+// notInHosts matches the characters of an app name that are not allowed in a host.
 var notInHosts = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// applyRoutes maps the routes of a manifest to an app. It returns a warning if the manifest requests a default route
-// and no domain exists.
+// applyRoutes maps a manifest's routes to an app. It returns a warning if the manifest requests a default route but no
+// domain exists.
 func (r *Request) applyRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp) (warning string, err error) {
 	has, err := r.routesOfApp(ctx, app)
 	if err != nil {
@@ -83,7 +84,7 @@ func (r *Request) checkRoutes(ctx context.Context, wanted payloads.ManifestApp) 
 	return nil
 }
 
-// addressesOfApp returns the routes of an app in the form of a manifest.
+// addressesOfApp returns the routes of an app in manifest form.
 func (r *Request) addressesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	routes, err := r.routesOfApp(ctx, app)
 	if err != nil {
@@ -97,7 +98,7 @@ func (r *Request) addressesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp)
 	return all, err
 }
 
-// hostFor derives a host from the name of an app.
+// hostFor derives a host from an app's name.
 func hostFor(wanted payloads.ManifestApp) string {
 	name := strings.Trim(notInHosts.ReplaceAllString(strings.ToLower(wanted.Name), "-"), "-")
 	if !wanted.RandomRoute && name != "" {
@@ -106,7 +107,7 @@ func hostFor(wanted payloads.ManifestApp) string {
 	return name[:min(len(name), maxHost-randomDigits-1)] + "-" + uuid.NewString()[:randomDigits]
 }
 
-// findDomain returns the spec of a manifest's route in the domain that is its suffix.
+// findDomain finds the domain that is a suffix of a manifest's route, and returns the spec of the route in that domain.
 func findDomain(domains []*korifiv1alpha1.CFDomain, address payloads.ManifestRoute) (korifiv1alpha1.CFRouteSpec, error) {
 	name, path := address.Split()
 	for _, domain := range domains {
@@ -117,7 +118,7 @@ func findDomain(domains []*korifiv1alpha1.CFDomain, address payloads.ManifestRou
 	return korifiv1alpha1.CFRouteSpec{}, apierrors.NewUnprocessableEntity("The route '" + address.Route + "' did not match any existing domains.")
 }
 
-// mapRoute adds the app to the route with an address, and creates the route if it does not exist.
+// mapRoute adds the app to the route with the given address. It creates the route if it does not exist.
 func (r *Request) mapRoute(ctx context.Context, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFRouteSpec) error {
 	obj, holder, err := r.Store.FindRoute(ctx, spec)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// findServices returns the services of an app in a manifest, in the order of the manifest.
+// findServices returns the services of a manifest's app in the order of the manifest.
 func (r *Request) findServices(ctx context.Context, wanted payloads.ManifestApp) ([]*korifiv1alpha1.CFServiceInstance, error) {
 	if len(wanted.Services) == 0 {
 		return nil, nil
@@ -32,7 +32,7 @@ func (r *Request) findServices(ctx context.Context, wanted payloads.ManifestApp)
 	return found, nil
 }
 
-// bindServices binds the services of a manifest to an app. Other bindings of the app stay, as in Cloud Controller.
+// bindServices binds the services in a manifest to an app. It keeps the app's other bindings, as Cloud Controller does.
 func (r *Request) bindServices(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp, services []*korifiv1alpha1.CFServiceInstance) error {
 	if len(services) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func (r *Request) bindServices(ctx context.Context, app *korifiv1alpha1.CFApp, w
 	return nil
 }
 
-// servicesOfApp returns the GUIDs of the services that are bound to an app.
+// servicesOfApp returns the GUIDs of the services bound to an app.
 func (r *Request) servicesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	bindings, err := r.Store.ListServiceBindings(ctx, []string{app.Namespace})
 	var all []string
@@ -64,7 +64,7 @@ func (r *Request) servicesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) 
 	return all, err
 }
 
-// serviceNamesOfApp returns the names of the services that are bound to an app, for its manifest.
+// serviceNamesOfApp returns the names of the services bound to an app, for the app's manifest.
 func (r *Request) serviceNamesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	bound, err := r.servicesOfApp(ctx, app)
 	if err != nil || len(bound) == 0 {

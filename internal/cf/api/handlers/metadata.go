@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// changeMetadata changes the labels and annotations of an object that the caller sees.
+// changeMetadata changes the labels and annotations of an object that is visible to the caller.
 func changeMetadata[T client.Object](ctx context.Context, r *Request, object T, body payloads.MetadataUpdate) (T, error) {
 	if err := body.Metadata.Validate(); err != nil {
 		return object, err
@@ -33,7 +33,7 @@ func withMetadata[T client.Object, V any](find func(ctx context.Context, r *Requ
 	})
 }
 
-// ofPath adapts a getter of the Store to the resource in the request's path.
+// ofPath adapts a getter of the Store to the GUID in the request's path.
 func ofPath[T any](get func(s *repositories.Store, ctx context.Context, caller *authorization.Caller, guid string) (T, error)) func(context.Context, *Request) (T, error) {
 	return func(ctx context.Context, r *Request) (T, error) { return get(r.Store, ctx, r.Caller, r.guid()) }
 }
@@ -46,8 +46,8 @@ func findDroplet(ctx context.Context, r *Request) (*korifiv1alpha1.CFBuild, erro
 	return requireStaged(r.Store.GetBuild(ctx, r.Caller, r.guid(), repositories.DropletResourceType))
 }
 
-// refuseBuildMetadata refuses labels and annotations of builds, as Cloud Foundry's clients for Kubernetes expect: a
-// build and its droplet are one object, and these are the droplet's.
+// refuseBuildMetadata rejects labels and annotations of builds, as Cloud Foundry's clients for Kubernetes expect. A
+// build and its droplet are the same object, and its metadata belongs to the droplet.
 func refuseBuildMetadata(context.Context, *Request) (Response, error) {
 	return Response{}, apierrors.NewUnprocessableEntity("Labels and annotations are not supported for builds; change those of the droplet, which has the build's GUID")
 }

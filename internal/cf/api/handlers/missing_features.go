@@ -11,13 +11,13 @@ import (
 // MissingFeature is a part of CF v3 that Torpor does not implement, with the reason.
 type MissingFeature struct {
 	What, Why string
-	// Paths are net/http patterns whose requests are refused with the reason. A pattern with a trailing slash also
-	// covers all paths below it.
+	// Paths are net/http patterns of the requests that are rejected with the reason. A pattern with a trailing slash
+	// also covers all paths below it.
 	Paths []string
 }
 
-// Refusal returns the error for a request for the feature. Its status is 422, because the client prints the detail of a
-// 422 and hides that of a 404.
+// Refusal returns the error for a request for this feature. The status is 422, because the client prints the detail of
+// a 422 and hides the detail of a 404.
 func (m MissingFeature) Refusal() *apierrors.CFError {
 	return apierrors.NewUnprocessableEntity("not implemented: " + m.What + "; " + m.Why)
 }
@@ -27,7 +27,7 @@ func (m MissingFeature) Patterns() []string {
 	var all []string
 	for _, path := range m.Paths {
 		all = append(all, path)
-		// Without its own pattern, a mux would redirect a path to the pattern with the slash.
+		// Without a separate pattern, the mux would redirect the path to the pattern with the trailing slash.
 		if exact, isTree := strings.CutSuffix(path, "/"); isTree {
 			all = append(all, exact)
 		}
@@ -35,7 +35,7 @@ func (m MissingFeature) Patterns() []string {
 	return all
 }
 
-// MissingFeatures returns the parts of CF v3 that clients may request.
+// MissingFeatures returns the unimplemented parts of CF v3 that clients may request.
 func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
 		{"buildpacks, stacks, staging", "a builder outside Torpor has them: push an image, or connect a builder with --builder-url", []string{"/v3/buildpacks/", "/v3/stacks/"}},

@@ -35,11 +35,11 @@ func listOrgs(ctx context.Context, r *Request) (Response, error) {
 	return response, nil
 }
 
-// recommendedValidity is the longest recommended time for which a client certificate is valid, as in Korifi.
+// recommendedValidity is the longest recommended validity period of a client certificate, as in Korifi.
 const recommendedValidity = 7 * 24 * time.Hour
 
-// warnOfCertificate warns of a client certificate that is valid for long: Kubernetes cannot revoke it. Orgs are listed
-// at each login, and the client prints the warnings of that list.
+// warnOfCertificate returns a warning for a client certificate with a long validity period, because Kubernetes cannot
+// revoke certificates. The client lists orgs at each login and prints the warnings of the list.
 func (r *Request) warnOfCertificate() []string {
 	expires := r.Caller.CertificateExpires
 	if expires.IsZero() || expires.Sub(r.Clock.Now()) <= recommendedValidity {
@@ -50,7 +50,8 @@ func (r *Request) warnOfCertificate() []string {
 		". Ask your platform provider to issue you a short-lived certificate credential or to configure your authentication to generate short-lived credentials automatically."}
 }
 
-// warnWithoutRoles warns a caller who sees no org: an empty list does not show that a role is missing.
+// warnWithoutRoles returns a warning for a caller who can see no org, because an empty list does not show that a role
+// is missing.
 func (r *Request) warnWithoutRoles(ctx context.Context) ([]string, error) {
 	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(repositories.OrgOrSpace) bool { return true })
 	if err != nil || len(orgs) > 0 {
@@ -69,7 +70,7 @@ func listSpaces(ctx context.Context, r *Request) (Response, error) {
 	})
 }
 
-// wantsOrgOrSpace returns a filter for names, guids and organization_guids.
+// wantsOrgOrSpace returns a filter for the query parameters names, guids and organization_guids.
 func (r *Request) wantsOrgOrSpace() func(repositories.OrgOrSpace) bool {
 	q := r.query()
 	names, guids, orgs := payloads.ParseFilter(q, "names"), payloads.ParseFilter(q, "guids"), payloads.ParseFilter(q, "organization_guids")
@@ -78,7 +79,7 @@ func (r *Request) wantsOrgOrSpace() func(repositories.OrgOrSpace) bool {
 	}
 }
 
-// orgOrSpaceList is always ordered by name; order_by is ignored.
+// orgOrSpaceList returns a list that is always ordered by name; order_by is ignored.
 func orgOrSpaceList(items []repositories.OrgOrSpace) resourceList[repositories.OrgOrSpace] {
 	return resourceList[repositories.OrgOrSpace]{
 		items:    items,
@@ -111,13 +112,13 @@ func getNoRelationship(context.Context, *Request) (Response, error) {
 	return ok(presenter.RelationshipTo(""))
 }
 
-// getOrg returns the org with a GUID, if the caller sees it.
+// getOrg returns the org with a GUID, if it is visible to the caller.
 func (r *Request) getOrg(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
 	orgs, err := r.Store.ListOrgs(ctx, r.Caller, hasGUID(guid))
 	return findByGUID(orgs, err, guid, repositories.OrgResourceType)
 }
 
-// getSpace returns the space with a GUID, if the caller sees it.
+// getSpace returns the space with a GUID, if it is visible to the caller.
 func (r *Request) getSpace(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
 	spaces, err := r.Store.ListSpaces(ctx, r.Caller, hasGUID(guid))
 	return findByGUID(spaces, err, guid, repositories.SpaceResourceType)
@@ -138,7 +139,7 @@ func findByGUID(all []repositories.OrgOrSpace, err error, guid, resourceType str
 	return all[i], nil
 }
 
-// requireSpace returns an error unless the caller sees a space.
+// requireSpace returns an error unless the space is visible to the caller.
 func (r *Request) requireSpace(ctx context.Context, guid string) error {
 	_, err := r.getSpace(ctx, guid)
 	if err != nil && ignoreNotFound(err) == nil {
@@ -147,7 +148,8 @@ func (r *Request) requireSpace(ctx context.Context, guid string) error {
 	return err
 }
 
-// visibleSpaces returns the GUIDs of the spaces that the caller sees, and that space_guids and organization_guids select.
+// visibleSpaces returns the GUIDs of the spaces that are visible to the caller and selected by space_guids and
+// organization_guids.
 func (r *Request) visibleSpaces(ctx context.Context) ([]string, error) {
 	wanted, orgs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
 	spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(space repositories.OrgOrSpace) bool {
@@ -163,7 +165,7 @@ func (r *Request) visibleSpaces(ctx context.Context) ([]string, error) {
 	return guids, nil
 }
 
-// createOrg responds when the org has its namespace.
+// createOrg creates an org, and responds once the org has its namespace.
 func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (Response, error) {
 	orgs, err := r.Store.ListOrgs(ctx, r.Caller, hasName(body.Name, ""))
 	if err != nil {
@@ -182,7 +184,7 @@ func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (R
 	return presentCreated(r, presenter.ForOrg, org, err)
 }
 
-// createSpace responds when the space has its namespace.
+// createSpace creates a space, and responds once the space has its namespace.
 func createSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (Response, error) {
 	org, err := r.getOrg(ctx, body.Relationships.Organization.Data.GUID)
 	if err != nil {
@@ -258,8 +260,8 @@ func (r *Request) updateOrgOrSpace(ctx context.Context, one repositories.OrgOrSp
 	return r.Store.UpdateOrgOrSpace(ctx, r.Caller, one, body.Name, body.Metadata)
 }
 
-// waitForNamespace returns an error if a new org or space has no namespace in time. Without it, the client would use
-// the org or space too early.
+// waitForNamespace returns an error if a new org or space does not get its namespace in time. Otherwise the client
+// would use the org or space too early.
 func (r *Request) waitForNamespace(ctx context.Context, made repositories.OrgOrSpace) error {
 	ctx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()

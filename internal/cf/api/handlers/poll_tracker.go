@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// maxHold limits the time for which a response is held; proxies give up after 15 s.
+	// maxHold is the maximum time for which a response is held. Proxies give up after 15 s.
 	maxHold = 10 * time.Second
-	// maxFirstHold limits the hold of the first response about a deployment: a client that does not want to wait polls
-	// only once.
+	// maxFirstHold is the maximum hold time of the first response about a deployment, because a client that does not
+	// want to wait polls only once.
 	maxFirstHold = 2 * time.Second
-	// maxDecisionHold limits the wait for the controller's decision on a new or cancelled deployment. It takes
-	// milliseconds, or longer in a busy manager.
+	// maxDecisionHold is the maximum wait for the controller's decision on a new or cancelled deployment. The decision
+	// usually takes milliseconds, and longer in a busy manager.
 	maxDecisionHold = 5 * time.Second
-	// maxPolls limits the remembered polls.
+	// maxPolls is the maximum number of remembered starts.
 	maxPolls = 1 << 16
 )
 
-// PollTracker remembers which callers have just started which apps. Their clients poll every 3 s, so a response that is
-// held until the app runs is faster. All responses about one start share one maxHold, so that a caller who investigates
-// an app that does not start gets an immediate response. Callers that have not started the app are never held.
+// PollTracker remembers which callers have recently started which apps. Their clients poll every 3 s, so they notice a
+// started app sooner if the response is held until then. All responses about one start share one maxHold. A caller who
+// investigates an app that does not start therefore gets immediate responses. Responses to callers that have not
+// started the app are never held.
 type PollTracker struct {
 	polls *cache.LRUExpireCache
 	clock clock.PassiveClock
@@ -33,10 +34,10 @@ type PollTracker struct {
 
 type pollKey struct{ caller, app string }
 
-// startedPoll is a start for which a client waits.
+// startedPoll is a start for which a client polls.
 type startedPoll struct {
 	holdUntil time.Time
-	// finished is the set of processes for which the caller no longer waits.
+	// finished contains the processes for which the caller no longer polls.
 	finished sync.Map
 }
 
@@ -45,13 +46,13 @@ func NewPollTracker(c clock.PassiveClock) *PollTracker {
 	return &PollTracker{polls: cache.NewLRUExpireCacheWithClock(maxPolls, c), clock: c}
 }
 
-// StartTracking notes that a caller has started an app, and will poll its processes.
+// StartTracking records that a caller has started an app and will poll its processes.
 func (p *PollTracker) StartTracking(caller, app string) {
 	p.polls.Add(pollKey{caller, app}, &startedPoll{holdUntil: p.clock.Now().Add(maxHold)}, maxHold)
 }
 
-// HoldTime returns the time for which a response about a process may be held for a caller. It is 0 if the caller does
-// not wait for the process.
+// HoldTime returns the time for which a response about a process may be held. It returns 0 if the caller does not poll
+// the process.
 func (p *PollTracker) HoldTime(caller, app, process string) time.Duration {
 	poll := p.find(caller, app)
 	if poll == nil {
@@ -63,14 +64,14 @@ func (p *PollTracker) HoldTime(caller, app, process string) time.Duration {
 	return max(0, poll.holdUntil.Sub(p.clock.Now()))
 }
 
-// EndPolls notes that the caller no longer waits for a process.
+// EndPolls records that the caller no longer polls a process.
 func (p *PollTracker) EndPolls(caller, app, process string) {
 	if poll := p.find(caller, app); poll != nil {
 		poll.finished.Store(process, true)
 	}
 }
 
-// Stop notes that the caller no longer polls the app.
+// Stop records that the caller no longer polls an app.
 func (p *PollTracker) Stop(caller, app string) { p.polls.Remove(pollKey{caller, app}) }
 
 func (p *PollTracker) find(caller, app string) *startedPoll {

@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A caller who investigates an app that does not start is not held.
+// A caller who investigates an app that does not start gets immediate responses once the hold time is used up.
 func TestPollsOfOneStartShareTheHoldTime(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1, 0))
 	polls := NewPollTracker(clock)

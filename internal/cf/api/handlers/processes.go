@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// maxEmbeddedInstances limits the rows of one response. Each row takes some hundred bytes.
+// maxEmbeddedInstances limits the instances in one response. Each takes a few hundred bytes.
 const maxEmbeddedInstances = 100_000
 
 func listProcesses(ctx context.Context, r *Request) (Response, error) {
@@ -42,7 +42,7 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 		},
 		compare: revision.CompareByAge[*korifiv1alpha1.CFProcess],
 	}
-	// For the version in presenter.Version, clients also request the instances.
+	// Clients that support the version in presenter.Version also request the instances.
 	if !strings.Contains(r.query().Get("embed"), "process_instances") {
 		return respondList(r, list, r.presentProcess)
 	}
@@ -72,8 +72,8 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// spacesOfApps returns the spaces of the apps in a parameter, or all spaces that the caller sees and space_guids
-// selects.
+// spacesOfApps returns the spaces of the apps in a query parameter. Without that parameter, it returns the spaces that
+// are visible to the caller and selected by space_guids.
 func (r *Request) spacesOfApps(ctx context.Context, parameter string) ([]string, error) {
 	if !r.query().Has(parameter) {
 		return r.visibleSpaces(ctx)
@@ -105,7 +105,7 @@ func listAppProcesses(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp
 	}, r.presentProcess)
 }
 
-// process returns the process in the path, which has its GUID, or its app and type.
+// process returns the process in the path, identified by its GUID or by its app and type.
 func (r *Request) process(ctx context.Context) (*korifiv1alpha1.CFProcess, error) {
 	processType := r.HTTP.PathValue("type")
 	if processType == "" {
@@ -118,7 +118,8 @@ func (r *Request) process(ctx context.Context) (*korifiv1alpha1.CFProcess, error
 	return r.Store.GetProcessByType(ctx, app, processType)
 }
 
-// processWithLiveApp returns the process in the path, and its app, read live.
+// processWithLiveApp returns the process in the path and its app. It reads the app from the API server instead of the
+// cache.
 func (r *Request) processWithLiveApp(ctx context.Context) (*korifiv1alpha1.CFProcess, *korifiv1alpha1.CFApp, error) {
 	process, err := r.process(ctx)
 	if err != nil {
@@ -169,7 +170,7 @@ func restartInstance(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	// The label of Pods has the index without leading zeros, so it is parsed and formatted again.
+	// The index is parsed and formatted again, because the label of Pods has no leading zeros.
 	index, err := strconv.ParseUint(r.HTTP.PathValue("index"), 10, 31)
 	if err != nil {
 		return Response{}, apierrors.NewNotFound(repositories.InstanceResourceType)
@@ -180,8 +181,8 @@ func restartInstance(ctx context.Context, r *Request) (Response, error) {
 	return Response{Status: http.StatusNoContent}, nil
 }
 
-// getProcessStats describes the instances of the app's current revision. The app is read live, so that no response
-// describes a revision that has ended. The status of the process counts only for that revision.
+// getProcessStats describes the instances of the app's current revision. The app is read from the API server, so the
+// response never describes an ended revision. The process status is used only if it describes the current revision.
 func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	process, app, err := r.processWithLiveApp(ctx)
 	if err != nil {
@@ -203,7 +204,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	return ok(presenter.ForStats(app, process, instances, usage, r.Clock.Now()))
 }
 
-// waitUntilSettled holds the response until an instance runs, all have crashed, or hold has passed.
+// waitUntilSettled waits until an instance runs, all instances have crashed, or hold has passed.
 func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, hold time.Duration) (*korifiv1alpha1.CFProcess, []presenter.InstanceReport, error) {
 	holdCtx, cancel := context.WithTimeout(ctx, hold)
 	defer cancel()

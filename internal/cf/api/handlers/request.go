@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handlers defines the table of routes, with one function for each route. A function parses the payload, calls
-// the repositories with the caller's rights, and presents their result.
+// Package handlers defines the route table and one function for each route. Each function parses the request, calls the
+// repositories with the caller's rights, and presents the result.
 package handlers
 
 import (
@@ -30,13 +30,14 @@ type API struct {
 	Polls *PollTracker
 	// Limits limits the sizes of a process.
 	Limits payloads.ProcessLimits
-	// Manifests and Logs limit requests that take megabytes of memory; Uploads limits requests that take minutes.
+	// Manifests and Logs limit concurrent requests that need megabytes of memory. Uploads limits concurrent requests
+	// that take minutes.
 	Manifests, Logs, Uploads *RequestSlots
-	// Builder receives code; it is nil if no builder is configured.
+	// Builder receives code. It is nil if no builder is configured.
 	Builder *CodeBuilder
 }
 
-// Request is one request of a caller.
+// Request is a request of a caller.
 type Request struct {
 	*API
 	HTTP *http.Request
@@ -44,27 +45,27 @@ type Request struct {
 	Deadlines *http.ResponseController
 	// Caller is nil for public routes.
 	Caller *authorization.Caller
-	// Base is the API's address from the client's view, such as https://cf.example.com.
+	// Base is the URL at which the client reaches the API, such as https://cf.example.com.
 	Base string
 }
 
-// Response is the answer to a request.
+// Response is the response to a request.
 type Response struct {
 	Status int
-	// Location is the Location header; empty omits it.
+	// Location is the Location header. If it is empty, the header is omitted.
 	Location string
 	// Warnings are sentences that clients print in addition to their own output.
 	Warnings []string
-	// Body is sent as JSON, unless it is nil.
+	// Body is sent as JSON unless it is nil.
 	Body any
 	// YAML is sent unchanged instead of Body.
 	YAML []byte
 }
 
-// Handler serves a request. Errors of other types are converted to a CFError.
+// Handler serves a request. Errors of any type other than CFError are converted to a CFError.
 type Handler func(ctx context.Context, r *Request) (Response, error)
 
-// withApp returns a Handler for the app in the path, if the caller may see it.
+// withApp returns a Handler for the app in the path, if the app is visible to the caller.
 func withApp(handle func(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error)) Handler {
 	return func(ctx context.Context, r *Request) (Response, error) {
 		app, err := r.Store.GetApp(ctx, r.Caller, r.guid())
@@ -88,7 +89,7 @@ func withBody[B any](handle func(ctx context.Context, r *Request, body B) (Respo
 
 func ok(body any) (Response, error) { return respond(body, nil) }
 
-// present responds with an object in the presenter's form, or with the error of finding it.
+// present responds with an object in the presenter's format, or with the error from reading the object.
 func present[T, V any](r *Request, show func(base string, object T) V, object T, err error) (Response, error) {
 	if err != nil {
 		return Response{}, err
@@ -103,12 +104,12 @@ func presentCreated[T, V any](r *Request, show func(base string, object T) V, ob
 	return response, err
 }
 
-// respond responds with a body, or with the error of getting it.
+// respond responds with a body, or with the error from creating it.
 func respond(body any, err error) (Response, error) {
 	return Response{Status: http.StatusOK, Body: body}, err
 }
 
-// accepted responds with the job that the client has to poll, or with the error of starting it.
+// accepted responds with a job for the client to poll, or with the error from starting the job.
 func (r *Request) accepted(job string, err error) (Response, error) {
 	return Response{Status: http.StatusAccepted, Location: r.Base + "/v3/jobs/" + job}, err
 }
@@ -120,15 +121,16 @@ func (r *Request) query() url.Values { return r.HTTP.URL.Query() }
 // isReversed reports whether the query requests descending order.
 func (r *Request) isReversed() bool { return strings.HasPrefix(r.query().Get("order_by"), "-") }
 
-// resourceList is a list before the request's query is applied to it.
+// resourceList is a list to which the request's query has not been applied yet.
 type resourceList[T any] struct {
 	items []T
-	// filters maps each query parameter to a function that returns the value of an item with which the parameter is
-	// compared.
+	// filters maps each query parameter to a function, which returns the value of an item that must match the
+	// parameter.
 	filters map[string]func(T) string
-	// labelsOf returns the labels of an item; if it is nil, they are those of the item's object, if it is one.
+	// labelsOf returns an item's labels. If it is nil, the labels of the item itself are used if the item is a
+	// Kubernetes object.
 	labelsOf func(T) map[string]string
-	// compare is a total order without ties; nil keeps the given order.
+	// compare defines a total order without ties. If it is nil, the order is kept.
 	compare func(a, b T) int
 	// reversed reverses the order.
 	reversed bool
@@ -144,7 +146,7 @@ func (l resourceList[T]) labelSet(item T) labels.Set {
 	return nil
 }
 
-// respondList responds with the requested page of the items that the query selects.
+// respondList responds with the requested page of the items selected by the query.
 func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Response, error) {
 	requestURL, err := url.Parse(r.Base)
 	if err != nil {
@@ -163,7 +165,7 @@ func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Respo
 		l.items = slices.DeleteFunc(l.items, func(item T) bool { return !selector.Matches(l.labelSet(item)) })
 	}
 	for parameter, valueOf := range l.filters {
-		// There may be thousands of items, so only the filters that the client sends are evaluated.
+		// There may be thousands of items, so only those filters are evaluated that the client has sent.
 		if wanted := payloads.ParseFilter(r.query(), parameter); wanted != nil {
 			l.items = slices.DeleteFunc(l.items, func(item T) bool { return !wanted.Matches(valueOf(item)) })
 		}
@@ -177,7 +179,7 @@ func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Respo
 	return ok(presenter.ForList(*requestURL, page, l.items, show))
 }
 
-// unchanged is the show function of items that were presented before they are filtered.
+// unchanged is the show function for items that are presented before they are filtered.
 func unchanged[T any](item T) T { return item }
 
 // listNothing returns an empty list for parts of CF that Torpor does not implement.

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// maxSlotWait is shorter than the timeout of a request.
+	// maxSlotWait is shorter than the request timeout.
 	maxSlotWait = 8 * time.Second
 	// maxWaiting limits the requests of one caller that hold or await a slot.
 	maxWaiting = 16
 )
 
-// RequestSlots limits the concurrent requests of an expensive kind. Each caller has only a few slots, so that many
-// requests of one caller delay only that caller.
+// RequestSlots limits the number of concurrent expensive requests. It also limits them per caller, so many requests of
+// one caller delay only that caller.
 type RequestSlots struct {
 	all       chan struct{}
 	perCaller int
@@ -33,12 +33,12 @@ type callerSlots struct {
 	users int
 }
 
-// NewRequestSlots returns total slots, of which one caller may hold perCaller.
+// NewRequestSlots returns total slots, of which each caller may hold perCaller.
 func NewRequestSlots(total, perCaller int) *RequestSlots {
 	return &RequestSlots{all: make(chan struct{}, total), perCaller: perCaller, callers: map[string]*callerSlots{}}
 }
 
-// acquire prepares a request and waits at most maxSlotWait for a slot. Call release when the request no longer needs
+// acquire calls prepare, and then waits at most maxSlotWait for a slot. Call release when the request no longer needs
 // the slot.
 func (s *RequestSlots) acquire(ctx context.Context, caller string, prepare func() error) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxSlotWait)
@@ -69,8 +69,8 @@ func (s *RequestSlots) acquire(ctx context.Context, caller string, prepare func(
 	}, nil
 }
 
-// holdSlot waits for a slot and holds it until the request's context ends, which is after the response is sent. A
-// client that reads slowly keeps the response in memory until then.
+// holdSlot waits for a slot and holds it until the request's context ends, after the response has been sent. Until
+// then, a client that reads slowly keeps the response in memory.
 func (s *RequestSlots) holdSlot(ctx context.Context, caller string) error {
 	release, err := s.acquire(ctx, caller, func() error { return nil })
 	if err == nil {

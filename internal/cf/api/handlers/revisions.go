@@ -44,7 +44,7 @@ func getRevision(ctx context.Context, r *Request) (Response, error) {
 	return ok(presenter.ForRevision(r.Base, app, revision))
 }
 
-// findRevision returns the revision with a GUID, which consists of the app's GUID, a dash and the number.
+// findRevision returns the revision with a GUID. The GUID consists of the app's GUID, a dash and the revision's number.
 func (r *Request) findRevision(ctx context.Context, guid string) (*korifiv1alpha1.CFApp, korifiv1alpha1.Restart, error) {
 	app, err := r.Store.GetApp(ctx, r.Caller, guid[:max(0, strings.LastIndex(guid, "-"))])
 	if ignoreNotFound(err) != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// clusterRoles returns the ClusterRole for each type of CF role.
+// clusterRoles maps each CF role type to its ClusterRole.
 func clusterRoles() map[string]string {
 	return map[string]string{
 		"organization_user": "torpor-org-user", "organization_manager": "torpor-org-user", "organization_auditor": "torpor-org-user",
@@ -26,7 +26,7 @@ func clusterRoles() map[string]string {
 	}
 }
 
-// createRole gives a user a role. Kubernetes rejects it unless the caller may bind the ClusterRole.
+// createRole gives a user a role. Kubernetes rejects the request unless the caller may bind the ClusterRole.
 func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Response, error) {
 	role, known := clusterRoles()[body.Type]
 	if !known {
@@ -47,7 +47,7 @@ func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Resp
 	return presentCreated(r, presenter.ForRole, made, err)
 }
 
-// listRoles lists the roles in the orgs and spaces of the query, and includes the users on request. Without orgs and
+// listRoles lists the roles in the orgs and spaces in the query. If requested, it includes the users. Without orgs and
 // spaces, it lists all roles that the caller may list.
 func listRoles(ctx context.Context, r *Request) (Response, error) {
 	all, err := r.rolesOfQuery(ctx)
@@ -77,11 +77,12 @@ func listRoles(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// maxRoleLists limits the orgs and spaces of which a request lists the roles one by one.
+// maxRoleLists limits the number of orgs and spaces whose roles one request lists separately.
 const maxRoleLists = 200
 
-// rolesOfQuery returns the roles in the orgs and spaces of the query that the caller sees. A caller with rights in the
-// whole cluster needs one request to the API server; any other caller needs one for each org and space.
+// rolesOfQuery returns the roles in the query's orgs and spaces that are visible to the caller. For a caller with
+// rights in the whole cluster, it needs one request to the API server. For other callers, it needs one request per org
+// and space.
 func (r *Request) rolesOfQuery(ctx context.Context) ([]repositories.RoleAssignment, error) {
 	spaceGUIDs, orgGUIDs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
 	isEvery := spaceGUIDs == nil && orgGUIDs == nil
@@ -104,7 +105,7 @@ func (r *Request) rolesOfQuery(ctx context.Context) ([]repositories.RoleAssignme
 	return r.rolesIn(ctx, in)
 }
 
-// everyRole returns the roles in some orgs and spaces, without those where the caller may not list roles.
+// everyRole returns the roles in the given orgs and spaces. It skips those in which the caller may not list roles.
 func (r *Request) everyRole(ctx context.Context, in []repositories.OrgOrSpace) ([]repositories.RoleAssignment, error) {
 	guids := make([]string, len(in))
 	for i, one := range in {
@@ -140,7 +141,7 @@ func (r *Request) rolesIn(ctx context.Context, in []repositories.OrgOrSpace) ([]
 	return all, nil
 }
 
-// getRole returns a role in an org or a space that the caller sees.
+// getRole returns a role in an org or space that is visible to the caller.
 func getRole(ctx context.Context, r *Request) (Response, error) {
 	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return repositories.IsRoleIn(r.guid(), one) })
 	if err != nil {
@@ -161,7 +162,7 @@ func deleteRole(ctx context.Context, r *Request) (Response, error) {
 	return r.accepted(deleteRoleJob+r.guid(), r.Store.DeleteRole(ctx, r.Caller, r.guid()))
 }
 
-// listUsers returns the users that the query names, because Kubernetes has no list of users.
+// listUsers returns the users in the query, because Kubernetes does not store users.
 func listUsers(_ context.Context, r *Request) (Response, error) {
 	names := append(payloads.ParseFilter(r.query(), "usernames"), payloads.ParseFilter(r.query(), "guids")...)
 	return respondList(r, resourceList[string]{items: names}, presenter.ForUser)

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 )
 
-// MinClientVersion is the first version of the cf client that logs in with a kubeconfig reliably.
+// MinClientVersion is the first version of the cf client that reliably logs in with a kubeconfig.
 const MinClientVersion = "8.5.0"
 
 func getRoot(_ context.Context, r *Request) (Response, error) { return ok(presenter.ForRoot(r.Base)) }
@@ -28,7 +28,7 @@ func getHealth(context.Context, *Request) (Response, error) {
 	return ok(map[string]string{"status": "ok"})
 }
 
-// getReadiness fails while this replica's cache may be stale, so that requests go to another replica.
+// getReadiness returns an error while this replica's cache may be stale, so requests are sent to another replica.
 func getReadiness(_ context.Context, r *Request) (Response, error) {
 	return respond(map[string]string{"status": "ok"}, r.Store.CheckFreshness())
 }
@@ -41,8 +41,8 @@ func getWhoAmI(_ context.Context, r *Request) (Response, error) {
 	return ok(map[string]string{"name": r.Caller.Name, "kind": kind})
 }
 
-// createToken returns a token to clients that request one before they stream logs. The token has no signature and
-// grants no access: callers are authenticated by the credentials of each request.
+// createToken returns a token, which some clients request before they stream logs. The token has no signature and
+// grants no access, because each request is authenticated by its own credentials.
 func createToken(_ context.Context, r *Request) (Response, error) {
 	const valid = time.Hour
 	encode := func(part any) string {

@@ -10,12 +10,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// Route is one kind of request that the API serves.
+// Route is a kind of request that the API serves.
 type Route struct {
 	Method string
 	// Path is a net/http pattern.
 	Path string
-	// Public routes need no credentials.
+	// Public routes can be requested without credentials.
 	Public bool
 	// Description and Rights are shown in the table in docs/cf.md. Rights are the Kubernetes rights that the caller
 	// needs.
@@ -37,7 +37,7 @@ const (
 	listsApps   = "list cfapps"
 
 	changesLabels = "change labels and annotations"
-	// patchesObject are the rights for changesLabels of a resource that is one object.
+	// patchesObject lists the rights for changing the labels of a resource that is stored as one object.
 	patchesObject = "get, patch the object"
 
 	readsObject = "one resource"
@@ -49,8 +49,7 @@ const (
 	changesScale   = "change the instances at once, and memory and disk of the next revision; status 200 as in Korifi, Cloud Foundry sends 202"
 )
 
-// Routes returns every route of the API. To add a route, add its row here, its handler, and its conversation in
-// testdata.
+// Routes returns all routes of the API. To add a route, add a row here, a handler, and a conversation in testdata.
 func Routes() []Route {
 	return slices.Concat(generalRoutes(), appRoutes(), processRoutes(), dropletRoutes(), addressRoutes(), taskRoutes(), serviceRoutes())
 }

@@ -81,7 +81,7 @@ func createServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 	return presentCreated(r, presenter.ForServiceInstance, made, err)
 }
 
-// credentialsOf returns the credentials of a request, or a default.
+// credentialsOf returns the credentials in a request body, or a default.
 func credentialsOf(body payloads.ServiceInstanceBody, without json.RawMessage) json.RawMessage {
 	if len(body.Credentials) == 0 || string(body.Credentials) == "null" {
 		return without
@@ -89,7 +89,7 @@ func credentialsOf(body payloads.ServiceInstanceBody, without json.RawMessage) j
 	return body.Credentials
 }
 
-// requireFreeName rejects the name of another service of the space.
+// requireFreeName returns an error if another service in the space has the name.
 func requireFreeName(others []*korifiv1alpha1.CFServiceInstance, name string) error {
 	if !slices.ContainsFunc(others, func(s *korifiv1alpha1.CFServiceInstance) bool { return s.Spec.DisplayName == name }) {
 		return nil
@@ -177,7 +177,7 @@ func listServiceBindings(ctx context.Context, r *Request) (Response, error) {
 	return response, nil
 }
 
-// appsOfBindings returns the apps of bindings, each once, for the included resources of a list.
+// appsOfBindings returns the apps of the bindings without duplicates, for the included resources of a list.
 func (r *Request) appsOfBindings(spaces []string, bindings []presenter.BindingResponse) (map[string]any, error) {
 	all, err := r.Store.ListApps(spaces)
 	bound := map[string]bool{}
@@ -239,8 +239,8 @@ func createServiceBinding(ctx context.Context, r *Request, body payloads.Binding
 	return presentCreated(r, presenter.ForBinding, made, err)
 }
 
-// serviceInstanceFor returns a service of the app's space. If only another space has the GUID, the error names that
-// reason.
+// serviceInstanceFor returns a service in the app's space. If the service exists only in another space, the error
+// reports this.
 func (r *Request) serviceInstanceFor(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFServiceInstance, error) {
 	instance, err := r.Store.GetServiceInstanceInSpace(ctx, r.Caller, app.Namespace, guid)
 	if err == nil || ignoreNotFound(err) != nil {
@@ -260,7 +260,7 @@ func deleteServiceBinding(ctx context.Context, r *Request) (Response, error) {
 	return Response{Status: http.StatusNoContent}, r.Store.DeleteServiceBinding(ctx, r.Caller, binding)
 }
 
-// describeServices returns the variables of the next revision that describe the services bound to an app.
+// describeServices returns the variables of the next revision that describe the app's bound services.
 func (r *Request) describeServices(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]json.RawMessage, error) {
 	bindings, err := r.Store.ListServiceBindings(ctx, []string{app.Namespace})
 	if err != nil {

@@ -34,7 +34,7 @@ func createTask(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Res
 	return presentCreated(r, presenter.ForTask, task, err)
 }
 
-// applyTemplate copies the fields that a request omits from its template process.
+// applyTemplate copies the fields that the request omits from the template process.
 func (r *Request) applyTemplate(ctx context.Context, body *payloads.TaskCreate) error {
 	if body.Template.Process.GUID == "" {
 		return nil
@@ -94,7 +94,7 @@ func cancelTask(ctx context.Context, r *Request) (Response, error) {
 	}
 	task, err = r.Store.CancelTask(ctx, r.Caller, task)
 	response, err := present(r, presenter.ForTask, task, err)
-	// The task continues until its Job is gone.
+	// The response is 202, because the task continues until its Job is deleted.
 	response.Status = http.StatusAccepted
 	return response, err
 }
