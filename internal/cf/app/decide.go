@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app decides which processes an app lacks, and what its status reports. It is pure; its package
-// controller observes and acts.
+// Package app decides which processes an app lacks, and what its status reports. It is pure; package controller
+// observes and acts.
 package app
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// These are the defaults of a process that is created because the app has no process of that type.
+// These are the defaults of a process that is created because the app has no process of its type.
 const (
 	memoryMB = 1024
 	diskMB   = 1024
@@ -28,35 +28,35 @@ type Observed struct {
 	App       *korifiv1alpha1.CFApp
 	Processes []korifiv1alpha1.CFProcess
 	LRPs      []eiriniv1.LRP
-	// Droplet is the app's current one; nil if it has none.
+	// Droplet is the app's current droplet, or nil.
 	Droplet *korifiv1alpha1.Droplet
-	// Builds and Packages are all of the app's that are not being deleted.
+	// Builds and Packages are the app's builds and packages, except those that are being deleted.
 	Builds   []korifiv1alpha1.CFBuild
 	Packages []korifiv1alpha1.CFPackage
-	// Stops is the record of the stops that spec.desiredState has requested.
+	// Stops records the stops that spec.desiredState has requested.
 	Stops stoprecord.Records
-	// Scheduled is the stop of a Slumber that is in effect; nil if absent.
+	// Scheduled is the current stop by a Slumber, or nil.
 	Scheduled *torporv1alpha1.ScheduledStop
-	// Moment is the time of the observation for the savings.
+	// Moment is the time of the observation, for the savings.
 	Moment savings.Moment
 }
 
-// shouldRun reports whether the app is to be started: its spec requests that, and no Slumber stops it.
+// shouldRun reports whether the app should run: its spec requests a start, and no Slumber stops it.
 func (o Observed) shouldRun() bool {
 	return o.App.Spec.DesiredState == korifiv1alpha1.StartedState && o.Scheduled == nil
 }
 
-// Plan holds the processes that the app lacks, and the objects that it no longer needs.
+// Plan holds the processes to create, and the objects that are no longer needed.
 type Plan struct {
 	Create          []*korifiv1alpha1.CFProcess
 	ExpiredBuilds   []*korifiv1alpha1.CFBuild
 	ExpiredPackages []*korifiv1alpha1.CFPackage
-	// EndsStop reports that the end of the stop has come.
+	// EndsStop reports whether the stop has reached its end time.
 	EndsStop bool
 }
 
-// Decide returns the processes that the app lacks, and its builds and packages that have expired. Every app
-// has a process web; the others are those of its current droplet.
+// Decide returns the missing processes of the app, and its expired builds and packages. Every app has a web process.
+// Its other processes are those of its current droplet.
 func Decide(o Observed) Plan {
 	processTypes := []string{korifiv1alpha1.WebProcess}
 	if o.Droplet != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// Report is what UpdateStatus returns in addition to the status.
+// Report is the result of UpdateStatus in addition to the status.
 type Report struct {
 	Ready, Draining decision.Condition
-	// Began is the revision that is observed for the first time; nil if absent, or if the creation of
-	// the app caused it.
+	// Began is a revision that was observed for the first time. It is nil if there is none, or if the creation of the
+	// app caused it.
 	Began *korifiv1alpha1.Restart
-	// Unseen is the number of earlier revisions that ended before a pass observed them.
+	// Unseen is the number of earlier revisions that ended before they were observed.
 	Unseen int64
-	// IsTransient reports that the app is still changing to its wanted state, and has lost nothing.
+	// IsTransient is true if the app has not reached its desired state yet, and has not lost its ready state.
 	IsTransient bool
 }
 
-// UpdateStatus writes the observed state of an app into its status, except for the conditions.
+// UpdateStatus writes the observed state of an app to its status, except for the conditions.
 func UpdateStatus(o Observed) Report {
 	app, status, before := o.App, &o.App.Status, o.App.Status.DeepCopy()
 	var versions []string
@@ -37,7 +37,7 @@ func UpdateStatus(o Observed) Report {
 	}
 	status.ObservedGeneration = app.Generation
 	status.ObservedDesiredState = app.Spec.DesiredState
-	_, _, unreadable := revision.ReadRevision(app) // Read before the observed revision rises, which it is compared with.
+	_, _, unreadable := revision.ReadRevision(app) // must precede the change of ObservedRevision, which it reads
 	status.ObservedRevision = revision.HighestRevision(app, versions)
 	status.Instances = countInstances(app, o.Processes)
 	r := Report{Began: recordRestart(o)}
@@ -52,13 +52,13 @@ func UpdateStatus(o Observed) Report {
 	if status.Instances.Ready > 0 || r.Ready.Status == metav1.ConditionTrue && o.shouldRun() {
 		status.ActualState = korifiv1alpha1.StartedState
 	}
-	// The first report of a new app is never held back: its creator waits for it.
+	// The first report of a new app is never delayed, because the app's creator waits for it.
 	r.IsTransient = len(before.Restarts) > 0 && isTransient(before, app, r.Ready)
 	return r
 }
 
-// isTransient reports whether the app is still changing to its wanted state. An app that was ready and no
-// longer is does not count: that is written at once.
+// isTransient reports whether the app is still changing to its desired state. It returns false for an app that is no
+// longer ready, so that this is written immediately.
 func isTransient(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, ready decision.Condition) bool {
 	if !process.IsProgressReason(ready.Reason) {
 		return false
@@ -81,8 +81,8 @@ func countInstances(app *korifiv1alpha1.CFApp, processes []korifiv1alpha1.CFProc
 	return n
 }
 
-// summarizeProcesses reports the first process that is not in its wanted state, in the order of their types,
-// or that all are.
+// summarizeProcesses returns the condition of the first process, by type, that is not in its desired state. If all
+// processes are in their desired state, it reports that.
 func summarizeProcesses(o Observed, unreadable string) (ready, draining decision.Condition) {
 	want := korifiv1alpha1.StoppedReason
 	if o.shouldRun() {
@@ -111,8 +111,8 @@ func summarizeProcesses(o Observed, unreadable string) (ready, draining decision
 	return ready, draining
 }
 
-// processReady returns the condition Ready of a process if it describes the requested state of the app. A condition
-// of an earlier generation or revision may report success for an earlier request.
+// processReady returns the Ready condition of a process if it describes the app's requested state. A condition of an
+// earlier generation or revision may report the success of an earlier request.
 func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) decision.Condition {
 	own := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := own != nil && p.Status.ObservedGeneration == p.Generation && p.Status.ObservedRevision == current

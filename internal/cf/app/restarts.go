@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// recordRestart puts the app's revision at the top of the list in its status. It returns the entry if it is
+// recordRestart inserts the app's current revision at the top of the list in its status. It returns the entry if it is
 // new and was not caused by the creation of the app.
 func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	app := o.App
@@ -20,7 +20,7 @@ func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	current, status := revision.DescribeCurrent(app), &app.Status
 	status.Restarts = revision.ListRestarts(app)
 	known := len(status.Restarts) > 0 && status.Restarts[0].Revision >= current.Revision
-	// A revision without a cause was written past admission, which did not count it.
+	// A revision without a cause was written by bypassing admission, so it was not counted.
 	if unreadable != "" || !known && len(status.Restarts) > 0 && current.Cause == korifiv1alpha1.CausedByCreation {
 		return nil
 	}
@@ -31,7 +31,7 @@ func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	recordSettings(status.Restarts, o)
 	newest := &status.Restarts[0]
 	if newest.Revision == current.Revision {
-		// A revision that began stopped has its droplet and its start from the start on.
+		// A revision that begins stopped has no droplet and no start until the app is started.
 		newest.Droplet, newest.StartedBy, newest.StartedAt = cmp.Or(current.Droplet, newest.Droplet), current.StartedBy, current.StartedAt
 	}
 	if newest.Cause == korifiv1alpha1.CausedByCreation {
@@ -43,8 +43,8 @@ func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	return status.LastRestart
 }
 
-// recordSettings records what each process runs with, from the moment it has an LRP of the revision. If two
-// processes have the same type, the older one counts.
+// recordSettings records the settings of each process once the process has an LRP of the revision. If two processes
+// have the same type, it records those of the older one.
 func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
 	oldest := revision.FindOldestProcesses(o.Processes)
 	for i := range o.LRPs {
@@ -64,8 +64,8 @@ func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
 	}
 }
 
-// RestartNote describes a revision that began. Unseen is the number of earlier revisions that ended before a
-// pass observed them.
+// RestartNote describes the start of a revision. unseen is the number of earlier revisions that ended before they were
+// observed.
 func RestartNote(r *korifiv1alpha1.Restart, unseen int64) string {
 	note := fmt.Sprintf("revision %d began: %s", r.Revision, revision.DescribeCause(*r))
 	if unseen > 0 {

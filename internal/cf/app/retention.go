@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// maxUnused is how many of the newest builds and packages an app keeps although no revision runs them: a
+	// maxUnused is the number of newest builds and packages that an app keeps even if no revision needs them, because a
 	// push may be in progress.
 	maxUnused = 5
-	// maxExpired bounds the deletions of one pass; the deletion of a build triggers the next pass.
+	// maxExpired limits the deletions of one pass. The deletion of a build triggers the next pass.
 	maxExpired = 50
 )
 
-// planRetention returns the builds that no remembered revision needs, and the packages from which no
-// remaining build was made.
+// planRetention returns the builds that no recorded revision needs, and the packages from which no remaining build was
+// created.
 func planRetention(o Observed) (builds []*korifiv1alpha1.CFBuild, packages []*korifiv1alpha1.CFPackage) {
 	inUse := dropletsInUse(o.App)
 	sources := map[string]bool{}
@@ -42,7 +42,7 @@ func planRetention(o Observed) (builds []*korifiv1alpha1.CFBuild, packages []*ko
 	return builds, packages
 }
 
-// dropletsInUse returns the names of the droplets that a remembered revision runs; a droplet has the name of its build.
+// dropletsInUse returns the names of the droplets of recorded revisions. A droplet has the name of its build.
 func dropletsInUse(app *korifiv1alpha1.CFApp) map[string]bool {
 	inUse := map[string]bool{app.Annotations[torporv1alpha1.DropletAnnotation]: true}
 	if ref := app.Spec.CurrentDropletRef; ref != nil {
@@ -55,8 +55,8 @@ func dropletsInUse(app *korifiv1alpha1.CFApp) map[string]bool {
 	return inUse
 }
 
-// ListUnseenDroplets returns the droplets in use of which no build was observed. Either the build was deleted, or the
-// cache of builds is older than the cache of packages; then the packages of the builds seem to be unused.
+// ListUnseenDroplets returns the droplets in use whose build was not observed. Either the build was deleted, or the
+// cache of builds is older than the cache of packages. In the second case, packages of existing builds look unused.
 func ListUnseenDroplets(o Observed) []string {
 	unseen := dropletsInUse(o.App)
 	for i := range o.Builds {

@@ -13,7 +13,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// An app of a hundred pushes keeps the droplets of the revisions that it remembers, and the newest five.
+// An app that was pushed a hundred times keeps the droplets of its recorded revisions and the five newest droplets.
 func TestBuildsThatNoRevisionNeedsExpire(t *testing.T) {
 	const pushes = 100
 	name := func(i int) string { return fmt.Sprintf("b-%03d", i) }
@@ -26,7 +26,8 @@ func TestBuildsThatNoRevisionNeedsExpire(t *testing.T) {
 		made.Name = b.Spec.PackageRef.Name
 		o.Packages = append(o.Packages, korifiv1alpha1.CFPackage{ObjectMeta: made})
 	}
-	// The droplet is an old one that was set again; a revision long ago ran it, and it is still remembered.
+	// The current droplet is an old one that was set again. Another old droplet belongs to a revision that is still
+	// recorded.
 	o.App.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: name(7)}
 	o.App.Status.Restarts = []korifiv1alpha1.Restart{{Revision: 90, Droplet: name(90)}, {Revision: 3, Droplet: name(3)}, {Revision: 2}}
 	wanted := map[string]bool{name(3): true, name(7): true, name(90): true}

@@ -13,8 +13,8 @@ import (
 
 const kibibytesPerMebibyte = 1024
 
-// savedRate returns what a stop of an app saves: the requests of all instances, once none of them runs. A stopped app
-// that is scaled goes on to save, although its processes report again that they are stopped.
+// savedRate returns the resource requests that a stopped app saves: those of all its instances, once none of them runs.
+// If a stopped app is scaled, it continues to save until its processes report their state again.
 func savedRate(o Observed, ready decision.Condition) savings.Rate {
 	isAsked := !o.shouldRun() && (o.Stops.Holds() || o.Scheduled != nil)
 	isOff := ready.Status == metav1.ConditionTrue || !savings.RateOf(o.App.Status.Savings).IsZero()

@@ -12,13 +12,13 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// NextStops returns the record of the stops of an app at a time.
+// NextStops returns the record of an app's stops at the time now.
 func NextStops(app *korifiv1alpha1.CFApp, now time.Time) stoprecord.Records {
 	return stoprecord.NextRecords(app.Status.Stops, readStopRequest(app), now)
 }
 
-// readStopRequest reads the stop or start that an app requests. Admission has recorded who stopped it with
-// the revision that the stop began, and who started it in that revision.
+// readStopRequest reads the stop or start that an app requests. Admission has recorded the user who stopped the app
+// with the revision that the stop began, and the user who started it with the same revision.
 func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	current := revision.DescribeCurrent(app)
 	asked := stoprecord.Request{Reason: app.Annotations[torporv1alpha1.ReasonAnnotation], Until: app.Annotations[torporv1alpha1.UntilAnnotation]}
@@ -27,13 +27,13 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 		asked.UntilWrittenAt = written.Time
 	}
 	if app.Spec.DesiredState != korifiv1alpha1.StartedState {
-		// A new app waits for its first start. That is no stop unless the user has set an end.
+		// A new app waits for its first start. This does not count as a stop unless the user has set an end time.
 		asked.IsStopped = current.Cause != korifiv1alpha1.CausedByCreation || asked.Until != ""
 		asked.By, asked.Version, asked.At = current.By, revision.FormatRevision(current.Revision), current.At.Time
 		return asked
 	}
 	for _, r := range append([]korifiv1alpha1.Restart{current}, revision.ListRestarts(app)...) {
-		if r.StartedBy != "" && r.StartedAt != nil { // Later revisions began while it ran.
+		if r.StartedBy != "" && r.StartedAt != nil { // Later revisions began while the app was started.
 			asked.By, asked.Version, asked.At = r.StartedBy, revision.FormatRevision(r.Revision)+" started", r.StartedAt.Time
 			break
 		}
@@ -41,13 +41,14 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	return asked
 }
 
-// endsStop reports whether the app is to be started because its stop has reached its end. The end is recorded first,
-// so that a manager that restarts after that still knows the reason.
+// endsStop reports whether the app must be started because its stop has reached its end time. The end is recorded in
+// the status first, so its reason is not lost if the manager restarts.
 func endsStop(o Observed) bool {
 	return o.Stops.HasExpired() && o.Stops.IsEndSavedIn(o.App.Status.Stops)
 }
 
-// scheduledNote names the Slumber that stops an app although its spec requests a start, with reason and end.
+// scheduledNote describes the Slumber that stops an app although the app's spec requests a start, with the reason and
+// the end time.
 func scheduledNote(o Observed) string {
 	if o.Scheduled == nil || o.App.Spec.DesiredState != korifiv1alpha1.StartedState {
 		return ""
@@ -55,7 +56,7 @@ func scheduledNote(o Observed) string {
 	return stoprecord.Records(o.Scheduled.Stops).Describe()
 }
 
-// stopNote names the requester, the reason and the end of a stop, and any value that was ignored.
+// stopNote describes the requester, the reason and the end time of a stop, and any ignored value.
 func stopNote(stops stoprecord.Records) string {
 	note := stops.Describe()
 	if ignored := stops.DescribeIgnored(torporv1alpha1.UntilAnnotation); ignored != "" {

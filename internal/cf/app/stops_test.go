@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// appStory is an app that users change through admission, and whose status is written after each pass.
+// appStory is an app that users change through admission. Its status is updated after each pass.
 type appStory struct {
 	app *korifiv1alpha1.CFApp
 	now time.Time
@@ -26,7 +26,7 @@ func newAppStory(t *testing.T) *appStory {
 	return s
 }
 
-// admit changes the app as a user would.
+// admit changes the app as the given user.
 func (s *appStory) admit(t *testing.T, who string, change func(*korifiv1alpha1.CFApp)) {
 	t.Helper()
 	var old *korifiv1alpha1.CFApp

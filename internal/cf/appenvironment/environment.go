@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package appenvironment reads the environment of an app: its own variables, and the credentials of the
-// services that are bound to it.
+// Package appenvironment reads the environment of an app: its own variables, and the credentials of its bound services.
 package appenvironment
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// Read returns the variables of an app from the API server. Bindings are read from the client's cache,
-// Secrets never are.
+// Read returns an app's environment variables. It reads bindings from the client's cache, and Secrets from the API
+// server.
 func Read(ctx context.Context, c client.Client, app *korifiv1alpha1.CFApp) (map[string][]byte, error) {
 	variables := map[string][]byte{}
 	if name := app.Spec.EnvSecretName; name != "" {
@@ -69,7 +68,7 @@ func listBoundServices(ctx context.Context, c client.Client, app *korifiv1alpha1
 	return bound, nil
 }
 
-// ListServed returns an empty list for a kind that is not served.
+// ListServed is like List, but returns an empty list for a kind that is not served.
 func ListServed(ctx context.Context, c client.Reader, list client.ObjectList, options ...client.ListOption) error {
 	if err := c.List(ctx, list, options...); err != nil && !meta.IsNoMatchError(err) {
 		return err

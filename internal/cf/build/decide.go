@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build decides the droplet of a CFBuild, and what a CFBuild and a CFPackage report. It is pure; its
-// package controller observes and writes the status.
+// Package build decides the droplet of a CFBuild, and the status of CFBuilds and CFPackages. It is pure; package
+// controller observes and writes the status.
 package build
 
 import (
@@ -16,29 +16,29 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Observed is a build and its package, which is nil if it does not exist.
+// Observed is a build with its package, which is nil if it does not exist.
 type Observed struct {
 	Build   *korifiv1alpha1.CFBuild
 	Package *korifiv1alpha1.CFPackage
-	// Answer is the registry's answer about the package's image, if IsAboutImage.
+	// Answer is the registry's response about the package's image. It is only set if IsAboutImage returns true.
 	Answer ImageAnswer
-	// UsesKpack reports that kpack builds source code.
+	// UsesKpack is true if kpack builds source code.
 	UsesKpack bool
 }
 
-// ImageAnswer is what the registry of an image has answered, or why there is no answer.
+// ImageAnswer holds the metadata that a registry has returned for an image, or the reason why there is none.
 type ImageAnswer struct {
-	// Image is named by its digest; empty if the digest is unknown.
+	// Image is the image with its digest. It is empty if the digest is unknown.
 	Image string
-	// Ports are those that the image exposes. The first becomes the PORT of the app.
+	// Ports are the ports that the image exposes. The first port becomes the app's PORT.
 	Ports []int32
-	// Reason is that of the condition Pinned, or ImageMissingReason; empty if the digest is known.
+	// Reason is the reason for the Pinned condition, or ImageMissingReason. It is empty if the digest is known.
 	Reason string
 	// Message describes the problem to users.
 	Message string
 }
 
-// IsAboutImage reports whether the droplet of a build is an image whose metadata must first be read from its registry.
+// IsAboutImage reports whether the droplet of a build is an image whose metadata must be read from its registry.
 func (o Observed) IsAboutImage() bool {
 	status := o.Build.Status
 	return status.Droplet == nil && status.State != korifiv1alpha1.FailedBuild && o.Package != nil && o.Package.Spec.Type == korifiv1alpha1.DockerPackage
@@ -53,8 +53,8 @@ type Plan struct {
 	Pinned *decision.Condition
 }
 
-// Decide makes the droplet of an image, which is the image itself. A droplet or a failure that another
-// builder has reported stays: Torpor builds nothing from code.
+// Decide returns the new status of a build. The droplet of a package with an image is the image itself. For code,
+// Decide keeps the droplet or the failure that the builder has reported.
 func Decide(o Observed) Plan {
 	p := Plan{Droplet: o.Build.Status.Droplet}
 	if o.IsAboutImage() && o.Answer.Reason != korifiv1alpha1.ImageMissingReason {
@@ -68,8 +68,8 @@ func Decide(o Observed) Plan {
 	return p
 }
 
-// buildDroplet keeps the name of the image if its registry does not resolve it: nodes then resolve it at each
-// start.
+// buildDroplet returns a droplet with the pinned image. If the registry did not resolve the image, the droplet keeps
+// the tag, which nodes resolve at each start.
 func buildDroplet(registry korifiv1alpha1.Registry, answer ImageAnswer) (*korifiv1alpha1.Droplet, *decision.Condition) {
 	pinned := decision.False(answer.Reason, "nodes resolve the name of the image at each start of an instance, and EXPOSE is not read: "+answer.Message)
 	if answer.Image != "" {
@@ -109,8 +109,7 @@ func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.Bu
 	}
 }
 
-// explainFailure returns the registry's failure if it was recorded, and otherwise the builder's own
-// condition.
+// explainFailure returns the recorded failure of the registry or the builder.
 func explainFailure(b *korifiv1alpha1.CFBuild) decision.Condition {
 	said := meta.FindStatusCondition(b.Status.Conditions, korifiv1alpha1.SucceededCondition)
 	switch {
@@ -123,7 +122,7 @@ func explainFailure(b *korifiv1alpha1.CFBuild) decision.Condition {
 	}
 }
 
-// DecidePackageReady returns the condition Ready of a package: whether droplets can be made from it.
+// DecidePackageReady returns the Ready condition of a package, which is true if droplets can be built from it.
 func DecidePackageReady(pkg *korifiv1alpha1.CFPackage) decision.Condition {
 	if pkg.Spec.Source.Registry.Image == "" {
 		return decision.False(korifiv1alpha1.SourceMissingReason,

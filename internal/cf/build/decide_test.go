@@ -30,7 +30,7 @@ func TestDropletFollowsTheAnswerOfTheRegistry(t *testing.T) {
 		status korifiv1alpha1.CFBuildStatus
 		want   Plan
 	}{
-		"an image is pinned, and its ports are kept": {
+		"an image is pinned, and its ports are recorded": {
 			answer: ImageAnswer{Image: pinned, Ports: []int32{3000, 9090}, Message: "it runs as root"},
 			want: Plan{
 				Droplet: dropletOf(pinned, 3000, 9090), State: korifiv1alpha1.StagedBuild, Succeeded: staged,
@@ -44,18 +44,18 @@ func TestDropletFollowsTheAnswerOfTheRegistry(t *testing.T) {
 				Pinned: new(decision.True(korifiv1alpha1.ImagePinnedReason, "instances run "+pinned)),
 			},
 		},
-		"an image is not pinned if its registry does not answer": {
+		"an image is not pinned if its registry does not respond": {
 			answer: ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: "no answer"},
 			want: Plan{
 				Droplet: dropletOf(typed), State: korifiv1alpha1.StagedBuild, Succeeded: staged,
 				Pinned: new(decision.False(korifiv1alpha1.RegistrySilentReason, "nodes resolve the name of the image at each start of an instance, and EXPOSE is not read: no answer")),
 			},
 		},
-		"a missing image fails": {
+		"a build of a missing image fails": {
 			answer: ImageAnswer{Reason: missing.Reason, Message: missing.Message},
 			want:   Plan{State: korifiv1alpha1.FailedBuild, Succeeded: missing},
 		},
-		"a missing image stays a failure": {
+		"a failed build of a missing image stays failed": {
 			status: korifiv1alpha1.CFBuildStatus{State: korifiv1alpha1.FailedBuild, Conditions: []metav1.Condition{{Type: korifiv1alpha1.SucceededCondition, Status: metav1.ConditionFalse, Reason: missing.Reason, Message: missing.Message}}},
 			want:   Plan{State: korifiv1alpha1.FailedBuild, Succeeded: missing},
 		},

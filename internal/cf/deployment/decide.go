@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deployment decides how a CFDeployment becomes a new revision of its app, and how far it has come.
-// It is pure; its package controller observes and acts.
+// Package deployment decides how a CFDeployment becomes a new revision of its app, and what it reports. It is pure;
+// package controller observes and acts.
 package deployment
 
 import (
@@ -17,47 +17,44 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// Observed is what is known of a deployment.
+// Observed is the observed state of a deployment.
 type Observed struct {
 	Deployment *torporv1alpha1.CFDeployment
 	// App is nil if it does not exist.
 	App *korifiv1alpha1.CFApp
-	// AnotherWriter describes another writer of the app, which must not be changed then; empty if there is
-	// none.
+	// AnotherWriter describes another writer of the app, or is empty. If there is one, the app must not be changed.
 	AnotherWriter string
-	// HasLaterDeployment reports that the app's annotation names a deployment that was created after this
-	// one.
+	// HasLaterDeployment is true if the app's annotation refers to a deployment that was created after this one.
 	HasLaterDeployment bool
-	// LRPs are the app's LRPs as the API server returns them; they are read only when it may be too late to
-	// cancel.
+	// LRPs are the app's LRPs, read from the API server. They are read only if the deployment is to be cancelled.
 	LRPs []eiriniv1.LRP
-	// Finished are the finished deployments of the same app; they are read only when this one is finished.
+	// Finished are the finished deployments of the same app. They are read only if this deployment is finished.
 	Finished []torporv1alpha1.CFDeployment
 }
 
-// Action is what a pass does to the app or to older deployments.
+// Action is a change of the app or of finished deployments.
 type Action int
 
 // These are the actions on a deployment.
 const (
 	DoNothing Action = iota
-	// BeginRevision asks admission for a new revision.
+	// BeginRevision requests a new revision, which admission counts.
 	BeginRevision
-	// CancelRevision takes the revision back.
+	// CancelRevision cancels the revision.
 	CancelRevision
 	// DeleteExpired deletes the oldest finished deployments of the app.
 	DeleteExpired
 )
 
-// Plan is the progress of the deployment, and the next action.
+// Plan is the state of the deployment, and the next action.
 type Plan struct {
 	State torporv1alpha1.DeploymentState
 	Do    Action
-	// Prepare records the current droplet before the revision begins; Revision is the one that the deployment
-	// began, 0 while it is not known.
+	// Prepare records the current droplet before the revision begins. Revision is the revision that the deployment has
+	// begun; it is 0 until it is known.
 	Prepare  bool
 	Revision int64
-	// Droplet is the droplet of the revision that CancelRevision brings back.
+	// Droplet is the droplet of the revision that CancelRevision restores.
 	Droplet string
 	// LookAgain requests another pass soon, because no event would trigger one.
 	LookAgain bool
@@ -66,9 +63,8 @@ type Plan struct {
 	Why     string
 }
 
-// Decide is total: every Observed has exactly one Plan. The app's annotations record whether this
-// deployment's revision began and whether it was cancelled; the status of the deployment only remembers the
-// state before it.
+// Decide is total: every Observed has exactly one Plan. The app's annotations record whether this deployment's revision
+// began and whether it was cancelled. The deployment's status only records the state before the revision.
 func Decide(o Observed) Plan {
 	d := o.Deployment
 	if revision.IsDeploymentOver(d) {
@@ -89,8 +85,8 @@ func Decide(o Observed) Plan {
 	case !begun && d.Spec.Cancelled:
 		return Plan{State: torporv1alpha1.CanceledState, Why: "the deployment was cancelled before it began"}
 	case !begun && !d.Status.Prepared:
-		// The current state is saved before the revision begins: afterwards the app no longer holds it, and a
-		// cancel needs it.
+		// The current droplet is recorded before the revision begins. A cancellation needs it, and the app no longer
+		// has it afterwards.
 		return Plan{State: torporv1alpha1.DeployingState, Prepare: true, LookAgain: true, Why: "record the current droplet"}
 	case !begun:
 		return Plan{State: torporv1alpha1.DeployingState, Do: BeginRevision, LookAgain: true, Why: "request a revision"}
@@ -98,7 +94,8 @@ func Decide(o Observed) Plan {
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped or restarted"}
 	case o.App.Spec.DesiredState != korifiv1alpha1.StartedState:
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped"}
-	// The write of the cancel is refused if the app's status has changed since, so it never follows the end.
+	// The cancellation is rejected if the app's status has changed since the observation, so a completed deployment is
+	// never cancelled.
 	case AwaitsCancel(d, o.App) && !isThrough(o.App, current) && canComeBack(o.App, o.LRPs, current):
 		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Droplet: findDropletBefore(o), Why: "cancel the revision"}
 	}
@@ -111,14 +108,14 @@ func Decide(o Observed) Plan {
 	return p
 }
 
-// AwaitsCancel reports whether a deployment's revision was begun and has to be taken back, if enough LRPs of
-// an earlier one are left. LRPs are not read for other deployments.
+// AwaitsCancel reports whether the user has cancelled a deployment whose revision has begun, and the revision has not
+// been cancelled yet. Only then are LRPs read.
 func AwaitsCancel(d *torporv1alpha1.CFDeployment, app *korifiv1alpha1.CFApp) bool {
 	return d.Spec.Cancelled && app.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name && !revision.IsCancelled(app)
 }
 
-// canComeBack reports whether each process of the current revision has an earlier one that can be restored, and that
-// there is at least one. Otherwise a part of the cancelled revision would keep running.
+// canComeBack reports whether an earlier revision can be restored for every process of the current revision, and for at
+// least one process. Otherwise some processes would continue to run the cancelled revision.
 func canComeBack(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP, current int64) bool {
 	byProcess := map[string][]*eiriniv1.LRP{}
 	for i := range lrps {
@@ -137,9 +134,9 @@ func canComeBack(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP, current int64) 
 	return restored > 0
 }
 
-// findDropletBefore returns the droplet of the revision that comes back when the current one is cancelled.
-// The web process decides which revision that is, or all others if there is no web process. If the app does
-// not remember that droplet, the one at the start of the deployment is taken.
+// findDropletBefore returns the droplet of the revision that is restored if the current one is cancelled. The web
+// process determines the revision, or all other processes if there is no web process. If the app has not recorded that
+// droplet, it returns the droplet from before the deployment.
 func findDropletBefore(o Observed) string {
 	byType := map[bool][]*eiriniv1.LRP{}
 	for i := range o.LRPs {
@@ -161,7 +158,7 @@ func findDropletBefore(o Observed) string {
 	return o.Deployment.Status.FormerDroplet
 }
 
-// CountSteps returns how many times a canary pauses; 0 for other strategies.
+// CountSteps returns the number of times that a canary pauses. It returns 0 for other strategies.
 func CountSteps(d *torporv1alpha1.CFDeployment) int32 {
 	if d.Spec.Strategy != torporv1alpha1.CanaryDeployment {
 		return 0
@@ -169,7 +166,7 @@ func CountSteps(d *torporv1alpha1.CFDeployment) int32 {
 	return int32(max(1, min(len(d.Spec.Steps), math.MaxInt32)))
 }
 
-// isThrough reports whether every instance of an app runs a revision, and nothing else is left.
+// isThrough reports whether every instance of an app runs the revision, and no other instances are left.
 func isThrough(app *korifiv1alpha1.CFApp, current int64) bool {
 	ready := meta.FindStatusCondition(app.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := ready != nil && app.Status.ObservedRevision == current && app.Status.ObservedGeneration == app.Generation
@@ -178,13 +175,13 @@ func isThrough(app *korifiv1alpha1.CFApp, current int64) bool {
 
 const untilStarted = "until the Slumber that stops the app starts it again"
 
-// planProgress reports the progress of a revision that has begun. It reads the app's condition Ready, which
-// the app's controller reports of all processes together. It changes nothing but the report.
+// planProgress returns the state of a deployment whose revision has begun. It reads the app's Ready condition, which
+// summarizes all processes.
 func planProgress(o Observed, current int64, cancelled bool) Plan {
 	ready := meta.FindStatusCondition(o.App.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := ready != nil && o.App.Status.ObservedRevision == current && o.App.Status.ObservedGeneration == o.App.Generation
 	through := isThrough(o.App, current)
-	// The spec requests a start, and a Slumber stops the app: it is Ready without a running instance.
+	// If a Slumber stops the app although its spec requests a start, the app is Ready without a running instance.
 	stopped := fresh && (ready.Reason == korifiv1alpha1.StoppedReason || ready.Reason == korifiv1alpha1.StoppingReason)
 	switch {
 	case cancelled && through:
@@ -197,8 +194,8 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision waits " + untilStarted}
 	case through:
 		return Plan{State: torporv1alpha1.DeployedState, Why: "every instance runs the new revision"}
-	// Just after a user continues the deployment, the app's condition may still describe the previous step. A
-	// deployment that has passed its last step is not paused.
+	// Directly after the user has continued the deployment, the app's condition may still describe the previous step. A
+	// deployment past its last step is not paused.
 	case fresh && ready.Reason == korifiv1alpha1.DeploymentPausedReason && o.Deployment.Spec.ContinuedSteps < CountSteps(o.Deployment) &&
 		o.Deployment.Status.ObservedGeneration == o.Deployment.Generation:
 		return Plan{State: torporv1alpha1.PausedState, Why: ready.Message}
@@ -209,7 +206,7 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 	}
 }
 
-// ChangeApp changes the app as the plan requires.
+// ChangeApp changes the app according to the plan.
 func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, plan Plan) {
 	if app.Annotations == nil {
 		app.Annotations = map[string]string{}
@@ -218,7 +215,8 @@ func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, plan P
 	case BeginRevision:
 		app.Annotations[torporv1alpha1.DeploymentAnnotation] = d.Name
 		if app.Spec.DesiredState == korifiv1alpha1.StartedState { // The revision of a stopped app began when it was stopped.
-			// Admission lets only the manager name another requester. Without a name it records the manager.
+			// Admission allows only the manager to set another user as the requester. If the annotation is missing,
+			// admission records the manager.
 			app.Annotations[torporv1alpha1.RevisedByAnnotation] = d.Annotations[torporv1alpha1.RequestedByAnnotation]
 			if d.Annotations[torporv1alpha1.RequestedByAnnotation] == "" {
 				delete(app.Annotations, torporv1alpha1.RevisedByAnnotation)

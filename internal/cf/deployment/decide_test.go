@@ -13,7 +13,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// Just after a continue, the app's condition may still report that the canary waits.
+// Directly after a canary was continued, the app's condition may still report that the canary waits.
 func TestContinuedCanaryIsNotPausedAgain(t *testing.T) {
 	for name, row := range map[string]struct {
 		continued            int32
@@ -43,8 +43,8 @@ func TestContinuedCanaryIsNotPausedAgain(t *testing.T) {
 	}
 }
 
-// Two deployments are in progress, and the first is as bad as the second. Cancelling the second brings back
-// the droplet that serves.
+// Two broken deployments are in progress. Cancelling the second restores the droplet that serves, not the droplet of
+// the first.
 func TestCancelBringsTheDropletBackThatServes(t *testing.T) {
 	d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: torporv1alpha1.CFDeploymentSpec{Cancelled: true}}
 	d.Status.FormerDroplet = "bad"
@@ -71,7 +71,7 @@ func TestCancelBringsTheDropletBackThatServes(t *testing.T) {
 	}
 }
 
-// While a Slumber stops an app, no instance runs, although its spec asks for a start and it is Ready as a
+// While a Slumber stops an app, no instance runs. The app's spec requests a start, but its Ready condition reports a
 // stopped app.
 func TestDeploymentWaitsWhileASlumberStopsTheApp(t *testing.T) {
 	const waits = "until the Slumber that stops the app starts it again"

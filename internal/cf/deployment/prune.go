@@ -9,7 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// maxFinished is the number of finished deployments that an app keeps; it remembers as many revisions.
+// maxFinished is the number of finished deployments that an app keeps, which is also the number of revisions that it
+// records.
 const maxFinished = 20
 
 // planPrune deletes the oldest finished deployments of the app.

@@ -32,17 +32,17 @@ import (
 )
 
 const (
-	// maxAnswerBytes and maxAnswerObjects exceed real manifests and configurations of images; maxImageBytes limits all
-	// responses about one image. The number of objects is limited because an empty JSON object takes three bytes, and
-	// fifty times as much once it is decoded.
+	// maxAnswerBytes and maxAnswerObjects are larger than real manifests and configurations of images. maxImageBytes
+	// limits all responses about one image combined. The number of JSON objects is limited because an empty object
+	// takes three bytes, but fifty times as many once it is decoded.
 	maxAnswerBytes, maxAnswerObjects, maxImageBytes = 512 << 10, 10_000, 2 << 20
-	// maxPorts is the number of ports used from an image, as from a manifest.
+	// maxPorts is the maximum number of ports of an image that are used. Manifests have the same limit.
 	maxPorts = 10
-	// maxUserLength limits the shown part of an image's user.
+	// maxUserLength limits the part of an image's user that is shown.
 	maxUserLength = 32
 )
 
-// errNoImage means that the name of the image belongs to another kind of content.
+// errNoImage means that the image name refers to content that is not an image.
 var errNoImage = errors.New("the registry's response is not an image")
 
 // errUnreadableSecret means that a Secret is not a valid image pull Secret. Its content is not shown.
@@ -54,15 +54,15 @@ type imageReader struct {
 	transport http.RoundTripper
 }
 
-// read returns the metadata of an image. A failure is part of the answer, with Torpor's own text, so that a server
-// named by one tenant cannot send text to others.
+// read returns the metadata of an image. For a failure, the answer contains only Torpor's own text. A server chosen by
+// one tenant must not be able to send text to other tenants.
 func (r imageReader) read(ctx context.Context, named reference.Named, secrets []corev1.Secret) build.ImageAnswer {
 	descriptor, err := r.fetch(ctx, named, secrets)
 	if err != nil {
 		return explainFailure(err, named)
 	}
 	if !descriptor.MediaType.IsImage() && !descriptor.MediaType.IsIndex() {
-		// Any content has a digest, including the page of a web server.
+		// Any content has a digest, including a web page.
 		return explainFailure(errNoImage, named)
 	}
 	pinned, err := pin(named, descriptor.Digest)
@@ -94,7 +94,7 @@ func (r imageReader) fetch(ctx context.Context, named reference.Named, secrets [
 	}
 	return remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithUserAgent(buildinfo.UserAgent("torpor")),
 		remote.WithTransport(httpguard.LimitTransport(&countedTransport{base: r.transport}, maxAnswerBytes, maxImageBytes)),
-		// The registry is only asked once for each build, so a failure is reported without a retry.
+		// A failure is reported without a retry, because the registry is contacted only once for each build.
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}))
 }
 
@@ -107,7 +107,7 @@ func registryHost(named reference.Named) string {
 	return strings.Trim(domain, "[]")
 }
 
-// pin adds the digest to the name of an image. The tag stays for readers; nodes ignore it next to a digest.
+// pin adds the digest to an image name. The tag is kept for readers, because nodes ignore a tag next to a digest.
 func pin(named reference.Named, found v1.Hash) (string, error) {
 	if _, isPinned := named.(reference.Digested); isPinned {
 		return named.String(), nil
@@ -119,7 +119,7 @@ func pin(named reference.Named, found v1.Hash) (string, error) {
 	return pinned.String(), nil
 }
 
-// readConfig reads the configuration of an image, or of one image of a multi-platform index.
+// readConfig reads the configuration of an image, or of one image in a multi-platform index.
 func readConfig(descriptor *remote.Descriptor) (*v1.ConfigFile, error) {
 	image, err := descriptor.Image()
 	if descriptor.MediaType.IsIndex() {
@@ -135,8 +135,8 @@ func readConfig(descriptor *remote.Descriptor) (*v1.ConfigFile, error) {
 	return config, nil
 }
 
-// chooseImage returns the image for the manager's architecture, or else the first one for Linux. In practice, images of
-// one index differ only in their programs, not in their ports.
+// chooseImage returns the image for the manager's architecture, or else the first image for Linux. In practice, the
+// images in an index differ in their programs, but not in their ports.
 func chooseImage(descriptor *remote.Descriptor) (v1.Image, error) {
 	index, err := descriptor.ImageIndex()
 	if err != nil {
@@ -161,7 +161,8 @@ func chooseImage(descriptor *remote.Descriptor) (v1.Image, error) {
 	return index.Image(manifest.Manifests[at].Digest)
 }
 
-// listPorts returns the TCP ports of EXPOSE, lowest first, because an image does not store their order.
+// listPorts returns the TCP ports of EXPOSE instructions in ascending order, because an image does not store their
+// original order.
 func listPorts(exposed map[string]struct{}) []int32 {
 	var ports []int32
 	for text := range exposed {
@@ -176,7 +177,7 @@ func listPorts(exposed map[string]struct{}) []int32 {
 }
 
 // describeUser returns a warning for a user that nodes refuse, because instances may not run as root. This is not a
-// failure, because an admission may set a user for the Pods of a namespace.
+// failure, because an admission webhook may set another user for Pods in the namespace.
 func describeUser(user string) string {
 	id, _, _ := strings.Cut(user, ":")
 	if number, err := strconv.ParseUint(id, 10, 32); err == nil && number > 0 {
@@ -188,7 +189,7 @@ func describeUser(user string) string {
 	return fmt.Sprintf("expected an image with a numeric user other than 0, found %q; nodes refuse to start the image unless an admission webhook sets a user for its Pods", user)
 }
 
-// explainFailure returns the answer for an image whose metadata cannot be read.
+// explainFailure returns an answer for an image whose metadata cannot be read.
 func explainFailure(err error, named reference.Named) build.ImageAnswer {
 	registry := reference.Domain(named)
 	refused, isRefused := errors.AsType[*transport.Error](err)
@@ -208,7 +209,7 @@ func explainFailure(err error, named reference.Named) build.ImageAnswer {
 	}
 }
 
-// explainRefusal distinguishes a missing image from other refusals of a registry.
+// explainRefusal distinguishes missing images from other errors of a registry.
 func explainRefusal(refused *transport.Error, named reference.Named) build.ImageAnswer {
 	isUnknown := slices.ContainsFunc(refused.Errors, func(d transport.Diagnostic) bool {
 		return d.Code == transport.ManifestUnknownErrorCode || d.Code == transport.NameUnknownErrorCode
@@ -225,7 +226,7 @@ func explainRefusal(refused *transport.Error, named reference.Named) build.Image
 	}
 }
 
-// isSilence reports whether a server could not be reached, did not respond in time or has an untrusted certificate.
+// isSilence reports whether a server could not be reached, did not respond in time, or has an untrusted certificate.
 func isSilence(err error) bool {
 	_, isNetwork := errors.AsType[*net.OpError](err)
 	_, isName := errors.AsType[*net.DNSError](err)

@@ -22,15 +22,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// anyPublic and nobody are the entries of a policy that do not name a server.
+// anyPublic and nobody are the policy entries that are not server names.
 const anyPublic, nobody = "*", "none"
 
 const (
 	connectTimeout = 3 * time.Second
 	idleTimeout    = 30 * time.Second
-	// maxIdleConnections limits the idle connections to all registries together.
+	// maxIdleConnections limits the idle connections to all registries combined.
 	maxIdleConnections = 32
-	// maxRequests limits the requests for one image; redirects and tokens need fewer.
+	// maxRequests limits the requests for one image. Redirects and tokens need fewer.
 	maxRequests = 30
 )
 
@@ -41,15 +41,16 @@ var (
 	errNoSuchProxy     = errors.New("the proxy of the environment is not a URL")
 )
 
-// Policy defines which registries may be contacted. The zero Policy allows none.
+// Policy defines which registries may be contacted. The zero value allows none.
 type Policy struct {
 	isAnyPublic bool
-	// Servers in listed may have any address except link-local and metadata ones. listed includes the servers in plain.
+	// Servers in listed may have any address except link-local addresses and those of metadata services. listed
+	// includes the servers in plain.
 	listed, plain httpguard.Endpoints
 }
 
-// ParsePolicy parses the entries of httpguard.ParseEndpoints. An entry with the prefix http:// allows its server without
-// TLS, and * allows all servers with a public address. An empty list and "none" allow no server.
+// ParsePolicy parses entries in the format of httpguard.ParseEndpoints. The prefix http:// allows the server without
+// TLS, and * allows all servers with a public address. An empty list or "none" allows no server.
 func ParsePolicy(list []string) (Policy, error) {
 	if len(list) == 0 || slices.Equal(list, []string{nobody}) {
 		return Policy{}, nil
@@ -81,7 +82,7 @@ func (p Policy) isEmpty() bool { return !p.isAnyPublic && p.listed.IsEmpty() }
 // mayAsk reports whether a registry may be contacted, before its address is known.
 func (p Policy) mayAsk(host string) bool { return p.isAnyPublic || p.listed.Includes(host) }
 
-// checkURL rejects a URL of a registry, or of a server to which it refers, that the policy does not allow.
+// checkURL rejects the URL of a registry, redirect target or token service if the policy does not allow it.
 func (p Policy) checkURL(u *url.URL) error {
 	host := u.Hostname()
 	if u.Scheme != "https" && (u.Scheme != "http" || !p.plain.Includes(host)) {
@@ -105,8 +106,7 @@ func (p Policy) checkAddress(host string) error {
 	return errNotPublic
 }
 
-// dial connects to a server. It checks addresses after names are resolved, so a name with a changing address cannot
-// bypass the check.
+// dial connects to a server. It checks the resolved address, so a name with changing addresses cannot bypass the check.
 func (p Policy) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -114,7 +114,8 @@ func (p Policy) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	dialer := net.Dialer{Timeout: connectTimeout, Control: p.controlDial}
 	if p.listed.Includes(host) {
-		// The administrator trusts the name, so its address may be private, but not that of a metadata service.
+		// The administrator trusts the name, so its address may be private, but it may not be that of a metadata
+		// service.
 		dialer.Control = p.listed.ControlDial
 	}
 	return dialer.DialContext(ctx, network, address)
@@ -128,8 +129,8 @@ func (p Policy) controlDial(_, address string, _ syscall.RawConn) error {
 	return p.checkAddress(host)
 }
 
-// guardedTransport sends each request, including redirects and token requests, only to servers that the policy allows.
-// A proxy of the environment resolves names itself, and has to refuse addresses that no tenant may reach.
+// guardedTransport sends every request, including redirects and token requests, only to servers that the policy allows.
+// An HTTP proxy resolves names itself. It must therefore reject addresses that tenants must not reach.
 type guardedTransport struct {
 	policy          Policy
 	direct, proxied *http.Transport
@@ -158,7 +159,7 @@ func (t *guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err == nil {
 			return t.proxied.RoundTrip(r)
 		}
-		err = errNoSuchProxy // The URL of the proxy may contain a password.
+		err = errNoSuchProxy // The error is replaced, because the proxy's URL may contain a password.
 	}
 	if r.Body != nil {
 		_ = r.Body.Close()
@@ -171,8 +172,8 @@ func (t *guardedTransport) closeIdleConnections() {
 	t.proxied.CloseIdleConnections()
 }
 
-// countedTransport sends at most maxRequests, because the library follows redirects without a limit. It also counts the
-// objects of responses.
+// countedTransport sends at most maxRequests requests, because the library follows redirects without a limit. It also
+// limits the number of JSON objects in responses.
 type countedTransport struct {
 	base http.RoundTripper
 	sent atomic.Int64

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package imageregistry reads the metadata of apps' images from their registries: the digest, the exposed ports and the
-// user. Tenants choose the images, so a Policy defines which servers may be contacted, and each question has a budget
-// of time and bytes.
+// user. Tenants choose the images. A Policy therefore defines which servers may be contacted, and each question has
+// limits for time and size.
 package imageregistry
 
 import (
@@ -23,39 +23,38 @@ import (
 )
 
 const (
-	// askTimeout limits all requests about one image. The CF API holds the response to a client for longer.
+	// askTimeout limits the time for all requests about one image. The CF API holds a client's response for longer.
 	askTimeout = 5 * time.Second
-	// waitLimit is the time that an image waits for others before its build continues with the tag.
+	// waitLimit is the time that a question may wait for others. After that, its build continues with the tag.
 	waitLimit = 10 * time.Second
-	// silentFor is the time without requests to a registry that did not respond, so that a cluster without internet
-	// access does not delay each build.
+	// silentFor is the time without requests to a registry that did not respond. In a cluster without internet access,
+	// not every build is delayed.
 	silentFor = time.Minute
-	// maxAtOnce limits the concurrent questions; maxOfRegistry and maxOfSpace limit those of one registry and one
-	// space.
+	// maxAtOnce limits the concurrent questions. maxOfRegistry and maxOfSpace limit them per registry and per space.
 	maxAtOnce, maxOfRegistry, maxOfSpace = 16, 4, 2
-	// maxWaiting limits the questions that wait for one of those places.
+	// maxWaiting limits the number of waiting questions.
 	maxWaiting = 1000
-	// maxSilent limits the remembered silent registries.
+	// maxSilent limits the number of silent registries in the cache.
 	maxSilent = 1000
-	// maxPullSecrets limits the pull Secrets of a package that are read.
+	// maxPullSecrets limits the number of pull Secrets that are read for a package.
 	maxPullSecrets = 10
 )
 
-// Question asks for the metadata of a build's image.
+// Question requests the metadata of a build's image.
 type Question struct {
-	// Build is the build that needs a droplet. UID distinguishes it from another build with the same name.
+	// Build is the build that needs a droplet. UID distinguishes it from a build with the same name that was deleted.
 	Build types.NamespacedName
 	UID   types.UID
 	// Registry is the registry of the package.
 	Registry korifiv1alpha1.Registry
 }
 
-// Service contacts registries outside of the passes: a pass ends without an answer, and runs again when there is one.
-// The fields must be set before Start.
+// Service contacts registries in the background. A pass returns without an answer, and the build is enqueued again once
+// the answer is available. The fields must be set before Start.
 type Service struct {
-	// Enqueue requests a pass of a build, and does not block.
+	// Enqueue requests a pass for a build without blocking.
 	Enqueue func(build types.NamespacedName)
-	// ReadSecret reads a Secret of the namespace of a build.
+	// ReadSecret reads a Secret in the namespace of a build.
 	ReadSecret func(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error)
 
 	policy    Policy
@@ -64,27 +63,27 @@ type Service struct {
 	// timeout is askTimeout, except in tests.
 	timeout time.Duration
 	asked   *background.Service[types.NamespacedName, askedImage]
-	// silent maps a registry to the time until which it is not contacted.
+	// silent maps registries to the time until which they are not contacted.
 	silent *lru.Cache
 }
 
-// askedImage is a question to a registry with its answer; answer is nil until the registry has responded.
+// askedImage is a question with its answer. answer is nil until it is available.
 type askedImage struct {
 	Question
 	named  reference.Named
 	answer *build.ImageAnswer
 }
 
-// NewService returns a service that contacts no registry before Start. If trusted is nil, the certificate authorities
-// of the system are used.
+// NewService returns a service that contacts no registry before Start. If trusted is nil, the system's certificate
+// authorities are trusted.
 func NewService(p Policy, now clock.PassiveClock, trusted *tls.Config) *Service {
 	s := &Service{policy: p, clock: now, transport: newGuardedTransport(p, trusted), timeout: askTimeout, silent: lru.New(maxSilent)}
 	s.asked = background.NewService(now, s.take)
 	return s
 }
 
-// RequestAnswer returns the answer to a question, or false if the pass has to wait until the build is enqueued. Each
-// build causes one question, whose answer is kept until ForgetBuild.
+// RequestAnswer returns the answer to a question. It returns false if there is no answer yet; the build is enqueued
+// when it is available. Each build causes one question, and its answer is kept until ForgetBuild.
 func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
 	s.asked.Lock()
 	defer s.asked.Unlock()
@@ -111,7 +110,7 @@ func (s *Service) ForgetBuild(name types.NamespacedName) {
 	s.asked.Forget(name)
 }
 
-// answerUnasked returns an answer if the registry need not or may not be contacted.
+// answerUnasked returns an answer without contacting the registry, if this is unnecessary or not allowed.
 func (s *Service) answerUnasked(a *askedImage) (build.ImageAnswer, bool) {
 	if s.policy.isEmpty() {
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "the manager contacts no registry, because of --image-registries=none or --trust-node-images"}, true
@@ -153,7 +152,8 @@ func (s *Service) Start(ctx context.Context) error {
 	return s.asked.Start(ctx)
 }
 
-// take answers a question that needs no request any more. Questions above the share of their registry or space wait.
+// take returns the call for a question, or answers a question that needs no request any more. Questions above the limit
+// for their registry or space wait.
 func (s *Service) take(_ types.NamespacedName, a *askedImage, due time.Time) background.Call {
 	registry := reference.Domain(a.named)
 	switch {
@@ -173,14 +173,14 @@ func (s *Service) take(_ types.NamespacedName, a *askedImage, due time.Time) bac
 	return background.Call{}
 }
 
-// ask answers one question, and remembers a registry that did not respond.
+// ask answers a question, and records registries that do not respond.
 func (s *Service) ask(ctx context.Context, a *askedImage) build.ImageAnswer {
 	var secrets []corev1.Secret
 	for _, ref := range a.Registry.ImagePullSecrets[:min(len(a.Registry.ImagePullSecrets), maxPullSecrets)] {
 		secret, err := s.ReadSecret(ctx, types.NamespacedName{Namespace: a.Build.Namespace, Name: ref.Name})
 		switch {
 		case k8serrors.IsNotFound(err):
-			// A missing Secret is skipped, as the kubelet does.
+			// A missing Secret is skipped, as in the kubelet.
 		case err != nil:
 			return explainFailure(errUnreadableSecret, a.named)
 		default:

@@ -37,15 +37,15 @@ import (
 )
 
 const (
-	// onLoopback allows the registries of these tests, and no other address of the machine.
+	// onLoopback allows the registries of these tests, but no other address of the machine.
 	onLoopback = "http://127.0.0.1"
 	space      = "space"
 	password   = "a-password-that-nobody-may-read"
-	// generous is the timeout of a test that should end much earlier.
+	// generous is the timeout for tests that should finish much earlier.
 	generous = time.Minute
 )
 
-// newRegistry starts a registry with real images. The handler front of a test receives each request first.
+// newRegistry starts a registry with real images. front, if set, receives each request first.
 func newRegistry(t *testing.T, front func(registry http.Handler) http.HandlerFunc) (host string) {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -91,14 +91,14 @@ func exposing(user string, ports ...string) v1.Config {
 	return v1.Config{ExposedPorts: exposed, User: user}
 }
 
-// asker is a service with the functions that a controller sets.
+// asker is a service with the functions that a controller provides.
 type asker struct {
 	*Service
 	answered chan types.NamespacedName
 	secrets  map[string]corev1.Secret
 }
 
-// newAsker returns a service that is not started, so that a test can still set its fields.
+// newAsker returns a service that has not been started, so a test can set its fields.
 func newAsker(t *testing.T, now clock.PassiveClock, list ...string) *asker {
 	t.Helper()
 	policy, err := ParsePolicy(list)
@@ -131,7 +131,7 @@ func (a *asker) start(t *testing.T) *asker {
 	return a
 }
 
-// ask requests an answer as the passes of one build do.
+// ask repeatedly requests an answer, as the passes of a build do.
 func (a *asker) ask(t *testing.T, q Question) build.ImageAnswer {
 	t.Helper()
 	answer, isKnown := a.RequestAnswer(q)
@@ -195,7 +195,8 @@ func TestImageIsReadAtItsRegistry(t *testing.T) {
 	}
 }
 
-// A refusal, an error or a redirect of a registry leaves the tag, and the registry's own text is not repeated.
+// If the registry refuses a request, fails or redirects it, the image keeps its tag. The registry's own text is never
+// shown.
 func TestFailedRegistryLookupKeepsTheTag(t *testing.T) {
 	trap, trapped := newTrap(t)
 	const internal = "text of an internal server"
@@ -204,7 +205,7 @@ func TestFailedRegistryLookupKeepsTheTag(t *testing.T) {
 			return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, status) }
 		}
 	}
-	// The first request of a client asks for the token service and is not redirected.
+	// The client's first request finds the token service and is not redirected.
 	redirect := func(to string) func(http.Handler) http.HandlerFunc {
 		return func(registry http.Handler) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
@@ -291,7 +292,7 @@ func portOf(t *testing.T, address string) string {
 	return port
 }
 
-// A small manifest that would become large when decoded is not decoded.
+// A small manifest that would be large once decoded is not decoded.
 func TestManifestOfManyObjectsIsCutOff(t *testing.T) {
 	host := newRegistry(t, func(registry http.Handler) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -309,7 +310,7 @@ func TestManifestOfManyObjectsIsCutOff(t *testing.T) {
 	}
 }
 
-// An endless manifest is read up to the limit, and does not use more memory of the manager.
+// An endless manifest is read only up to the limit, and the manager's memory usage stays low.
 func TestManifestWithoutEndIsCutOff(t *testing.T) {
 	const gigabyte = 1 << 30
 	var sent atomic.Int64
@@ -333,14 +334,14 @@ func TestManifestWithoutEndIsCutOff(t *testing.T) {
 	if answer := a.ask(t, about("build", host+"/shop:1")); answer.Reason != korifiv1alpha1.ImageUnreadableReason || !strings.Contains(answer.Message, "at most 524288 bytes") {
 		t.Errorf("expected a response that is too long, found %+v", answer)
 	}
-	// The sockets of the machine buffer some data beyond the limit.
+	// Socket buffers hold some data beyond the limit.
 	if n := sent.Load(); n > gigabyte/4 {
 		t.Errorf("expected the connection to end soon after %d bytes, found %d sent", maxAnswerBytes, n)
 	}
 }
 
-// A registry that does not respond delays only one build. Further builds get an immediate answer for some time, and
-// other registries respond in the meantime.
+// A registry that does not respond delays only one build. For some time, further builds immediately get an answer
+// without a request, and other registries are not affected.
 func TestSilentRegistryIsNotQueriedAgainAtOnce(t *testing.T) {
 	release := make(chan struct{})
 	var questions atomic.Int64
@@ -380,7 +381,7 @@ func TestSilentRegistryIsNotQueriedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// One registry, or one space, gets no more than its share of the concurrent requests.
+// No registry and no space can use more than its share of the concurrent requests.
 func TestSlowRegistryDoesNotDelayOthers(t *testing.T) {
 	arrived, release := make(chan string, maxWaiting), make(chan struct{})
 	slow := newRegistry(t, func(registry http.Handler) http.HandlerFunc {
@@ -456,7 +457,7 @@ func TestRegistryIsQueriedOncePerBuild(t *testing.T) {
 	}
 }
 
-// The credentials of the space are accepted, only sent to their registry, and also used at a token service.
+// The credentials in a space's pull Secrets are sent only to their own registry and its token service.
 func TestPullSecretsAreUsedForTheirRegistryOnly(t *testing.T) {
 	isLoggedIn := func(r *http.Request) bool {
 		user, given, _ := r.BasicAuth()
@@ -512,13 +513,13 @@ func TestPullSecretsAreUsedForTheirRegistryOnly(t *testing.T) {
 		secrets []string
 		want    string
 	}{
-		"an anonymous request is refused":        {private + "/shop:1", nil, korifiv1alpha1.RegistryRefusedReason},
-		"a login is accepted":                    {private + "/shop:1", []string{"missing", "logins"}, korifiv1alpha1.ImageMissingReason},
-		"a login is accepted at a token service": {byToken + "/shop:1", []string{"logins"}, korifiv1alpha1.ImageMissingReason},
-		"a token without a login is refused":     {byToken + "/shop:1", []string{"other"}, korifiv1alpha1.RegistryRefusedReason},
-		"a Secret of another space is not read":  {private + "/shop:1", []string{"theirs"}, korifiv1alpha1.RegistryRefusedReason},
-		"another registry's login is not sent":   {curious + "/shop:1", []string{"logins", "other"}, korifiv1alpha1.RegistryRefusedReason},
-		"an unreadable Secret is not shown":      {private + "/shop:1", []string{"broken"}, korifiv1alpha1.PullSecretUnreadableReason},
+		"an anonymous request to a private registry is refused": {private + "/shop:1", nil, korifiv1alpha1.RegistryRefusedReason},
+		"a login is accepted":                              {private + "/shop:1", []string{"missing", "logins"}, korifiv1alpha1.ImageMissingReason},
+		"a login is accepted at a token service":           {byToken + "/shop:1", []string{"logins"}, korifiv1alpha1.ImageMissingReason},
+		"a token without a login is refused":               {byToken + "/shop:1", []string{"other"}, korifiv1alpha1.RegistryRefusedReason},
+		"a Secret in another space is not read":            {private + "/shop:1", []string{"theirs"}, korifiv1alpha1.RegistryRefusedReason},
+		"a login for another registry is not sent":         {curious + "/shop:1", []string{"logins", "other"}, korifiv1alpha1.RegistryRefusedReason},
+		"the content of an unreadable Secret is not shown": {private + "/shop:1", []string{"broken"}, korifiv1alpha1.PullSecretUnreadableReason},
 	} {
 		answer := a.ask(t, about(what, row.image, row.secrets...))
 		if answer.Reason != row.want || strings.Contains(answer.Message, password) {
@@ -566,8 +567,8 @@ func TestPolicySelectsRegistries(t *testing.T) {
 		"all public addresses allowed: this machine's name is refused":  {[]string{"*"}, "https://localhost:" + port, errNotPublic},
 		"all public addresses allowed: a server without TLS is refused": {[]string{"*"}, "http://registry.example", errPlainHTTP},
 		"all public addresses allowed: a metadata service is refused":   {[]string{"*"}, "https://169.254.169.254", errNotPublic},
-		"a name that is listed with TLS, used without it: refused":      {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
-		"a name that is not listed: refused":                            {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
+		"a name listed with TLS, but used without TLS: refused":         {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
+		"an unlisted name: refused":                                     {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
 		"an address outside the listed network: refused":                {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
 		"the protocol ftp: refused":                                     {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
 	} {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kpack decides how kpack builds the droplet of a CFBuild whose package is source code. It is pure; its package
-// controller observes and acts. kpack is used through its CustomResourceDefinition only:
+// Package kpack decides how kpack builds the droplet of a CFBuild whose package contains source code. It is pure;
+// package controller observes and acts. It uses kpack only through its CustomResourceDefinitions:
 // https://github.com/buildpacks-community/kpack/blob/main/docs/image.md
 package kpack
 
@@ -17,19 +17,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Observed is a build with its package and its Image.
+// Observed is a build with its package and its kpack Image.
 type Observed struct {
 	Build    *korifiv1alpha1.CFBuild
 	Settings Settings
 	// Package is nil if it does not exist.
 	Package *korifiv1alpha1.CFPackage
-	// Image is the Image with the name of the build; nil if it does not exist.
+	// Image is the Image with the build's name. It is nil if it does not exist.
 	Image *Progress
-	// Failure is the message of the newest Build of a failed Image that has none itself.
+	// Failure is the message of an Image's newest Build. It is set if the Image has failed without a message.
 	Failure string
 }
 
-// Action is the one change of a pass to the Image.
+// Action is the change that a pass makes to the Image.
 type Action int
 
 // These are the actions on the Image.
@@ -39,10 +39,10 @@ const (
 	DeleteImage
 )
 
-// Plan is the next action, and the result of a build that has ended.
+// Plan is the next action, and the result of a finished build.
 type Plan struct {
 	Do Action
-	// Droplet is set when the build has succeeded, and Failure when it has failed.
+	// Droplet is set if the build has succeeded. Failure is set if it has failed.
 	Droplet *korifiv1alpha1.Droplet
 	Failure string
 	Rule    string
@@ -55,7 +55,7 @@ func Decide(o Observed) Plan {
 	return plan
 }
 
-// Rules returns the decision, most urgent rule first.
+// Rules returns the decision rules, the most urgent first.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
 		{Name: "no build of source code", When: isOtherBuild, Then: wait},
@@ -73,28 +73,31 @@ func Rules() []decision.Rule[Observed, Plan] {
 	}
 }
 
-// isOtherBuild: the builder leaves images, and builds that are being deleted, alone.
+// isOtherBuild matches builds of images, and builds that are being deleted. The controller does not change either.
 func isOtherBuild(o Observed) bool {
 	return o.Build.Spec.Lifecycle.Type != korifiv1alpha1.BuildpackLifecycle || !o.Build.DeletionTimestamp.IsZero()
 }
 
-// isImageLeft: kpack would build the Image again for each new version of its builder, and nothing would use the result.
+// isImageLeft matches staged builds that still have an Image. kpack would rebuild the Image for each new version of the
+// builder, and nothing would use the result.
 func isImageLeft(o Observed) bool {
 	return o.Build.Status.Droplet != nil && o.Image != nil && o.Image.IsOwned && !o.Image.IsDeleted
 }
 
-// hasEnded: a droplet never changes, and a failure is final. The Image of a failure stays, for its logs.
+// hasEnded matches builds with a droplet, which never changes, and failed builds, because a failure is final. The Image
+// of a failed build is kept for its logs.
 func hasEnded(o Observed) bool {
 	return o.Build.Status.Droplet != nil || o.Build.Status.State == korifiv1alpha1.FailedBuild
 }
 
-// lacksSource: the package does not exist, or its source code is not uploaded yet.
+// lacksSource matches builds whose package does not exist or whose source code has not been uploaded yet.
 func lacksSource(o Observed) bool {
 	return o.Package == nil || o.Package.Spec.Type != korifiv1alpha1.BitsPackage ||
 		o.Package.Spec.Source.Registry.Image == ""
 }
 
-// namesBuildpacks: an Image has no field for buildpacks. Its builder has a list of them.
+// namesBuildpacks matches builds with a list of buildpacks. An Image cannot select buildpacks, because its builder
+// defines them.
 func namesBuildpacks(o Observed) bool { return len(o.Build.Spec.Lifecycle.Data.Buildpacks) > 0 }
 
 func lacksImage(o Observed) bool     { return o.Image == nil }
@@ -102,7 +105,7 @@ func isNameTaken(o Observed) bool    { return !o.Image.IsOwned }
 func isImageDeleted(o Observed) bool { return o.Image.IsDeleted }
 func isStatusOld(o Observed) bool    { return !o.Image.IsCurrent }
 
-// isBuilt: an image without a digest is not a droplet, because its tag could move.
+// isBuilt matches Images whose result has a digest. Without a digest, the tag could move.
 func isBuilt(o Observed) bool {
 	status := o.Image.Status
 	return status.Ready().Status == metav1.ConditionTrue && strings.Contains(status.LatestImage, "@")
@@ -125,7 +128,7 @@ func refuseName(o Observed) Plan {
 		"found one that does not belong to the CFBuild; delete it, and build again", o.Build.Name)}
 }
 
-// setDroplet gives the droplet one process, which runs the default command of the image.
+// setDroplet returns a droplet with a web process, which runs the image's default command.
 func setDroplet(o Observed) Plan {
 	droplet := &korifiv1alpha1.Droplet{
 		Registry: korifiv1alpha1.Registry{Image: o.Image.Status.LatestImage}, Stack: o.Image.Status.LatestStack,
@@ -142,7 +145,7 @@ func reportFailure(o Observed) Plan {
 	return Plan{Failure: "kpack did not build the Image " + o.Build.Name + ": " + message}
 }
 
-// LacksReason reports that only the newest Build has the message of a failure.
+// LacksReason reports whether the Image has failed without a message. In this case, its newest Build has the message.
 func LacksReason(image *Progress) bool {
 	ready := image.Status.Ready()
 	return image.IsOwned && ready.Status == metav1.ConditionFalse && ready.Message == "" &&

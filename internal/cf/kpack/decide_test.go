@@ -37,7 +37,7 @@ func examplePackage() *korifiv1alpha1.CFPackage {
 	}}
 }
 
-// exampleImage returns an Image whose newest Build has a status.
+// exampleImage returns an Image with the given Ready condition and message.
 func exampleImage(ready metav1.ConditionStatus, message string) *Progress {
 	return &Progress{IsOwned: true, IsCurrent: true, Status: ImageStatus{
 		LatestImage: digest, LatestStack: "jammy", LatestBuildRef: "b1-build-1", Conditions: []Condition{{Type: "BuilderReady", Status: metav1.ConditionTrue}, {Type: "Ready", Status: ready, Message: message}},
@@ -54,14 +54,14 @@ func TestDecide(t *testing.T) {
 		want   Plan
 	}{
 		"an Image is created for uploaded code": {func(*Observed) {}, Plan{Do: CreateImage, Rule: "create the Image"}},
-		"a build of an image is left alone": {
+		"a build of an image is not changed": {
 			func(o *Observed) { o.Build.Spec.Lifecycle.Type = korifiv1alpha1.DockerLifecycle }, Plan{Rule: "no build of source code"},
 		},
-		"a build that is being deleted is left alone": {
+		"a build that is being deleted is not changed": {
 			func(o *Observed) { o.Build.DeletionTimestamp = new(metav1.Unix(1, 0)) }, Plan{Rule: "no build of source code"},
 		},
 		"a build without a package waits":      {func(o *Observed) { o.Package = nil }, Plan{Rule: "wait for the source code"}},
-		"a build waits for the upload":         {func(o *Observed) { o.Package.Spec.Source.Registry.Image = "" }, Plan{Rule: "wait for the source code"}},
+		"a build without uploaded code waits":  {func(o *Observed) { o.Package.Spec.Source.Registry.Image = "" }, Plan{Rule: "wait for the source code"}},
 		"a package with an image is not built": {func(o *Observed) { o.Package.Spec.Type = korifiv1alpha1.DockerPackage }, Plan{Rule: "wait for the source code"}},
 		"buildpacks are refused": {
 			func(o *Observed) { o.Build.Spec.Lifecycle.Data.Buildpacks = []string{"go", "java"} },
@@ -71,43 +71,43 @@ func TestDecide(t *testing.T) {
 			func(o *Observed) { o.Image = &Progress{} },
 			Plan{Rule: "another object has the name of the Image", Failure: "expected no other Image of the name b1, found one that does not belong to the CFBuild; delete it, and build again"},
 		},
-		"an Image that is being deleted is waited for": {
+		"a build waits while its Image is being deleted": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionTrue, ""); o.Image.IsDeleted = true },
 			Plan{Rule: "wait for the end of a deleted Image"},
 		},
-		"a status of an older spec has no effect": {
+		"an outdated status of an Image has no effect": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionTrue, ""); o.Image.IsCurrent = false },
 			Plan{Rule: "wait for the status of a new Image"},
 		},
-		"a running Build is waited for": {
+		"a build waits while kpack runs": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionUnknown, "b1-build-1 is executing") }, Plan{Rule: "kpack builds"},
 		},
-		"an Image without conditions is waited for": {func(o *Observed) { o.Image = &Progress{IsOwned: true, IsCurrent: true} }, Plan{Rule: "kpack builds"}},
+		"a build waits while its Image has no conditions": {func(o *Observed) { o.Image = &Progress{IsOwned: true, IsCurrent: true} }, Plan{Rule: "kpack builds"}},
 		"a built image becomes the droplet": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionTrue, "") }, Plan{Rule: "image is built", Droplet: droplet},
 		},
-		"an image without a digest is no droplet": {
+		"an image without a digest does not become the droplet": {
 			func(o *Observed) {
 				o.Image = exampleImage(metav1.ConditionTrue, "")
 				o.Image.Status.LatestImage = "registry.example.com/droplets/dev"
 			},
 			Plan{Rule: "kpack builds"},
 		},
-		"the message of the Image explains a failure": {
+		"the message of the Image explains the failure": {
 			func(o *Observed) {
 				o.Image, o.Failure = exampleImage(metav1.ConditionFalse, " no buildpack detected the code\n"), "unused"
 			},
 			Plan{Rule: "kpack has failed", Failure: "kpack did not build the Image b1: no buildpack detected the code"},
 		},
-		"the message of the Build explains a failure": {
+		"the message of the Build explains the failure": {
 			func(o *Observed) { o.Image, o.Failure = exampleImage(metav1.ConditionFalse, ""), "exit status 20" },
 			Plan{Rule: "kpack has failed", Failure: "kpack did not build the Image b1: exit status 20"},
 		},
-		"a failure may have no reason": {
+		"a failure without a message is reported": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionFalse, "") },
 			Plan{Rule: "kpack has failed", Failure: "kpack did not build the Image b1: kpack reported no reason"},
 		},
-		"a long message is cut": {
+		"a long message is truncated": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionFalse, strings.Repeat("é", 1000)) },
 			Plan{Rule: "kpack has failed", Failure: "kpack did not build the Image b1: " + strings.Repeat("é", maxMessageBytes/2)},
 		},
@@ -117,10 +117,10 @@ func TestDecide(t *testing.T) {
 			},
 			Plan{Rule: "delete the Image of a staged build", Do: DeleteImage},
 		},
-		"another owner's Image is kept": {
+		"an Image of another owner is kept": {
 			func(o *Observed) { o.Build.Status.Droplet, o.Image = droplet, &Progress{} }, Plan{Rule: "build has ended"},
 		},
-		"a staged build is complete without its Image": {func(o *Observed) { o.Build.Status.Droplet = droplet }, Plan{Rule: "build has ended"}},
+		"a staged build without an Image is complete": {func(o *Observed) { o.Build.Status.Droplet = droplet }, Plan{Rule: "build has ended"}},
 		"a failure is final, and its Image is kept": {
 			func(o *Observed) {
 				o.Build.Status.State, o.Image = korifiv1alpha1.FailedBuild, exampleImage(metav1.ConditionTrue, "")

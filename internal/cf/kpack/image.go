@@ -14,21 +14,21 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// maxMessageBytes limits the part of a message of kpack that the status of a CFBuild repeats.
+// maxMessageBytes limits the part of a kpack message that is copied to a CFBuild's status.
 const maxMessageBytes = 1024
 
-// groupVersion is the version of kpack's API that Images are written in.
+// groupVersion is the version of kpack's API.
 func groupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "kpack.io", Version: "v1alpha2"}
 }
 
-// ImageKind returns the kind that kpack builds images from.
+// ImageKind is the kpack kind that defines an image to build.
 func ImageKind() schema.GroupVersionKind { return groupVersion().WithKind("Image") }
 
-// BuildKind returns the kind of one run of an Image.
+// BuildKind is the kpack kind of a single build of an Image.
 func BuildKind() schema.GroupVersionKind { return groupVersion().WithKind("Build") }
 
-// NewImage returns an empty Image. kpack's module is not imported for the few fields that are used.
+// NewImage returns an empty Image. It is unstructured, so kpack's module is not needed for a few fields.
 func NewImage() *unstructured.Unstructured {
 	image := &unstructured.Unstructured{}
 	image.SetGroupVersionKind(ImageKind())

@@ -30,12 +30,12 @@ func CheckAppName(name string) error {
 	return apierrors.NewUnprocessableEntity("expected a name of letters, digits, dashes and underscores, found " + strconv.Quote(name) + "; choose another")
 }
 
-// Manifest is a manifest as cf push sends it. Unknown fields are ignored with a warning.
+// Manifest is a manifest in the form in which cf push sends it. Unknown fields are ignored with a warning.
 type Manifest struct {
 	Applications []ManifestApp `json:"applications"`
 }
 
-// ManifestApp is one app of a manifest. Its process fields are those of the web process.
+// ManifestApp is an app in a manifest. Its process fields apply to the web process.
 type ManifestApp struct {
 	Name   string `json:"name"`
 	Docker *struct {
@@ -45,22 +45,22 @@ type ManifestApp struct {
 	ManifestProcess `json:",inline"`
 	Processes       []ManifestProcess `json:"processes"`
 	Routes          []ManifestRoute   `json:"routes"`
-	// NoRoute removes all addresses. RandomRoute and DefaultRoute add an address to an app without addresses.
+	// NoRoute removes all routes. RandomRoute and DefaultRoute add a route to an app without routes.
 	NoRoute      bool      `json:"no-route"`
 	RandomRoute  bool      `json:"random-route"`
 	DefaultRoute bool      `json:"default-route"`
 	Metadata     *Metadata `json:"metadata"`
-	// Services are bound to the app, and stay bound if a later manifest omits them.
+	// Services are bound to the app. They remain bound if a later manifest omits them.
 	Services []ManifestService `json:"services"`
 	// Buildpacks and Stack are settings for the builder.
 	Buildpacks []string `json:"buildpacks"`
 	Stack      string   `json:"stack"`
-	// parts holds all fields of the app, including ignored ones; processParts holds those of its processes.
+	// parts holds all fields of the app, including ignored ones. processParts holds all fields of its processes.
 	parts        map[string]json.RawMessage
 	processParts []map[string]json.RawMessage
 }
 
-// ManifestProcess is one process of a manifest; nil and empty fields leave the process unchanged.
+// ManifestProcess is a process in a manifest. Nil and empty fields leave the process unchanged.
 type ManifestProcess struct {
 	Type                         string  `json:"type,omitempty"`
 	Instances                    *int32  `json:"instances,omitempty"`
@@ -72,19 +72,19 @@ type ManifestProcess struct {
 	HealthCheckHTTPEndpoint      string  `json:"health-check-http-endpoint,omitempty"`
 	HealthCheckInvocationTimeout *int32  `json:"health-check-invocation-timeout,omitempty"`
 	Timeout                      *int32  `json:"timeout,omitempty"`
-	// Ports are the ports of an image that does not listen on $PORT. The first one becomes $PORT.
+	// Ports are the ports of an image that does not listen on $PORT. The first port becomes $PORT.
 	Ports []int32 `json:"ports,omitempty"`
 }
 
-// ReadManifest reads the body of a request that contains a manifest.
+// ReadManifest reads a request body that contains a manifest.
 func ReadManifest(body io.Reader) ([]byte, error) { return readBody(body, maxManifestBytes) }
 
-// ParseManifest parses a manifest, and rejects all of it if any part is invalid.
+// ParseManifest parses a manifest. It rejects the whole manifest if any part is invalid.
 func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 	if err := checkExpansion(raw); err != nil {
 		return Manifest{}, err
 	}
-	// The conversion to JSON resolves anchors and merge keys, and leaves one set of types.
+	// The conversion to JSON resolves anchors and merge keys, and reduces the number of value types.
 	asJSON, err := yaml.YAMLToJSON(raw)
 	if err != nil {
 		return Manifest{}, apierrors.NewMessageParseError("Request invalid due to parse error: " + err.Error())
@@ -106,8 +106,8 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 			}
 		}
 		app.Command = resetIfNull(app.parts, app.Command)
-		// encoding/json also accepts the key Processes, which is not a manifest field, so the two lists may differ in
-		// length.
+		// encoding/json also accepts the key Processes, which is not a manifest field, so the two lists may have
+		// different lengths.
 		for j := range min(len(app.Processes), len(app.processParts)) {
 			app.Processes[j].Command = resetIfNull(app.processParts[j], app.Processes[j].Command)
 		}
@@ -126,8 +126,8 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 	return m, nil
 }
 
-// resetIfNull returns the command of an app or process. For null, which cf push -c null sends, it returns "", the
-// command of the image.
+// resetIfNull returns the command of an app or process. cf push -c null sends null, for which resetIfNull returns "",
+// which selects the image's command.
 func resetIfNull(parts map[string]json.RawMessage, command *string) *string {
 	if string(parts["command"]) == "null" {
 		return new("")
@@ -157,7 +157,7 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	}
 	var types []string
 	for i, p := range a.AllProcesses() {
-		// The first process is web, whose type comes from the app.
+		// The first process is the web process, whose type is set by the app.
 		if i > 0 && (p.Type == "" || slices.Contains(types[1:], p.Type)) {
 			return apierrors.NewUnprocessableEntity(about + "expected a different type for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
 		}
@@ -186,7 +186,7 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	return nil
 }
 
-// validate rejects values that the schema would only reject after other apps of the manifest have been applied.
+// validate rejects values that the schema would reject only after other apps of the manifest have been applied.
 func (p ManifestProcess) validate(limits ProcessLimits) error {
 	_, wrongMemory := ParseMegabytes(p.Memory)
 	_, wrongDisk := ParseMegabytes(p.DiskSize())
@@ -212,12 +212,12 @@ func (p ManifestProcess) validate(limits ProcessLimits) error {
 	return nil
 }
 
-// isSettableVariable reports whether an app may set an environment variable of this name.
+// isSettableVariable reports whether an app may set the environment variable.
 func isSettableVariable(name string) bool {
 	return name != "" && name != "PORT" && !strings.HasPrefix(name, "VCAP_")
 }
 
-// FindReservedVariable returns the first environment variable, by name, that an app may not set.
+// FindReservedVariable returns the alphabetically first environment variable that an app may not set.
 func FindReservedVariable[Value any](variables map[string]Value) (name string, isFound bool) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if !isSettableVariable(name) {
@@ -227,18 +227,19 @@ func FindReservedVariable[Value any](variables map[string]Value) (name string, i
 	return "", false
 }
 
-// AllProcesses returns the processes of an app: first web from the app's own fields, then those of its list.
+// AllProcesses returns the processes of an app: the web process from the app's own fields, followed by the processes in
+// its list.
 func (a ManifestApp) AllProcesses() []ManifestProcess {
 	web := a.ManifestProcess
 	web.Type = korifiv1alpha1.WebProcess
 	return append([]ManifestProcess{web}, a.Processes...)
 }
 
-// Variables returns the app's environment as text; nil removes a variable.
+// Variables returns the app's environment variables as text. A nil value removes a variable.
 func (a ManifestApp) Variables() map[string]*string {
 	vars := map[string]*string{}
 	for name, raw := range a.Env {
-		// Strings lose their quotes; numbers, lists and objects stay JSON.
+		// Strings are unquoted. Numbers, lists and objects remain JSON.
 		value := string(raw)
 		_ = json.Unmarshal(raw, &value)
 		if vars[name] = &value; string(raw) == "null" {
@@ -251,14 +252,14 @@ func (a ManifestApp) Variables() map[string]*string {
 // DiskSize returns the disk quota from either spelling of the field.
 func (p ManifestProcess) DiskSize() string { return cmp.Or(p.DiskQuotaOfClients, p.DiskQuota) }
 
-// ParseMegabytes parses a size such as 256M or 1G and returns it in MiB, or 0 for "".
+// ParseMegabytes parses a size such as 256M or 1G, and returns it in MiB. It returns 0 for "".
 func ParseMegabytes(size string) (int64, error) {
 	if size == "" {
 		return 0, nil
 	}
 	upper := strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(size)), "B")
 	factors := map[byte]int64{'M': 1, 'G': 1 << 10, 'T': 1 << 20}
-	// A unit without a number is rejected below, which reads the last byte.
+	// The code below reads the last byte, and rejects a unit without a number.
 	if upper == "" {
 		upper = "?"
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// These are the limits of a manifest. An alias counts with its expanded size, because the manifest is expanded before
-// it is decoded, and a few kilobytes of aliases can expand to gigabytes.
+// These constants limit the size of a manifest. Aliases count with their expanded size, because manifests are expanded
+// before they are decoded. A few kilobytes of aliases can expand to gigabytes.
 const (
 	maxManifestBytes = 256 << 10
 	maxExpandedBytes = 1 << 20
 	// bytesOfNode is the size of a node without its text.
 	bytesOfNode = 64
-	// Each app costs several writes, and one request does them all.
+	// Each app causes several writes, all within one request.
 	maxManifestApps      = 100
 	maxManifestProcesses = 200
 	maxManifestRoutes    = 100
@@ -25,7 +25,7 @@ const (
 	maxPorts, maxPort    = 10, 65535
 )
 
-// checkExpansion rejects a manifest that would be too large with its aliases expanded, without expanding them.
+// checkExpansion rejects a manifest whose expanded form would be too large. It does not expand the manifest.
 func checkExpansion(raw []byte) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(raw, &document); err != nil {
@@ -37,11 +37,11 @@ func checkExpansion(raw []byte) error {
 	return nil
 }
 
-// expandedSizes holds the expanded size of each aliased node. A node counts as too large while it is being measured,
-// because an alias found inside it refers to itself.
+// expandedSizes maps each aliased node to its expanded size. A node counts as too large while it is being measured,
+// because an alias inside it that refers to it is recursive.
 type expandedSizes map[*yaml.Node]int
 
-// measure returns the size of a node with its aliases expanded. Above the limit the size is not exact.
+// measure returns the expanded size of a node. Sizes above the limit are not exact.
 func (s expandedSizes) measure(node *yaml.Node) int {
 	if node.Kind == yaml.AliasNode {
 		size, known := s[node.Alias]

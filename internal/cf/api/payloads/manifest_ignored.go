@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// maxUnknownParts limits the parts in a warning, and maxPartName the length of their names, because the manifest
-// controls both.
+// maxUnknownParts limits the number of fields in a warning, and maxPartName limits the length of their names, because
+// clients control both.
 const maxUnknownParts, maxPartName = 10, 40
 
-// manifestParts maps each known field of an app or a process to the reason or alternative if it is ignored. Fields with
-// "" are applied, or only concern the client.
+// manifestParts maps each known field of an app or a process to an empty string if the field is applied or only
+// concerns the client. For an ignored field, it maps to the reason or the alternative.
 func manifestParts() map[string]string {
 	const ready = "an instance is ready when its health check has succeeded once"
 	parts := map[string]string{
@@ -36,7 +36,7 @@ func manifestParts() map[string]string {
 	return parts
 }
 
-// IgnoredParts returns a warning for each ignored part of an app that would change something.
+// IgnoredParts returns a warning for each ignored field whose value would change something.
 func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
 	known := manifestParts()
 	var warnings, unknown []string
@@ -61,7 +61,7 @@ func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
 		all := slices.Compact(slices.Sorted(slices.Values(unknown)))
 		warnings = append(warnings, fmt.Sprintf("App '%s': %s of the manifest, which is unknown to Torpor, had no effect.", a.Name, strings.Join(all[:min(len(all), maxUnknownParts)], ", ")))
 	}
-	// Processes have the same fields, so warnings may repeat.
+	// Processes can have the same fields, so warnings can be duplicates.
 	slices.Sort(warnings)
 	return slices.Compact(warnings)
 }

@@ -14,7 +14,7 @@ import (
 // maxAnnotation is the maximum length of an annotation, as in Cloud Controller.
 const maxAnnotation = 5000
 
-// Metadata holds labels and annotations that a client sets; nil removes one.
+// Metadata holds the labels and annotations that a client sets. A nil value removes a label or annotation.
 type Metadata struct {
 	Labels      map[string]*string `json:"labels"`
 	Annotations map[string]*string `json:"annotations"`
@@ -25,10 +25,10 @@ type MetadataUpdate struct {
 	Metadata *Metadata `json:"metadata"`
 }
 
-// IsEmpty reports whether there are no labels and annotations.
+// IsEmpty reports whether there are neither labels nor annotations.
 func (m *Metadata) IsEmpty() bool { return m == nil || len(m.Labels) == 0 && len(m.Annotations) == 0 }
 
-// Validate rejects values that Kubernetes would reject, and keys that controllers use.
+// Validate rejects values that Kubernetes would reject, and keys that are reserved for controllers.
 func (m *Metadata) Validate() error {
 	if m == nil {
 		return nil
@@ -53,7 +53,8 @@ func (m *Metadata) Validate() error {
 	return nil
 }
 
-// IsReservedKey reports whether a label or an annotation belongs to controllers. Clients can neither see nor set it.
+// IsReservedKey reports whether the key of a label or an annotation is reserved for controllers. Clients can neither
+// read nor set such keys.
 func IsReservedKey(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	for _, domain := range []string{"cloudfoundry.org", "torpor.dev", "kubernetes.io", "k8s.io"} {

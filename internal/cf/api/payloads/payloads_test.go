@@ -56,7 +56,7 @@ func TestErrorsOfWrongTypesNameBothTypes(t *testing.T) {
 	}
 }
 
-// requireClientError fails unless err is a client error, with a status below 500.
+// requireClientError expects that err is a client error, which has a status below 500.
 func requireClientError(t *testing.T, err error) {
 	t.Helper()
 	var known *apierrors.CFError
@@ -71,16 +71,16 @@ func TestManifestsThatCostTooMuchAreRefused(t *testing.T) {
 		doubled += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
 	}
 	for name, test := range map[string]struct{ body, says string }{
-		"an alias of a long text that is repeated: refused": {"x: &x " + strings.Repeat("y", 40_000) + "\napplications:\n- name: a\n  e: [" + strings.Repeat("*x,", 5000) + "]", "aliases expanded"},
-		"aliases that double a list thirty times: refused":  {doubled + "applications: [{name: a}]", "aliases expanded"},
-		"an alias within its own list: refused":             {"x: &x [*x]\napplications: [{name: a}]", "aliases expanded"},
-		"too many nodes: refused":                           {"x: [" + strings.Repeat("1,", 100_000) + "]\napplications: [{name: a}]", "aliases expanded"},
-		"too many apps: refused":                            {"applications:\n" + strings.Repeat("- name: a\n", maxManifestApps+1), "expected at most 100 apps"},
-		"too many processes: refused":                       {"applications:\n- name: a\n  processes:\n" + strings.Repeat("  - type: w\n", maxManifestProcesses), "200 processes"},
-		"too many instances: refused":                       {"applications: [{name: a, instances: 2147483647}]", "expected instances of at most 1000, found 2147483647"},
-		"too many instances of a worker: refused":           {"applications: [{name: a, processes: [{type: w, instances: 1001}]}]", "expected instances of at most 1000, found 1001"},
-		"too much memory: refused":                          {"applications: [{name: a, memory: 2T}]", "expected a size of at most 1048576M"},
-		"a disk that overflows: refused":                    {"applications: [{name: a, disk_quota: 17592186044416M}]", "expected a size"},
+		"a repeated alias of a long text: refused":               {"x: &x " + strings.Repeat("y", 40_000) + "\napplications:\n- name: a\n  e: [" + strings.Repeat("*x,", 5000) + "]", "aliases expanded"},
+		"thirty nested aliases that each double a list: refused": {doubled + "applications: [{name: a}]", "aliases expanded"},
+		"an alias inside its own list: refused":                  {"x: &x [*x]\napplications: [{name: a}]", "aliases expanded"},
+		"too many nodes: refused":                                {"x: [" + strings.Repeat("1,", 100_000) + "]\napplications: [{name: a}]", "aliases expanded"},
+		"too many apps: refused":                                 {"applications:\n" + strings.Repeat("- name: a\n", maxManifestApps+1), "expected at most 100 apps"},
+		"too many processes: refused":                            {"applications:\n- name: a\n  processes:\n" + strings.Repeat("  - type: w\n", maxManifestProcesses), "200 processes"},
+		"too many instances: refused":                            {"applications: [{name: a, instances: 2147483647}]", "expected instances of at most 1000, found 2147483647"},
+		"too many instances of a worker process: refused":        {"applications: [{name: a, processes: [{type: w, instances: 1001}]}]", "expected instances of at most 1000, found 1001"},
+		"too much memory: refused":                               {"applications: [{name: a, memory: 2T}]", "expected a size of at most 1048576M"},
+		"a disk size that overflows: refused":                    {"applications: [{name: a, disk_quota: 17592186044416M}]", "expected a size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats

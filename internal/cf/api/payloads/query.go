@@ -27,10 +27,10 @@ const (
 	maxBodyBytes   = 1 << 20
 )
 
-// PageQuery selects one page of a list.
+// PageQuery selects a page of a list.
 type PageQuery struct {
 	Number, PerPage int
-	// OrderBy is a field, with a leading dash for descending order; empty means CF's default order.
+	// OrderBy is a field name, with a leading dash for descending order. An empty value means CF's default order.
 	OrderBy string
 }
 
@@ -58,7 +58,7 @@ func ParsePage(q url.Values) (PageQuery, error) {
 	return p, nil
 }
 
-// orderFields returns the allowed values of order_by. A list without such a field ignores it.
+// orderFields returns the allowed values of order_by. A list whose items lack the field ignores it.
 func orderFields() []string { return []string{"name", "state", "created_at", "updated_at"} }
 
 // ParseLabelSelector parses label_selector.
@@ -70,7 +70,7 @@ func ParseLabelSelector(q url.Values) (labels.Selector, error) {
 	return selector, nil
 }
 
-// QueryFilter is a list of values, any of which may match. A nil filter matches every value.
+// QueryFilter is a list of accepted values. A nil filter accepts every value.
 type QueryFilter []string
 
 // ParseFilter parses a comma-separated list.
@@ -78,14 +78,14 @@ func ParseFilter(q url.Values, key string) QueryFilter {
 	if !q.Has(key) {
 		return nil
 	}
-	// An empty parameter selects nothing; an absent one selects everything.
+	// An empty parameter selects no items, and an absent parameter selects all items.
 	return strings.Split(q.Get(key), ",")
 }
 
 // Matches reports whether a value is selected.
 func (f QueryFilter) Matches(value string) bool { return f == nil || slices.Contains(f, value) }
 
-// DecodeJSON decodes a JSON body; an empty body is the same as {}.
+// DecodeJSON decodes a JSON body. It treats an empty body as {}.
 func DecodeJSON(body io.Reader, into any) error {
 	raw, err := readBody(body, maxBodyBytes)
 	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
@@ -96,7 +96,7 @@ func DecodeJSON(body io.Reader, into any) error {
 
 // readBody reads a body of at most limit bytes.
 func readBody(body io.Reader, limit int) ([]byte, error) {
-	// One byte more is read to detect a body above the limit.
+	// One additional byte is read to detect a body above the limit.
 	raw, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
 	switch {
 	case err != nil:
@@ -108,13 +108,13 @@ func readBody(body io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// explainParseError converts an error of encoding/json to an error that names the field and the expected type.
+// explainParseError converts an error of encoding/json to an error with the field's name and its expected type.
 func explainParseError(err error) error {
 	var shape *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return nil
-	// Valid JSON with an unexpected type is a 422, not a 400.
+	// For valid JSON with an unexpected type, the status is 422 instead of 400.
 	case errors.As(err, &shape) && shape.Field != "":
 		return apierrors.NewUnprocessableEntity("expected " + jsonFieldPath(shape.Field) + " to be " + describeType(shape.Type) + ", found a " + shape.Value)
 	case errors.As(err, &shape):
@@ -124,9 +124,9 @@ func explainParseError(err error) error {
 	}
 }
 
-// jsonFieldPath returns the JSON path of a field, without the parts that are Go names of embedded structs.
+// jsonFieldPath returns the JSON path of a field without the Go names of embedded structs.
 func jsonFieldPath(path string) string {
-	// encoding/json includes embedded structs in the path, by their Go names, which are not in the request.
+	// encoding/json adds the Go names of embedded structs to the path, but the request does not contain them.
 	parts := strings.Split(path, ".")
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' })
 	return strings.Join(parts, ".")

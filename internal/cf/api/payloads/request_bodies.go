@@ -11,14 +11,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// Relationship is a link to another object.
+// Relationship is a reference to another object.
 type Relationship struct {
 	Data struct {
 		GUID string `json:"guid"`
 	} `json:"data"`
 }
 
-// AppBody is the body of POST and PATCH of an app.
+// AppBody is the body of requests that create or change an app.
 type AppBody struct {
 	Name          string `json:"name"`
 	State         string `json:"state"`
@@ -36,11 +36,11 @@ type AppBody struct {
 	Metadata             *Metadata         `json:"metadata"`
 }
 
-// ProcessPatch is the body of PATCH of a process; nil leaves a field unchanged.
+// ProcessPatch is the body of a request that changes a process. A nil field remains unchanged.
 type ProcessPatch struct {
 	Command     *string      `json:"command"`
 	HealthCheck *HealthCheck `json:"health_check"`
-	// ReadinessHealthCheck is rejected unless its type is process.
+	// ReadinessHealthCheck is only accepted with the type process.
 	ReadinessHealthCheck *HealthCheck `json:"readiness_health_check"`
 	Metadata             *Metadata    `json:"metadata"`
 }
@@ -56,7 +56,7 @@ func (p *ProcessPatch) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// HealthCheck is the health check of a process; nil leaves a field unchanged.
+// HealthCheck is the health check of a process. A nil field remains unchanged.
 type HealthCheck struct {
 	Type *string `json:"type"`
 	Data struct {
@@ -66,19 +66,19 @@ type HealthCheck struct {
 	} `json:"data"`
 }
 
-// ProcessScale is the body of actions/scale; nil leaves a field unchanged.
+// ProcessScale is the body of actions/scale. A nil field remains unchanged.
 type ProcessScale struct {
 	Instances *int32 `json:"instances"`
 	MemoryMB  *int64 `json:"memory_in_mb"`
 	DiskMB    *int64 `json:"disk_in_mb"`
-	// LogRateLimit is rejected unless it is -1, which means no limit.
+	// LogRateLimit is only accepted with the value -1, which means no limit.
 	LogRateLimit *int64 `json:"log_rate_limit_in_bytes_per_second"`
 }
 
-// ProcessLimits holds the operator's limits for the sizes of a process.
+// ProcessLimits holds the operator's limits for processes.
 type ProcessLimits struct{ MaxInstances int32 }
 
-// Check rejects sizes above the limits; nil means that a size does not change.
+// Check rejects values above the limits. A nil field remains unchanged.
 func (l ProcessLimits) Check(wanted ProcessScale) error {
 	if wanted.Instances != nil {
 		if err := checkSize("instances", int64(*wanted.Instances), int64(l.MaxInstances), ""); err != nil {
@@ -142,7 +142,7 @@ type DeploymentCreate struct {
 	Metadata *Metadata `json:"metadata"`
 	Options  struct {
 		MaxInFlight *int32 `json:"max_in_flight"`
-		// WebInstances and ProcessScale set the sizes of the web process.
+		// WebInstances and ProcessScale scale the web process.
 		WebInstances *int32 `json:"web_instances"`
 		ProcessScale
 		Canary struct {
@@ -153,12 +153,12 @@ type DeploymentCreate struct {
 	} `json:"options"`
 }
 
-// EnvVarsPatch is the body of PATCH of an app's environment variables; nil removes a variable.
+// EnvVarsPatch is the body of a request that changes an app's environment variables. A nil value removes a variable.
 type EnvVarsPatch struct {
 	Var map[string]*string `json:"var"`
 }
 
-// OrgOrSpaceBody is the body of POST and PATCH of an org or a space.
+// OrgOrSpaceBody is the body of requests that create or change an org or a space.
 type OrgOrSpaceBody struct {
 	Name          string    `json:"name"`
 	Metadata      *Metadata `json:"metadata"`
@@ -167,7 +167,7 @@ type OrgOrSpaceBody struct {
 	} `json:"relationships"`
 }
 
-// RoleCreate is the body of POST /v3/roles. A user is identified by name.
+// RoleCreate is the body of POST /v3/roles. It identifies the user by name.
 type RoleCreate struct {
 	Type          string `json:"type"`
 	Relationships struct {

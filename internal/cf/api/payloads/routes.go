@@ -22,7 +22,7 @@ type DomainCreate struct {
 	} `json:"relationships"`
 }
 
-// Validate rejects domains that are not shared by all orgs.
+// Validate rejects domains that belong to an org, because all domains are shared.
 func (d DomainCreate) Validate() error {
 	switch {
 	case d.Name == "":
@@ -46,7 +46,7 @@ type RouteCreate struct {
 	} `json:"relationships"`
 }
 
-// Destinations is the body of POST and PATCH of a route's destinations.
+// Destinations is the body of requests that add or replace a route's destinations.
 type Destinations struct {
 	Destinations []Destination `json:"destinations"`
 }
@@ -64,7 +64,7 @@ type Destination struct {
 	Protocol *string `json:"protocol"`
 }
 
-// Validate refuses what Torpor does not serve.
+// Validate rejects destinations with features that Torpor does not implement.
 func (d Destination) Validate() error {
 	switch {
 	case d.Weight != nil:
@@ -83,7 +83,7 @@ func (d Destination) ProcessType() string {
 	return cmp.Or(d.App.Process.Type, korifiv1alpha1.WebProcess)
 }
 
-// ManifestRoute is an address in a manifest.
+// ManifestRoute is a route in a manifest.
 type ManifestRoute struct {
 	Route    string `json:"route"`
 	Protocol string `json:"protocol"`
@@ -91,7 +91,7 @@ type ManifestRoute struct {
 	Options map[string]json.RawMessage `json:"options"`
 }
 
-// Validate refuses what Torpor does not serve.
+// Validate rejects routes with features that Torpor does not implement.
 func (r ManifestRoute) Validate() error {
 	if r.Protocol != "" && r.Protocol != korifiv1alpha1.HTTP1DestinationProtocol {
 		return fmt.Errorf("expected the protocol http1 of the route %s, found %q; leave it out", r.Route, r.Protocol)
@@ -99,7 +99,7 @@ func (r ManifestRoute) Validate() error {
 	return nil
 }
 
-// Split returns the host name and the path of an address such as shop.apps.example.com/cart.
+// Split returns the host name and the path of a route such as shop.apps.example.com/cart.
 func (r ManifestRoute) Split() (name, path string) {
 	name, path, found := strings.Cut(r.Route, "/")
 	if found {

@@ -8,10 +8,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// maxCredentials is the maximum size of a service's credentials, so that they fit into a Secret with the other keys.
+// maxCredentials is the maximum size of a service's credentials. A Secret must have room for them and its other keys.
 const maxCredentials = 512 << 10
 
-// ServiceInstanceBody is the body of POST and PATCH of a service instance; nil leaves a field unchanged.
+// ServiceInstanceBody is the body of requests that create or change a service instance. A nil field remains unchanged.
 type ServiceInstanceBody struct {
 	Type          string          `json:"type"`
 	Name          string          `json:"name"`
@@ -25,7 +25,7 @@ type ServiceInstanceBody struct {
 	} `json:"relationships"`
 }
 
-// Validate rejects services and settings that Torpor cannot provide to apps.
+// Validate rejects services and settings that Torpor does not implement.
 func (s ServiceInstanceBody) Validate() error {
 	var object map[string]json.RawMessage
 	switch {
@@ -40,7 +40,7 @@ func (s ServiceInstanceBody) Validate() error {
 	}
 }
 
-// BindingCreate is the body of POST of a service credential binding.
+// BindingCreate is the body of a request that creates a service credential binding.
 type BindingCreate struct {
 	Type          string    `json:"type"`
 	Name          string    `json:"name"`

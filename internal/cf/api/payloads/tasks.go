@@ -14,7 +14,8 @@ const (
 	maxTaskName    = 255
 )
 
-// TaskCreate is the body of POST of a task. A template supplies the command and the sizes that the body omits.
+// TaskCreate is the body of a request that creates a task. A template process provides the command and the sizes that
+// the body omits.
 type TaskCreate struct {
 	Name     string    `json:"name"`
 	Command  string    `json:"command"`

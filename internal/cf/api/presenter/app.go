@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// AppResponse is an app of CF v3, with its revision, which Torpor adds.
+// AppResponse is an app in CF v3, with its revision, a field that Torpor adds.
 type AppResponse struct {
 	Resource
 	Name          string           `json:"name"`
@@ -22,14 +22,14 @@ type AppResponse struct {
 	Links         AppLinks         `json:"links"`
 }
 
-// AppLinks holds the links of an app. For a list of thousands of apps, a struct is cheaper than a map.
+// AppLinks holds the links of an app. A struct is faster than a map for lists of thousands of apps.
 type AppLinks struct {
 	Self      Link `json:"self"`
 	Space     Link `json:"space"`
 	Processes Link `json:"processes"`
 }
 
-// AppRelationships refers to the space and the current droplet of an app.
+// AppRelationships holds the references to the space and the current droplet of an app.
 type AppRelationships struct {
 	Space          Relationship `json:"space"`
 	CurrentDroplet Relationship `json:"current_droplet"`
@@ -41,13 +41,13 @@ type AppLifecycle struct {
 	Data LifecycleData `json:"data"`
 }
 
-// LifecycleData has the settings of buildpacks; it is empty for docker.
+// LifecycleData holds the buildpack settings. It is empty for docker.
 type LifecycleData struct {
 	Buildpacks []string `json:"buildpacks,omitempty"`
 	Stack      string   `json:"stack,omitempty"`
 }
 
-// ForApp presents an app; base is the API's own address.
+// ForApp presents an app. base is the API's URL.
 func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 	self := base + "/v3/apps/" + app.Name
 	current, _, _ := revision.ReadRevision(app)
@@ -60,7 +60,7 @@ func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 	}
 }
 
-// appMetadata returns the metadata of clients, and the revision as Korifi does.
+// appMetadata returns the client's labels and annotations, and the revision in the same form as Korifi.
 func appMetadata(app *korifiv1alpha1.CFApp) Metadata {
 	m := metadataOf(app)
 	if text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]; ok {
@@ -87,7 +87,7 @@ type AppRevision struct {
 	Links         Links         `json:"links"`
 }
 
-// RevisionGUID returns the GUID of a revision of an app.
+// RevisionGUID returns the GUID of an app's revision.
 func RevisionGUID(app string, number int64) string {
 	return app + "-" + revision.FormatRevision(number)
 }
@@ -116,7 +116,7 @@ func ForRevision(base string, app *korifiv1alpha1.CFApp, r korifiv1alpha1.Restar
 	}
 }
 
-// KnownRevisions returns the recorded revisions of an app, newest first.
+// KnownRevisions returns the recorded revisions and the current revision of an app, newest first.
 func KnownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	known, current := revision.ListRestarts(app), revision.DescribeCurrent(app)
 	// The controller may not have recorded the current revision yet.

@@ -26,17 +26,17 @@ type AuditEvent struct {
 	at time.Time
 }
 
-// EventParty is the actor or the target of an event.
+// EventParty is the actor or target of an event.
 type EventParty struct {
 	GUID string `json:"guid"`
 	Type string `json:"type"`
 	Name string `json:"name"`
 }
 
-// revisionBegan is the reason of the Kubernetes event about a new revision. The record of the app has the same fact.
+// revisionBegan is the reason of the Kubernetes event for a new revision. The app's status records the same fact.
 const revisionBegan = "RevisionBegan"
 
-// ForAuditEvents presents the stops, starts and restarts of an app, and the Kubernetes events about it, newest first.
+// ForAuditEvents presents the stops, starts and restarts of an app and its Kubernetes events, newest first.
 func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEvent {
 	target := EventParty{GUID: app.Name, Type: "app", Name: app.Spec.DisplayName}
 	space := &Reference{GUID: app.Namespace}
@@ -69,7 +69,8 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEve
 		if e.Reason == revisionBegan {
 			continue
 		}
-		// Events of events.k8s.io/v1 have EventTime and ReportingController instead of LastTimestamp and Source.
+		// Events created through events.k8s.io/v1 set EventTime and ReportingController instead of LastTimestamp and
+		// Source.
 		at := e.LastTimestamp.Time
 		if at.IsZero() {
 			at = e.EventTime.Time

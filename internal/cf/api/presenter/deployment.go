@@ -17,7 +17,7 @@ type DeploymentResponse struct {
 	Options      DeploymentOptions `json:"options"`
 	Droplet      Reference         `json:"droplet"`
 	NewProcesses []struct{}        `json:"new_processes"`
-	// Revision is the revision that the deployment has begun; it is null before that.
+	// Revision is the revision that the deployment has started. It is null until then.
 	Revision      *DeployedRevision `json:"revision"`
 	Relationships AppRelationship   `json:"relationships"`
 	Metadata      Metadata          `json:"metadata"`
@@ -53,7 +53,7 @@ type CanaryStatus struct {
 	Steps CanaryProgress `json:"steps"`
 }
 
-// CanaryProgress is the current step of a canary, starting at 1.
+// CanaryProgress holds the number of the current step of a canary, beginning with 1.
 type CanaryProgress struct {
 	Current int32 `json:"current"`
 	Total   int32 `json:"total"`
@@ -65,12 +65,12 @@ type DeployedRevision struct {
 	Version int64  `json:"version"`
 }
 
-// IsFinal reports whether the deployment has ended, with any result.
+// IsFinal reports whether the deployment has finished with any result.
 func (s DeploymentStatus) IsFinal() bool {
 	return s.Value == string(torporv1alpha1.FinalizedDeployment)
 }
 
-// IsPaused reports whether the deployment waits for a request to continue.
+// IsPaused reports whether the deployment waits until the user continues it.
 func (s DeploymentStatus) IsPaused() bool { return s.Reason == string(torporv1alpha1.PausedState) }
 
 // ForDeployment presents a deployment.
@@ -102,15 +102,15 @@ func ForDeployment(base string, d *torporv1alpha1.CFDeployment) DeploymentRespon
 	return shown
 }
 
-// ForDeploymentStatus presents the status that the controller reports.
+// ForDeploymentStatus presents the status of a deployment.
 func ForDeploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
 	s := DeploymentStatus{
 		Value:   string(cmp.Or(d.Status.Value, torporv1alpha1.ActiveDeployment)),
 		Reason:  string(cmp.Or(d.Status.Reason, torporv1alpha1.DeployingState)),
 		Details: map[string]string{"last_status_change": FormatTime(lastStatusChange(d))},
 	}
-	// The controller has not observed the last change yet. A canary that was just continued is no longer reported as
-	// paused.
+	// The controller has not observed the last change yet. A canary that has just been continued is no longer reported
+	// as paused.
 	if d.Status.ObservedGeneration < d.Generation && !s.IsFinal() {
 		if s.Reason = string(torporv1alpha1.DeployingState); d.Spec.Cancelled {
 			s.Reason = string(torporv1alpha1.CancelingState)

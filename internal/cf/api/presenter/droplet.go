@@ -22,15 +22,16 @@ type PackageData struct {
 	Image string `json:"image,omitempty"`
 }
 
-// AppRelationship refers to the app that a resource belongs to.
+// AppRelationship refers to the app of a resource.
 type AppRelationship struct {
 	App Relationship `json:"app"`
 }
 
-// ReadyPackage is the state of a package that can be built.
+// ReadyPackage is the state of a package from which a droplet can be built.
 const ReadyPackage = "READY"
 
-// PackageStateOf returns the state of a package. Code is ready when the builder has set the image that holds it.
+// PackageStateOf returns the state of a package. A package of code is ready once the builder has set the image that
+// contains the code.
 func PackageStateOf(p *korifiv1alpha1.CFPackage) string {
 	if p.Spec.Type != korifiv1alpha1.DockerPackage && p.Spec.Source.Registry.Image == "" {
 		return "AWAITING_UPLOAD"
@@ -76,7 +77,7 @@ func ForBuild(base string, b *korifiv1alpha1.CFBuild) BuildResponse {
 		shown.Droplet = &Reference{GUID: b.Name}
 		shown.Links["droplet"] = Link{HRef: base + "/v3/droplets/" + b.Name}
 	case korifiv1alpha1.FailedBuild:
-		// Other controllers may stage builds, so the condition may have any type.
+		// Other controllers can stage builds, so the condition can have any type.
 		why := "BuildFail - no reason was reported"
 		for _, c := range b.Status.Conditions {
 			if c.Message != "" {
@@ -94,7 +95,7 @@ func BuildStateOf(b *korifiv1alpha1.CFBuild) korifiv1alpha1.BuildState {
 	switch {
 	case b.Status.Droplet != nil:
 		return korifiv1alpha1.StagedBuild
-	// A build without a state has not been processed by a controller, and counts as being staged.
+	// A build without a state counts as being staged, because no controller has processed it yet.
 	case b.Status.State == "":
 		return korifiv1alpha1.StagingBuild
 	default:

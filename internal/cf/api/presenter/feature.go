@@ -9,7 +9,7 @@ type Feature struct {
 	Enabled     bool   `json:"enabled"`
 }
 
-// SSHEnabled reports whether users may connect to an app by SSH, and why not.
+// SSHEnabled reports whether users may connect to an app with SSH, and the reason if they may not.
 type SSHEnabled struct {
 	Enabled bool   `json:"enabled"`
 	Reason  string `json:"reason"`

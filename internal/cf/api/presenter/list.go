@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package presenter converts objects to the JSON of CF v3, with pure functions.
+// Package presenter converts objects to CF v3 JSON with pure functions.
 package presenter
 
 import (
@@ -20,7 +20,7 @@ type Link struct {
 	Method string `json:"method,omitempty"`
 }
 
-// Links maps names to addresses.
+// Links maps link names to addresses.
 type Links map[string]Link
 
 // ListResponse is one page of a list.
@@ -31,7 +31,7 @@ type ListResponse[T any] struct {
 	Included any `json:"included,omitempty"`
 }
 
-// PaginationData describes the place of a page in its list.
+// PaginationData describes the position of a page in its list.
 type PaginationData struct {
 	TotalResults int   `json:"total_results"`
 	TotalPages   int   `json:"total_pages"`
@@ -41,7 +41,7 @@ type PaginationData struct {
 	Previous     *Link `json:"previous"`
 }
 
-// ForList returns one page of a list, with each item converted by present. Links to other pages are derived from
+// ForList returns a page of a list, and converts its items with present. The links to other pages are derived from
 // requestURL.
 func ForList[T, V any](requestURL url.URL, page payloads.PageQuery, all []T, present func(T) V) ListResponse[V] {
 	// In CF, an empty list has one page.
@@ -70,19 +70,19 @@ func ForList[T, V any](requestURL url.URL, page payloads.PageQuery, all []T, pre
 	return list
 }
 
-// Resource holds the common fields of all resources.
+// Resource holds the fields that all resources have.
 type Resource struct {
 	GUID      string `json:"guid"`
 	CreatedAt string `json:"created_at"`
 	UpdatedAt string `json:"updated_at"`
 }
 
-// newResource returns the common fields of a resource that never changes.
+// newResource returns the common fields of a resource that is never updated.
 func newResource(guid string, created time.Time) Resource {
 	return Resource{GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created)}
 }
 
-// newUpdatedResource returns the common fields of an object; its update time is the begin of its revision.
+// newUpdatedResource returns the common fields of an object. Its update time is the start of its current revision.
 func newUpdatedResource(o metav1.Object) Resource {
 	r := newResource(o.GetName(), o.GetCreationTimestamp().Time)
 	if revised, err := time.Parse(time.RFC3339, o.GetAnnotations()[torporv1alpha1.RevisedAtAnnotation]); err == nil && revised.After(o.GetCreationTimestamp().Time) {
@@ -91,13 +91,13 @@ func newUpdatedResource(o metav1.Object) Resource {
 	return r
 }
 
-// EmptyMetadata is the metadata of resources that do not store labels and annotations of clients.
+// EmptyMetadata is the metadata of resources that do not store client labels or annotations.
 type EmptyMetadata struct {
 	Labels      struct{} `json:"labels"`
 	Annotations struct{} `json:"annotations"`
 }
 
-// Metadata holds the labels and annotations of clients.
+// Metadata holds the client's labels and annotations.
 type Metadata struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
@@ -110,17 +110,17 @@ func ownMetadata(labels, annotations map[string]string) Metadata {
 	return Metadata{Labels: payloads.OwnKeys(labels), Annotations: payloads.OwnKeys(annotations)}
 }
 
-// Relationship is a reference to one resource; its data is null if there is no resource.
+// Relationship is a reference to a resource. Its data is null if there is no resource.
 type Relationship struct {
 	Data *Reference `json:"data"`
 }
 
-// Reference names a resource by its GUID.
+// Reference identifies a resource by its GUID.
 type Reference struct {
 	GUID string `json:"guid"`
 }
 
-// RelationshipTo returns a relationship to the resource with a GUID; its data is null if guid is empty.
+// RelationshipTo returns a relationship to the resource with a GUID. Its data is null if guid is empty.
 func RelationshipTo(guid string) Relationship {
 	if guid == "" {
 		return Relationship{}
@@ -128,5 +128,5 @@ func RelationshipTo(guid string) Relationship {
 	return Relationship{Data: &Reference{GUID: guid}}
 }
 
-// FormatTime returns a time in CF's format.
+// FormatTime formats a time as CF does.
 func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

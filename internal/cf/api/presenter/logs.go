@@ -19,7 +19,7 @@ type EnvelopeBatch struct {
 	Batch []LogEnvelope `json:"batch"`
 }
 
-// LogEnvelope is one line of a log. Its time is a string of nanoseconds.
+// LogEnvelope is a line of a log. Its timestamp is a string with the time in nanoseconds.
 type LogEnvelope struct {
 	Timestamp      string            `json:"timestamp"`
 	SourceID       string            `json:"source_id"`
@@ -29,13 +29,13 @@ type LogEnvelope struct {
 	Log            EnvelopeLog       `json:"log"`
 }
 
-// EnvelopeLog holds the text, which is base64 in JSON.
+// EnvelopeLog holds the text of a line, encoded as base64 in JSON.
 type EnvelopeLog struct {
 	Payload []byte `json:"payload"`
 	Type    string `json:"type"`
 }
 
-// ForLogs presents lines in the given order.
+// ForLogs presents log lines in the given order.
 func ForLogs(app string, lines []repositories.LogLine) LogCacheRead {
 	logs := LogCacheRead{Envelopes: EnvelopeBatch{Batch: make([]LogEnvelope, 0, len(lines))}}
 	for _, l := range lines {

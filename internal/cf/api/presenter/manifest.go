@@ -20,7 +20,7 @@ type ManifestDiff struct {
 	Diff []ManifestDifference `json:"diff"`
 }
 
-// ManifestDifference is one field that would change. Op is add or replace; Was is omitted for a new value.
+// ManifestDifference is a field that would change. Op is add or replace. Was is omitted for a new value.
 type ManifestDifference struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -35,7 +35,7 @@ type AppState struct {
 	Variables map[string]string
 }
 
-// ForManifestDiff returns the differences between an app's manifest and its current state.
+// ForManifestDiff returns the differences between an app in a manifest and the app's current state.
 func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []ManifestDifference {
 	at := fmt.Sprintf("/applications/%d", index)
 	var all []ManifestDifference
@@ -43,7 +43,7 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 		all = append(all, ManifestDifference{Op: "add", Path: at + "/name", Value: wanted.Name})
 	}
 	for i, p := range wanted.AllProcesses() {
-		// The first process is web, whose fields are those of the app itself.
+		// The first process is the web process, whose fields are those of the app itself.
 		path := at
 		if i > 0 {
 			path = fmt.Sprintf("%s/processes/%d", at, i-1)
@@ -62,7 +62,7 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 	return append(all, compareFields(at+"/env", value, was)...)
 }
 
-// ForAppManifest returns a manifest from which the app can be pushed again.
+// ForAppManifest returns a manifest with which the same app can be pushed again.
 func ForAppManifest(now AppState, image string, addresses, services []string) map[string]any {
 	app := sourceFields(now.App.Spec.Lifecycle, image)
 	app["name"] = now.App.Spec.DisplayName
@@ -88,7 +88,7 @@ func ForAppManifest(now AppState, image string, addresses, services []string) ma
 		return strings.Compare(a.Spec.ProcessType, b.Spec.ProcessType)
 	}) {
 		fields := manifestFields(manifestProcessOf(now.Processes, p.Spec.ProcessType))
-		delete(fields, "disk_quota") // The field disk-quota has the same value.
+		delete(fields, "disk_quota") // disk-quota has the same value.
 		fields["type"] = p.Spec.ProcessType
 		processes = append(processes, fields)
 	}
@@ -96,8 +96,8 @@ func ForAppManifest(now AppState, image string, addresses, services []string) ma
 	return map[string]any{"applications": []any{app}}
 }
 
-// sourceFields returns the fields for the image or the code of an app. A manifest with an image is refused for an app
-// whose code is built.
+// sourceFields returns the fields for the image or the code of an app. For an app built from code, it omits the image,
+// because a manifest with an image would be refused.
 func sourceFields(lifecycle korifiv1alpha1.Lifecycle, image string) map[string]any {
 	fields := map[string]any{}
 	if lifecycle.Type == korifiv1alpha1.DockerLifecycle {
@@ -115,7 +115,7 @@ func sourceFields(lifecycle korifiv1alpha1.Lifecycle, image string) map[string]a
 	return fields
 }
 
-// manifestProcessOf returns the process of a type in the form of a manifest, or an empty one if it is missing.
+// manifestProcessOf returns the process with a type in manifest form, or an empty process if there is none.
 func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestProcess {
 	i := slices.IndexFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == kind })
 	if i < 0 {
@@ -135,9 +135,9 @@ func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.Ma
 	return now
 }
 
-// manifestFields returns the non-empty fields of a process under their manifest names.
+// manifestFields returns the non-empty fields of a process, keyed by their manifest names.
 func manifestFields(p payloads.ManifestProcess) map[string]any {
-	// The same size can be written in several ways; only the value counts.
+	// A size can be written in several ways, and only its value is compared.
 	for _, size := range []*string{&p.Memory, &p.DiskQuota, &p.DiskQuotaOfClients} {
 		if mb, err := payloads.ParseMegabytes(*size); err == nil && mb > 0 {
 			*size = fmt.Sprintf("%dM", mb)

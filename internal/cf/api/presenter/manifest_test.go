@@ -9,20 +9,20 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// TestManifestCanBePushedAgain reads the source of an app in its manifest: an app whose code is built has no image,
-// because a manifest with one would be refused.
+// TestManifestCanBePushedAgain checks the source fields in an app's manifest. An app built from code has no image
+// field, because a manifest with an image would be refused.
 func TestManifestCanBePushedAgain(t *testing.T) {
 	const image = "registry.example.com/shop:1"
 	for name, row := range map[string]struct {
 		lifecycle korifiv1alpha1.Lifecycle
 		want      map[string]any
 	}{
-		"an image": {
+		"an app with an image has the image": {
 			korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle},
 			map[string]any{"docker": map[string]any{"image": image}},
 		},
 		"code": {korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.BuildpackLifecycle}, map[string]any{}},
-		"code with buildpacks and a stack": {
+		"an app built from code has its buildpacks and stack": {
 			korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.BuildpackLifecycle, Data: korifiv1alpha1.LifecycleData{Buildpacks: []string{"go"}, Stack: "full"}},
 			map[string]any{"buildpacks": []string{"go"}, "stack": "full"},
 		},

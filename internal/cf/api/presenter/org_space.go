@@ -8,37 +8,38 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// Version is the reported version of CF v3. From 3.211.0 on, clients request processes with their instances.
+// Version is the CF v3 version that the API reports. From version 3.211.0 on, clients request processes together with
+// their instances.
 const Version = "3.211.0"
 
-// APIRoot is the response to the first request of a client.
+// APIRoot is the response to a client's first request.
 type APIRoot struct {
 	Links map[string]RootLink `json:"links"`
 	// CFOnK8s makes clients authenticate with a kubeconfig.
 	CFOnK8s bool `json:"cf_on_k8s"`
 }
 
-// RootLink is the address of an API, optionally with its version.
+// RootLink is the address of an API, with its version if it has one.
 type RootLink struct {
 	HRef string   `json:"href"`
 	Meta LinkMeta `json:"meta"`
 }
 
-// LinkMeta is the version behind a link.
+// LinkMeta holds the version of a linked API.
 type LinkMeta struct {
 	Version string `json:"version,omitempty"`
 }
 
 // ForRoot returns the addresses of all APIs that clients use.
 func ForRoot(base string) APIRoot {
-	// Clients follow these links. All of them point to this API, because it has no separate login or log server.
+	// Clients follow these links. All of them point to this API, because there is no separate login or log server.
 	return APIRoot{CFOnK8s: true, Links: map[string]RootLink{
 		"self": {HRef: base}, "login": {HRef: base}, "log_cache": {HRef: base},
 		"cloud_controller_v3": {HRef: base + "/v3", Meta: LinkMeta{Version: Version}},
 	}}
 }
 
-// ForResources returns the addresses of the resources of apps.
+// ForResources returns the addresses of app resources.
 func ForResources(base string) map[string]Links {
 	links := Links{"self": {HRef: base + "/v3"}}
 	for _, resource := range []string{"apps", "builds", "deployments", "domains", "droplets", "organizations", "packages", "processes", "roles", "routes", "service_instances", "spaces", "tasks"} {
@@ -69,7 +70,7 @@ func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpaceResponse {
 // OrgQuotaGUID is the GUID and the name of the only quota. The cf client requests the quota of every org that it shows.
 const OrgQuotaGUID = "unlimited"
 
-// OrgQuotaResponse is a quota of CF v3; an absent limit means unlimited.
+// OrgQuotaResponse is a quota of CF v3. An absent limit means unlimited.
 type OrgQuotaResponse struct {
 	GUID     string   `json:"guid"`
 	Name     string   `json:"name"`
@@ -94,7 +95,7 @@ func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpaceResponse {
 	}
 }
 
-// JobResponse is a job of CF v3: work that continues after its request.
+// JobResponse is a job of CF v3, which tracks work that continues after its request.
 type JobResponse struct {
 	GUID      string     `json:"guid"`
 	Operation string     `json:"operation"`
@@ -118,7 +119,7 @@ func ForJob(base, guid, operation string, done bool, now time.Time) JobResponse 
 	}
 }
 
-// RoleResponse is a role of CF v3 that a user has in an org or a space.
+// RoleResponse is a role in CF v3. A user has it in an org or a space.
 type RoleResponse struct {
 	Resource
 	Type          string                  `json:"type"`
@@ -132,7 +133,7 @@ func ForRole(base string, g repositories.RoleAssignment) RoleResponse {
 		Resource: newResource(g.GUID, g.Created), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
 		Relationships: map[string]Relationship{"user": RelationshipTo(g.User), "organization": RelationshipTo(g.In.GUID), "space": {}},
 	}
-	// A role is in an org or in a space; the other relationship is null.
+	// A role belongs to an org or a space, and the other relationship is null.
 	if g.In.Org != "" {
 		r.Relationships["organization"], r.Relationships["space"] = Relationship{}, RelationshipTo(g.In.GUID)
 	}
@@ -147,7 +148,7 @@ type UserResponse struct {
 	Origin           string `json:"origin"`
 }
 
-// ForUser presents a user. Kubernetes has no list of users, so every name counts as a user.
+// ForUser presents a user. Every name counts as a user, because Kubernetes does not store users.
 func ForUser(name string) UserResponse {
 	return UserResponse{GUID: name, Username: name, PresentationName: name, Origin: "kubernetes"}
 }

@@ -33,16 +33,16 @@ type ProcessLinks struct {
 	Stats Link `json:"stats"`
 }
 
-// ProcessRelationships refers to the app of a process.
+// ProcessRelationships holds the reference to the app of a process.
 type ProcessRelationships struct {
 	App Relationship `json:"app"`
 }
 
-// ProcessInstance describes an instance in the embedded list of a process.
+// ProcessInstance describes an instance embedded in a process.
 type ProcessInstance struct {
 	Index int32  `json:"index"`
 	State string `json:"state"`
-	// Since is the number of seconds in the current state.
+	// Since is the number of seconds that the instance has been in its current state.
 	Since int64 `json:"since"`
 }
 
@@ -52,7 +52,7 @@ type HealthCheck struct {
 	Data HealthCheckData `json:"data"`
 }
 
-// HealthCheckData holds the settings of a health check; unset fields are null.
+// HealthCheckData holds the settings of a health check. Unset fields are null.
 type HealthCheckData struct {
 	Timeout           *int32  `json:"timeout"`
 	InvocationTimeout *int32  `json:"invocation_timeout"`
@@ -87,7 +87,7 @@ func (p ProcessResponse) WithInstances(all []InstanceReport, now time.Time) Proc
 	for _, i := range all {
 		row := ProcessInstance{Index: i.Index, State: string(i.State)}
 		if !i.Since.IsZero() {
-			// The node's clock may be ahead of this one.
+			// The clock of the node may be ahead of the API's clock.
 			row.Since = max(0, int64(now.Sub(i.Since).Seconds()))
 		}
 		p.ProcessInstances = append(p.ProcessInstances, row)
@@ -98,7 +98,7 @@ func (p ProcessResponse) WithInstances(all []InstanceReport, now time.Time) Proc
 func healthCheckOf(p *korifiv1alpha1.CFProcess) HealthCheck {
 	check := p.Spec.HealthCheck
 	kind := check.Type
-	// By default, CF checks the port of web, and only the liveness of other processes.
+	// By default, CF checks the port of web processes, and only the process itself for other types.
 	switch {
 	case kind == "" && p.Spec.ProcessType == korifiv1alpha1.WebProcess:
 		kind = korifiv1alpha1.PortHealthCheck

@@ -35,9 +35,9 @@ func TestRevisionsOf(t *testing.T) {
 		known       []korifiv1alpha1.Restart
 		want        []AppRevision
 	}{
-		"a new app has its first revision":                                    {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
-		"an ended revision is shown before the controller has recorded it":    {endedFirst, "d2", known, []AppRevision{second, initial}},
-		"the current revision is shown before the controller has recorded it": {stopped, "", known, []AppRevision{third, second}},
+		"a new app has its first revision":                                       {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
+		"the last ended revision is shown before the controller has recorded it": {endedFirst, "d2", known, []AppRevision{second, initial}},
+		"the current revision is shown before the controller has recorded it":    {stopped, "", known, []AppRevision{third, second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: made, Annotations: test.annotations}}
@@ -56,7 +56,7 @@ func TestRevisionsOf(t *testing.T) {
 	}
 }
 
-// TestAuditEventsNameTheUser uses a revision that the controller has not recorded.
+// TestAuditEventsNameTheUser uses a revision that the controller has not recorded yet.
 func TestAuditEventsNameTheUser(t *testing.T) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
@@ -68,7 +68,8 @@ func TestAuditEventsNameTheUser(t *testing.T) {
 	}
 }
 
-// TestRevisionIsOneAuditEvent passes the Kubernetes event about a revision, which repeats the record, and another event.
+// TestRevisionIsOneAuditEvent passes a recorded revision, the Kubernetes event for the same revision, and another
+// event.
 func TestRevisionIsOneAuditEvent(t *testing.T) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",

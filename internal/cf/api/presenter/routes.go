@@ -22,7 +22,7 @@ type DomainResponse struct {
 	Links              Links          `json:"links"`
 }
 
-// ForDomain presents a domain, which all orgs share.
+// ForDomain presents a domain. All orgs share it.
 func ForDomain(base string, domain *korifiv1alpha1.CFDomain) DomainResponse {
 	self := base + "/v3/domains/" + domain.Name
 	return DomainResponse{
@@ -56,24 +56,25 @@ type DestinationResponse struct {
 	Protocol string         `json:"protocol"`
 }
 
-// DestinationApp names an app and one of its processes.
+// DestinationApp identifies an app and one of its processes.
 type DestinationApp struct {
 	GUID    string                   `json:"guid"`
 	Process DestinationProcessOfType `json:"process"`
 }
 
-// DestinationProcessOfType names a process by its type.
+// DestinationProcessOfType identifies a process by its type.
 type DestinationProcessOfType struct {
 	Type string `json:"type"`
 }
 
-// RouteWithDomain is a route and its domain, which is nil if the domain was deleted.
+// RouteWithDomain is a route with its domain. The domain is nil if it was deleted.
 type RouteWithDomain struct {
 	Route  *korifiv1alpha1.CFRoute
 	Domain *korifiv1alpha1.CFDomain
 }
 
-// FormatURL returns the address in the form of clients. If the domain was deleted, it returns the last known address.
+// FormatURL returns the address that clients use, such as a host and a path. If the domain was deleted, it returns the
+// last known address.
 func (r RouteWithDomain) FormatURL() string {
 	if r.Domain == nil {
 		return r.Route.Status.URI

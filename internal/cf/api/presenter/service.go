@@ -8,7 +8,8 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// LastOperation is the result of the last change of a service. Changes complete at once, so clients do not wait.
+// LastOperation is the result of a service's last change. Changes are complete before the response, so clients do not
+// wait.
 type LastOperation struct {
 	Type        string `json:"type"`
 	State       string `json:"state"`

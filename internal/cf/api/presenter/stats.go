@@ -28,24 +28,24 @@ type InstanceReport struct {
 	Index int32
 	State korifiv1alpha1.InstanceState
 	Since time.Time
-	// Details is the reason of a failure; clients print it as an error.
+	// Details is the reason of a failure, which clients print as an error.
 	Details string
 	// IsAsleep is true if a Slumber stops the app although its desired state is STARTED. The instance starts when the
 	// Slumber's stop ends.
 	IsAsleep bool
-	// OlderRevision is the revision of an instance that still serves while a deployment, or its cancellation, replaces
-	// it; nil means the current revision.
+	// OlderRevision is the revision of an instance that a deployment or its cancellation is replacing, and that still
+	// serves. It is nil for an instance of the current revision.
 	OlderRevision *int64
 }
 
-// IsRunning reports whether an instance runs, and so uses resources.
+// IsRunning reports whether an instance runs, and therefore uses resources.
 func (i InstanceReport) IsRunning() bool { return i.State == korifiv1alpha1.RunningInstance }
 
-// ReportInstances returns a report for each desired instance of a process. It reports instances of the app's current
-// revision, and for missing ones the instances that still serve while a deployment, or its cancellation, replaces them.
-// Instances that a restart replaces are omitted, even if they still run.
+// ReportInstances returns a report for each desired instance of a process. If an instance of the app's current revision
+// is missing, the report describes an instance that a deployment or its cancellation is replacing, and that still
+// serves. Instances that a restart replaces are omitted, even if they still run.
 func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now time.Time) []InstanceReport {
-	// For an empty list a client would stop waiting, so there is a row for each desired instance.
+	// There is a report for each desired instance, because clients stop waiting if the list is empty.
 	all := make([]InstanceReport, process.DesiredInstances(p))
 	started := app.Spec.DesiredState == korifiv1alpha1.StartedState
 	current := started && reportsCurrentRevision(app, p)
@@ -76,8 +76,9 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now
 	return all
 }
 
-// olderServingInstances returns, for each ready instance of a replaced revision that is not being stopped, its revision.
-// Since the last stop, only a deployment or its cancellation keeps such an instance serving.
+// olderServingInstances returns the revision of each ready instance that still serves with a replaced revision.
+// Instances from before the last stop are omitted, because only a deployment or its cancellation keeps replaced
+// instances serving.
 func olderServingInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (revisions []int64) {
 	for _, r := range process.ServingRevisions(app, p) {
 		revisions = append(revisions, slices.Repeat([]int64{r.Revision}, int(min(r.Ready, r.Desired)))...)
@@ -91,8 +92,8 @@ func reportsCurrentRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.C
 	return unreadable == "" && process.Status.ObservedRevision == current && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
 }
 
-// blockingMessage returns the reason why an instance gets no Pod. It returns "" if the Pod only takes time or waits for
-// a canary to be continued.
+// blockingMessage returns the reason why an instance has no Pod. It returns "" if the Pod is only delayed, or if a
+// canary waits until it is continued.
 func blockingMessage(p *korifiv1alpha1.CFProcess) string {
 	ready := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	if ready == nil || process.IsProgressReason(ready.Reason) {
@@ -106,8 +107,8 @@ func blockingMessage(p *korifiv1alpha1.CFProcess) string {
 	}
 }
 
-// describeSleep returns a message with the Slumber that stops an app. It returns "" if no Slumber stops the app, or if
-// the status of its process does not show that stop.
+// describeSleep returns a message about the Slumber that stops an app. It returns "" if no Slumber stops the app, or if
+// the process status does not reflect the stop yet.
 func describeSleep(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now time.Time) string {
 	ready := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	scheduled := stoprecord.FindScheduled(app.Status.ScheduledStops, app.Annotations, now)
@@ -150,13 +151,14 @@ type InstanceStats struct {
 	InstancePorts    []string      `json:"instance_ports"`
 	IsolationSegment *string       `json:"isolation_segment"`
 	Details          *string       `json:"details"`
-	// Revision is a field that Torpor adds: the older revision of an instance that still serves during a deployment.
+	// Revision is a field that Torpor adds. It is the older revision of an instance that still serves during a
+	// deployment.
 	Revision *int64 `json:"revision,omitempty"`
-	// LogRateLimit is -1, because no log rate limit is enforced.
+	// LogRateLimit is always -1, because log rates are not limited.
 	LogRateLimit int64 `json:"log_rate_limit"`
 }
 
-// usageResponse holds only measured values. CPU is in cores; CPUEntitlement is the used share of the requested CPU.
+// usageResponse holds only measured values. CPU is in cores. CPUEntitlement is the used fraction of the requested CPU.
 type usageResponse struct {
 	Time           *time.Time `json:"time,omitempty"`
 	CPU            *float64   `json:"cpu,omitempty"`
@@ -169,15 +171,15 @@ func forUsage(p *korifiv1alpha1.CFProcess, u repositories.InstanceUsage) usageRe
 	return usageResponse{Time: new(u.MeasuredAt.UTC()), CPU: &u.CPU, CPUEntitlement: new(u.CPU / entitled), Memory: &u.Memory}
 }
 
-// ForStats presents the instances of an app's process at a time, with the measured usage.
+// ForStats presents the instances of an app's process at the time now, with their measured usage.
 func ForStats(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, all []InstanceReport, usage map[repositories.InstanceKey]repositories.InstanceUsage, now time.Time) ProcessStats {
 	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
-	// After a cancelled deployment, the instances have another revision than the app.
+	// After a cancelled deployment, the instances have a different revision than the app.
 	current, shownOlder := process.ReadTargetRevision(app, p), map[int64]int32{}
 	for _, i := range all {
 		key := repositories.InstanceKey{Revision: current, Index: i.Index}
 		if i.OlderRevision != nil {
-			// Older instances fill the rows that the current revision lacks, so their row is not their index.
+			// Older instances fill the rows without a current instance, so an instance's row may differ from its index.
 			key = repositories.InstanceKey{Revision: *i.OlderRevision, Index: shownOlder[*i.OlderRevision]}
 			shownOlder[*i.OlderRevision]++
 		}
@@ -195,7 +197,7 @@ func ForStats(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, all []Inst
 			}
 		}
 		if !i.Since.IsZero() {
-			// The node's clock may be ahead of this one.
+			// The clock of the node may be ahead of the API's clock.
 			row.Uptime = max(0, int64(now.Sub(i.Since).Seconds()))
 		}
 		stats.Resources = append(stats.Resources, row)

@@ -38,37 +38,37 @@ func TestInstances(t *testing.T) {
 		cancelled   bool
 		revisions   []korifiv1alpha1.RevisionStatus
 	}{
-		"older instances that a deployment keeps serving are shown": {
+		"older instances that serve during a deployment are shown": {
 			app: 2, status: 2, lastStop: "1", reason: korifiv1alpha1.DeploymentPausedReason, instances: all(running),
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 0, Desired: 1, Ready: 1}, {Revision: 1, Desired: 1, Ready: 1}, {Revision: 2, Desired: 1, Ready: 1}},
 			want:      []korifiv1alpha1.InstanceState{running, running}, settled: true,
 		},
-		"older instances that a deployment removes are not shown": {
+		"older instances that a deployment is removing are not shown": {
 			app: 2, status: 2, lastStop: "1", reason: korifiv1alpha1.DeployingReason, instances: all(running),
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Ready: 1}, {Revision: 2, Desired: 2, Ready: 1}},
 			want:      []korifiv1alpha1.InstanceState{running, down}, settled: true,
 		},
-		"instances of a cancelled deployment that still serve are shown": {
+		"instances of a cancelled deployment are shown while they still serve": {
 			app: 2, status: 2, lastStop: "1", cancelled: true, reason: korifiv1alpha1.DeployingReason, instances: all(running),
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Desired: 2, Ready: 1, Restorable: true}, {Revision: 2, Desired: 2, Ready: 2, Restorable: true}},
 			want:      []korifiv1alpha1.InstanceState{running, running}, settled: true,
 		},
-		"instances of a cancelled deployment are shown before the earlier revision has one": {
+		"instances of a cancelled deployment are shown until the earlier revision has one": {
 			app: 2, status: 2, lastStop: "1", cancelled: true, reason: korifiv1alpha1.DeployingReason,
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Restorable: true}, {Revision: 2, Desired: 2, Ready: 2, Restorable: true}},
 			want:      []korifiv1alpha1.InstanceState{running, running}, settled: true,
 		},
-		"a stopped app has rows that are down":                               {stopped: true, want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
-		"instances from before the stop are not shown":                       {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
-		"instances of the old revision are not shown":                        {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
-		"a process status of a newer revision than the app's is ignored":     {app: 1, status: 2, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
-		"a process without a status has rows that are down":                  {unreported: true, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
-		"one running instance ends the client's wait":                        {app: 1, status: 1, instances: all(running, starting), want: []korifiv1alpha1.InstanceState{running, starting}, settled: true},
-		"an instance that waits for its Pod has no details":                  {app: 1, status: 1, reason: korifiv1alpha1.WaitingForDrainReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}},
-		"an instance without a Pod has the message of the process":           {app: 1, status: 1, reason: korifiv1alpha1.DropletMissingReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}, details: "why"},
-		"the client's wait ends when all instances have crashed":             {app: 1, status: 1, instances: all(crashed, crashed), want: []korifiv1alpha1.InstanceState{crashed, crashed}, settled: true},
-		"a starting instance next to a crashed one keeps the client waiting": {app: 1, status: 1, instances: all(crashed, starting), want: []korifiv1alpha1.InstanceState{crashed, starting}},
-		"surplus Pods are not shown":                                         {app: 1, status: 1, instances: all(running, running, running), want: []korifiv1alpha1.InstanceState{running, running}, settled: true},
+		"each instance of a stopped app is down":                                            {stopped: true, want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
+		"instances from before the last stop are not shown":                                 {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
+		"instances of the old revision are not shown":                                       {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"a process status of a newer revision than the app's is ignored":                    {app: 1, status: 2, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"each instance of a process without a status is down":                               {unreported: true, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"the client's wait ends when one instance runs":                                     {app: 1, status: 1, instances: all(running, starting), want: []korifiv1alpha1.InstanceState{running, starting}, settled: true},
+		"an instance whose Pod is delayed has no details":                                   {app: 1, status: 1, reason: korifiv1alpha1.WaitingForDrainReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}},
+		"an instance without a Pod has the process's message":                               {app: 1, status: 1, reason: korifiv1alpha1.DropletMissingReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}, details: "why"},
+		"the client's wait ends when all instances have crashed":                            {app: 1, status: 1, instances: all(crashed, crashed), want: []korifiv1alpha1.InstanceState{crashed, crashed}, settled: true},
+		"the client's wait continues while an instance starts, even if another has crashed": {app: 1, status: 1, instances: all(crashed, starting), want: []korifiv1alpha1.InstanceState{crashed, starting}},
+		"surplus Pods are not shown":                                                        {app: 1, status: 1, instances: all(running, running, running), want: []korifiv1alpha1.InstanceState{running, running}, settled: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{korifiv1alpha1.RevisionAnnotation: string(rune('0' + test.app))}}}
@@ -110,7 +110,8 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// A started app that a Slumber stops does not start while a client waits, so the stats report the Slumber at once.
+// A started app does not start while a Slumber stops it, so the stats immediately report the Slumber to waiting
+// clients.
 func TestStatsNameTheSlumberThatStopsAnApp(t *testing.T) {
 	since := time.Unix(1000, 0)
 	for name, test := range map[string]struct {
@@ -120,11 +121,11 @@ func TestStatsNameTheSlumberThatStopsAnApp(t *testing.T) {
 		details  string
 		settled  bool
 	}{
-		"a stopped app: the Slumber is named":                    {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
-		"an app whose instances end: the Slumber is named":       {korifiv1alpha1.StoppingReason, since, "", "the Slumber nights stops the app; asked for by ", true},
-		"an app after the end of the Slumber's stop: no details": {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
-		"an app with a temporary start: no details":              {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
-		"an app whose process is starting: no details":           {korifiv1alpha1.StartingReason, since, "", "", false},
+		"a stopped app: the Slumber is reported":                          {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"an app whose instances are terminating: the Slumber is reported": {korifiv1alpha1.StoppingReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"an app after the end of the Slumber's stop: no details":          {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
+		"an app that the user has started temporarily: no details":        {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
+		"an app whose process is starting: no details":                    {korifiv1alpha1.StartingReason, since, "", "", false},
 	} {
 		app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{torporv1alpha1.SkipUntilAnnotation: test.annotate}}}
 		app.Spec.DesiredState = korifiv1alpha1.StartedState
@@ -157,8 +158,8 @@ func TestStatsAreHonest(t *testing.T) {
 	}
 }
 
-// After a cancelled deployment the app has the number of the cancelled revision, and its instances belong to the
-// revision before it.
+// After a cancelled deployment, the app keeps the number of the cancelled revision, and its instances belong to the
+// preceding revision.
 func TestStatsAfterACancelShowTheUsageOfTheEarlierRevision(t *testing.T) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "2", korifiv1alpha1.LastStopRevisionAnnotation: "1",

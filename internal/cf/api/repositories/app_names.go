@@ -20,14 +20,14 @@ import (
 // namePrefix is the prefix of the Lease that reserves the name of an app.
 const namePrefix = "cf-app-"
 
-// newNameTaken returns an error whose text clients match word by word.
+// newNameTaken returns an error whose text clients compare literally.
 func newNameTaken(name string) error {
 	return apierrors.NewUnprocessableEntity("App with the name '" + name + "' already exists.")
 }
 
-// checkNameIsFree returns an error if the space has an app of this name, even one that was not created by this API. Two
-// concurrent requests may both pass; claimName decides between them. The cache may still hold an app whose deletion a
-// job has already reported as complete, so the API server has the last word about an app that the cache finds.
+// checkNameIsFree returns an error if the space already has an app with the name, even one that was created without
+// this API. Two concurrent requests may both pass; claimName decides between them. If the cache contains an app with
+// the name, checkNameIsFree reads the app from the API server, because it may have just been deleted.
 func (s *Store) checkNameIsFree(ctx context.Context, caller *authorization.Caller, space, name string) error {
 	found, err := s.FindAppByName(space, name)
 	if err != nil || found == nil {
@@ -46,8 +46,8 @@ func (s *Store) checkNameIsFree(ctx context.Context, caller *authorization.Calle
 	return newNameTaken(name)
 }
 
-// claimName makes an app the only one of its space with its current name, across all replicas. Of the apps with a name,
-// one holds the Lease of the name, which is deleted with the app. An app that does not get the Lease has to give up the
+// claimName reserves an app's name in its space, across all replicas. The app gets the Lease for the name, which is
+// deleted with the app. Of several apps with the same name, only one gets the Lease, and the others must not use the
 // name.
 func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	lease := &coordinationv1.Lease{ObjectMeta: ownedByApp(app, namePrefix+hashName(app.Spec.DisplayName))}
@@ -68,8 +68,8 @@ func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app
 	}
 	owned := ownedByApp(app, lease.Name)
 	lease.Labels, lease.OwnerReferences, lease.Spec.HolderIdentity = owned.Labels, owned.OwnerReferences, &app.Name
-	// The update carries the Lease's resource version, so that one of two apps that take over an abandoned name gets a
-	// conflict.
+	// The update contains the Lease's resource version, so one of two apps that reserve an abandoned name at the same
+	// time gets a conflict.
 	if err = caller.Client.Update(ctx, lease); k8serrors.IsConflict(err) {
 		return newNameTaken(app.Spec.DisplayName)
 	}
@@ -89,7 +89,7 @@ func (s *Store) holderHasName(ctx context.Context, caller *authorization.Caller,
 	return err == nil && holder.Spec.DisplayName == name, nil
 }
 
-// RenameApp changes an app's display name. If another app has the name, it restores the old one.
+// RenameApp changes an app's display name. If another app has the name, it restores the previous name.
 func (s *Store) RenameApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string) (*korifiv1alpha1.CFApp, error) {
 	if err := s.checkNameIsFree(ctx, caller, app.Namespace, name); err != nil {
 		return nil, err

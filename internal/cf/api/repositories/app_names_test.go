@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// liveApp is an API server that has one app, or none.
+// liveApp is an API server that has at most one app.
 type liveApp struct {
 	client.Client
 
@@ -33,7 +33,7 @@ func (l liveApp) Get(_ context.Context, key client.ObjectKey, into client.Object
 	return nil
 }
 
-// TestNamesOfDeletedAppsAreFree has a cache that still holds an app.
+// TestNamesOfDeletedAppsAreFree uses a cache that still contains a deleted app.
 func TestNamesOfDeletedAppsAreFree(t *testing.T) {
 	app := func(name string) *korifiv1alpha1.CFApp {
 		return &korifiv1alpha1.CFApp{
@@ -45,7 +45,7 @@ func TestNamesOfDeletedAppsAreFree(t *testing.T) {
 		live   *korifiv1alpha1.CFApp
 		isFree bool
 	}{
-		"an app that exists keeps its name":   {app("shop"), false},
+		"an existing app keeps its name":      {app("shop"), false},
 		"a deleted app frees its name":        {nil, true},
 		"a renamed app frees its former name": {app("store"), true},
 	} {

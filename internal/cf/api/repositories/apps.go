@@ -25,19 +25,20 @@ func appLookup() cacheLookup {
 	return cacheLookup{list: &korifiv1alpha1.CFAppList{}, noun: "app", resource: appsResource, resourceType: AppResourceType}
 }
 
-// GetApp returns an app that the caller may see.
+// GetApp returns an app that is visible to the caller.
 func (s *Store) GetApp(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
 	return find[*korifiv1alpha1.CFApp](ctx, s, caller, guid, appLookup())
 }
 
-// GetAppInSpace returns an app to which an object of its space refers. Other spaces may have an app with the same GUID.
+// GetAppInSpace returns the app to which an object in the same space refers. Other spaces may have an app with the same
+// GUID.
 func (s *Store) GetAppInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFApp, error) {
 	lookup := appLookup()
 	lookup.space = space
 	return find[*korifiv1alpha1.CFApp](ctx, s, caller, guid, lookup)
 }
 
-// GetLiveApp reads an app of a space from the API server with the caller's own rights.
+// GetLiveApp reads an app from the API server with the caller's own rights.
 func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFApp, error) {
 	cached, err := s.GetAppInSpace(ctx, caller, space, guid)
 	if err != nil {
@@ -49,13 +50,13 @@ func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, sp
 	return live, err
 }
 
-// ListApps returns the apps of some spaces in no particular order. They are the cache's own objects and must not be
-// changed.
+// ListApps returns the apps in the given spaces in no particular order. The result must not be changed, because it
+// shares objects with the cache.
 func (s *Store) ListApps(spaces []string) ([]*korifiv1alpha1.CFApp, error) {
 	return listInSpaces[*korifiv1alpha1.CFApp](s.apps, spaces)
 }
 
-// FindAppByName returns the app of a space with a name, or nil.
+// FindAppByName returns the app with a name in a space, or nil.
 func (s *Store) FindAppByName(space, name string) (*korifiv1alpha1.CFApp, error) {
 	apps, err := s.ListApps([]string{space})
 	if err != nil {
@@ -102,14 +103,14 @@ func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, mes
 		_, err = s.CreateProcess(ctx, caller, app, korifiv1alpha1.WebProcess)
 	}
 	if err != nil {
-		// A partly created app would block its name for the next attempt.
+		// A partly created app would prevent the next attempt from using its name.
 		return nil, errors.Join(apierrors.FromError(err, AppResourceType), client.IgnoreNotFound(caller.Client.Delete(ctx, app)))
 	}
 	s.WaitForCache(ctx, app)
 	return app, nil
 }
 
-// SetBuildpacks changes the buildpacks and the stack of an app's next build. Empty values leave them unchanged.
+// SetBuildpacks changes the buildpacks and the stack for an app's next build. Empty values remain unchanged.
 func (s *Store) SetBuildpacks(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, data korifiv1alpha1.LifecycleData) (*korifiv1alpha1.CFApp, error) {
 	given := jsonObject{}
 	if len(data.Buildpacks) > 0 {
@@ -156,7 +157,7 @@ func metadataPatch(m *payloads.Metadata) jsonObject {
 	return changed
 }
 
-// UpdateApp changes the labels and annotations of an app, and its name unless name is empty.
+// UpdateApp changes the labels and annotations of an app. If name is not empty, it also renames the app.
 func (s *Store) UpdateApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string, m *payloads.Metadata) (*korifiv1alpha1.CFApp, error) {
 	if name != "" {
 		renamed, err := s.RenameApp(ctx, caller, app, name)
@@ -180,8 +181,8 @@ func (s *Store) SetAppState(ctx context.Context, caller *authorization.Caller, a
 	return changed, err
 }
 
-// RestartApp requests a new revision, and starts a stopped app. It is a single patch that never leaves STARTED, so a
-// client that disconnects cannot leave the app stopped.
+// RestartApp requests a new revision, and starts the app if it is stopped. It sends a single patch that never stops the
+// app, so a client that disconnects cannot leave the app stopped.
 func (s *Store) RestartApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) (*korifiv1alpha1.CFApp, error) {
 	changed, err := patch(ctx, s, caller, app.DeepCopy(), jsonObject{
 		"metadata": jsonObject{"annotations": jsonObject{torporv1alpha1.RestartRequestAnnotation: uuid.NewString()}},
@@ -193,9 +194,9 @@ func (s *Store) RestartApp(ctx context.Context, caller *authorization.Caller, ap
 	return changed, err
 }
 
-// requireNewRevision returns an error if a stop or a restart of a started app was stored without a new revision. In
-// that case admission is not active, and nothing restarts. before may be older than the patched object, because each
-// stop and restart in between has begun a revision, too.
+// requireNewRevision returns an error if a stop or restart of a started app was stored without a new revision. This
+// means that the admission webhooks are not active, and the app does not restart. before may be older than the patched
+// object, because intermediate stops and restarts have started revisions, too.
 func requireNewRevision(before, after *korifiv1alpha1.CFApp) error {
 	was, _, _ := revision.ReadRevision(before)
 	is, _, _ := revision.ReadRevision(after)
@@ -206,12 +207,12 @@ func requireNewRevision(before, after *korifiv1alpha1.CFApp) error {
 		"ask the platform team to apply config/webhook, and try again", nil)
 }
 
-// SetCurrentDroplet sets the droplet of the next revision.
+// SetCurrentDroplet sets the droplet for the next revision.
 func (s *Store) SetCurrentDroplet(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, droplet string) (*korifiv1alpha1.CFApp, error) {
 	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"currentDropletRef": jsonObject{"name": droplet}}})
 }
 
-// DeleteApp deletes an app, which disappears after its Pods.
+// DeleteApp deletes an app, which exists until its Pods are deleted.
 func (s *Store) DeleteApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	if err := client.IgnoreNotFound(caller.Client.Delete(ctx, app.DeepCopy())); err != nil {
 		return apierrors.FromError(err, AppResourceType)
@@ -236,13 +237,13 @@ func (s *Store) GetEnvironment(ctx context.Context, caller *authorization.Caller
 	return vars, nil
 }
 
-// RepairEnvironment creates the Secret of an app's environment if an earlier request was interrupted before that.
-// Without the Secret the app never starts.
+// RepairEnvironment creates the environment Secret of an app if an earlier request was interrupted before creating it.
+// The app never starts without this Secret.
 func (s *Store) RepairEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	if app.Spec.EnvSecretName == "" {
 		return nil
 	}
-	// The Secret is read first, because a full quota also rejects the creation of an existing object.
+	// The Secret is read first, because a full quota rejects a create request even if the object exists.
 	err := caller.Client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.EnvSecretName}, &corev1.Secret{})
 	if k8serrors.IsNotFound(err) {
 		return s.SetEnvironment(ctx, caller, app, nil)
@@ -253,9 +254,9 @@ func (s *Store) RepairEnvironment(ctx context.Context, caller *authorization.Cal
 	return nil
 }
 
-// SetEnvironment changes the environment variables of an app's next revision; nil removes a variable.
+// SetEnvironment changes the environment variables for an app's next revision. A nil value removes a variable.
 func (s *Store) SetEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, vars map[string]*string) error {
-	// An app that was not created by this API may have no Secret yet.
+	// An app that was created without this API may have no Secret yet.
 	if app.Spec.EnvSecretName == "" {
 		var err error
 		if app, err = patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"envSecretName": app.Name + "-env"}}); err != nil {
@@ -279,7 +280,7 @@ func (s *Store) SetEnvironment(ctx context.Context, caller *authorization.Caller
 	return nil
 }
 
-// ListEvents returns the Kubernetes events about an app, or none if the caller may not read events.
+// ListEvents returns the Kubernetes events about an app. It returns none if the caller may not read events.
 func (s *Store) ListEvents(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) ([]corev1.Event, error) {
 	var events corev1.EventList
 	err := caller.Client.List(ctx, &events, client.InNamespace(app.Namespace), client.MatchingFields{"involvedObject.name": app.Name})

@@ -11,13 +11,13 @@ import (
 
 var _ toolscache.ResourceEventHandler = (*changeNotifier)(nil)
 
-// changeNotifier notifies the requests that wait for an object of a name when an informer observes its change.
+// changeNotifier notifies waiting requests when an informer observes a change of the object for which they wait.
 type changeNotifier struct {
 	mu      sync.Mutex
 	waiters map[string]*changeWaiter
 }
 
-// changeWaiter is a channel that is closed at the next change, and the number of requests that wait for it.
+// changeWaiter holds a channel that is closed at the next change, and the number of requests that wait for it.
 type changeWaiter struct {
 	changed chan struct{}
 	count   int
@@ -25,7 +25,8 @@ type changeWaiter struct {
 
 func newChangeNotifier() *changeNotifier { return &changeNotifier{waiters: map[string]*changeWaiter{}} }
 
-// subscribe returns a channel that is closed at the next change of an object. Call unsubscribe at the end of the wait.
+// subscribe returns a channel that is closed at the next change of an object with this name. Call unsubscribe after the
+// wait.
 func (n *changeNotifier) subscribe(name string) (changed <-chan struct{}, unsubscribe func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -38,7 +39,7 @@ func (n *changeNotifier) subscribe(name string) (changed <-chan struct{}, unsubs
 	return w.changed, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		// After a change the name may have a new waiter, which must stay.
+		// After a change, the name may have a new waiter, which must not be removed.
 		if w.count--; w.count == 0 && n.waiters[name] == w {
 			delete(n.waiters, name)
 		}
@@ -53,7 +54,7 @@ func (n *changeNotifier) OnUpdate(_, obj any) { n.notify(obj) }
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (n *changeNotifier) OnDelete(obj any) {
-	// A deletion that the watch has missed arrives with the last known state.
+	// If the watch has missed a deletion, obj contains the last known state.
 	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}

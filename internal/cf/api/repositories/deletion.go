@@ -15,27 +15,27 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// IsAppGone reports whether an app that is being deleted is gone with its Pods. It returns a not-found error if the app
-// is not being deleted, or the caller may not see it.
+// IsAppGone reports whether an app that is being deleted no longer exists, including its Pods. It returns a not-found
+// error if the app is not being deleted, or if the caller may not see it.
 func (s *Store) IsAppGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	l := appLookup()
 	l.resourceType = jobResourceType
 	return s.isGone(ctx, caller, guid, l)
 }
 
-// IsRouteGone reports whether a route that is being deleted is gone, with the same errors as IsAppGone.
+// IsRouteGone reports whether a route that is being deleted no longer exists. It returns the same errors as IsAppGone.
 func (s *Store) IsRouteGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	l := routeLookup()
 	l.resourceType = jobResourceType
 	return s.isGone(ctx, caller, guid, l)
 }
 
-// IsSpaceGone reports whether a space that is being deleted is gone with its namespace.
+// IsSpaceGone reports whether a space that is being deleted no longer exists, including its namespace.
 func (s *Store) IsSpaceGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	return s.isGone(ctx, caller, guid, cacheLookup{list: &korifiv1alpha1.CFSpaceList{}, noun: "space"})
 }
 
-// IsOrgGone reports whether an org that is being deleted is gone with its namespace.
+// IsOrgGone reports whether an org that is being deleted no longer exists, including its namespace.
 func (s *Store) IsOrgGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	return s.isGone(ctx, caller, guid, cacheLookup{list: &korifiv1alpha1.CFOrgList{}, noun: "org"})
 }
@@ -46,8 +46,8 @@ func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid s
 		return err == nil, err
 	}
 	cached := slices.MinFunc(found, revision.CompareByAge)
-	// The cache is read only once. In a second read, an object that has gone since would look like one that the caller
-	// may not see.
+	// The cache is read only once. If it were read twice, an object deleted between the two reads would look like an
+	// object that the caller may not see.
 	if l.resource != "" {
 		if cached, err = chooseVisible(ctx, s, caller, found, l); err != nil {
 			return false, err
@@ -64,7 +64,7 @@ func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid s
 	err = caller.Client.Get(ctx, client.ObjectKeyFromObject(live), live)
 	switch {
 	case k8serrors.IsNotFound(err):
-		return false, nil // The cache of this replica still has the object, and will drop it soon.
+		return false, nil // This replica's cache still has the object.
 	case err != nil:
 		return false, apierrors.ForbiddenAsNotFound(err, jobResourceType)
 	case live.GetDeletionTimestamp().IsZero():

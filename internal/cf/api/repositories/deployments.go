@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
-// GetDeployment returns a deployment of an app that the caller may see.
+// GetDeployment returns a deployment that is visible to the caller through its app.
 func (s *Store) GetDeployment(ctx context.Context, caller *authorization.Caller, guid string) (*torporv1alpha1.CFDeployment, error) {
 	return find[*torporv1alpha1.CFDeployment](ctx, s, caller, guid, cacheLookup{
 		list: &torporv1alpha1.CFDeploymentList{}, noun: "deployment", resource: appsResource, resourceType: DeploymentResourceType,
@@ -30,12 +30,13 @@ func (s *Store) GetLiveDeployment(ctx context.Context, caller *authorization.Cal
 	return live, getLive(ctx, caller, client.ObjectKeyFromObject(cached), live)
 }
 
-// ListDeployments returns the deployments of some spaces, oldest first.
+// ListDeployments returns the deployments in the given spaces, oldest first.
 func (s *Store) ListDeployments(ctx context.Context, spaces []string) ([]*torporv1alpha1.CFDeployment, error) {
 	return listOfSpaces[*torporv1alpha1.CFDeployment](ctx, s, spaces, "list deployments", func() client.ObjectList { return &torporv1alpha1.CFDeploymentList{} })
 }
 
-// ListDeploymentsOfApp returns the deployments of an app, oldest first. A caller that may see the app may see them.
+// ListDeploymentsOfApp returns the deployments of an app, oldest first. They are visible to every caller that may see
+// the app.
 func (s *Store) ListDeploymentsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*torporv1alpha1.CFDeployment, error) {
 	return listOfApp[*torporv1alpha1.CFDeployment](ctx, s, app, "list deployments", &torporv1alpha1.CFDeploymentList{})
 }
@@ -47,8 +48,8 @@ type CreateDeploymentMessage struct {
 	Metadata *payloads.Metadata
 }
 
-// CreateDeployment requests a new revision of an app next to the old one. With client.DryRunAll it only checks whether
-// the request would be rejected.
+// CreateDeployment requests a new revision of an app next to the current one. With client.DryRunAll, it only checks
+// whether the request would be rejected.
 func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, message CreateDeploymentMessage, options ...client.CreateOption) (*torporv1alpha1.CFDeployment, error) {
 	deployment := &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(message.App, newOrderedGUID()), Spec: message.Spec}
 	setMetadata(deployment, message.Metadata)
@@ -60,7 +61,7 @@ func (s *Store) CancelDeployment(ctx context.Context, caller *authorization.Call
 	return patch(ctx, s, caller, deployment.DeepCopy(), jsonObject{"spec": jsonObject{"cancelled": true}})
 }
 
-// ContinueDeployment lets a canary pass its first steps, as many as given.
+// ContinueDeployment lets a canary proceed past the given number of steps.
 func (s *Store) ContinueDeployment(ctx context.Context, caller *authorization.Caller, deployment *torporv1alpha1.CFDeployment, steps int32) error {
 	_, err := patch(ctx, s, caller, deployment.DeepCopy(), jsonObject{"spec": jsonObject{"continuedSteps": steps}})
 	return err

@@ -21,17 +21,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
-// registryHashLength is the length of the hash that distinguishes the registries of one app.
+// registryHashLength is the length of the hash that distinguishes an app's registries.
 const registryHashLength = 10
 
-// GetBuild returns a build that the caller may see. resourceType is the requested type, because a droplet is a staged
-// build.
+// GetBuild returns a build that is visible to the caller. resourceType is the requested type, because a droplet is a
+// staged build.
 func (s *Store) GetBuild(ctx context.Context, caller *authorization.Caller, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
 	return s.GetBuildInSpace(ctx, caller, everySpace, guid, resourceType)
 }
 
-// GetBuildInSpace returns a build to which an object of its space refers. Other spaces may have a build with the same
-// GUID.
+// GetBuildInSpace returns the build to which an object in the same space refers. Other spaces may have a build with the
+// same GUID.
 func (s *Store) GetBuildInSpace(ctx context.Context, caller *authorization.Caller, space, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
 	found, err := find[*korifiv1alpha1.CFBuild](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFBuildList{}, noun: "build", resource: buildsResource, resourceType: resourceType, space: space,
@@ -47,13 +47,13 @@ func (s *Store) ListBuildsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) 
 	return listOfApp[*korifiv1alpha1.CFBuild](ctx, s, app, "list builds", &korifiv1alpha1.CFBuildList{})
 }
 
-// GetPackage returns a package that the caller may see.
+// GetPackage returns a package that is visible to the caller.
 func (s *Store) GetPackage(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFPackage, error) {
 	return s.GetPackageInSpace(ctx, caller, everySpace, guid)
 }
 
-// GetPackageInSpace returns a package to which an object of its space refers. Other spaces may have a package with the
-// same GUID.
+// GetPackageInSpace returns the package to which an object in the same space refers. Other spaces may have a package
+// with the same GUID.
 func (s *Store) GetPackageInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFPackage, error) {
 	found, err := find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: PackagesResource, resourceType: PackageResourceType, space: space,
@@ -64,8 +64,8 @@ func (s *Store) GetPackageInSpace(ctx context.Context, caller *authorization.Cal
 	return found, s.requireOwner(ctx, caller, found, PackageResourceType)
 }
 
-// requireOwner returns a not-found error for an object whose app is gone. The garbage collector deletes such an object
-// some time after its app. An object that no app owns stays.
+// requireOwner returns a not-found error for an object whose app was deleted. The garbage collector deletes such
+// objects some time later. Objects without an owner are not affected.
 func (s *Store) requireOwner(ctx context.Context, caller *authorization.Caller, object client.Object, resourceType string) error {
 	kind := korifiv1alpha1.CFAppKind().Kind
 	at := slices.IndexFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == kind })
@@ -76,7 +76,7 @@ func (s *Store) requireOwner(ctx context.Context, caller *authorization.Caller, 
 	if _, exists, err := s.apps.GetByKey(key.String()); exists && err == nil {
 		return nil
 	}
-	// Apps have their own watch, so the cache may not show a new app yet.
+	// The cache may not contain a new app yet, because apps are watched separately.
 	if err := caller.Client.Get(ctx, key, &korifiv1alpha1.CFApp{}); err != nil {
 		return apierrors.ForbiddenAsNotFound(err, resourceType)
 	}
@@ -88,15 +88,15 @@ func (s *Store) ListPackagesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp
 	return listOfApp[*korifiv1alpha1.CFPackage](ctx, s, app, "list packages", &korifiv1alpha1.CFPackageList{})
 }
 
-// PackageImage is an image with the credentials of its registry. Without a Username, the registry needs no credentials.
-// Without a Name, the package awaits code.
+// PackageImage is an image with registry credentials. If Username is empty, the registry needs no credentials. If Name
+// is empty, code is uploaded later.
 type PackageImage struct {
 	Name, Username, Password string
-	// Metadata is that of the package.
+	// Metadata holds the labels and annotations of the package.
 	Metadata *payloads.Metadata
 }
 
-// CreatePackage creates a package with an image, or one to which code is uploaded later.
+// CreatePackage creates a package with an image, or a package to which code is uploaded later.
 func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (*korifiv1alpha1.CFPackage, error) {
 	registry := korifiv1alpha1.Registry{Image: image.Name}
 	if image.Username != "" {
@@ -117,8 +117,8 @@ func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller,
 	return create(ctx, s, caller, made)
 }
 
-// saveRegistryLogin stores the registry credentials in an image pull Secret and returns its name. An app has one Secret
-// for each registry, so that old droplets are pulled with the newest password.
+// saveRegistryLogin stores registry credentials in an image pull Secret and returns the Secret's name. An app has one
+// Secret per registry, so old droplets are pulled with the latest password.
 func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (string, error) {
 	named, err := reference.ParseNormalizedNamed(image.Name)
 	if err != nil {
@@ -126,7 +126,7 @@ func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *k
 	}
 	registry := reference.Domain(named)
 	if registry == "docker.io" {
-		registry = "https://index.docker.io/v1/" // The key of Docker Hub in client configurations.
+		registry = "https://index.docker.io/v1/" // the key for Docker Hub in client configurations
 	}
 	config, err := json.Marshal(jsonObject{"auths": jsonObject{registry: jsonObject{
 		"username": image.Username, "password": image.Password, "auth": []byte(image.Username + ":" + image.Password),
@@ -148,7 +148,7 @@ func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *k
 	return secret.Name, nil
 }
 
-// CreateBuild requests a droplet for a package; the build controller creates it.
+// CreateBuild requests a droplet for a package. The build controller creates the droplet.
 func (s *Store) CreateBuild(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, from *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFBuild, error) {
 	build := &korifiv1alpha1.CFBuild{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFBuildSpec{
 		PackageRef: korifiv1alpha1.Reference{Name: from.Name}, AppRef: from.Spec.AppRef, StagingMemoryMB: defaultMemoryMB, StagingDiskMB: defaultDiskMB,

@@ -16,7 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// DeleteInstance deletes the Pod of one instance of a process's running revision, as the caller. A new Pod replaces it.
+// DeleteInstance deletes the Pod of one instance of a process's current revision, as the caller. The instance gets a
+// new Pod.
 func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
@@ -29,7 +30,7 @@ func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller
 		if !pod.DeletionTimestamp.IsZero() {
 			continue
 		}
-		// Pods of a StatefulSet keep their names, so without the UID the new Pod could be deleted.
+		// A new Pod of a StatefulSet has the same name, so the UID prevents a deletion of the new Pod.
 		if err := caller.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
 			return apierrors.FromError(err, InstanceResourceType)
 		}

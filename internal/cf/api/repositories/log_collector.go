@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// maxLineBytes is the length at which a line is cut, as in Cloud Foundry.
+	// maxLineBytes is the length at which lines are truncated, as in Cloud Foundry.
 	maxLineBytes = 64 << 10
-	// maxKeptBytes limits the lines of one response.
+	// maxKeptBytes limits the total size of the lines in a response.
 	maxKeptBytes = 1 << 20
 )
 
-// LogLine is one line of an instance's log, with its time in nanoseconds. Kubernetes keeps one log for stdout and
-// stderr.
+// LogLine is a line of an instance's log, with its time in nanoseconds. Kubernetes stores stdout and stderr in the same
+// log.
 type LogLine struct {
 	At                    int64
 	Instance, ProcessType string
 	Payload               []byte
-	// order is the order in which lines with the same time were read.
+	// order is the order in which lines with equal times were read.
 	order int
 }
 
-// LogWindow selects lines from one time up to, but not including, another: the first ones, or with Descending the last
-// ones.
+// LogWindow selects lines from the time From until, but not including, the time Until. It selects the first lines, or
+// the last lines if Descending is set.
 type LogWindow struct {
 	From, Until int64
 	Limit       int
 	Descending  bool
 }
 
-// logCollector keeps the lines that a window selects from several concurrent readers. It holds no more lines than a
-// response has.
+// logCollector keeps the lines of a window from several concurrent readers. It holds only as many lines as a response
+// contains.
 type logCollector struct {
 	window LogWindow
 
@@ -49,7 +49,7 @@ type logCollector struct {
 	lines []LogLine
 	bytes int
 	read  int
-	// isPartial is true if a line of the window was not kept or not read.
+	// isPartial is true if a line in the window was not kept or not read.
 	isPartial bool
 }
 
@@ -71,7 +71,7 @@ func (c *logCollector) readLines(from io.Reader, instance, processType string) e
 	}
 }
 
-// add keeps a line if the window selects it, and reports whether a later one may be selected.
+// add keeps a line if it is in the window. It reports whether later lines can be in the window.
 func (c *logCollector) add(line []byte, instance, processType string) bool {
 	stamp, text, _ := bytes.Cut(line, []byte(" "))
 	var parsed time.Time
@@ -106,14 +106,14 @@ func (c *logCollector) add(line []byte, instance, processType string) bool {
 	return true
 }
 
-// notePartial notes that some lines may not have been read.
+// notePartial records that some lines may not have been read.
 func (c *logCollector) notePartial() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isPartial = true
 }
 
-// precedes reports whether a line comes before another in the window's order.
+// precedes reports whether a is before b in the window's order.
 func (c *logCollector) precedes(a, b LogLine) bool {
 	order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.order, b.order))
 	if c.window.Descending {
@@ -133,7 +133,7 @@ func (c *logCollector) sorted() []LogLine {
 	return c.lines
 }
 
-// The top of the heap is the line that is dropped first.
+// The root of the heap is the line that is dropped first.
 
 // Len implements heap.Interface.
 func (c *logCollector) Len() int { return len(c.lines) }

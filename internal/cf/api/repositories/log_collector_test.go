@@ -18,7 +18,7 @@ import (
 
 var logBegin = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// writeLog returns a log with one line per second.
+// writeLog returns a log with a line per second.
 func writeLog(lines, width int) []byte {
 	var log bytes.Buffer
 	for i := range lines {
@@ -49,11 +49,11 @@ func TestLogCollectorSelectsTheLinesOfAWindow(t *testing.T) {
 		window LogWindow
 		want   []string
 	}{
-		"a limit: the first lines":                                              {LogWindow{Until: math.MaxInt64, Limit: 3}, []string{"0", "0", "1"}},
-		"a limit in descending order: the last lines":                           {LogWindow{Until: math.MaxInt64, Limit: 3, Descending: true}, []string{"9", "9", "8"}},
-		"two times: the lines between them":                                     {LogWindow{From: at(2), Until: at(4), Limit: 9}, []string{"2", "2", "3", "3"}},
-		"a limit of one in descending order: the last line before the end time": {LogWindow{Until: at(4), Limit: 1, Descending: true}, []string{"3"}},
-		"a start after the last line: no lines":                                 {LogWindow{From: at(10), Until: math.MaxInt64, Limit: 1}, nil},
+		"a limit selects the first lines":                                              {LogWindow{Until: math.MaxInt64, Limit: 3}, []string{"0", "0", "1"}},
+		"a limit in descending order selects the last lines":                           {LogWindow{Until: math.MaxInt64, Limit: 3, Descending: true}, []string{"9", "9", "8"}},
+		"two times select the lines between them":                                      {LogWindow{From: at(2), Until: at(4), Limit: 9}, []string{"2", "2", "3", "3"}},
+		"a limit of one in descending order selects the last line before the end time": {LogWindow{Until: at(4), Limit: 1, Descending: true}, []string{"3"}},
+		"a start time after the last line selects no lines":                            {LogWindow{From: at(10), Until: math.MaxInt64, Limit: 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &logCollector{window: test.window}
@@ -64,7 +64,7 @@ func TestLogCollectorSelectsTheLinesOfAWindow(t *testing.T) {
 	}
 }
 
-// TestLogCollectorKeepsOnlyTheLinesOfOneResponse reads the logs of thirty Pods, which have 120 MiB.
+// TestLogCollectorKeepsOnlyTheLinesOfOneResponse reads the logs of thirty Pods, 120 MiB in total.
 func TestLogCollectorKeepsOnlyTheLinesOfOneResponse(t *testing.T) {
 	const pods = 30
 	for width, least := range map[int]int{100: 1000, 10_000: 75, 2 * maxLineBytes: 8} {

@@ -18,49 +18,49 @@ import (
 )
 
 const (
-	// followInterval is the interval at which an app's logs are read from its nodes, for any number of followers. Their
-	// client shows no line that is younger than two seconds, because it sorts lines of several instances.
+	// followInterval is the interval at which an app's logs are read from the kubelets, regardless of the number of
+	// followers. The client shows lines only after two seconds, because it sorts the lines of several instances.
 	followInterval = time.Second
-	// sharedPast is the minimum time that a round reads back, so that it also serves callers whose last poll is older.
+	// sharedPast is the minimum period that a round covers, so it also serves callers whose last poll was earlier.
 	sharedPast = 5 * time.Second
-	// maxSharedLines and maxFollowedApps limit the remembered rounds.
+	// maxSharedLines limits the lines of a round, and maxFollowedApps limits the rounds in the cache.
 	maxSharedLines, maxFollowedApps = 1000, 16
-	// maxLooks limits the remembered polls.
+	// maxLooks limits the polls in the cache.
 	maxLooks = 1 << 12
 )
 
-// logFollowers shares recent reads among all callers that follow the logs of one app. It also slows down each client,
-// which polls four times a second, to one poll a second. It holds lines but no credentials: a caller gets shared lines
-// only after a check of the caller's own rights.
+// logFollowers shares recent reads between all callers that follow the logs of one app. It also delays each client to
+// one poll per second, because clients poll four times per second. It holds lines, but no credentials. A caller only
+// receives shared lines after its own rights have been checked.
 type logFollowers struct {
 	clock clock.Clock
-	// looks holds the polls that returned fewer lines than their limit, each with the time of its response.
+	// looks holds the polls whose response had fewer lines than their limit, with the time of the response.
 	looks *lru.LRUExpireCache
 
 	mu     sync.Mutex
 	rounds *lru.LRUExpireCache
 }
 
-// logLook identifies the poll that a client repeats while there are no new lines.
+// logLook identifies a poll, which a client repeats until there are new lines.
 type logLook struct {
 	caller string
 	app    types.UID
 	window LogWindow
 }
 
-// logRound is one read of the logs of all Pods of an app.
+// logRound is a read of the logs of all Pods of an app.
 type logRound struct {
 	began time.Time
 	from  int64
-	// narrowUntil is the time until which rounds only read the requested window, because the app has logged more than a
+	// narrowUntil is the time until which rounds read only the requested window, because the app has logged more than a
 	// round can hold.
 	narrowUntil time.Time
-	// pods describes the Pods that were read, with their containers.
+	// pods describes the read Pods and their containers.
 	pods string
-	// done is closed when lines and isComplete are known.
+	// done is closed when lines and isComplete are set.
 	done  chan struct{}
 	lines []LogLine
-	// isComplete is true if lines holds all lines since the time in from.
+	// isComplete is true if lines contains all lines since the start of the round's period.
 	isComplete bool
 }
 
@@ -68,10 +68,10 @@ func newLogFollowers(c clock.Clock) *logFollowers {
 	return &logFollowers{clock: c, looks: lru.NewLRUExpireCacheWithClock(maxLooks, c), rounds: lru.NewLRUExpireCacheWithClock(maxFollowedApps, c)}
 }
 
-// isFollowing reports whether a window is open-ended, as that of a client that follows logs.
+// isFollowing reports whether a window has no end, which means that the client follows the logs.
 func (w LogWindow) isFollowing() bool { return !w.Descending && w.Until == math.MaxInt64 }
 
-// awaitTurn waits until a repeated poll is due. The ends of ctx and stopped also end the wait.
+// awaitTurn waits until a repeated poll is due, ctx is cancelled, or stopped is closed.
 func (f *logFollowers) awaitTurn(ctx context.Context, stopped <-chan struct{}, look logLook) {
 	answered, _ := f.looks.Get(look)
 	at, ok := answered.(time.Time)
@@ -87,15 +87,15 @@ func (f *logFollowers) awaitTurn(ctx context.Context, stopped <-chan struct{}, l
 	}
 }
 
-// noteAnswer delays the next identical poll if this one returned fewer lines than its limit.
+// noteAnswer delays the next identical poll if this poll returned fewer lines than its limit.
 func (f *logFollowers) noteAnswer(look logLook, lines int) {
 	if lines < look.window.Limit {
 		f.looks.Add(look, f.clock.Now(), followInterval)
 	}
 }
 
-// joinRound returns a round that covers a window of an app's Pods. If isOwn is true, the round is new, and the caller
-// has to read and finish it.
+// joinRound returns a round that covers a window of the logs of an app's Pods. If isOwn is true, the round is new, and
+// the caller must read and finish it.
 func (f *logFollowers) joinRound(app types.UID, pods []corev1.Pod, window LogWindow) (round *logRound, isOwn bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,12 +115,13 @@ func (f *logFollowers) joinRound(app types.UID, pods []corev1.Pod, window LogWin
 	if !now.Before(round.narrowUntil) {
 		round.from = min(window.From, now.Add(-sharedPast).UnixNano())
 	}
-	// A round is remembered for longer than it is shared, so that a read that was too large is not repeated at once.
+	// A round stays in the cache for longer than it is shared, so a read that was too large is not repeated
+	// immediately.
 	f.rounds.Add(app, round, sharedPast)
 	return round, true
 }
 
-// abandonRound makes the next poll begin a new round.
+// abandonRound makes the next poll start a new round.
 func (f *logFollowers) abandonRound(app types.UID, round *logRound) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +137,7 @@ func (r *logRound) window() LogWindow {
 
 func (r *logRound) finish(lines []LogLine, isComplete bool) {
 	r.isComplete = isComplete
-	// Incomplete lines cannot be shared, so they are not kept.
+	// Incomplete lines are dropped, because they cannot be shared.
 	if isComplete {
 		r.lines = lines
 	}
@@ -152,7 +153,7 @@ func (r *logRound) isDone() bool {
 	}
 }
 
-// selectLines returns the lines of a window from a finished round. It returns false if the round may lack some of them.
+// selectLines returns the lines in a window from a finished round. It returns false if the round may lack some of them.
 func (r *logRound) selectLines(window LogWindow) ([]LogLine, bool) {
 	if !r.isComplete {
 		return nil, false
@@ -164,7 +165,7 @@ func (r *logRound) selectLines(window LogWindow) ([]LogLine, bool) {
 	return r.lines[first:min(len(r.lines), first+window.Limit)], true
 }
 
-// describePods returns the identities of the Pods that a caller may list, and of their containers.
+// describePods returns the identities of Pods and of their containers.
 func describePods(pods []corev1.Pod) string {
 	var all strings.Builder
 	for i := range pods {

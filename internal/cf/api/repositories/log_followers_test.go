@@ -35,16 +35,16 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// logServer serves the Pods of one app and their logs, within the rights of each caller.
+// logServer serves the Pods of one app and their logs, subject to each caller's rights.
 type logServer struct {
 	clock *testingclock.FakeClock
 	store *Store
 	url   string
-	// If reading is set, the server receives from it before it returns a log.
+	// If reading is not nil, the server receives from it before it returns a log.
 	reading chan struct{}
 
 	mu sync.Mutex
-	// Each Pod has one line with its name, except talkative ones.
+	// Each Pod has one line, which is its name. A Pod in talkative has more lines.
 	pods         []corev1.Pod
 	talkative    map[string]int
 	broken       bool
@@ -126,7 +126,7 @@ func (s *logServer) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusCreated, review)
 }
 
-// counts returns the number of logs that a caller has read, and the number of reviews.
+// counts returns how many logs a caller has read, and how many reviews it has caused.
 func (s *logServer) counts(name string) (reads, reviews int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *logServer) caller(t *testing.T, name string) *authorization.Caller {
 	return &authorization.Caller{Name: name, Client: c, Core: core}
 }
 
-// follow polls for the lines of a recent time.
+// follow polls for the lines of the last period since.
 func (s *logServer) follow(ctx context.Context, by *authorization.Caller, since time.Duration, limit int) (string, error) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "shop", UID: "shop"}}
 	lines, err := s.store.ReadLogs(ctx, by, app, LogWindow{From: s.clock.Now().Add(-since).UnixNano(), Until: math.MaxInt64, Limit: limit})
@@ -202,7 +202,7 @@ func TestFollowersOfAnAppShareItsLines(t *testing.T) {
 	s.expectCounts(t, "with another container", 7, 5, 3)
 }
 
-// A revoked right takes effect at the next poll, even while other callers may read.
+// A revoked right takes effect at the next poll, even while other callers may read the logs.
 func TestCallersWithoutTheRightGetNoSharedLines(t *testing.T) {
 	s := newLogServer(t, 2)
 	alice, bob := s.caller(t, "alice"), s.caller(t, "bob")
@@ -216,8 +216,8 @@ func TestCallersWithoutTheRightGetNoSharedLines(t *testing.T) {
 	}
 }
 
-// A caller that polls during another caller's round waits for that round. If the reading caller disconnects, the others
-// do not fail.
+// A caller that polls during another caller's round waits for that round. If the reading caller disconnects, the other
+// callers do not get an error.
 func TestFollowersWaitForTheCurrentRound(t *testing.T) {
 	s := newLogServer(t, 2)
 	s.reading = make(chan struct{})
@@ -225,7 +225,7 @@ func TestFollowersWaitForTheCurrentRound(t *testing.T) {
 	leaving, leave := context.WithCancel(t.Context())
 	var looks errgroup.Group
 	looks.Go(func() error {
-		_, _ = s.follow(leaving, alice, 3*time.Second, 100) // Alice disconnects, with or without lines.
+		_, _ = s.follow(leaving, alice, 3*time.Second, 100) // Alice disconnects, so both results are possible.
 		return nil
 	})
 	testenv.Eventually(t, "alice reads", func() error {
@@ -242,7 +242,7 @@ func TestFollowersWaitForTheCurrentRound(t *testing.T) {
 	testenv.ExpectNoError(t, looks.Wait())
 }
 
-// Logs that exceed a shared round are read for each caller, and no line is lost.
+// If the logs do not fit into a shared round, they are read for each caller, and no line is lost.
 func TestLogsThatExceedARoundAreReadForEachCaller(t *testing.T) {
 	s := newLogServer(t, 2)
 	s.talkative["shop-0"] = maxSharedLines + 500
@@ -277,12 +277,12 @@ func TestRepeatedPollsWaitForNewLines(t *testing.T) {
 		isGone, isStopping bool
 		want               time.Duration
 	}{
-		"a poll without new lines waits":                {look: look, want: followInterval},
-		"a poll with some lines that are too new waits": {look: look, lines: 99, want: followInterval},
-		"a poll with all its lines does not wait":       {look: look, lines: 100},
-		"a poll for another window does not wait":       {look: other},
-		"the wait ends when the client disconnects":     {look: look, isGone: true},
-		"the wait ends when the API stops":              {look: look, isStopping: true},
+		"a poll without new lines waits":                        {look: look, want: followInterval},
+		"a poll that leaves out lines that are too new waits":   {look: look, lines: 99, want: followInterval},
+		"a poll with the maximum number of lines does not wait": {look: look, lines: 100},
+		"a poll for another window does not wait":               {look: other},
+		"the wait ends when the client disconnects":             {look: look, isGone: true},
+		"the wait ends when the API stops":                      {look: look, isStopping: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

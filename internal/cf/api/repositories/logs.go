@@ -27,21 +27,20 @@ import (
 )
 
 const (
-	// maxLogReaders limits the concurrent log reads of one request.
+	// maxLogReaders limits the concurrent log reads of a request.
 	maxLogReaders = 4
-	// readBytesOfApp limits the bytes that one request reads. Its share for each Pod is between minReadBytes and
-	// maxReadBytes.
+	// readBytesOfApp limits the bytes that a request reads. Each Pod's share is between minReadBytes and maxReadBytes.
 	readBytesOfApp, maxReadBytes, minReadBytes = 64 << 20, 4 << 20, 256 << 10
 )
 
-// AwaitLogs returns when it is time to read the logs of an app. A client that follows logs polls for new lines without
-// a pause.
+// AwaitLogs waits until the logs of an app should be read again. Without it, a client that follows logs would poll
+// without a pause.
 func (s *Store) AwaitLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, window LogWindow) {
 	s.followers.awaitTurn(ctx, s.stopped, logLook{caller.Name, app.UID, window})
 }
 
-// ReadLogs returns the lines of a window from all Pods of an app. They are read as the caller, or were read as another
-// caller a moment ago, if a new review shows that this caller may read the same logs.
+// ReadLogs returns the lines in a window from all Pods of an app. They are read as the caller. If another caller has
+// just read them, they are shared after a review shows that this caller may read the same logs.
 func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, window LogWindow) ([]LogLine, error) {
 	var pods corev1.PodList
 	err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name})
@@ -60,7 +59,7 @@ func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app 
 	return lines, nil
 }
 
-// followLogs reads a round for all followers of an app, or uses a round of another follower.
+// followLogs reads a round for all followers of an app, or uses the round of another follower.
 func (s *Store) followLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, pods []corev1.Pod, window LogWindow) ([]LogLine, error) {
 	round, isOwn := s.followers.joinRound(app.UID, pods, window)
 	if isOwn {
@@ -86,7 +85,7 @@ func (s *Store) followLogs(ctx context.Context, caller *authorization.Caller, ap
 	return lines, err
 }
 
-// readRound reads a round with the credentials of the first caller, and stops when that caller disconnects.
+// readRound reads a round with the credentials of the caller that started it, and stops when that caller disconnects.
 func (s *Store) readRound(ctx context.Context, caller *authorization.Caller, app types.UID, pods []corev1.Pod, round *logRound) (lines []LogLine, err error) {
 	isComplete := false
 	defer func() { round.finish(lines, isComplete) }()
@@ -96,7 +95,7 @@ func (s *Store) readRound(ctx context.Context, caller *authorization.Caller, app
 	return lines, err
 }
 
-// awaitRound waits for the round of another caller, and reports whether this caller may read the same logs.
+// awaitRound waits for another caller's round, and reports whether this caller may read the same logs.
 func awaitRound(ctx context.Context, caller *authorization.Caller, namespace string, round *logRound) (isAllowed bool, err error) {
 	select {
 	case <-round.done:
@@ -106,7 +105,7 @@ func awaitRound(ctx context.Context, caller *authorization.Caller, namespace str
 	}
 }
 
-// readPodLogs reads the logs of Pods. isComplete is true if it could read and keep all lines of the window.
+// readPodLogs reads the logs of the Pods. isComplete is true if all lines in the window were read and kept.
 func readPodLogs(ctx context.Context, caller *authorization.Caller, pods []corev1.Pod, window LogWindow) (lines []LogLine, isComplete bool, err error) {
 	collector := &logCollector{window: window}
 	options := logOptions(window, len(pods))
@@ -115,7 +114,7 @@ func readPodLogs(ctx context.Context, caller *authorization.Caller, pods []corev
 	for i := range pods {
 		readers.Go(func() error {
 			err := readPodLog(ctx, caller, &pods[i], options, collector)
-			// A Pod whose container has not started has no log yet. The logs of the other Pods are still returned.
+			// A Pod whose container has not started has no log. The logs of the other Pods are still returned.
 			if k8serrors.IsBadRequest(err) || k8serrors.IsNotFound(err) {
 				return nil
 			}
@@ -128,7 +127,7 @@ func readPodLogs(ctx context.Context, caller *authorization.Caller, pods []corev
 	return collector.sorted(), !collector.isPartial, nil
 }
 
-// logOptions returns the options that select the part of each container's log to read.
+// logOptions returns the options for reading the needed part of each container's log.
 func logOptions(window LogWindow, pods int) *corev1.PodLogOptions {
 	options := &corev1.PodLogOptions{
 		Container: eiriniv1.ApplicationContainer, Timestamps: true, LimitBytes: new(int64(min(max(readBytesOfApp/max(pods, 1), minReadBytes), maxReadBytes))),
@@ -136,27 +135,27 @@ func logOptions(window LogWindow, pods int) *corev1.PodLogOptions {
 	if since := time.Unix(0, max(0, window.From)); since.After(time.Unix(0, 0)) {
 		options.SinceTime = new(metav1.NewTime(since))
 	}
-	// The last lines of each Pod are only sufficient for the last lines of a window without an end.
+	// Reading only the last lines of each Pod is sufficient only if the window selects the last lines and has no end.
 	if window.Descending && window.Until == math.MaxInt64 {
 		options.TailLines = new(int64(window.Limit))
 	}
 	return options
 }
 
-// readPodLog reads the log of the running container. Before that, it reads the log of the container that it replaced,
-// which explains a crash.
+// readPodLog reads the log of the running container. If that container has replaced another one, it first reads the log
+// of the replaced container, which explains a crash.
 func readPodLog(ctx context.Context, caller *authorization.Caller, pod *corev1.Pod, options *corev1.PodLogOptions, into *logCollector) error {
 	if hasRestartedContainer(pod) {
 		ofPrevious := options.DeepCopy()
 		ofPrevious.Previous = true
-		// The kubelet may have removed the previous container, so this error is ignored.
+		// The error is ignored, because the kubelet may have removed the previous container.
 		_ = readContainerLog(ctx, caller, pod, ofPrevious, into)
 	}
 	return readContainerLog(ctx, caller, pod, options, into)
 }
 
-// hasRestartedContainer reports whether a running container has replaced another. While no container runs, Kubernetes
-// returns the log of the last one anyway.
+// hasRestartedContainer reports whether the running container has replaced another one. While no container runs,
+// Kubernetes returns the log of the last one anyway.
 func hasRestartedContainer(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Waiting == nil && c.LastTerminationState.Terminated != nil

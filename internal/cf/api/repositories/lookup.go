@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// The types of resources in errors, with the names that clients use.
+// These are the resource types in errors, with the names that clients use.
 const (
 	AppResourceType        = "App"
 	ProcessResourceType    = "Process"
@@ -44,12 +44,12 @@ const (
 	jobResourceType        = "Job"
 )
 
-// Kubernetes resources for which callers need rights.
+// These are the Kubernetes resources for which callers need rights.
 const (
 	appsResource      = "cfapps"
 	processesResource = "cfprocesses"
 	buildsResource    = "cfbuilds"
-	// PackagesResource is also reviewed before an upload of code.
+	// PackagesResource is also reviewed before code is uploaded.
 	PackagesResource = "cfpackages"
 	spacesResource   = "cfspaces"
 	routesResource   = "cfroutes"
@@ -58,7 +58,7 @@ const (
 	bindingsResource = "cfservicebindings"
 )
 
-// resourceTypeOf returns the type of an object in errors.
+// resourceTypeOf returns an object's resource type for errors.
 func resourceTypeOf(o client.Object) string {
 	switch o.(type) {
 	case *korifiv1alpha1.CFProcess:
@@ -88,22 +88,22 @@ func resourceTypeOf(o client.Object) string {
 	}
 }
 
-// cacheLookup is a list of one kind, with the right that a caller needs to see its items.
+// cacheLookup describes a lookup of objects of one kind, and the right that a caller needs to see them.
 type cacheLookup struct {
 	list client.ObjectList
-	// noun names an item in logged errors.
+	// noun is the name of an object in logged errors.
 	noun                   string
 	resource, resourceType string
-	// space limits the lookup to one space; everySpace means all.
+	// space limits the lookup to one space. everySpace means all spaces.
 	space string
 }
 
-// everySpace is the space of a lookup by GUID alone.
+// everySpace is the space of a lookup by GUID in all spaces.
 const everySpace = ""
 
-// find returns the object with a GUID that the caller may get, or a not-found error. GUIDs are only unique within a
-// namespace, so an object in another space must not hide the caller's. If the caller may get several objects, the
-// oldest one counts, because a copied GUID is newer.
+// find returns the object with a GUID if the caller may get it, or else a not-found error. GUIDs are only unique within
+// a namespace, so an object in another space must not hide the caller's object. If the caller may get several objects,
+// find returns the oldest, because an object with a copied GUID is newer.
 func find[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, guid string, l cacheLookup) (T, error) {
 	var none T
 	found, err := list[T](ctx, s, "find the "+l.noun, l.list, client.InNamespace(l.space), client.MatchingFields{byGUID: guid})
@@ -113,7 +113,7 @@ func find[T client.Object](ctx context.Context, s *Store, caller *authorization.
 	return chooseVisible(ctx, s, caller, found, l)
 }
 
-// chooseVisible returns the oldest of some objects that the caller may get, or a not-found error.
+// chooseVisible returns the oldest of the objects that the caller may get, or a not-found error.
 func chooseVisible[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, found []T, l cacheLookup) (T, error) {
 	slices.SortFunc(found, revision.CompareByAge)
 	for _, object := range found {
@@ -125,7 +125,7 @@ func chooseVisible[T client.Object](ctx context.Context, s *Store, caller *autho
 	return none, apierrors.NewNotFound(l.resourceType)
 }
 
-// list returns the objects of the cache that match the options. An error begins with the argument what.
+// list returns the cached objects that match the options. what is the prefix of an error.
 func list[T client.Object](ctx context.Context, s *Store, what string, into client.ObjectList, options ...client.ListOption) ([]T, error) {
 	if err := s.cache.List(ctx, into, options...); err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
@@ -140,15 +140,15 @@ func list[T client.Object](ctx context.Context, s *Store, what string, into clie
 	return found, err
 }
 
-// listOfApp returns the objects of an app, oldest first. A caller that may see the app may see them.
+// listOfApp returns the objects of an app, oldest first. They are visible to every caller that may see the app.
 func listOfApp[T client.Object](ctx context.Context, s *Store, app *korifiv1alpha1.CFApp, what string, into client.ObjectList) ([]T, error) {
 	found, err := list[T](ctx, s, what, into, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name})
 	slices.SortFunc(found, revision.CompareByAge)
 	return found, err
 }
 
-// listInSpaces returns the objects of some spaces in no particular order. They are the cache's own objects and must not
-// be changed.
+// listInSpaces returns the objects in the given spaces in no particular order. The result must not be changed, because
+// it shares objects with the cache.
 func listInSpaces[T any](indexer toolscache.Indexer, spaces []string) ([]T, error) {
 	var found []T
 	for _, space := range spaces {
@@ -187,8 +187,8 @@ func getLive(ctx context.Context, caller *authorization.Caller, key client.Objec
 	return nil
 }
 
-// create creates an object as the caller, and waits until the cache shows it. With options, such as a dry run, it does
-// not wait.
+// create creates an object as the caller, and waits until the cache contains it. With options, such as a dry run, it
+// does not wait.
 func create[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, options ...client.CreateOption) (T, error) {
 	if err := caller.Client.Create(ctx, object, options...); err != nil {
 		return object, apierrors.FromError(err, resourceTypeOf(object))
@@ -202,8 +202,8 @@ func create[T client.Object](ctx context.Context, s *Store, caller *authorizatio
 // jsonObject is a part of a JSON merge patch.
 type jsonObject map[string]any
 
-// patch changes an object as the caller, and waits until the cache shows the change. The object must not be the cache's
-// own.
+// patch patches an object as the caller, and waits until the cache contains the change. The object must not be shared
+// with the cache.
 func patch[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, change jsonObject) (T, error) {
 	if err := patchAsCaller(ctx, caller, object, change); err != nil {
 		return object, apierrors.FromError(err, resourceTypeOf(object))
@@ -212,7 +212,7 @@ func patch[T client.Object](ctx context.Context, s *Store, caller *authorization
 	return object, nil
 }
 
-// patchCopy is patch of a copy of an object from the cache. An empty change is not sent.
+// patchCopy calls patch with a copy of a cached object. It does nothing if the change is empty.
 func patchCopy[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, change jsonObject) (T, error) {
 	changed, ok := object.DeepCopyObject().(T)
 	if len(change) == 0 || !ok {
@@ -221,7 +221,7 @@ func patchCopy[T client.Object](ctx context.Context, s *Store, caller *authoriza
 	return patch(ctx, s, caller, changed, change)
 }
 
-// specAndMetadata returns a patch of fields of the spec, and of labels and annotations; empty if it changes nothing.
+// specAndMetadata returns a patch of the spec, labels and annotations. The patch is empty if it would change nothing.
 func specAndMetadata(spec jsonObject, m *payloads.Metadata) jsonObject {
 	change := jsonObject{}
 	if len(spec) > 0 {
@@ -233,7 +233,7 @@ func specAndMetadata(spec jsonObject, m *payloads.Metadata) jsonObject {
 	return change
 }
 
-// patchAsCaller sends no resource version, because the patch applies regardless of concurrent changes of other fields.
+// patchAsCaller sends no resource version, so the patch also applies if other fields have changed concurrently.
 func patchAsCaller(ctx context.Context, caller *authorization.Caller, object client.Object, change jsonObject) error {
 	raw, err := json.Marshal(change)
 	if err != nil {
@@ -247,10 +247,10 @@ func UpdateMetadata[T client.Object](ctx context.Context, s *Store, caller *auth
 	return patchCopy(ctx, s, caller, object, specAndMetadata(nil, m))
 }
 
-// newOrderedGUID returns a GUID that orders objects created within the same second.
+// newOrderedGUID returns a GUID whose order reflects its creation time, even within the same second.
 func newOrderedGUID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// ownedByApp returns the metadata of an object that is deleted with an app.
+// ownedByApp returns the metadata of an object that is deleted together with its app.
 func ownedByApp(app *korifiv1alpha1.CFApp, name string) metav1.ObjectMeta {
 	kind := korifiv1alpha1.CFAppKind()
 	return metav1.ObjectMeta{
@@ -262,7 +262,7 @@ func ownedByApp(app *korifiv1alpha1.CFApp, name string) metav1.ObjectMeta {
 	}
 }
 
-// listOfSpaces returns the objects of some spaces, oldest first.
+// listOfSpaces returns the objects in the given spaces, oldest first.
 func listOfSpaces[T client.Object](ctx context.Context, s *Store, spaces []string, what string, newList func() client.ObjectList) ([]T, error) {
 	var all []T
 	for _, space := range spaces {

@@ -20,16 +20,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
-// OrgOrSpace is a namespace with the labels of an org or a space. Org is the GUID of a space's org, and empty for an org.
+// OrgOrSpace is a namespace with the labels of an org or a space. Org is the GUID of a space's org. It is empty for an
+// org.
 type OrgOrSpace struct {
 	GUID, Name, Org string
 	Created         time.Time
-	// Labels and Annotations are those of the CFOrg or CFSpace; HasObject is true if that object exists.
+	// Labels and Annotations are those of the CFOrg or CFSpace. HasObject is true if a CFOrg or CFSpace exists.
 	Labels, Annotations map[string]string
 	HasObject           bool
 }
 
-// ListSpaces returns the spaces in which the caller may list apps. It only reviews spaces for which isWanted returns
+// ListSpaces returns the spaces in which the caller may list apps. It reviews only spaces for which isWanted returns
 // true, because each review costs a request.
 func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller, isWanted func(OrgOrSpace) bool) ([]OrgOrSpace, error) {
 	_, spaces, err := s.listOrgsAndSpaces(ctx)
@@ -52,7 +53,7 @@ func keepAllowed(ctx context.Context, caller *authorization.Caller, all []OrgOrS
 	return slices.DeleteFunc(all, func(one OrgOrSpace) bool { return !allowed[one.GUID] }), nil
 }
 
-// ListOrgs returns the orgs in which the caller may list spaces, or of which the caller sees a space.
+// ListOrgs returns the orgs in which the caller may list spaces, and the orgs of the spaces that the caller can see.
 func (s *Store) ListOrgs(ctx context.Context, caller *authorization.Caller, isWanted func(OrgOrSpace) bool) ([]OrgOrSpace, error) {
 	orgs, _, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
@@ -85,7 +86,8 @@ func guidsOf(all []OrgOrSpace) []string {
 	return guids
 }
 
-// listOrgsAndSpaces returns all orgs and spaces. Their names come from CFOrgs and CFSpaces, or else from the namespace.
+// listOrgsAndSpaces returns all orgs and spaces. Their names are those of the CFOrg or CFSpace, or of the namespace if
+// there is none.
 func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpace, err error) {
 	objects, err := s.listObjects(ctx)
 	if err != nil {
@@ -97,7 +99,7 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 	}
 	for i := range namespaces.Items {
 		namespace := &namespaces.Items[i]
-		// Nothing can be created in a namespace that is being deleted, so it is not shown.
+		// Terminating namespaces are omitted, because no objects can be created in them.
 		if !namespace.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -115,7 +117,7 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 	return orgs, spaces, nil
 }
 
-// DescribeSpace returns a space and its org; unknown parts stay empty.
+// DescribeSpace returns a space and its org. Unknown fields are empty.
 func (s *Store) DescribeSpace(ctx context.Context, guid string) (space, org OrgOrSpace, err error) {
 	orgs, spaces, err := s.listOrgsAndSpaces(ctx)
 	if i := slices.IndexFunc(spaces, func(one OrgOrSpace) bool { return one.GUID == guid }); i >= 0 {
@@ -127,7 +129,7 @@ func (s *Store) DescribeSpace(ctx context.Context, guid string) (space, org OrgO
 	return space, org, err
 }
 
-// listObjects returns the names and metadata of CFOrgs and CFSpaces, by their GUIDs.
+// listObjects returns the names and metadata of CFOrgs and CFSpaces, keyed by their GUIDs.
 func (s *Store) listObjects(ctx context.Context) (map[string]OrgOrSpace, error) {
 	orgs, err := list[*korifiv1alpha1.CFOrg](ctx, s, "list orgs", &korifiv1alpha1.CFOrgList{})
 	if err != nil {
@@ -147,7 +149,7 @@ func (s *Store) listObjects(ctx context.Context) (map[string]OrgOrSpace, error) 
 	return all, nil
 }
 
-// UpdateOrgOrSpace changes the labels and annotations of an org or a space, and its name unless name is empty.
+// UpdateOrgOrSpace changes the labels and annotations of an org or a space. If name is not empty, it also renames it.
 func (s *Store) UpdateOrgOrSpace(ctx context.Context, caller *authorization.Caller, one OrgOrSpace, name string, m *payloads.Metadata) error {
 	if !one.HasObject {
 		return apierrors.NewUnprocessableEntity("expected a CFOrg or a CFSpace, found a labelled namespace without such an object; change it with kubectl")
@@ -173,7 +175,7 @@ func (s *Store) CreateOrg(ctx context.Context, caller *authorization.Caller, nam
 	return OrgOrSpace{GUID: org.Name, Name: name, Created: org.CreationTimestamp.Time}, err
 }
 
-// CreateSpace creates a space of an org as the caller.
+// CreateSpace creates a space in an org as the caller.
 func (s *Store) CreateSpace(ctx context.Context, caller *authorization.Caller, org, name string) (OrgOrSpace, error) {
 	space, err := create(ctx, s, caller, &korifiv1alpha1.CFSpace{
 		ObjectMeta: metav1.ObjectMeta{Namespace: org, Name: "cf-space-" + uuid.NewString()}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: name},
@@ -181,8 +183,8 @@ func (s *Store) CreateSpace(ctx context.Context, caller *authorization.Caller, o
 	return OrgOrSpace{GUID: space.Name, Name: name, Org: org, Created: space.CreationTimestamp.Time}, err
 }
 
-// WaitForNamespace waits until an org or a space has its namespace, so that the caller's next request can use it. It
-// returns false if the context ends first.
+// WaitForNamespace waits until an org or a space has its namespace, so the caller's next request can use it. It returns
+// false if ctx ends first.
 func (s *Store) WaitForNamespace(ctx context.Context, guid string) (isThere bool, err error) {
 	err = s.WatchUntil(ctx, guid, func() (bool, error) {
 		orgs, spaces, err := s.listOrgsAndSpaces(ctx)

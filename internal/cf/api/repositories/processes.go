@@ -21,20 +21,21 @@ const (
 	defaultDiskMB   = 1024
 )
 
-// GetProcess returns a process that the caller may see.
+// GetProcess returns a process that is visible to the caller.
 func (s *Store) GetProcess(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFProcess, error) {
 	return find[*korifiv1alpha1.CFProcess](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFProcessList{}, noun: "process", resource: processesResource, resourceType: ProcessResourceType,
 	})
 }
 
-// ListProcesses returns the processes of some spaces in no particular order. They are the cache's own objects and must
-// not be changed.
+// ListProcesses returns the processes in the given spaces in no particular order. The result must not be changed,
+// because it shares objects with the cache.
 func (s *Store) ListProcesses(spaces []string) ([]*korifiv1alpha1.CFProcess, error) {
 	return listInSpaces[*korifiv1alpha1.CFProcess](s.processes, spaces)
 }
 
-// ListProcessesOfApp returns the processes of an app, web first. A caller that may see the app may see them.
+// ListProcessesOfApp returns the processes of an app, the web process first. They are visible to every caller that may
+// see the app.
 func (s *Store) ListProcessesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFProcess, error) {
 	found, err := listOfApp[*korifiv1alpha1.CFProcess](ctx, s, app, "list processes", &korifiv1alpha1.CFProcessList{})
 	slices.SortFunc(found, func(a, b *korifiv1alpha1.CFProcess) int {
@@ -49,7 +50,7 @@ func (s *Store) ListProcessesOfApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	return found, err
 }
 
-// GetProcessByType returns the process of an app with a type.
+// GetProcessByType returns the process of an app that has the given type.
 func (s *Store) GetProcessByType(ctx context.Context, app *korifiv1alpha1.CFApp, processType string) (*korifiv1alpha1.CFProcess, error) {
 	processes, err := s.ListProcessesOfApp(ctx, app)
 	if err != nil {
@@ -63,7 +64,7 @@ func (s *Store) GetProcessByType(ctx context.Context, app *korifiv1alpha1.CFApp,
 	return nil, apierrors.NewNotFound(ProcessResourceType)
 }
 
-// CreateProcess creates a process, or returns the process that the app's controller has just created.
+// CreateProcess creates a process. If the app's controller has just created the process, it returns the existing one.
 func (s *Store) CreateProcess(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, processType string) (*korifiv1alpha1.CFProcess, error) {
 	process := &korifiv1alpha1.CFProcess{ObjectMeta: ownedByApp(app, revision.ProcessName(app.Name, processType))}
 	process.Labels[korifiv1alpha1.ProcessGUIDLabel], process.Labels[korifiv1alpha1.ProcessTypeLabel] = process.Name, processType
@@ -83,7 +84,7 @@ func (s *Store) CreateProcess(ctx context.Context, caller *authorization.Caller,
 	return process, nil
 }
 
-// PatchProcessMessage describes a change of a process; nil leaves a field unchanged.
+// PatchProcessMessage describes a change of a process. A nil field remains unchanged.
 type PatchProcessMessage struct {
 	Instances           *int32
 	MemoryMB, DiskMB    *int64
@@ -94,7 +95,7 @@ type PatchProcessMessage struct {
 	Metadata            *payloads.Metadata
 }
 
-// PatchProcess changes a process with one patch.
+// PatchProcess changes a process with a single patch.
 func (s *Store) PatchProcess(ctx context.Context, caller *authorization.Caller, process *korifiv1alpha1.CFProcess, message PatchProcessMessage) (*korifiv1alpha1.CFProcess, error) {
 	spec, check, data := jsonObject{}, jsonObject{}, jsonObject{}
 	setIfGiven(spec, "desiredInstances", message.Instances)

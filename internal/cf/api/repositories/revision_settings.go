@@ -17,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// GetRevisionSettings returns the settings of a revision's processes, by process type, read as the caller. A revision
-// that never had an instance has no settings.
+// GetRevisionSettings returns the settings of a revision's processes, keyed by process type. It reads them as the
+// caller. A revision that never had an instance has no settings.
 func (s *Store) GetRevisionSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, revision korifiv1alpha1.Restart) (map[string]process.RevisionSettings, error) {
 	all := map[string]process.RevisionSettings{}
 	for processType, name := range revision.Settings {
@@ -35,8 +35,8 @@ func (s *Store) GetRevisionSettings(ctx context.Context, caller *authorization.C
 	return all, nil
 }
 
-// RestoreSettings restores the environment, commands and health checks of an earlier revision. It writes only
-// differences.
+// RestoreSettings restores the environment, commands and health checks of an earlier revision. It writes only settings
+// that differ.
 func (s *Store) RestoreSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, settings map[string]process.RevisionSettings) error {
 	if len(settings) == 0 {
 		return nil

@@ -28,7 +28,7 @@ type RoleAssignment struct {
 // CreateRoleBinding gives a user a ClusterRole in an org or a space, as the caller. existed is true if the user already
 // had the role.
 func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Caller, assignment RoleAssignment, role string) (made RoleAssignment, existed bool, err error) {
-	// The name is derived from the CF role and the user, so that the API server detects a role that is given twice.
+	// The name is derived from the CF role and the user, so the API server rejects a duplicate.
 	name := "cf-" + hashName(assignment.Type+"/"+assignment.User)
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: assignment.In.GUID, Name: name, Annotations: map[string]string{torporv1alpha1.CFRoleAnnotation: assignment.Type}},
@@ -41,14 +41,14 @@ func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Cal
 	if err != nil {
 		return assignment, false, apierrors.FromError(err, RoleResourceType)
 	}
-	// The user may have had denials a moment ago, which no longer hold.
+	// The caller may have cached denials for the user, which are now outdated.
 	caller.ForgetAnswers()
 	assignment.GUID, assignment.Created = roleGUID(binding), binding.CreationTimestamp.Time
 	return assignment, false, nil
 }
 
-// roleTypeOf returns the CF role of a RoleBinding, or "" if it has none. A RoleBinding that was not created by this API
-// counts as the first CF role of its ClusterRole.
+// roleTypeOf returns the CF role type of a RoleBinding, or "" if it has none. For a RoleBinding created without this
+// API, it returns the first CF role type of its ClusterRole.
 func roleTypeOf(b *rbacv1.RoleBinding) string {
 	first := map[string]string{"torpor-org-user": "organization_user", "torpor-space-developer": "space_developer", "torpor-space-auditor": "space_auditor"}[b.RoleRef.Name]
 	if first == "" {
@@ -57,13 +57,13 @@ func roleTypeOf(b *rbacv1.RoleBinding) string {
 	return cmp.Or(b.Annotations[torporv1alpha1.CFRoleAnnotation], first)
 }
 
-// ListRoles returns the roles of users in an org or a space, read as the caller.
+// ListRoles returns the users' roles in an org or a space, read as the caller.
 func (s *Store) ListRoles(ctx context.Context, caller *authorization.Caller, in OrgOrSpace) ([]RoleAssignment, error) {
 	return listRoles(ctx, caller, []OrgOrSpace{in}, client.InNamespace(in.GUID))
 }
 
-// ListAllRoles returns the roles of users in some orgs and spaces with one request, as a caller with rights in the whole
-// cluster.
+// ListAllRoles returns the users' roles in the given orgs and spaces. It sends one request, which needs rights in the
+// whole cluster.
 func (s *Store) ListAllRoles(ctx context.Context, caller *authorization.Caller, in []OrgOrSpace) ([]RoleAssignment, error) {
 	return listRoles(ctx, caller, in)
 }
@@ -86,7 +86,7 @@ func listRoles(ctx context.Context, caller *authorization.Caller, in []OrgOrSpac
 	return all, nil
 }
 
-// rolesOf returns the roles of the users of a binding.
+// rolesOf returns the role of each user in a binding.
 func rolesOf(b *rbacv1.RoleBinding, in OrgOrSpace) []RoleAssignment {
 	var all []RoleAssignment
 	for _, subject := range b.Subjects {
@@ -97,7 +97,7 @@ func rolesOf(b *rbacv1.RoleBinding, in OrgOrSpace) []RoleAssignment {
 	return all
 }
 
-// IsRoleIn reports whether the GUID of a role names an org or a space.
+// IsRoleIn reports whether a role's GUID refers to the org or space.
 func IsRoleIn(guid string, in OrgOrSpace) bool {
 	namespace, _, _ := strings.Cut(guid, roleSeparator)
 	return namespace == in.GUID
@@ -117,7 +117,7 @@ func (s *Store) GetRole(ctx context.Context, caller *authorization.Caller, in Or
 	return all[0], nil
 }
 
-// DeleteRole deletes a role, as the caller. It does not split a binding of several users.
+// DeleteRole deletes a role, as the caller. It rejects a binding with several users.
 func (s *Store) DeleteRole(ctx context.Context, caller *authorization.Caller, guid string) error {
 	namespace, name, isRole := strings.Cut(guid, roleSeparator)
 	if !isRole {
@@ -140,12 +140,12 @@ func (s *Store) DeleteRole(ctx context.Context, caller *authorization.Caller, gu
 	return nil
 }
 
-// roleSeparator separates the namespace and the name of a binding. Neither namespaces nor GUIDs contain it.
+// roleSeparator separates the namespace and the name of a binding in a GUID. Neither namespaces nor GUIDs contain it.
 const roleSeparator = "."
 
 func roleGUID(b *rbacv1.RoleBinding) string { return b.Namespace + roleSeparator + b.Name }
 
-// userOf returns the user name of a subject, or "" for a group.
+// userOf returns the user name of a subject, or "" if the subject is a group.
 func userOf(subject rbacv1.Subject) string {
 	switch subject.Kind {
 	case rbacv1.UserKind:
@@ -157,7 +157,7 @@ func userOf(subject rbacv1.Subject) string {
 	}
 }
 
-// rbacSubjectFor returns the subject with a user name: a service account if the name is one, otherwise a user.
+// rbacSubjectFor returns the subject for a user name, which may be the name of a service account.
 func rbacSubjectFor(user string) rbacv1.Subject {
 	if account, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		namespace, name, _ := strings.Cut(account, ":")

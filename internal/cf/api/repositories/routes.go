@@ -25,8 +25,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
-// ListDomains returns all domains, oldest first; the oldest is the default. Their names are not secret, because all
-// orgs share them.
+// ListDomains returns all domains, oldest first. The oldest is the default domain. Domain names are not secret, because
+// all orgs share them.
 func (s *Store) ListDomains(ctx context.Context) ([]*korifiv1alpha1.CFDomain, error) {
 	all, err := list[*korifiv1alpha1.CFDomain](ctx, s, "list domains", &korifiv1alpha1.CFDomainList{}, client.InNamespace(s.rootNamespace))
 	slices.SortFunc(all, revision.CompareByAge)
@@ -55,13 +55,13 @@ func (s *Store) CreateDomain(ctx context.Context, caller *authorization.Caller, 
 	return create(ctx, s, caller, domain)
 }
 
-// maxParallelDeletions limits the concurrent requests of one deletion.
+// maxParallelDeletions limits the concurrent requests while a domain's routes are deleted.
 const maxParallelDeletions = 8
 
-// DeleteRoutesOfDomain deletes the routes of a domain in all spaces, as the caller. It deletes none if the caller may
-// not delete all of them.
+// DeleteRoutesOfDomain deletes the routes of a domain in all spaces, as the caller. It deletes no route unless the
+// caller may delete all of them.
 func (s *Store) DeleteRoutesOfDomain(ctx context.Context, caller *authorization.Caller, domain *korifiv1alpha1.CFDomain) error {
-	// A caller who may not delete the domain must not delete its routes.
+	// A caller who may not delete the domain must not delete its routes, either.
 	if err := caller.Client.Delete(ctx, domain.DeepCopy(), client.DryRunAll); err != nil {
 		return apierrors.FromError(err, DomainResourceType)
 	}
@@ -101,7 +101,7 @@ func (s *Store) listRoutesOfDomain(ctx context.Context, domain string) ([]*korif
 	}), err
 }
 
-// IsDomainGone reports whether a domain that was deleted is gone with its routes.
+// IsDomainGone reports whether a deleted domain and its routes no longer exist.
 func (s *Store) IsDomainGone(ctx context.Context, _ *authorization.Caller, guid string) (bool, error) {
 	routes, err := s.listRoutesOfDomain(ctx, guid)
 	if err != nil || len(routes) > 0 {
@@ -114,7 +114,7 @@ func (s *Store) IsDomainGone(ctx context.Context, _ *authorization.Caller, guid 
 	return false, err
 }
 
-// DeleteDomain deletes a domain. Its routes stay, but are no longer served.
+// DeleteDomain deletes a domain. Its routes are not deleted, but are no longer served.
 func (s *Store) DeleteDomain(ctx context.Context, caller *authorization.Caller, domain *korifiv1alpha1.CFDomain) error {
 	return deleteByName(ctx, caller, domain.DeepCopy())
 }
@@ -123,19 +123,19 @@ func routeLookup() cacheLookup {
 	return cacheLookup{list: &korifiv1alpha1.CFRouteList{}, noun: "route", resource: routesResource, resourceType: RouteResourceType}
 }
 
-// GetRoute returns a route that the caller may see.
+// GetRoute returns a route that is visible to the caller.
 func (s *Store) GetRoute(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFRoute, error) {
 	return find[*korifiv1alpha1.CFRoute](ctx, s, caller, guid, routeLookup())
 }
 
-// ListRoutes returns the routes of some spaces, oldest first.
+// ListRoutes returns the routes in the given spaces, oldest first.
 func (s *Store) ListRoutes(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFRoute, error) {
 	return listOfSpaces[*korifiv1alpha1.CFRoute](ctx, s, spaces, "list routes", func() client.ObjectList { return &korifiv1alpha1.CFRouteList{} })
 }
 
-// FindRoute returns the oldest route of an address, or nil, and the space that owns the host, or "". A host belongs to
-// the space of its oldest route; routes of other spaces do not count. Callers may learn that a route exists, but
-// nothing more about a route of another space.
+// FindRoute returns the oldest route with an address, or nil, and the space that owns its host, or "". The space with a
+// host's oldest route owns the host, and routes of other spaces do not count. Callers may learn that another space has
+// a route, but nothing else about it.
 func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) (found *korifiv1alpha1.CFRoute, space string, err error) {
 	all, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byHost: route.HostKey(spec)})
 	if err != nil || len(all) == 0 {
@@ -149,7 +149,7 @@ func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) 
 	return found, space, nil
 }
 
-// NewRouteSpec returns the spec of a route to an address in a domain.
+// NewRouteSpec returns the spec of a route for an address in a domain.
 func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1alpha1.CFRouteSpec {
 	return korifiv1alpha1.CFRouteSpec{
 		Host: host, Path: path, Protocol: korifiv1alpha1.HTTPRouteProtocol,
@@ -157,10 +157,10 @@ func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1al
 	}
 }
 
-// HostReserved is Cloud Controller's error for a host of another space.
+// HostReserved is Cloud Controller's error for a host that another space owns.
 const HostReserved = "Routes for this host and domain have been reserved for another space"
 
-// CreateRoute creates a route as the caller, unless the address exists or the host belongs to another space.
+// CreateRoute creates a route as the caller, unless a route with the address exists or another space owns the host.
 func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, space string, spec korifiv1alpha1.CFRouteSpec, m *payloads.Metadata) (*korifiv1alpha1.CFRoute, error) {
 	if wrong := route.CheckAddress(spec); wrong != "" {
 		return nil, apierrors.NewUnprocessableEntity(wrong)
@@ -183,8 +183,8 @@ func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, s
 	return create(ctx, s, caller, obj)
 }
 
-// ChangeDestinations changes the current destinations of a route. The route's controller writes the same object, so
-// conflicts are retried.
+// ChangeDestinations changes the current destinations of a route. It retries conflicts, because the route's controller
+// writes the same object.
 func (s *Store) ChangeDestinations(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute, change func([]korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination) (*korifiv1alpha1.CFRoute, error) {
 	changed := obj.DeepCopy()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -209,8 +209,8 @@ func (s *Store) DeleteRoute(ctx context.Context, caller *authorization.Caller, o
 	return deleteByName(ctx, caller, obj.DeepCopy())
 }
 
-// DeleteUnmappedRoute deletes a route unless an app has just been mapped to it. The route's controller writes the same
-// object, so conflicts are retried.
+// DeleteUnmappedRoute deletes a route unless an app has just been mapped to it. It retries conflicts, because the
+// route's controller writes the same object.
 func (s *Store) DeleteUnmappedRoute(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute) error {
 	current := obj.DeepCopy()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -229,7 +229,7 @@ func (s *Store) DeleteUnmappedRoute(ctx context.Context, caller *authorization.C
 	return apierrors.FromError(err, RouteResourceType)
 }
 
-// hostOf is the index function of byHost.
+// hostOf is the index function for byHost.
 func hostOf(o client.Object) []string {
 	if r, ok := o.(*korifiv1alpha1.CFRoute); ok {
 		return []string{route.HostKey(r.Spec)}

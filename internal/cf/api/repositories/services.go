@@ -19,32 +19,32 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
-// GetServiceInstance returns a service that the caller may see.
+// GetServiceInstance returns a service that is visible to the caller.
 func (s *Store) GetServiceInstance(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFServiceInstance, error) {
 	return s.GetServiceInstanceInSpace(ctx, caller, everySpace, guid)
 }
 
-// GetServiceInstanceInSpace returns a service to which an object of its space refers. Other spaces may have a service
-// with the same GUID.
+// GetServiceInstanceInSpace returns the service to which an object in the same space refers. Other spaces may have a
+// service with the same GUID.
 func (s *Store) GetServiceInstanceInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFServiceInstance, error) {
 	return find[*korifiv1alpha1.CFServiceInstance](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFServiceInstanceList{}, noun: "service", resource: servicesResource, resourceType: ServiceResourceType, space: space,
 	})
 }
 
-// GetServiceBinding returns a binding that the caller may see.
+// GetServiceBinding returns a binding that is visible to the caller.
 func (s *Store) GetServiceBinding(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFServiceBinding, error) {
 	return find[*korifiv1alpha1.CFServiceBinding](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFServiceBindingList{}, noun: "binding", resource: bindingsResource, resourceType: BindingResourceType,
 	})
 }
 
-// ListServiceInstances returns the services of some spaces, oldest first.
+// ListServiceInstances returns the services in the given spaces, oldest first.
 func (s *Store) ListServiceInstances(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFServiceInstance, error) {
 	return listOfSpaces[*korifiv1alpha1.CFServiceInstance](ctx, s, spaces, "list services", func() client.ObjectList { return &korifiv1alpha1.CFServiceInstanceList{} })
 }
 
-// ListServiceBindings returns the bindings of some spaces, oldest first.
+// ListServiceBindings returns the bindings in the given spaces, oldest first.
 func (s *Store) ListServiceBindings(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFServiceBinding, error) {
 	return listOfSpaces[*korifiv1alpha1.CFServiceBinding](ctx, s, spaces, "list bindings", func() client.ObjectList { return &korifiv1alpha1.CFServiceBindingList{} })
 }
@@ -57,7 +57,8 @@ type CreateServiceMessage struct {
 	Metadata    *payloads.Metadata
 }
 
-// CreateServiceInstance creates a service, and the Secret with its credentials, which is deleted with the service.
+// CreateServiceInstance creates a service and a Secret with its credentials. The Secret is deleted together with the
+// service.
 func (s *Store) CreateServiceInstance(ctx context.Context, caller *authorization.Caller, message CreateServiceMessage) (*korifiv1alpha1.CFServiceInstance, error) {
 	guid := uuid.NewString()
 	made := &korifiv1alpha1.CFServiceInstance{
@@ -91,7 +92,7 @@ func (s *Store) GetCredentials(ctx context.Context, caller *authorization.Caller
 	return secret.Data[korifiv1alpha1.CredentialsKey], nil
 }
 
-// UpdateServiceMessage describes a change of a service; empty fields leave it unchanged.
+// UpdateServiceMessage describes a change of a service. Empty fields remain unchanged.
 type UpdateServiceMessage struct {
 	Name        string
 	Tags        []string
@@ -99,7 +100,7 @@ type UpdateServiceMessage struct {
 	Metadata    *payloads.Metadata
 }
 
-// UpdateServiceInstance changes a service. Apps get new credentials in their next revision.
+// UpdateServiceInstance changes a service. Apps receive new credentials with their next revision.
 func (s *Store) UpdateServiceInstance(ctx context.Context, caller *authorization.Caller, instance *korifiv1alpha1.CFServiceInstance, message UpdateServiceMessage) (*korifiv1alpha1.CFServiceInstance, error) {
 	if len(message.Credentials) > 0 {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: instance.Namespace, Name: instance.Spec.SecretName}}
@@ -117,12 +118,12 @@ func (s *Store) UpdateServiceInstance(ctx context.Context, caller *authorization
 	return patchCopy(ctx, s, caller, instance, specAndMetadata(spec, message.Metadata))
 }
 
-// DeleteServiceInstance deletes a service, and waits until the cache shows the deletion.
+// DeleteServiceInstance deletes a service, and waits until the cache reflects the deletion.
 func (s *Store) DeleteServiceInstance(ctx context.Context, caller *authorization.Caller, instance *korifiv1alpha1.CFServiceInstance) error {
 	return s.deleteAndWait(ctx, caller, instance.DeepCopy())
 }
 
-// DeleteServiceBinding removes the credentials from the app's next revision.
+// DeleteServiceBinding deletes a binding. The app's next revision no longer receives the credentials.
 func (s *Store) DeleteServiceBinding(ctx context.Context, caller *authorization.Caller, binding *korifiv1alpha1.CFServiceBinding) error {
 	return s.deleteAndWait(ctx, caller, binding.DeepCopy())
 }
@@ -134,7 +135,8 @@ type CreateBindingMessage struct {
 	Metadata *payloads.Metadata
 }
 
-// CreateServiceBinding gives an app the credentials of a service. The binding is deleted with the app.
+// CreateServiceBinding binds an app to a service, so the app receives the service's credentials. The binding is deleted
+// together with the app.
 func (s *Store) CreateServiceBinding(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, message CreateBindingMessage) (*korifiv1alpha1.CFServiceBinding, error) {
 	binding := &korifiv1alpha1.CFServiceBinding{
 		ObjectMeta: ownedByApp(app, uuid.NewString()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repositories reads objects from the API's own cache, and writes them with the caller's rights. The cache
-// holds more than a caller may see, so each read first checks the caller's rights with package authorization.
+// Package repositories reads objects from the API's cache, and writes them with the caller's rights. The cache contains
+// more objects than a caller may see, so each read first checks the caller's rights with package authorization.
 package repositories
 
 import (
@@ -28,20 +28,20 @@ import (
 )
 
 const (
-	// byGUID and byApp are indexes of the cache.
+	// byGUID and byApp are cache indexes.
 	byGUID = "guid"
 	byApp  = "app"
-	// byHost finds the routes of a host in all spaces.
+	// byHost is the index of routes in all spaces by their host.
 	byHost = "host"
-	// cacheTimeout limits the wait until the cache shows a caller's write.
+	// cacheTimeout limits the wait until the cache contains a caller's write.
 	cacheTimeout = 2 * time.Second
 )
 
 // Store reads from the cache, waits for changes in it, and writes as the caller.
 type Store struct {
 	cache cache.Cache
-	// apps and processes are the cache's own indexers. They serve lists, because a list through the cache copies each
-	// of thousands of objects.
+	// apps and processes are the indexers of the cache. They serve lists without the cache's client, which would copy
+	// thousands of objects.
 	apps, processes toolscache.Indexer
 	changes         *changeNotifier
 	watches         *watchMonitor
@@ -49,13 +49,13 @@ type Store struct {
 	followers       *logFollowers
 	// rootNamespace is the namespace of CFOrgs.
 	rootNamespace string
-	// stopped is closed to end all waits.
+	// stopped is closed to stop all waits.
 	stopped  chan struct{}
 	stopOnce sync.Once
 }
 
-// NewStore returns a Store. It reads nothing before StartCache, and nothing from a cache that has been stale for longer
-// than maxAge.
+// NewStore returns a Store. It reads nothing until StartCache is called, and nothing from a cache that has been stale
+// for longer than maxAge.
 func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, maxAge time.Duration) (*Store, error) {
 	watches := newWatchMonitor(clock.RealClock{}, maxAge)
 	cfg = rest.CopyConfig(cfg)
@@ -64,7 +64,7 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, ma
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
 	}
-	// Lists return the cache's own objects, so every write starts with a copy.
+	// Lists return objects that are shared with the cache, so every write starts with a copy.
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: scheme, DefaultUnsafeDisableDeepCopy: new(true), DefaultTransform: restoreStatus,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {Label: labels.NewSelector().Add(*inOrg)}},
@@ -81,8 +81,8 @@ func (s *Store) CheckFreshness() error { return s.watches.check() }
 // StopWaiting ends all waits as if they had timed out.
 func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
-// StartCache fills the cache, and returns when the cache has synced or ctx ends. The cache runs until living ends.
-// ended receives the reason if it ends earlier.
+// StartCache fills the cache. It returns when the cache has synced or ctx is cancelled. The cache runs until living is
+// cancelled. If the cache stops earlier, the reason is sent to ended.
 func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) error {
 	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}, &torporv1alpha1.CFDeployment{}, &korifiv1alpha1.CFTask{}} {
 		if err := s.cache.IndexField(ctx, kind, byApp, appNameOf); err != nil {
@@ -120,7 +120,7 @@ func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) erro
 	return nil
 }
 
-// keepIndexer stores the indexers of the kinds with long lists.
+// keepIndexer stores the indexer of a kind with long lists.
 func (s *Store) keepIndexer(kind client.Object, informer cache.Informer) error {
 	shared, ok := informer.(toolscache.SharedIndexInformer)
 	if !ok {
@@ -152,8 +152,8 @@ func appNameOf(o client.Object) []string {
 	}
 }
 
-// WaitForCache waits until the cache shows an object that a caller has just written, so that the caller's next request
-// sees the change. After cacheTimeout, the next request may see an older state; stats detect that themselves.
+// WaitForCache waits until the cache contains an object that a caller has just written, so the caller's next request
+// reads the change. After cacheTimeout, the next request may read an older state; requests for stats detect this.
 func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
@@ -161,7 +161,7 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	if !ok {
 		return
 	}
-	// The response is correct without the wait, so a timeout is not an error.
+	// A timeout is not an error, because the response is correct without the wait.
 	_ = s.WatchUntil(ctx, written.GetName(), func() (bool, error) {
 		if err := s.cache.Get(ctx, client.ObjectKeyFromObject(written), cached); err != nil {
 			return false, client.IgnoreNotFound(err)
@@ -170,8 +170,8 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	})
 }
 
-// WatchUntil calls done after each change of an object with this name, until done returns true or an error. The end of
-// ctx also ends the wait, and is not an error.
+// WatchUntil calls done after each change of an object with this name, until done returns true or an error. It also
+// stops when ctx is cancelled, which is not an error.
 func (s *Store) WatchUntil(ctx context.Context, name string, done func() (bool, error)) error {
 	for {
 		if over, err := s.checkOnce(ctx, name, done); over {
@@ -181,7 +181,7 @@ func (s *Store) WatchUntil(ctx context.Context, name string, done func() (bool, 
 }
 
 func (s *Store) checkOnce(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
-	// The subscription comes before the check. Otherwise, a change between the two would be missed.
+	// The subscription precedes the check, so a change between the two is not missed.
 	changed, unsubscribe := s.changes.subscribe(name)
 	defer unsubscribe()
 	if over, err = done(); over || err != nil {
@@ -197,7 +197,7 @@ func (s *Store) checkOnce(ctx context.Context, name string, done func() (bool, e
 	}
 }
 
-// resourceVersion returns an object's version as a number; versions of one kind can be compared as numbers.
+// resourceVersion returns an object's resource version as a number. Within a kind, these numbers are ordered.
 func resourceVersion(o metav1.Object) uint64 {
 	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if err != nil {
@@ -206,7 +206,7 @@ func resourceVersion(o metav1.Object) uint64 {
 	return n
 }
 
-// restoreStatus is the transform function of the cache. It restores the status that annotations preserve, and removes
+// restoreStatus is the cache's transform function. It restores the status that is stored in annotations, and removes
 // the managed fields, which are never read.
 func restoreStatus(o any) (any, error) {
 	if obj, ok := o.(client.Object); ok {

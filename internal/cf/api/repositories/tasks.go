@@ -14,14 +14,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
-// GetTask returns a task that the caller may see.
+// GetTask returns a task that is visible to the caller.
 func (s *Store) GetTask(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFTask, error) {
 	return find[*korifiv1alpha1.CFTask](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFTaskList{}, noun: "task", resource: tasksResource, resourceType: TaskResourceType,
 	})
 }
 
-// ListTasks returns the tasks of some spaces, oldest first.
+// ListTasks returns the tasks in the given spaces, oldest first.
 func (s *Store) ListTasks(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFTask, error) {
 	return listOfSpaces[*korifiv1alpha1.CFTask](ctx, s, spaces, "list tasks", func() client.ObjectList { return &korifiv1alpha1.CFTaskList{} })
 }
@@ -31,7 +31,8 @@ func (s *Store) ListTasksOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) (
 	return listOfApp[*korifiv1alpha1.CFTask](ctx, s, app, "list tasks", &korifiv1alpha1.CFTaskList{})
 }
 
-// CreateTask creates a task that runs a command once. It returns when the task has its number, or ctx ends.
+// CreateTask creates a task, which runs a command once. It returns when the task has its number, or when ctx is
+// cancelled.
 func (s *Store) CreateTask(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFTaskSpec, m *payloads.Metadata) (*korifiv1alpha1.CFTask, error) {
 	spec.AppRef = corev1.LocalObjectReference{Name: app.Name}
 	wanted := &korifiv1alpha1.CFTask{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: spec}

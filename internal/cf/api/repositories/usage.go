@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// usageTimeout limits the wait of stats for usage figures, which are optional.
+	// usageTimeout limits the time that a request for stats waits for the usage, which is optional.
 	usageTimeout = 2 * time.Second
-	// usagePause is the time without requests after the metrics API was not available.
+	// usagePause is the time without requests after the metrics API was unavailable.
 	usagePause = 30 * time.Second
 )
 
@@ -37,14 +37,14 @@ type InstanceKey struct {
 	Index    int32
 }
 
-// InstanceUsage is the usage of an instance, with CPU in cores and memory in bytes.
+// InstanceUsage is the usage of an instance. CPU is in cores, and memory is in bytes.
 type InstanceUsage struct {
 	MeasuredAt time.Time
 	CPU        float64
 	Memory     int64
 }
 
-// podMetrics holds the used fields of a PodMetrics of metrics.k8s.io.
+// podMetrics holds the needed fields of a metrics.k8s.io PodMetrics.
 type podMetrics struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Timestamp         metav1.Time `json:"timestamp"`
@@ -54,8 +54,7 @@ type podMetrics struct {
 	} `json:"containers"`
 }
 
-// usageAvailability remembers that metrics.k8s.io is not available, so that requests about apps do not each try it in
-// vain.
+// usageAvailability remembers that metrics.k8s.io is unavailable, so not every request for an app's stats tries it.
 type usageAvailability struct {
 	clock clock.PassiveClock
 
@@ -69,7 +68,8 @@ func (a *usageAvailability) isPaused() bool {
 	return a.clock.Now().Before(a.until)
 }
 
-// noteError pauses after errors that are independent of the caller. A denial of one caller does not affect others.
+// noteError pauses requests after an error that does not depend on the caller. A denial for one caller does not affect
+// other callers.
 func (a *usageAvailability) noteError(err error) {
 	if k8serrors.IsNotFound(err) || k8serrors.IsServiceUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
 		a.mu.Lock()
@@ -78,8 +78,8 @@ func (a *usageAvailability) noteError(err error) {
 	}
 }
 
-// MeasureInstances returns the usage of a process's instances, read as the caller. It returns nothing if usage is not
-// measured, or the caller may not read it.
+// MeasureInstances returns the usage of a process's instances, read as the caller. It returns nothing if the usage is
+// not measured, or if the caller may not read it.
 func (s *Store) MeasureInstances(ctx context.Context, caller *authorization.Caller, p *korifiv1alpha1.CFProcess) map[InstanceKey]InstanceUsage {
 	if s.usage.isPaused() {
 		return nil
@@ -104,7 +104,7 @@ func (s *Store) MeasureInstances(ctx context.Context, caller *authorization.Call
 	return measured
 }
 
-// parseUsage reads the usage of the app's container, to which the limits apply; ok is false if the Pod is not an
+// parseUsage reads the usage of the app's container, to which the limits apply. ok is false if the Pod is not an app
 // instance.
 func parseUsage(o *unstructured.Unstructured) (key InstanceKey, usage InstanceUsage, ok bool) {
 	var found podMetrics

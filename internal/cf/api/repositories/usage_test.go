@@ -19,8 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// TestUsageRequestsPauseWhileTheAPIIsUnavailable counts the requests of three calls. The last call comes after the
-// pause.
+// TestUsageRequestsPauseWhileTheAPIIsUnavailable counts the requests that three calls send. The last call is made after
+// the pause.
 func TestUsageRequestsPauseWhileTheAPIIsUnavailable(t *testing.T) {
 	t.Parallel()
 	refuse := func(status int) http.HandlerFunc {
@@ -30,14 +30,14 @@ func TestUsageRequestsPauseWhileTheAPIIsUnavailable(t *testing.T) {
 		answer http.HandlerFunc
 		want   int32
 	}{
-		"an API that is not served: 2 requests of 3 calls":           {refuse(http.StatusNotFound), 2},
-		"an API whose server is down: 2 requests of 3 calls":         {refuse(http.StatusServiceUnavailable), 2},
-		"an API whose server hangs: 2 requests of 3 calls":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
-		"a caller without the right: 3 requests of 3 calls":          {refuse(http.StatusForbidden), 3},
-		"a caller with too many requests: 3 requests of 3 calls":     {refuse(http.StatusTooManyRequests), 3},
-		"an unreadable response: 3 requests of 3 calls":              {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
-		"an instance without an index: 3 requests of 3 calls":        {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
-		"a Pod without the container of apps: 3 requests of 3 calls": {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
+		"an API that is not served: 2 requests for 3 calls":                {refuse(http.StatusNotFound), 2},
+		"an API whose server is down: 2 requests for 3 calls":              {refuse(http.StatusServiceUnavailable), 2},
+		"an API whose server hangs: 2 requests for 3 calls":                {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
+		"a caller without the right: 3 requests for 3 calls":               {refuse(http.StatusForbidden), 3},
+		"a caller that has sent too many requests: 3 requests for 3 calls": {refuse(http.StatusTooManyRequests), 3},
+		"an unreadable response: 3 requests for 3 calls":                   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
+		"an instance without an index: 3 requests for 3 calls":             {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
+		"a Pod without the app container: 3 requests for 3 calls":          {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// watchMonitor records how long each kind of the cache has been unwatched. An informer retries a watch forever, and
-// serves stale objects without an error until then.
+// watchMonitor records how long the cache has had no watch of each kind. An informer retries a failed watch forever,
+// and until then serves stale objects without an error.
 type watchMonitor struct {
 	clock  clock.PassiveClock
 	maxAge time.Duration
@@ -24,8 +24,8 @@ type watchMonitor struct {
 	kinds map[string]*watchedKind
 }
 
-// watchedKind counts the open watches of a kind. endedAt is the end of the last watch, or the time of the first
-// request.
+// watchedKind counts the open watches of a kind. endedAt is the time at which the last watch ended, or the time of the
+// first request.
 type watchedKind struct {
 	open    int
 	endedAt time.Time
@@ -35,7 +35,7 @@ func newWatchMonitor(now clock.PassiveClock, maxAge time.Duration) *watchMonitor
 	return &watchMonitor{clock: now, maxAge: maxAge, kinds: map[string]*watchedKind{}}
 }
 
-// check returns an error if a kind has not been watched for too long.
+// check returns an error if a kind has had no watch for too long.
 func (m *watchMonitor) check() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,7 +48,7 @@ func (m *watchMonitor) check() error {
 	return nil
 }
 
-// wrap returns a transport whose watches are monitored.
+// wrap returns a transport that monitors watches.
 func (m *watchMonitor) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripperFunc(func(request *http.Request) (*http.Response, error) {
 		if !request.URL.Query().Has("watch") {
@@ -84,7 +84,7 @@ type roundTripperFunc func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// watchBody calls ended when either side ends a watch.
+// watchBody calls ended when the client or the server ends a watch.
 type watchBody struct {
 	io.ReadCloser
 	ended func()

@@ -18,8 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act creates the missing processes, keeps the created ones for events, and deletes expired builds and
-// packages.
+// act creates missing processes, records the created ones for events, and deletes expired builds and packages.
 func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -32,7 +31,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 	if len(plan.ExpiredBuilds)+len(plan.ExpiredPackages) == 0 {
 		return nil
 	}
-	// This read bypasses the cache: a user may have set an old droplet a moment ago.
+	// This read bypasses the cache, because a user may have just set an old droplet.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.App, &korifiv1alpha1.CFApp{}); err != nil {
 		return err
 	}
@@ -54,7 +53,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 	return nil
 }
 
-// requireSeenDroplets returns ErrStale if a droplet in use exists whose build the cache lacks.
+// requireSeenDroplets returns ErrStale if the build of a droplet in use exists but is missing from the cache.
 func (c Controller) requireSeenDroplets(ctx context.Context, o app.Observed) error {
 	for _, name := range app.ListUnseenDroplets(o) {
 		err := c.live.Get(ctx, client.ObjectKey{Namespace: o.App.Namespace, Name: name}, &korifiv1alpha1.CFBuild{})
@@ -68,8 +67,8 @@ func (c Controller) requireSeenDroplets(ctx context.Context, o app.Observed) err
 	return nil
 }
 
-// endStop starts an app whose stop has reached its end time, as a user would. It fails if the app has changed since
-// the observation, because the stop may have been extended.
+// endStop starts an app whose stop has reached its end time, in the same way as a user. It fails if the app has changed
+// since the observation, because the stop may have been extended.
 func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) error {
 	after := obj.DeepCopy()
 	after.Spec.DesiredState = korifiv1alpha1.StartedState
@@ -79,14 +78,14 @@ func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) erro
 	if err := reconcile.PatchObserved(ctx, c.client, obj, after, Name); err != nil {
 		return fmt.Errorf("start the app at the end time of its stop: %w", err)
 	}
-	return reconcile.ErrStale // The pass has observed a stopped app.
+	return reconcile.ErrStale // The observation is of a stopped app, so it is outdated.
 }
 
 func (c Controller) createProcesses(ctx context.Context, seen *observation, plan app.Plan) error {
 	for _, process := range plan.Create {
 		err := c.client.Create(ctx, process, client.FieldOwner(Name))
 		if k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil // The app is about to be deleted with its space.
+			return nil // The app will be deleted together with its space.
 		}
 		if client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create the process %s: %w", process.Name, err)
@@ -98,8 +97,8 @@ func (c Controller) createProcesses(ctx context.Context, seen *observation, plan
 	return nil
 }
 
-// finalize deletes what belongs to an app that is being deleted. The app is released when no LRP and no Pod
-// is left.
+// finalize deletes the objects of an app that is being deleted. The app's finalizer is removed when no LRPs and no Pods
+// are left.
 func (c Controller) finalize(ctx context.Context, obj *korifiv1alpha1.CFApp) (lookAgainAfter time.Duration, err error) {
 	seen, err := c.observe(ctx, obj)
 	if err != nil {
@@ -115,7 +114,8 @@ func (c Controller) finalize(ctx context.Context, obj *korifiv1alpha1.CFApp) (lo
 	if err := errors.Join(errs...); err != nil {
 		return 0, fmt.Errorf("delete the objects of the app: %w", err)
 	}
-	// An LRP keeps its finalizer until its Pods are gone, but Pods of an LRP whose finalizer was taken away may be left.
+	// An LRP keeps its finalizer until its Pods are deleted. If another client has removed an LRP's finalizer, its Pods
+	// may still exist.
 	remaining, err := c.countRemaining(ctx, obj)
 	if err == nil && (remaining > 0 || len(seen.LRPs) > 0) {
 		return deletionInterval, nil

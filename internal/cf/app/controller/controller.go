@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller creates the processes that an app lacks, reports the app's state, and releases a deleted
-// app when its Pods are gone.
+// Package controller creates missing processes of apps, reports the state of apps, and removes the finalizer of a
+// deleted app when its Pods are deleted.
 package controller
 
 import (
@@ -29,15 +29,15 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Name is the reporter of the events and the field manager, which the controller of processes shares. The controller is
-// called Name-apps.
+// Name is the event reporter and the field manager. The controller of processes has the same ones. The name of this
+// controller is Name-apps.
 const Name = "torpor-restart"
 
 const (
-	// deletionInterval is the time between two checks of an app that is being deleted; the deletion of an LRP
-	// triggers one too.
+	// deletionInterval is the interval between two checks of an app that is being deleted. The deletion of an LRP also
+	// triggers a check.
 	deletionInterval = time.Second
-	// byApp is the field by which the cache finds the processes, the LRPs, the builds and the packages of an app.
+	// byApp is the cache index of processes, LRPs, builds and packages by their app.
 	byApp = "app"
 )
 
@@ -45,11 +45,11 @@ const (
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps passes away from objects that another project writes; nil allows all.
+	// Guard prevents changes of objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 	// Metrics exports states and counts.
 	Metrics *Metrics
-	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
+	// Ends holds the overdue ends of stops for all controllers. If it is nil, they have no precedence.
 	Ends *urgency.OverdueEnds
 
 	client client.Client
@@ -96,7 +96,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:    c.report,
 			Status: reconcilestatus.Storage[*korifiv1alpha1.CFApp]{
 				Conditions: func(app *korifiv1alpha1.CFApp) *[]metav1.Condition { return &app.Status.Conditions },
-				// Upstream's schema keeps neither, and a revision that is forgotten is counted again.
+				// Korifi's schema drops these fields. If an observed revision were lost, it would be counted a second
+				// time.
 				Remember: rememberStatus,
 			},
 		})
@@ -110,8 +111,7 @@ func (c Controller) isEndOverdue(obj *korifiv1alpha1.CFApp) bool {
 	return app.NextStops(obj, c.Clock.Now()).HasExpired()
 }
 
-// hasJustStarted reports whether all that remains to be done for an app is to follow up on the end of its
-// stop.
+// hasJustStarted reports whether the app's stop has just ended and only follow-up work is left.
 func (c Controller) hasJustStarted(_ context.Context, obj *korifiv1alpha1.CFApp) bool {
 	return stoprecord.Records(obj.Status.Stops).HasJustExpired(c.Clock.Now())
 }
@@ -152,19 +152,19 @@ func appForObject(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// specOrAnnotationsChanged passes on changes of the spec and of annotations, and drops the controllers' own
-// reports.
+// specOrAnnotationsChanged selects changes of the spec and of annotations. It ignores status updates and the
+// controllers' own annotations.
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
 
-// scheduledStopsChanged passes on the stops that Slumbers request of an app.
+// scheduledStopsChanged selects changes of the stops that Slumbers request for an app.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
 }
 
-// createOrDelete drops changes: an app needs to know which LRPs and packages exist, and gets the state of
-// LRPs through its processes.
+// createOrDelete ignores updates. Only the existence of LRPs and packages matters to an app, and processes report the
+// state of their LRPs.
 func createOrDelete() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }

@@ -4,8 +4,8 @@ package controller
 
 // These are the reasons of events.
 const (
-	// revisionBegan names on the app the revision that began, its cause and the requester.
+	// revisionBegan reports on the app that a revision began, with its cause and requester.
 	revisionBegan = "RevisionBegan"
-	// processCreated names on the app a process that was created because the app lacked one of that type.
+	// processCreated reports on the app that a missing process was created.
 	processCreated = "ProcessCreated"
 )

@@ -11,9 +11,8 @@ import (
 	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
 )
 
-// Metrics exports every CFApp straight from the cache, so that values are right after a restart of the
-// manager and end with the object. It also counts revisions. One lives as long as the process; register it
-// once.
+// Metrics exports every CFApp from the cache. Values are therefore correct after the manager restarts, and disappear
+// with the object. It also counts revisions. Create and register one per process.
 type Metrics struct {
 	cache reconcile.ScrapedCache
 
@@ -23,7 +22,7 @@ type Metrics struct {
 	saved               *stopmetrics.Counters
 }
 
-// NewMetrics makes the metrics of apps.
+// NewMetrics creates the metrics of apps.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{
@@ -77,8 +76,8 @@ func (m *Metrics) collectApp(ch chan<- prometheus.Metric, app *korifiv1alpha1.CF
 	}
 }
 
-// countRestarts counts revisions. Those that ended before they were observed count for the cause of the one
-// that followed.
+// countRestarts counts revisions. Revisions that ended before they were observed are counted with the cause of the
+// revision that followed.
 func (m *Metrics) countRestarts(cause korifiv1alpha1.RestartCause, revisions int64) {
 	m.restarts.WithLabelValues(string(cause)).Add(float64(revisions))
 }

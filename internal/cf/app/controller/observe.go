@@ -19,13 +19,13 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// observation is what is observed of an app, and the processes that the pass has created.
+// observation is the observed state of an app, and the processes that the pass has created.
 type observation struct {
 	app.Observed
 	created []*korifiv1alpha1.CFProcess
 }
 
-// observe reads an app's processes, LRPs and current droplet from the cache.
+// observe reads an app's objects from the cache.
 func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*observation, error) {
 	var processes korifiv1alpha1.CFProcessList
 	var lrps eiriniv1.LRPList
@@ -58,8 +58,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*ob
 	return seen, nil
 }
 
-// countRemaining counts the LRPs and the Pods of an app past any cache: a stale one would release the app too
-// early.
+// countRemaining counts the LRPs and Pods of an app. It bypasses the cache, because a stale count could remove the
+// app's finalizer too early.
 func (c Controller) countRemaining(ctx context.Context, obj *korifiv1alpha1.CFApp) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

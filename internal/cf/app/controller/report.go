@@ -13,10 +13,10 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// stopAction is the action that events about stops report.
+// stopAction is the action in events about stops.
 const stopAction = "Stop"
 
-// report writes the observed state of an app into its status.
+// report writes the observed state of an app to its status.
 func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan app.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	before := obj.Status.Stops
 	r := app.UpdateStatus(seen.Observed)
@@ -30,7 +30,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 		Rule: r.Ready.Reason, IsTransient: r.IsTransient, RequeueAfter: c.untilStopEnds(seen), Events: stoprecord.Events(before, seen.Stops, torporv1alpha1.UntilAnnotation, stopAction),
 		Changes: stoprecord.Changes("app", before, seen.Stops), Request: stoprecord.RequestOf(seen.Stops, seen.Scheduled),
 	}
-	// The status records a revision that began, and admission has stored it before.
+	// Events about a new revision do not recur, because the revision is recorded in the status.
 	out.EventsRecur = len(out.Events) == 0 && len(seen.created) == 0
 	if r.Began != nil {
 		out.Request = decision.Request{Requester: r.Began.By}
@@ -43,7 +43,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 	return out
 }
 
-// untilStopEnds returns the time until a stopped app has to be observed again; 0 if no end is set.
+// untilStopEnds returns the time until the end of an app's stop, when it must be reconciled again. It returns 0 if the
+// stop has no end time.
 func (c Controller) untilStopEnds(seen *observation) time.Duration {
 	newest := seen.Stops.RequestedStop()
 	switch {

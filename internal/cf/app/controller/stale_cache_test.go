@@ -16,8 +16,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// The caches of builds and of packages are filled by two watches. A package is deleted only if no droplet in use was
-// made from it, although its build may not have arrived yet.
+// Builds and packages are cached by separate watches, so a build may be missing from the cache. A package must be kept
+// if a droplet in use was built from it, even if its build is missing.
 func TestPackagesOfUnseenBuildsAreKept(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -28,8 +28,8 @@ func TestPackagesOfUnseenBuildsAreKept(t *testing.T) {
 		isStale  bool
 		packages int
 	}{
-		"the package of an observed build in use is kept":         {func(*observation) {}, false, 6},
-		"a build in use that the cache lacks delays the deletion": {func(o *observation) { o.Builds = nil }, true, 7},
+		"the package of an observed build in use is kept":                   {func(*observation) {}, false, 6},
+		"a build in use that is missing from the cache delays the deletion": {func(o *observation) { o.Builds = nil }, true, 7},
 		"a deleted build does not delay the deletion": {func(o *observation) {
 			o.App.Status.Restarts = []korifiv1alpha1.Restart{{Revision: 1, Droplet: "deleted"}}
 		}, false, 6},
@@ -50,8 +50,8 @@ func TestPackagesOfUnseenBuildsAreKept(t *testing.T) {
 	}
 }
 
-// createPushedApp creates and observes an app that runs the droplet of the oldest of its seven packages. No build was made
-// from the others, of which the retention keeps five.
+// createPushedApp creates and observes an app with seven packages. The app runs the droplet of the oldest package. The
+// other packages have no build, and retention keeps five of them.
 func createPushedApp(t *testing.T, hub *testenv.Environment) *observation {
 	t.Helper()
 	namespace := hub.CreateNamespace(t)

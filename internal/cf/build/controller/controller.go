@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller makes the droplets of images, and reports whether droplets can be made from a package.
+// Package controller sets the droplets of images, and reports whether droplets can be built from a package.
 package controller
 
 import (
@@ -27,21 +27,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name is the reporter of the events. The controllers are called Name-builds and Name-packages.
+// Name is the event reporter. The names of the controllers are Name-builds and Name-packages.
 const Name = "torpor-spaces"
 
-// byPackage is the field by which the cache finds the builds of a package.
+// byPackage is the cache index of builds by their package.
 const byPackage = "builtPackage"
 
 // Controller reconciles CFBuilds and CFPackages.
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps passes away from objects that another project writes; nil allows all.
+	// Guard prevents changes of objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
-	// Registries defines which registries are asked about images.
+	// Registries defines which registries may be contacted.
 	Registries imageregistry.Policy
-	// UsesKpack reports that kpack builds source code.
+	// UsesKpack is true if kpack builds source code.
 	UsesKpack bool
 
 	client client.Client
@@ -93,7 +93,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFPackage, *korifiv1alpha1.CFPackage, decision.Condition]{
 			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
 			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} },
-			// The status of a package depends on the package alone.
+			// The status of a package depends only on the package.
 			Observe: func(_ context.Context, pkg *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFPackage, error) {
 				return pkg, nil
 			},
@@ -106,7 +106,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// buildsForPackage maps a package to the builds that are made from it.
+// buildsForPackage maps a package to its builds.
 func (c Controller) buildsForPackage(ctx context.Context, pkg client.Object) []ctrl.Request {
 	var list korifiv1alpha1.CFBuildList
 	if err := c.client.List(ctx, &list, client.InNamespace(pkg.GetNamespace()), client.MatchingFields{byPackage: pkg.GetName()}); err != nil {
@@ -119,8 +119,8 @@ func (c Controller) buildsForPackage(ctx context.Context, pkg client.Object) []c
 	return all
 }
 
-// observeBuild reads the package, and requests the registry's answer about its image. The build is enqueued
-// when the answer arrives.
+// observeBuild reads the package, and requests the image's metadata from the registry. The build is enqueued again when
+// the response arrives.
 func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuild) (build.Observed, error) {
 	var pkg korifiv1alpha1.CFPackage
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: obj.Spec.PackageRef.Name}, &pkg)
@@ -141,7 +141,7 @@ func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuil
 	return seen, nil
 }
 
-// readSecret reads past the cache, which has no Secrets.
+// readSecret reads from the API server, because Secrets are not cached.
 func (c Controller) readSecret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	if err := c.client.Get(ctx, key, &secret); err != nil {
@@ -158,7 +158,7 @@ func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, p
 		conditions[korifiv1alpha1.PinnedCondition] = *plan.Pinned
 	}
 	reconcile.SetConditions(&status.Conditions, conditions, obj.Generation, c.Clock)
-	// The answer is kept until it is written, so that a conflict does not repeat the request.
+	// The response is kept until it has been written, so a conflict does not cause another request.
 	built := client.ObjectKeyFromObject(obj)
 	return reconcile.FollowUp{Rule: plan.Succeeded.Reason, AfterSave: func() { c.images.ForgetBuild(built) }}
 }

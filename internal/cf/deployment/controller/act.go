@@ -11,8 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act carries out the plan. It returns ErrStale if the app was changed since it was read: then nothing was
-// done.
+// act executes the plan. It returns ErrStale, without a change, if the app has changed since it was read.
 func (c Controller) act(ctx context.Context, seen deployment.Observed, plan deployment.Plan) error {
 	switch plan.Do {
 	case deployment.BeginRevision, deployment.CancelRevision:

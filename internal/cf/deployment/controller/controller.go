@@ -21,21 +21,20 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name is the name of the controller, the reporter of its events and its field manager.
+// Name is the name of the controller, its event reporter and its field manager.
 const Name = "torpor-deployments"
 
-// followUpInterval is the delay of the next pass after a step whose effect need not trigger an event for the
-// deployment.
+// followUpInterval is the delay of the next pass after a step that may not trigger an event for the deployment.
 const followUpInterval = 50 * time.Millisecond
 
-// byApp is the field by which the cache finds the deployments of an app.
+// byApp is the cache index of deployments by their app.
 const byApp = "deployedApp"
 
 // Controller reconciles CFDeployments.
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps deployments away from apps that another project writes; nil allows all.
+	// Guard prevents changes of apps that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -79,7 +78,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// deploymentsForApp maps an app to its unfinished deployments.
+// deploymentsForApp maps an app to its deployments that are not finished.
 func (c Controller) deploymentsForApp(ctx context.Context, app client.Object) []ctrl.Request {
 	var list torporv1alpha1.CFDeploymentList
 	if err := c.client.List(ctx, &list, client.InNamespace(app.GetNamespace()), client.MatchingFields{byApp: app.GetName()}); err != nil {

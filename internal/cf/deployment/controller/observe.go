@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
-// observe reads the app and whether a later deployment has superseded this one.
+// observe reads the app, and checks whether a later deployment has superseded this one.
 func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment) (deployment.Observed, error) {
 	o := deployment.Observed{Deployment: d}
 	if revision.IsDeploymentOver(d) {
@@ -30,8 +30,8 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	key := client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}
 	err := c.client.Get(ctx, key, &app)
 	if k8serrors.IsNotFound(err) {
-		// A deployment whose app is gone is finished permanently, and the cache may lack a new app. So the
-		// API server is asked.
+		// The app is read from the API server, because the cache may lack a new app. Finishing a deployment whose app
+		// does not exist is permanent.
 		err = c.live.Get(ctx, key, &app)
 	}
 	if k8serrors.IsNotFound(err) {
@@ -43,7 +43,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	statusannotation.RestoreStatus(&app)
 	o.App, o.AnotherWriter = &app, c.Guard.FindOther(ctx, &app, c.Clock.Now())
 	if deployment.AwaitsCancel(d, &app) {
-		// This read bypasses the cache: an LRP that is being deleted cannot come back.
+		// This read bypasses the cache, because an LRP that is being deleted cannot be restored.
 		var lrps eiriniv1.LRPList
 		if err := c.live.List(ctx, &lrps, client.InNamespace(d.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name}); err != nil {
 			return o, fmt.Errorf("list the app's LRPs: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// report writes the progress of the deployment into its status. A finished deployment keeps its last report.
+// report writes the progress of the deployment to its status. It does not change the status of a finished deployment.
 func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Observed, plan deployment.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	status, out := &d.Status, reconcile.FollowUp{Rule: plan.Why}
 	if revision.IsDeploymentOver(d) {
@@ -19,10 +19,10 @@ func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Obser
 		return out
 	}
 	if refused != nil {
-		return out // The state is that of the app, which was not changed.
+		return out // The state describes the app, which was not changed.
 	}
 	if seen.AnotherWriter != "" {
-		out.RequeueAfter = reconcile.OtherWriterInterval // The end of a Lease is no event.
+		out.RequeueAfter = reconcile.OtherWriterInterval // The expiry of the other writer's Lease triggers no event.
 	}
 	if plan.LookAgain {
 		out.RequeueAfter = followUpInterval

@@ -18,14 +18,14 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// emptyCache has not seen any object yet.
+// emptyCache is a cache that has not observed any object yet.
 type emptyCache struct{ client.Client }
 
 func (emptyCache) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return k8serrors.NewNotFound(schema.GroupResource{Resource: "cfapps"}, key.Name)
 }
 
-// A deployment of an app that the cache lacks is not finished: that would be permanent.
+// A deployment is not finished if its app is only missing from the cache, because finishing is permanent.
 func TestAppThatTheCacheLacksIsNotGone(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
