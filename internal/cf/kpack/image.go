@@ -35,36 +35,37 @@ func NewImage() *unstructured.Unstructured {
 	return image
 }
 
-// Progress is the part of an Image that the decision uses.
+// Progress is the part of an Image on which the decision depends.
 type Progress struct {
-	// IsOwned reports that the Image belongs to the CFBuild; another object may have its name.
+	// IsOwned is true if the Image belongs to the CFBuild. Another object may have the same name.
 	IsOwned bool
-	// IsDeleted reports that the Image is being deleted.
+	// IsDeleted is true if the Image is being deleted.
 	IsDeleted bool
-	// IsCurrent reports that the status is about the newest spec.
+	// IsCurrent is true if the status describes the latest spec.
 	IsCurrent bool
 	Status    ImageStatus
 }
 
-// ImageStatus has the fields of kpack's status that are used.
+// ImageStatus holds the needed fields of kpack's status.
 type ImageStatus struct {
 	ObservedGeneration int64       `json:"observedGeneration,omitempty"`
 	Conditions         []Condition `json:"conditions,omitempty"`
-	// LatestBuildRef names the newest Build.
+	// LatestBuildRef is the name of the newest Build.
 	LatestBuildRef string `json:"latestBuildRef,omitempty"`
 	// LatestImage is the newest built image, with its digest.
 	LatestImage string `json:"latestImage,omitempty"`
 	LatestStack string `json:"latestStack,omitempty"`
 }
 
-// Condition has the fields of kpack's conditions that are used.
+// Condition holds the needed fields of kpack's conditions.
 type Condition struct {
 	Type    string                 `json:"type"`
 	Status  metav1.ConditionStatus `json:"status"`
 	Message string                 `json:"message,omitempty"`
 }
 
-// Ready returns the condition that reports whether the newest Build has succeeded; the zero value if there is none.
+// Ready returns the condition that reports whether the newest Build has succeeded. It returns the zero value if there
+// is none.
 func (s ImageStatus) Ready() Condition { return s.find("Ready") }
 
 func (s ImageStatus) find(kind string) Condition {
@@ -76,7 +77,7 @@ func (s ImageStatus) find(kind string) Condition {
 	return Condition{}
 }
 
-// ReadProgress reads an Image with the name of a CFBuild.
+// ReadProgress reads the Image with the name of a CFBuild.
 func ReadProgress(build *korifiv1alpha1.CFBuild, image *unstructured.Unstructured) (*Progress, error) {
 	status, err := readStatus(image)
 	if err != nil {
@@ -88,13 +89,13 @@ func ReadProgress(build *korifiv1alpha1.CFBuild, image *unstructured.Unstructure
 	}, nil
 }
 
-// ReadFailure returns the message with which a Build of kpack has failed; empty if it has none.
+// ReadFailure returns the failure message of a kpack Build, or "" if it has none.
 func ReadFailure(build *unstructured.Unstructured) (string, error) {
 	status, err := readStatus(build)
 	return status.find("Succeeded").Message, err
 }
 
-// readStatus reads the status of an Image, or the conditions of a Build.
+// readStatus reads the status of an Image or the conditions of a Build.
 func readStatus(from *unstructured.Unstructured) (ImageStatus, error) {
 	var status ImageStatus
 	fields, _, err := unstructured.NestedMap(from.Object, "status")
@@ -109,8 +110,8 @@ func readStatus(from *unstructured.Unstructured) (ImageStatus, error) {
 	return status, nil
 }
 
-// BuildImage returns the Image of a CFBuild. Each CFBuild has its own, so that a droplet follows from its package,
-// and never from a later one.
+// BuildImage returns the Image for a CFBuild. Each CFBuild has its own Image, so its droplet is always built from its
+// own package, and never from a later one.
 func BuildImage(build *korifiv1alpha1.CFBuild, pkg *korifiv1alpha1.CFPackage, s Settings) *unstructured.Unstructured {
 	from := pkg.Spec.Source.Registry
 	registry := map[string]any{"image": from.Image}
@@ -122,7 +123,8 @@ func BuildImage(build *korifiv1alpha1.CFBuild, pkg *korifiv1alpha1.CFPackage, s 
 		registry["imagePullSecrets"] = secrets
 	}
 	spec := map[string]any{
-		// One repository for each space: a developer chooses the names of builds and apps, but not of the space.
+		// Each space has its own repository, because a developer can choose the names of builds and apps, but not the
+		// name of the space.
 		"tag":                s.Repository + "/" + build.Namespace + ":" + build.Name,
 		"builder":            map[string]any{"kind": s.BuilderKind, "name": s.Builder},
 		"serviceAccountName": s.ServiceAccount,
@@ -140,13 +142,13 @@ func BuildImage(build *korifiv1alpha1.CFBuild, pkg *korifiv1alpha1.CFPackage, s 
 	image.SetName(build.Name)
 	image.SetLabels(map[string]string{korifiv1alpha1.AppGUIDLabel: build.Spec.AppRef.Name})
 	owner := *metav1.NewControllerRef(build, korifiv1alpha1.CFBuildKind())
-	// It would need a right to the finalizers of CFBuilds, and the order of deletion does not matter.
+	// This field would need a right to the finalizers of CFBuilds, and the order of deletion does not matter.
 	owner.BlockOwnerDeletion = nil
 	image.SetOwnerReferences([]metav1.OwnerReference{owner})
 	return image
 }
 
-// limitMessage shortens a message of kpack to one that fits into a condition.
+// limitMessage truncates a kpack message to the size of a condition message.
 func limitMessage(text string) string {
 	text = strings.TrimSpace(text)
 	return strings.ToValidUTF8(text[:min(len(text), maxMessageBytes)], "")

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DefaultBuilder is the builder of Images, as KIND/NAME.
+// DefaultBuilder is the default builder of Images, as KIND/NAME.
 const DefaultBuilder = clusterBuilderKind + "/default"
 
-// DefaultServiceAccount is the ServiceAccount of a space that Images name. kpack uses the same one by default.
+// DefaultServiceAccount is the default ServiceAccount of Images, which is in the space. kpack has the same default.
 const DefaultServiceAccount = "default"
 
 const (
@@ -22,15 +22,16 @@ const (
 	builderKind        = "Builder"
 )
 
-// Settings define the Images of all CFBuilds.
+// Settings apply to the Images of all CFBuilds.
 type Settings struct {
-	// Repository is the prefix of the repositories of built images; if it is empty, kpack is not used.
+	// Repository is the prefix of the repositories of built images. If it is empty, kpack is not used.
 	Repository string
-	// BuilderKind is ClusterBuilder, or Builder for one in each space; Builder is its name.
+	// BuilderKind is ClusterBuilder, or Builder if each space has its own builder. Builder is the builder's name.
 	BuilderKind, Builder string
-	// ServiceAccount is the ServiceAccount of the space whose Secrets kpack uses.
+	// ServiceAccount is the name of the ServiceAccount in each space whose Secrets kpack uses.
 	ServiceAccount string
-	// PullSecret is the Secret of the space that instances pull built images with; empty if they need none.
+	// PullSecret is the name of the Secret in each space with which built images are pulled. It is empty if none is
+	// needed.
 	PullSecret string
 }
 
@@ -38,14 +39,14 @@ type Settings struct {
 func (s Settings) IsEnabled() bool { return s.Repository != "" }
 
 // ParseSettings reads the flags --kpack-repository, --kpack-builder, --kpack-service-account and --kpack-pull-secret.
-// The others have no effect without a repository.
+// Without a repository, the other flags have no effect.
 func ParseSettings(repository, builder, serviceAccount, pullSecret string) (Settings, error) {
 	if repository == "" {
 		return Settings{}, nil
 	}
 	s := Settings{Repository: repository, ServiceAccount: serviceAccount, PullSecret: pullSecret}
 	var errs []error
-	// A host or its port, and folders below it. The tag is that of each build.
+	// The prefix is a host with an optional port, followed by folders. Each build adds its own tag.
 	prefix := regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 	if !prefix.MatchString(repository) {
 		errs = append(errs, fmt.Errorf("--kpack-repository: expected a prefix such as registry.example.com/droplets, "+

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lrp decides what happens to the StatefulSet of an LRP, which is one process of an app in one
-// revision, and builds the objects of the LRP. It is pure; its package controller observes and acts.
+// Package lrp decides the next action for an LRP, which is one process of an app in one revision. It also builds the
+// LRP's objects, such as its StatefulSet. It is pure; package controller observes and acts.
 package lrp
 
 import (
@@ -27,28 +27,27 @@ type Observed struct {
 	StatefulSet *appsv1.StatefulSet
 	Budget      *policyv1.PodDisruptionBudget
 	Pods        []*corev1.Pod
-	// Refusal is why a Pod could not be created; it is read only while some are missing.
+	// Refusal is the reason why a Pod could not be created. It is read only while Pods are missing.
 	Refusal string
 	Now     time.Time
-	// StopDelay is how long an instance keeps serving after it has left its Services; 0 for a process that does not
-	// listen.
+	// StopDelay is the time for which an instance continues to serve after it has left its Services. It is 0 for a
+	// process that does not listen.
 	StopDelay time.Duration
-	// OthersServe is true if another revision of the process serves, and stays.
+	// OthersServe is true if another revision of the process serves and is not being deleted.
 	OthersServe bool
 }
 
-// LacksPods reports whether the StatefulSet's controller has observed the wanted number, and created fewer
-// Pods.
+// LacksPods reports whether the StatefulSet's controller has observed the desired number of Pods and has created fewer.
 func (o Observed) LacksPods() bool {
 	set := o.StatefulSet
 	return set != nil && set.DeletionTimestamp.IsZero() && o.LRP.DeletionTimestamp.IsZero() &&
 		set.Status.ObservedGeneration >= set.Generation && set.Status.Replicas < desiredReplicas(set)
 }
 
-// Action is the action of a pass on an LRP; there is at most one.
+// Action is the action of a pass on an LRP. A pass has at most one.
 type Action int
 
-// The actions, in the order in which an LRP usually meets them.
+// These are the actions, in their usual order during the life of an LRP.
 const (
 	DoNothing Action = iota
 	AddFinalizer
@@ -66,15 +65,15 @@ const (
 // Plan is the next action and the reason for it.
 type Plan struct {
 	Do Action
-	// Replicas is the number that ScaleStatefulSet sets.
+	// Replicas is the new number of replicas for ScaleStatefulSet.
 	Replicas int32
-	// Pods are those that LeaveServices and ReturnToServices change.
+	// Pods are the Pods that LeaveServices and ReturnToServices change.
 	Pods []*corev1.Pod
-	// After is the time until the next pass; 0 waits for an event.
+	// After is the time until the next pass. If it is 0, the next pass waits for an event.
 	After time.Duration
-	// Why names the decision, for the log and for errors.
+	// Why describes the decision, for the log and for errors.
 	Why string
-	// Conflict describes what keeps the LRP from running until a user intervenes; empty if there is no
+	// Conflict describes the reason why the LRP cannot run until a user intervenes. It is empty if there is no
 	// conflict.
 	Conflict string
 }
@@ -107,8 +106,8 @@ func Decide(o Observed) Plan {
 	}
 }
 
-// decideDeletion ends an LRP so that no Pod of it can come back, see docs/adr/0010-revisions-of-apps.md: a
-// StatefulSet that is deleted first could still get a Pod from a controller whose cache is stale.
+// decideDeletion deletes an LRP in an order in which no Pod can be created again. If the StatefulSet were deleted
+// first, a controller with a stale cache could still create a Pod for it. See docs/adr/0010-revisions-of-apps.md.
 func decideDeletion(o Observed) Plan {
 	switch {
 	case o.StatefulSet == nil && len(o.Pods) > 0:
@@ -117,8 +116,8 @@ func decideDeletion(o Observed) Plan {
 		return Plan{Do: RemoveFinalizer, Why: "no Pod is left"}
 	case desiredReplicas(o.StatefulSet) != 0:
 		return decideScaleDown(o, 0, "scale to zero")
-	// Once its controller has observed the scale it creates no more Pods; it need not have counted that none
-	// is left.
+	// Once the StatefulSet's controller has observed the scale to zero, it creates no more Pods. Its status need not
+	// report zero Pods yet.
 	case o.StatefulSet.Status.ObservedGeneration < o.StatefulSet.Generation || len(o.Pods) > 0:
 		return Plan{Why: "wait for the Pods"}
 	default:
@@ -145,7 +144,8 @@ func desiredReplicas(set *appsv1.StatefulSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// CountDraining returns the number of Pods that are ending: all, if the LRP is being deleted.
+// CountDraining returns the number of Pods that are terminating or have left their Services. It counts all Pods if the
+// LRP is being deleted.
 func (o Observed) CountDraining() int32 {
 	var n int32
 	for _, pod := range o.Pods {
@@ -156,7 +156,7 @@ func (o Observed) CountDraining() int32 {
 	return n
 }
 
-// ReadyCondition returns the condition Ready of an LRP with the given number of ready instances.
+// ReadyCondition returns the Ready condition of an LRP with the given number of ready instances.
 func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
 	message := fmt.Sprintf("%d of %d instances are ready", ready, wantedInstances(o.LRP))
 	switch {
@@ -173,7 +173,7 @@ func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
 	}
 }
 
-// DrainingCondition returns the condition Draining of an LRP with the given number of ending instances.
+// DrainingCondition returns the Draining condition of an LRP with the given number of draining instances.
 func DrainingCondition(draining int32) decision.Condition {
 	if draining == 0 {
 		return decision.False(korifiv1alpha1.DrainedReason, "no instance is terminating")

@@ -14,9 +14,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 )
 
-// decideScaleDown ends the instances whose index is at least the desired number. If others serve in their place, the
-// instances first leave their Services and keep serving for the stop delay, because gateways send requests for a moment
-// longer. See docs/adr/0053-instances-leave-services-before-they-end.md.
+// decideScaleDown removes the instances with an index of at least wanted. If other instances serve in their place, the
+// removed instances first leave their Services and continue to serve for the stop delay, because gateways need some
+// time to notice. See docs/adr/0053-instances-leave-services-before-they-end.md.
 func decideScaleDown(o Observed, wanted int32, why string) Plan {
 	if !o.mustServeOn(wanted) {
 		return Plan{Do: ScaleStatefulSet, Replicas: wanted, Why: why}
@@ -33,7 +33,7 @@ func decideScaleDown(o Observed, wanted int32, why string) Plan {
 			inServices = append(inServices, pod)
 			servesReady = servesReady || podstatus.InstanceStatus(pod).State == korifiv1alpha1.RunningInstance
 		} else if remaining := left.Add(o.StopDelay).Sub(o.Now); remaining > 0 {
-			// A clock that is ahead must not extend the wait.
+			// A Pod's time from a clock that is ahead must not extend the wait.
 			replicas, wait = max(replicas, index+1), min(wait, remaining, o.StopDelay)
 		}
 	}
@@ -47,13 +47,13 @@ func decideScaleDown(o Observed, wanted int32, why string) Plan {
 	}
 }
 
-// mustServeOn reports whether instances that end serve for the stop delay: a stop or a restart has no others that serve
-// in their place, and ends them at once.
+// mustServeOn reports whether removed instances continue to serve for the stop delay. After a stop or a restart, no
+// other instances serve in their place, so they are terminated immediately.
 func (o Observed) mustServeOn(wanted int32) bool {
 	return o.StopDelay > 0 && o.LRP.Spec.ProcessType != "" && (wanted > 0 || o.OthersServe)
 }
 
-// returningPods returns the wanted Pods that have left their Services, because fewer were wanted before.
+// returningPods returns the Pods that have left their Services because of a scale down, and are desired again.
 func (o Observed) returningPods() []*corev1.Pod {
 	var returning []*corev1.Pod
 	for _, pod := range o.Pods {
@@ -70,7 +70,8 @@ func podIndex(pod *corev1.Pod) (int32, bool) {
 	return int32(index), err == nil
 }
 
-// LeaveServicesOf returns a Pod that no Service of Torpor selects, from a time on. Its StatefulSet still owns it.
+// LeaveServicesOf returns a copy of a Pod that Torpor's Services no longer select, since the time at. Its StatefulSet
+// still owns it.
 func LeaveServicesOf(pod *corev1.Pod, processType string, at time.Time) *corev1.Pod {
 	after := pod.DeepCopy()
 	delete(after.Labels, korifiv1alpha1.ProcessTypeLabel)
@@ -82,7 +83,7 @@ func LeaveServicesOf(pod *corev1.Pod, processType string, at time.Time) *corev1.
 	return after
 }
 
-// ReturnToServicesOf returns a Pod that Services select again.
+// ReturnToServicesOf returns a copy of a Pod that Services select again.
 func ReturnToServicesOf(pod *corev1.Pod, processType string) *corev1.Pod {
 	after := pod.DeepCopy()
 	delete(after.Labels, torporv1alpha1.LeftServicesLabel)

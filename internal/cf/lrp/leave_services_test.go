@@ -23,8 +23,8 @@ const testStopDelay = 3 * time.Second
 
 func leaveNow() time.Time { return time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC) }
 
-// instanceOf returns a ready Pod of newLRP(7), which left its Services some time ago; a negative time means that it
-// did not.
+// instanceOf returns a ready Pod of newLRP(7). The Pod left its Services the given time ago, or did not leave them if
+// leftAgo is negative.
 func instanceOf(index int, leftAgo time.Duration) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + strconv.Itoa(index), Labels: podLabels(newLRP(7))}}
 	pod.Labels[appsv1.PodIndexLabel] = strconv.Itoa(index)
@@ -41,15 +41,15 @@ func startingInstance(index int) *corev1.Pod {
 	return pod
 }
 
-// runningSet returns the StatefulSet of newLRP(7) with some replicas, whose controller has seen them.
+// runningSet returns the StatefulSet of newLRP(7) with the given number of replicas, which its controller has observed.
 func runningSet(replicas int32) *appsv1.StatefulSet {
 	set := BuildStatefulSet(newLRP(7), PodOptions{PullPolicy: corev1.PullAlways})
 	set.Spec.Replicas, set.Status.Replicas = &replicas, replicas
 	return set
 }
 
-// An instance that is about to end keeps serving for the stop delay after it has left its Services, if others serve in
-// its place. A stop and a restart end instances at once.
+// An instance continues to serve for the stop delay after it has left its Services, if other instances serve in its
+// place. A stop or a restart terminates instances immediately.
 func TestReplacedInstancesServeDuringTheStopDelay(t *testing.T) {
 	t.Parallel()
 	const in = -1
@@ -64,49 +64,49 @@ func TestReplacedInstancesServeDuringTheStopDelay(t *testing.T) {
 		changedPods  []string
 		waitsAtLeast time.Duration
 	}{
-		"a stop ends instances at once": {
+		"a stop terminates instances immediately": {
 			deleted: true, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: ScaleStatefulSet,
 		},
-		"a revision that another replaces leaves its Services": {
+		"instances of a replaced revision leave their Services": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: LeaveServices, changedPods: []string{"pod-0", "pod-1"},
 		},
-		"a revision that has just left its Services keeps serving": {
+		"instances that have just left their Services continue to serve": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, time.Second), instanceOf(1, time.Second)}, waitsAtLeast: 2 * time.Second,
 		},
-		"a revision ends when the stop delay is over": {
+		"instances are terminated after the stop delay": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, testStopDelay), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet,
 		},
-		"a stop does not wait for instances that keep serving": {
+		"a stop terminates instances during their stop delay": {
 			deleted: true, pods: []*corev1.Pod{instanceOf(0, time.Second), instanceOf(1, in)}, do: ScaleStatefulSet,
 		},
-		"instances that are not ready end at once": {
+		"instances that are not ready are terminated immediately": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{startingInstance(0), startingInstance(1)}, do: ScaleStatefulSet,
 		},
-		"an instance that starts leaves together with those that are ready": {
+		"a starting instance leaves its Services together with a ready one": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, in), startingInstance(1)}, do: LeaveServices, changedPods: []string{"pod-0", "pod-1"},
 		},
-		"a scale down takes the last instance out of its Services": {
+		"a scale down removes the last instance from its Services": {
 			wanted: 1, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: LeaveServices, changedPods: []string{"pod-1"},
 		},
-		"a scale down ends the instance whose stop delay is over": {
+		"a scale down terminates an instance after its stop delay": {
 			wanted: 1, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet, replicas: 1,
 		},
-		"a scale to zero ends all instances at once": {
+		"a scale to zero terminates all instances immediately": {
 			pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: ScaleStatefulSet,
 		},
-		"an instance whose stop delay is over does not wait for another instance": {
+		"an instance is terminated after its stop delay while another instance still serves": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, time.Second), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet, replicas: 1,
 		},
-		"a clock that is ahead does not extend the wait": {
+		"a time in the future does not extend the wait": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, 0), LeaveServicesOf(instanceOf(1, in), "web", leaveNow().Add(time.Hour))}, waitsAtLeast: testStopDelay,
 		},
-		"an instance that is wanted again returns to its Services": {
+		"an instance that is desired again returns to its Services": {
 			wanted: 2, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, time.Second)}, do: ReturnToServices, changedPods: []string{"pod-1"},
 		},
-		"a process that does not listen ends at once": {
+		"instances of a process that does not listen are terminated immediately": {
 			wanted: 1, without: func(o *Observed) { o.StopDelay = 0 }, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: ScaleStatefulSet, replicas: 1,
 		},
-		"an instance of an LRP without a process type ends at once": {
+		"instances of an LRP without a process type are terminated immediately": {
 			wanted: 1, without: func(o *Observed) { o.LRP.Spec.ProcessType = "" }, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: ScaleStatefulSet, replicas: 1,
 		},
 	} {
@@ -132,7 +132,8 @@ func TestReplacedInstancesServeDuringTheStopDelay(t *testing.T) {
 	}
 }
 
-// A Pod that has left its Services stays with its StatefulSet and its disruption budget, and counts as ending.
+// A Pod that has left its Services is still selected by its StatefulSet and its disruption budget, and counts as
+// draining.
 func TestPodsThatLeaveTheirServicesKeepTheirOwners(t *testing.T) {
 	t.Parallel()
 	pod := instanceOf(0, -1)

@@ -14,14 +14,14 @@ import (
 
 const (
 	millisPerSecond = 1000
-	// startPeriod is the shortest possible: an instance that answers has to count soon.
+	// startPeriod is the shortest possible period, because a responding instance should soon be ready.
 	startPeriod    = 1
 	livePeriod     = 30
 	defaultStartMs = 60_000
 )
 
-// buildProbes builds probes from a health check: an instance is ready once its first check succeeds, and
-// restarted when one fails later. A check of the type process has no probe.
+// buildProbes returns the probes for a health check. An instance becomes ready once its first check succeeds, and is
+// restarted if a later check fails. A check of type process needs no probe.
 func buildProbes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) {
 	var handler corev1.ProbeHandler
 	port := intstr.FromInt32(health.Port)
@@ -43,7 +43,7 @@ func buildProbes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) 
 		start = defaultStartMs
 	}
 	timeout := ceilSeconds(max(health.InvocationTimeoutMs, 1))
-	// The first check comes with the start, so one more than fit into the time has to fail.
+	// The first check happens at the start, so the threshold is one more than the number of periods.
 	startup = &corev1.Probe{
 		ProbeHandler: handler, PeriodSeconds: startPeriod, TimeoutSeconds: timeout, FailureThreshold: min(ceilSeconds(start), math.MaxInt32-1) + 1,
 	}
@@ -51,7 +51,7 @@ func buildProbes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) 
 	return startup, liveness
 }
 
-// ceilSeconds rounds up.
+// ceilSeconds converts milliseconds to seconds, rounded up.
 func ceilSeconds(ms int64) int32 {
 	rounded := (ms + millisPerSecond - 1) / millisPerSecond
 	if rounded < 0 || rounded > math.MaxInt32 {

@@ -23,28 +23,28 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// PortName is the name of an instance's first port. Services refer to it by name, because each revision may
-// have another number.
+// PortName is the name of an instance's first port. Services refer to the port by name, because its number may differ
+// between revisions.
 const PortName = "http"
 
 const (
-	// graceSeconds is how long an instance may take to end, as Cloud Foundry promises.
+	// graceSeconds is the time that an instance has to terminate, as in Cloud Foundry.
 	graceSeconds = 10
 	mebibyte     = 1 << 20
 )
 
-// PodOptions are the settings of the platform team for the instances of all apps.
+// PodOptions holds the platform team's settings for the instances of all apps.
 type PodOptions struct {
-	// PullPolicy is that of images. With any but Always, an instance runs the node's copy of a tag, and a
-	// user who names an image that a node holds needs no right to pull it.
+	// PullPolicy is the image pull policy. With any policy but Always, an instance may run a tag that is already on the
+	// node. A user can then run such an image without the right to pull it.
 	PullPolicy corev1.PullPolicy
-	// StopDelay is how long an instance that listens keeps serving after it has left its Services, if others serve in
-	// its place.
+	// StopDelay is the time for which a listening instance continues to serve after it has left its Services, if other
+	// instances serve in its place.
 	StopDelay time.Duration
 }
 
-// BuildStatefulSet returns the StatefulSet that runs an LRP. Its template never changes after creation:
-// another revision is another LRP. So it is only ever scaled, and OnDelete keeps it from rolling.
+// BuildStatefulSet returns the StatefulSet that runs an LRP. Its template never changes, because each revision has its
+// own LRP. The StatefulSet is only ever scaled, and OnDelete prevents rolling updates.
 func BuildStatefulSet(lrp *eiriniv1.LRP, options PodOptions) *appsv1.StatefulSet {
 	labels := podLabels(lrp)
 	return &appsv1.StatefulSet{
@@ -63,8 +63,8 @@ func BuildStatefulSet(lrp *eiriniv1.LRP, options PodOptions) *appsv1.StatefulSet
 	}
 }
 
-// BuildDisruptionBudget keeps half of an LRP's Pods while nodes are drained; nil for one instance, which no
-// budget can keep.
+// BuildDisruptionBudget returns a budget that keeps half of an LRP's Pods available while nodes are drained. It returns
+// nil for one instance, which no budget can keep available.
 func BuildDisruptionBudget(lrp *eiriniv1.LRP) *policyv1.PodDisruptionBudget {
 	if lrp.Spec.Instances <= 1 {
 		return nil
@@ -76,12 +76,12 @@ func BuildDisruptionBudget(lrp *eiriniv1.LRP) *policyv1.PodDisruptionBudget {
 	}
 }
 
-// wantedInstances returns the number that an LRP requests, within the limits of Torpor's schema.
+// wantedInstances returns the number of instances that an LRP requests, limited to the range of Torpor's schema.
 func wantedInstances(lrp *eiriniv1.LRP) int32 {
 	return min(max(lrp.Spec.Instances, 0), korifiv1alpha1.MaxInstances)
 }
 
-// PodSelector matches the Pods of one revision of one process.
+// PodSelector selects the Pods of one revision of a process.
 func PodSelector(lrp *eiriniv1.LRP) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{
 		korifiv1alpha1.ProcessGUIDLabel: lrp.Spec.GUID, korifiv1alpha1.VersionLabel: lrp.Spec.Version,
@@ -157,15 +157,14 @@ func buildContainer(lrp *eiriniv1.LRP) corev1.Container {
 
 func buildResources(lrp *eiriniv1.LRP) corev1.ResourceRequirements {
 	quantity := func(megabytes int64) resource.Quantity {
-		// Beyond 2^43 MiB the product overflows, and a quantity of 0 is no limit.
+		// Above 2^43 MiB, the product would overflow. A quantity of 0 would mean no limit.
 		return *resource.NewQuantity(min(megabytes, korifiv1alpha1.MaxMegabytes)*mebibyte, resource.BinarySI)
 	}
 	limits := corev1.ResourceList{corev1.ResourceEphemeralStorage: quantity(max(lrp.Spec.DiskMB, 1))}
 	if lrp.Spec.MemoryMB > 0 {
 		limits[corev1.ResourceMemory] = quantity(lrp.Spec.MemoryMB)
 	}
-	// Requests of memory and disk equal the limits, so that no instance is evicted for using what it was
-	// promised.
+	// Memory and disk requests equal the limits, so no instance is evicted for using as much as its limits.
 	requests := maps.Clone(limits)
 	cpu := int64(lrp.Spec.CPUWeight)
 	if cpu == 0 {
@@ -177,8 +176,8 @@ func buildResources(lrp *eiriniv1.LRP) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: limits, Requests: requests}
 }
 
-// DefaultCPURequest returns the CPU request, in thousandths, of an instance with some MiB of memory: as
-// upstream, 100 for each GiB and at least 5. Without memory there is no request.
+// DefaultCPURequest returns the CPU request of an instance with the given memory, in millicores. As in Korifi, it is
+// 100 per GiB and at least 5. Without memory it is 0.
 func DefaultCPURequest(memoryMB int64) int64 {
 	const perGibibyte, least, mebibytes = 100, 5, 1024
 	if memoryMB <= 0 {
@@ -187,8 +186,8 @@ func DefaultCPURequest(memoryMB int64) int64 {
 	return max(least, min(memoryMB, korifiv1alpha1.MaxMegabytes)*perGibibyte/mebibytes)
 }
 
-// buildEnvironment returns each name once, sorted. Torpor's own variables override those of the app, and
-// Environment overrides Env.
+// buildEnvironment returns the variables sorted by name and without duplicates. Torpor's own variables override the
+// app's variables, and Environment overrides Env.
 func buildEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	field := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}
@@ -213,8 +212,8 @@ func buildEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	return all
 }
 
-// applicationEnvironment returns the variables that describe the app to itself. A process that listens
-// nowhere has no port.
+// applicationEnvironment returns the variables that describe the app. PORT is omitted for a process that does not
+// listen.
 func applicationEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	var all []corev1.EnvVar
 	if len(lrp.Spec.Ports) > 0 {
@@ -234,23 +233,23 @@ func applicationEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	}.VCAPApplication()
 	application["process_id"], application["process_type"] = lrp.Spec.GUID, lrp.Spec.ProcessType
 	text, err := json.Marshal(application)
-	if err != nil { // Strings and numbers can always be marshalled.
+	if err != nil { // Strings and numbers can always be encoded.
 		return all
 	}
 	return append(all, corev1.EnvVar{Name: "VCAP_APPLICATION", Value: string(text)})
 }
 
-// ApplicationInfo is the content of VCAP_APPLICATION.
+// ApplicationInfo holds the content of VCAP_APPLICATION.
 type ApplicationInfo struct {
 	GUID, Name, Revision                   string
 	SpaceGUID, SpaceName, OrgGUID, OrgName string
 	// MemoryMB and DiskMB are the limits of the process.
 	MemoryMB, DiskMB int64
-	// Addresses are those of the routes that lead to the app.
+	// Addresses are the addresses of the app's routes.
 	Addresses []string
 }
 
-// VCAPApplication returns the variable's value; unknown values are left out.
+// VCAPApplication returns the variable's value. It omits unknown values.
 func (a ApplicationInfo) VCAPApplication() map[string]any {
 	addresses := append([]string{}, a.Addresses...)
 	all := map[string]any{

@@ -23,7 +23,7 @@ import (
 
 const guid = "8d1b1d4c-2f4a-4d3e-9c55-0a1b2c3d4e5f"
 
-// newLRP returns the LRP of a web process in a revision.
+// newLRP returns the LRP of a web process at a revision.
 func newLRP(version int64) *eiriniv1.LRP {
 	return &eiriniv1.LRP{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: revision.LRPName(guid, version)},
@@ -34,7 +34,7 @@ func newLRP(version int64) *eiriniv1.LRP {
 	}
 }
 
-// newWorkerLRP returns the LRP of a process that listens nowhere.
+// newWorkerLRP returns the LRP of a process that does not listen.
 func newWorkerLRP() *eiriniv1.LRP {
 	worker := newLRP(7)
 	worker.Spec.ProcessType, worker.Spec.Health, worker.Spec.Ports = "worker", eiriniv1.Healthcheck{Type: "process"}, nil
@@ -62,8 +62,8 @@ func TestStatefulSetIsOneRevision(t *testing.T) {
 	}
 }
 
-// The kubelet runs a preStop hook at every end, also at that of a stop, so instances have none: their controller delays
-// the ends that need it.
+// The kubelet runs a preStop hook whenever a Pod terminates, including after a stop. Instances therefore have no hook.
+// Their controller delays only the terminations that need it.
 func TestInstancesHaveNoHookBeforeTheirEnd(t *testing.T) {
 	pod := BuildPodSpec(newLRP(7), PodOptions{StopDelay: 3 * time.Second})
 	if pod.Containers[0].Lifecycle != nil || *pod.TerminationGracePeriodSeconds != graceSeconds {
@@ -96,7 +96,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// As upstream: 100m for each GiB of memory, at least 5m.
+// As in Korifi, the CPU request is 100m per GiB of memory, and at least 5m.
 func TestInstancesRequestCPUByTheirMemory(t *testing.T) {
 	for memoryMB, want := range map[int64]int64{0: 0, 1: 5, 64: 6, 1024: 100, 4096: 400, math.MaxInt64: korifiv1alpha1.MaxMegabytes / 1024 * 100} {
 		lrp := newLRP(1)
@@ -135,8 +135,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A worker has no port, so it gets no PORT, and an LRP that was created by hand belongs to no app. Services,
-// which Torpor does not have, are not in the environment.
+// A worker has no port and therefore no PORT variable. An LRP that a user created belongs to no app. The variables for
+// Kubernetes Services are disabled.
 func TestEnvironmentWithoutAPort(t *testing.T) {
 	worker := newWorkerLRP()
 	byHand := worker.DeepCopy()
@@ -146,7 +146,7 @@ func TestEnvironmentWithoutAPort(t *testing.T) {
 		want []string
 	}{
 		"worker": {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "MEMORY_LIMIT", "POD_NAME", "VCAP_APPLICATION"}},
-		"LRP created by hand: only the variables of the platform": {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
+		"LRP that a user created: only the variables of the platform": {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var names []string
@@ -169,9 +169,9 @@ func TestProbes(t *testing.T) {
 		in              eiriniv1.Healthcheck
 		startup, living *corev1.Probe
 	}{
-		"a process check has no probe":                   {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
-		"a check without a type has no probe":            {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
-		"a process that listens on no port has no probe": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
+		"a process check has no probe":                {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
+		"a check without a type has no probe":         {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
+		"a process that does not listen has no probe": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
 		"a port check without timeouts may fail for a minute": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 61},
@@ -197,7 +197,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// Race m of docs/adr/0010-revisions-of-apps.md: a budget covers one revision, so that no Pod has two and can still be evicted.
+// Race m of docs/adr/0010-revisions-of-apps.md: each budget selects the Pods of one revision. Kubernetes does not evict
+// a Pod that two budgets select.
 func TestBudgetsOfRevisionsDoNotOverlap(t *testing.T) {
 	seven, eight := newLRP(7), newLRP(8)
 	a, b := BuildDisruptionBudget(seven), BuildDisruptionBudget(eight)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orgspace decides what happens to the namespace of a CFOrg or a CFSpace. It is pure; its package
-// controller observes and acts.
+// Package orgspace decides the state of the namespace of a CFOrg or a CFSpace. It is pure; package controller observes
+// and acts.
 package orgspace
 
 import (
@@ -14,30 +14,30 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// podSecurityLabel holds the level that the Pod Security admission of Kubernetes enforces.
+// podSecurityLabel is the label with the Pod Security Standard that Kubernetes enforces.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // Observed is an org or a space with its namespace.
 type Observed struct {
 	Owner metav1.Object
-	// Labels mark the namespace as the owner's.
+	// Labels identify the namespace as the owner's.
 	Labels map[string]string
-	// Namespace has the owner's name; nil if it does not exist.
+	// Namespace is the namespace with the owner's name. It is nil if it does not exist.
 	Namespace *corev1.Namespace
-	// LacksPolicy is true if Pods must be reachable from within the namespace only, and no policy ensures that.
+	// LacksPolicy is true if Pods must only be reachable from their own namespace, but no NetworkPolicy ensures this.
 	LacksPolicy bool
 }
 
 // Plan is the next action and the condition to report.
 type Plan struct {
 	CreateNamespace bool
-	// AddLabels are labels that the owner's namespace lacks.
+	// AddLabels holds the labels that the namespace lacks.
 	AddLabels map[string]string
-	// CreatePolicy keeps Pods of other namespaces out.
+	// CreatePolicy is true if the NetworkPolicy that rejects traffic from other namespaces must be created.
 	CreatePolicy bool
-	// LookAgain reports that the namespace has to be gone before anything else can happen.
+	// LookAgain is true if the existing namespace must be deleted before another action is possible.
 	LookAgain bool
-	// Ready is nil if there is nothing to report yet.
+	// Ready is nil if there is no condition to report yet.
 	Ready *decision.Condition
 	Why   string
 }
@@ -56,9 +56,8 @@ func Decide(o Observed) Plan {
 	}
 }
 
-// PodSecurityLabels returns the labels of a new namespace. Pods of apps are as restricted as the level
-// demands; the label enforces it for everything else in the namespace. A level that an administrator has
-// chosen stays.
+// PodSecurityLabels returns the labels of a new namespace. App Pods satisfy the restricted level, and the label
+// enforces it for all other Pods in the namespace. If an administrator has set another level, it is kept.
 func PodSecurityLabels() map[string]string {
 	return map[string]string{podSecurityLabel: "restricted"}
 }
@@ -69,8 +68,8 @@ func missingLabels(namespace *corev1.Namespace) map[string]string {
 	return missing
 }
 
-// OwnsNamespace reports whether the namespace is the owner's. A namespace without the owner's labels has
-// another owner: it is left alone, also when the CFOrg or CFSpace is deleted.
+// OwnsNamespace reports whether the namespace belongs to the owner, which means that it has the owner's labels. A
+// namespace of another owner is not changed, even when the CFOrg or CFSpace is deleted.
 func OwnsNamespace(o Observed) bool {
 	if o.Namespace == nil {
 		return false

@@ -17,11 +17,11 @@ func TestDecide(t *testing.T) {
 		add       map[string]string
 		ready     bool
 	}{
-		"a namespace without a Pod Security level is labelled":      {mine, PodSecurityLabels(), true},
-		"the Pod Security level of an administrator is not changed": {map[string]string{"owner": "me", podSecurityLabel: "privileged"}, nil, true},
-		"a namespace of another owner is not labelled":              {map[string]string{"owner": "you"}, nil, false},
-		"a namespace without an owner is not labelled":              {nil, nil, false},
-		"a labelled namespace is not labelled again":                {map[string]string{"owner": "me", podSecurityLabel: "restricted"}, nil, true},
+		"a namespace without a Pod Security level gets the label":           {mine, PodSecurityLabels(), true},
+		"a Pod Security level that an administrator has set is not changed": {map[string]string{"owner": "me", podSecurityLabel: "privileged"}, nil, true},
+		"a namespace of another owner gets no label":                        {map[string]string{"owner": "you"}, nil, false},
+		"a namespace without an owner gets no label":                        {nil, nil, false},
+		"a namespace with the label is not changed":                         {map[string]string{"owner": "me", podSecurityLabel: "restricted"}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: test.namespace}}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podcache caches the Pods of apps, with an index by process, and the StatefulSets and budgets of
-// those Pods.
+// Package podcache caches the Pods of apps with an index by process, and the StatefulSets and disruption budgets of
+// these Pods.
 package podcache
 
 import (
@@ -25,12 +25,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// ByProcess is the field by which the cache finds the Pods of a process.
+// ByProcess is the cache index of Pods by their process.
 const ByProcess = "process"
 
-// Cache holds the Pods of apps, and of other kinds the objects that have the labels of processes; it leaves
-// out all other objects. Several groups of controllers share it, and each starts and stops separately: a kind
-// is watched once, while any of them needs it.
+// Cache contains the Pods of apps, and objects of other kinds that have the label of a process. Several groups of
+// controllers, which start and stop separately, share it. Each kind is watched once while at least one group needs it.
 type Cache struct {
 	mgr        manager.Manager
 	namespaces []string
@@ -44,14 +43,14 @@ type Cache struct {
 type sharedKind struct {
 	cache.Cache
 	gvk schema.GroupVersionKind
-	// users is guarded by the lock of the Cache.
+	// users is guarded by the mutex of the Cache.
 	users int
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
-// New returns a cache that watches nothing yet. mgr is the manager whose groups share the cache. It is not
-// the manager that a group is set up with, which ends with the group. No namespaces mean all.
+// New returns a cache without watches. mgr is the manager whose groups share the cache; a group's own manager stops
+// together with the group. No namespaces means all namespaces.
 func New(mgr manager.Manager, namespaces []string) (*Cache, error) {
 	ofApps, err := labels.NewRequirement(korifiv1alpha1.ProcessGUIDLabel, selection.Exists, nil)
 	if err != nil {
@@ -84,7 +83,7 @@ func (c *Cache) startKind(ctx context.Context, gvk schema.GroupVersionKind, kind
 	if err != nil {
 		return nil, err
 	}
-	// The watch outlives the group that acquires the kind first.
+	// The watch must outlive the group that first acquires the kind.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if _, isPod := kind.(*corev1.Pod); isPod {
 		err = made.IndexField(ctx, &corev1.Pod{}, ByProcess, func(o client.Object) []string {
@@ -105,13 +104,13 @@ func (c *Cache) startKind(ctx context.Context, gvk schema.GroupVersionKind, kind
 	return k, nil
 }
 
-// release ends the watch of the kind if no other group uses it, and returns when it has ended.
+// release stops the watch of a kind if no other group uses it, and waits until it has stopped.
 func (c *Cache) release(k *sharedKind) {
 	c.mu.Lock()
 	k.users--
 	isLast := k.users == 0
 	if isLast {
-		// The next group that acquires the kind gets a new watch: a cache cannot be started again.
+		// A cache cannot be started twice, so the next group that acquires the kind gets a new one.
 		delete(c.kinds, k.gvk)
 	}
 	c.mu.Unlock()
@@ -121,9 +120,9 @@ func (c *Cache) release(k *sharedKind) {
 	}
 }
 
-// trim keeps the fields of a Pod or a StatefulSet that decisions and reports read. There are tens of
-// thousands of these objects, and most of each is its template. Patches are computed against the cached
-// object, so that no part of a template is written.
+// trim removes the fields of Pods and StatefulSets that are never read. There are tens of thousands of these objects,
+// and their templates make up most of their size. Patches are computed against the trimmed object, so a template is
+// never written.
 func trim(o any) (any, error) {
 	if set, ok := o.(*appsv1.StatefulSet); ok {
 		set.Spec.Template = corev1.PodTemplateSpec{}

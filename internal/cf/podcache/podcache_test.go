@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 )
 
-// newPod returns a Pod of an app with thirty variables, as the API server stores it.
+// newPod returns a Pod of an app with thirty environment variables, in the form in which the API server stores it.
 func newPod(n int) *corev1.Pod {
 	l := &eiriniv1.LRP{Spec: eiriniv1.LRPSpec{GUID: fmt.Sprint("process-", n), Version: "7", AppGUID: "app", SpaceGUID: "space", ProcessType: "web", Ports: []int32{8080}, Health: eiriniv1.Healthcheck{Type: "port", Port: 8080}, MemoryMB: 64}}
 	for i := range 30 {
@@ -35,7 +35,7 @@ func newPod(n int) *corev1.Pod {
 	}
 }
 
-// The cache of 10,000 Pods takes a fraction of their size, and yields the same status for each.
+// A cache with 10,000 Pods needs a fraction of their size. The trimmed Pods have the same instance status.
 func TestTrimmedPodsAreSmall(t *testing.T) {
 	const pods = 10_000
 	whole, trimmed := make([]any, pods), make([]any, pods)

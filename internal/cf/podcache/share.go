@@ -27,8 +27,8 @@ import (
 
 var errShareEnded = errors.New("expected a running group of controllers, found a stopped one: call ShareWith again when the group starts")
 
-// Share is the part that one group has in a Cache, from its start to its end. It reads the kinds for which
-// Watch has returned sources.
+// Share is one group's access to a Cache, from the start to the stop of the group. It reads the kinds for which Watch
+// has returned sources.
 type Share struct {
 	of *Cache
 
@@ -37,19 +37,19 @@ type Share struct {
 	handlers []sharedHandler
 	isOver   bool
 
-	// running is held for reading while a handler of the group runs.
+	// running is read-locked while a handler of the group runs.
 	running sync.RWMutex
-	// isSilent is true once the share has ended and delivers no more events. The mutex running guards it.
+	// isSilent is true if the share has ended, so events are dropped. It is guarded by running.
 	isSilent bool
 }
 
-// sharedHandler is an event handler that one group has registered with an informer that other groups also use.
+// sharedHandler is an event handler of one group. The informer may also have handlers of other groups.
 type sharedHandler struct {
 	informer     cache.Informer
 	registration toolscache.ResourceEventHandlerRegistration
 }
 
-// ShareWith gives a group its share, which ends with the runnables of the manager that the group is set up with.
+// ShareWith returns a group's share. mgr is the group's own manager, and the share ends when this manager stops.
 func (c *Cache) ShareWith(mgr manager.Manager) (*Share, error) {
 	s := &Share{of: c, kinds: map[schema.GroupVersionKind]*sharedKind{}}
 	if err := mgr.Add(s); err != nil {
@@ -58,8 +58,8 @@ func (c *Cache) ShareWith(mgr manager.Manager) (*Share, error) {
 	return s, nil
 }
 
-// Start waits until the group ends, and then releases the kinds that its sources have acquired. No handler of
-// the group runs when it returns.
+// Start waits until the group stops, and then releases the kinds that its sources have acquired. After Start has
+// returned, none of the group's handlers runs.
 func (s *Share) Start(ctx context.Context) error {
 	<-ctx.Done()
 	s.running.Lock()
@@ -67,7 +67,7 @@ func (s *Share) Start(ctx context.Context) error {
 	s.running.Unlock()
 	s.mu.Lock()
 	s.isOver = true
-	handlers, kinds := s.handlers, slices.Collect(maps.Values(s.kinds)) // The kinds stay readable for passes in flight.
+	handlers, kinds := s.handlers, slices.Collect(maps.Values(s.kinds)) // Passes in flight can still read the kinds.
 	s.mu.Unlock()
 	var errs []error
 	for _, h := range handlers {
@@ -79,7 +79,7 @@ func (s *Share) Start(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Get reads an object of a kind that is watched.
+// Get reads an object of a watched kind.
 func (s *Share) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	k, err := s.findKind(obj)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Share) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	return k.Get(ctx, key, obj, opts...)
 }
 
-// List lists objects of a kind that is watched.
+// List lists objects of a watched kind.
 func (s *Share) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	k, err := s.findKind(list)
 	if err != nil {
@@ -112,20 +112,19 @@ func (s *Share) findKind(of runtime.Object) (*sharedKind, error) {
 	return k, nil
 }
 
-// Watch returns a source of the events of a kind for a controller of the group.
+// Watch returns a source with the events of a kind, for a controller of the group.
 func (s *Share) Watch(kind client.Object, h handler.EventHandler, predicates ...predicate.Predicate) source.SyncingSource {
 	return &sharedSource{share: s, kind: kind, handler: h, predicates: predicates}
 }
 
-// sharedSource acquires its kind from the cache when its controller starts: a group whose setup fails
-// acquires nothing.
+// sharedSource acquires its kind when its controller starts, so a group whose setup fails acquires no kind.
 type sharedSource struct {
 	share      *Share
 	kind       client.Object
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
 
-	source.SyncingSource // is made by controller-runtime, and set once started
+	source.SyncingSource // set by Start
 }
 
 // Start implements source.Source.
@@ -138,7 +137,7 @@ func (w *sharedSource) Start(ctx context.Context, queue workqueue.TypedRateLimit
 	return w.SyncingSource.Start(ctx, queue)
 }
 
-// String names the source in the errors of its controller.
+// String returns the name of the source in errors of its controller.
 func (w *sharedSource) String() string { return fmt.Sprintf("shared kind source: %T", w.kind) }
 
 func (s *Share) useKind(ctx context.Context, kind client.Object) (*sharedKind, error) {
@@ -160,7 +159,7 @@ func (s *Share) useKind(ctx context.Context, kind client.Object) (*sharedKind, e
 	return s.kinds[gvk], nil
 }
 
-// sharedCache is the cache of a kind as a source uses it. Its handlers end with the group.
+// sharedCache is the cache of a kind in the form that a source needs. Its handlers are removed when the group stops.
 type sharedCache struct {
 	*sharedKind
 	share *Share
@@ -179,7 +178,7 @@ type sharedInformer struct {
 	share *Share
 }
 
-// AddEventHandlerWithOptions is the method by which sources of controller-runtime add their handlers.
+// AddEventHandlerWithOptions is the method with which controller-runtime's sources add their handlers.
 func (i sharedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.share.mu.Lock()
 	defer i.share.mu.Unlock()
@@ -193,8 +192,8 @@ func (i sharedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHan
 	return registration, err
 }
 
-// groupHandler passes events on until its group ends: an informer still delivers pending events after a
-// handler was removed.
+// groupHandler forwards events until its group stops. This is needed because an informer still delivers pending events
+// after a handler was removed.
 type groupHandler struct {
 	to    toolscache.ResourceEventHandler
 	share *Share

@@ -30,19 +30,19 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.RunWithoutLeaks(m)) }
 
-// testGroup is a conditional group with a controller that reads the objects it is enqueued for.
+// testGroup is a conditional group with a controller, which reads each object that is enqueued.
 type testGroup struct {
 	*conditional.Group
 	mu sync.Mutex
-	// requests counts by object.
+	// requests counts the requests for each object.
 	requests map[types.NamespacedName]int
-	// share is the one of the group's last life.
+	// share is the share of the group's latest start.
 	share *Share
-	// setupErr makes the next setup fail.
+	// setupErr makes the group's next setup fail.
 	setupErr error
 }
 
-// addGroup adds a group that watches these kinds.
+// addGroup adds a group that watches the given kinds.
 func addGroup(t *testing.T, mgr manager.Manager, name string, pods *Cache, kinds ...client.Object) *testGroup {
 	t.Helper()
 	g := &testGroup{requests: map[types.NamespacedName]int{}}
@@ -90,7 +90,8 @@ func (g *testGroup) stop(t *testing.T) {
 	testenv.ExpectNoError(t, g.Stop(t.Context()))
 }
 
-// TestGroupsShareOneCache runs two groups that stop and start in every order, with all namespaces and with some.
+// TestGroupsShareOneCache starts and stops two groups in every order, with all namespaces and with a selection of
+// namespaces.
 func TestGroupsShareOneCache(t *testing.T) {
 	hub := testenv.StartAPIServer(t)
 	namespace, another := hub.CreateNamespace(t), hub.CreateNamespace(t)
@@ -144,7 +145,7 @@ func TestGroupsShareOneCache(t *testing.T) {
 	}
 }
 
-// TestFailedSetupReleasesItsShare has a setup that fails after it took its share.
+// TestFailedSetupReleasesItsShare uses a group whose setup fails after it has created its share.
 func TestFailedSetupReleasesItsShare(t *testing.T) {
 	env, watches := testenv.StartAPIServer(t).CountWatches()
 	var pods *Cache
@@ -173,7 +174,7 @@ func TestFailedSetupReleasesItsShare(t *testing.T) {
 	})
 }
 
-// TestAShareEndsOnce reads through a share whose group has ended.
+// TestAShareEndsOnce reads through a share after its group has stopped.
 func TestAShareEndsOnce(t *testing.T) {
 	hub := testenv.StartAPIServer(t)
 	var g *testGroup
@@ -194,7 +195,8 @@ func TestAShareEndsOnce(t *testing.T) {
 	}
 }
 
-// expectFound finds a Pod by its process, without the trimmed fields, and no Pod that belongs to no app.
+// expectFound expects that the cache returns a Pod by its process, without the trimmed fields, and does not contain a
+// Pod without a process.
 func (g *testGroup) expectFound(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	g.mu.Lock()
@@ -210,7 +212,7 @@ func (g *testGroup) expectFound(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// createPod creates a Pod of a process, and one that belongs to no process.
+// createPod creates a Pod of a process and a Pod without a process.
 func createPod(t *testing.T, hub *testenv.Environment, namespace, process string) *corev1.Pod {
 	t.Helper()
 	build := func(name string, labels map[string]string) *corev1.Pod {

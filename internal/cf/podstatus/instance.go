@@ -17,10 +17,10 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// crashLoop is the kubelet's reason while it waits before it starts a container again.
+// crashLoop is the waiting reason of a container that the kubelet will restart after a delay.
 const crashLoop = "CrashLoopBackOff"
 
-// isStartFailure reports whether a container cannot be started, and the kubelet expects no change soon.
+// isStartFailure reports whether a container cannot be started and is unlikely to start soon.
 func isStartFailure(reason string) bool {
 	switch reason {
 	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
@@ -30,29 +30,30 @@ func isStartFailure(reason string) bool {
 	}
 }
 
-// InstanceIndex returns the index of the app instance that runs in a Pod; empty if no StatefulSet created the Pod.
+// InstanceIndex returns the index of the app instance in a Pod. It returns "" if no StatefulSet has created the Pod.
 func InstanceIndex(pod *corev1.Pod) string { return pod.Labels[appsv1.PodIndexLabel] }
 
-// IsTerminating reports whether the deletion of a Pod was requested. Such a Pod is no longer an instance, whatever its
-// status.
+// IsTerminating reports whether the deletion of a Pod was requested. Such a Pod no longer counts as an instance,
+// regardless of its status.
 func IsTerminating(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }
 
-// LeftServicesAt returns when a Pod left its Services, because it ends soon; zero if it did not.
+// LeftServicesAt returns the time at which a Pod left its Services before its termination. It returns the zero time if
+// the Pod has not left them.
 func LeftServicesAt(pod *corev1.Pod) time.Time {
 	if _, left := pod.Labels[torporv1alpha1.LeftServicesLabel]; !left {
 		return time.Time{}
 	}
 	at, err := time.Parse(time.RFC3339Nano, pod.Annotations[torporv1alpha1.LeftServicesAtAnnotation])
 	if err != nil {
-		return pod.CreationTimestamp.Time // Another has removed the time.
+		return pod.CreationTimestamp.Time // Another client has removed the time.
 	}
 	return at
 }
 
-// IsEnding reports whether a Pod is terminating, or has left its Services to be terminated soon.
+// IsEnding reports whether a Pod is terminating, or has left its Services and will soon be terminated.
 func IsEnding(pod *corev1.Pod) bool { return IsTerminating(pod) || !LeftServicesAt(pod).IsZero() }
 
-// InstanceStatus returns the state of an instance.
+// InstanceStatus returns the status of the instance in a Pod.
 func InstanceStatus(pod *corev1.Pod) korifiv1alpha1.InstanceStatus {
 	scheduled, ready := findCondition(pod, corev1.PodScheduled), findCondition(pod, corev1.PodReady)
 	crash := describeCrash(pod)
@@ -72,8 +73,8 @@ func InstanceStatus(pod *corev1.Pod) korifiv1alpha1.InstanceStatus {
 	}
 }
 
-// deletionRequestedAt returns when the deletion of a Pod was requested. Its deletion timestamp is the
-// deadline by which it has to end.
+// deletionRequestedAt returns the time at which the deletion of a Pod was requested. The deletion timestamp is the
+// deadline by which the Pod must terminate.
 func deletionRequestedAt(pod *corev1.Pod) time.Time {
 	var grace int64
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
@@ -82,7 +83,8 @@ func deletionRequestedAt(pod *corev1.Pod) time.Time {
 	return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
 }
 
-// describeCrash returns how an instance ended that is not restarted soon; empty if it did not end.
+// describeCrash describes how an instance has terminated that will not be restarted soon. It returns "" if the instance
+// has not terminated.
 func describeCrash(pod *corev1.Pod) string {
 	if pod.Status.Phase == corev1.PodFailed {
 		return cmp.Or(pod.Status.Message, pod.Status.Reason, "the Pod has failed")
@@ -94,7 +96,7 @@ func describeCrash(pod *corev1.Pod) string {
 			return describeExit(pod, c.LastTerminationState.Terminated)
 		case w != nil && isStartFailure(w.Reason):
 			return describeReason(w)
-		case c.State.Terminated != nil: // Processes of apps should not end. An instance that ended with status 0 has crashed, too.
+		case c.State.Terminated != nil: // App processes should not exit, so status 0 is a crash, too.
 			return describeExit(pod, c.State.Terminated)
 		}
 	}
@@ -108,7 +110,7 @@ func describeExit(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	return DescribeExit(t) + describeFailedCheck(pod, t)
 }
 
-// DescribeExit describes how a container ended.
+// DescribeExit describes how a container has terminated.
 func DescribeExit(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exited with status %d", t.ExitCode)
 	switch {
@@ -120,8 +122,8 @@ func DescribeExit(t *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// describeFailedCheck names the health check that has likely failed if an instance was ended when its time to
-// start was over. The kubelet reports that in no field of the status.
+// describeFailedCheck returns the health check that has probably failed, if an instance was killed at the end of its
+// start timeout. The kubelet does not report this in the Pod's status.
 func describeFailedCheck(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	var startup *corev1.Probe
 	for i := range pod.Spec.Containers {
@@ -149,8 +151,8 @@ func describeFailedCheck(pod *corev1.Pod, t *corev1.ContainerStateTerminated) st
 	return fmt.Sprintf("; it ended at about the deadline of its %s health check, %s after its start", check, limit)
 }
 
-// describeWaiting returns why the containers do not run yet, such as ErrImagePull, or why they have to start
-// again.
+// describeWaiting returns the reason why the containers do not run, such as ErrImagePull, or the reason for their last
+// restart.
 func describeWaiting(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		switch w, last := c.State.Waiting, c.LastTerminationState.Terminated; {
@@ -163,7 +165,8 @@ func describeWaiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// DescribePullFailure returns why an image is not pulled; empty if the Pod does not wait for an image.
+// DescribePullFailure returns the reason why an image is not pulled. It returns "" if the Pod does not wait for an
+// image.
 func DescribePullFailure(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil && (w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff") {

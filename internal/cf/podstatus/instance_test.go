@@ -33,22 +33,22 @@ func TestOf(t *testing.T) {
 		state   korifiv1alpha1.InstanceState
 		details string
 	}{
-		"Pod without conditions: DOWN":                   {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
-		"Pod that fits no node: DOWN":                    {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
-		"scheduled Pod: STARTING":                        {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
-		"image that cannot be pulled at first: STARTING": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ErrImagePull", nil)}, korifiv1alpha1.StartingInstance, "ErrImagePull: why"},
-		"image that cannot be pulled again: CRASHED":     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.CrashedInstance, "ImagePullBackOff: why"},
-		"image that runs as root: CRASHED":               {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
-		"container that was restarted after an exit: STARTING, with the exit status": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
+		"Pod without conditions: DOWN":                {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
+		"Pod that fits no node: DOWN":                 {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
+		"scheduled Pod: STARTING":                     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
+		"image after its first failed pull: STARTING": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ErrImagePull", nil)}, korifiv1alpha1.StartingInstance, "ErrImagePull: why"},
+		"image in pull back-off: CRASHED":             {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.CrashedInstance, "ImagePullBackOff: why"},
+		"image that runs as root: CRASHED":            {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
+		"container restarted after an exit: STARTING, with the exit status": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
 			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "Error"}},
 		}}}, korifiv1alpha1.StartingInstance, "started again: exited with status 7 (Error)"},
-		"container that ended with status 0: CRASHED": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
+		"container that exited with status 0: CRASHED": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},
 		}}}, korifiv1alpha1.CrashedInstance, "exited with status 0 (Completed)"},
 		"ready Pod: RUNNING":                 {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
 		"container in a crash loop: CRASHED": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
-		"container in a crash loop with a last exit: CRASHED, with the reason of the exit": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
+		"container in a crash loop with a last exit: CRASHED, with the last exit": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
 		"evicted Pod: CRASHED": {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, korifiv1alpha1.CrashedInstance, "Evicted"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestUnhealthy(t *testing.T) {
 		want  string
 	}{
 		"crash before the deadline of the health check: no hint": {30 * time.Second, ""},
-		"end at the deadline of the health check: a hint":        {time.Minute, hint},
-		"end within the grace period after the deadline: a hint": {70 * time.Second, hint},
+		"exit at the deadline of the health check: hint":         {time.Minute, hint},
+		"exit within the grace period after the deadline: hint":  {70 * time.Second, hint},
 		"crash long after the deadline: no hint":                 {time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// If two instances have to end at the same time, the same node is named whatever the order of the cache: a
-// message must not flap.
+// If two instances must terminate by the same time, the same node is reported regardless of the order of the cache,
+// because messages must be stable.
 func TestNodeOfEndingInstancesIsStable(t *testing.T) {
 	t.Parallel()
 	end := metav1.NewTime(time.Date(2026, 7, 1, 12, 0, 10, 0, time.UTC))

@@ -14,22 +14,23 @@ import (
 // RevisionPods counts the Pods of one revision of a process.
 type RevisionPods struct {
 	Revision int64
-	// Alive Pods are not ending. Of these, Ready are ready, and Crashed have ended and are not restarted
-	// soon.
+	// Alive is the number of Pods that are not draining. Of these, Ready are ready, and Crashed have crashed and are
+	// not restarted soon.
 	Alive, Ready, Crashed int32
-	// Draining Pods are ending. Since is the time at which the first of them left its Services, or at which its
-	// deletion was requested.
+	// Draining is the number of Pods that are terminating or have left their Services. Since is the time at which the
+	// first of them left its Services, or at which its deletion was requested.
 	Draining int32
 	Since    time.Time
-	// EndsBy is the deadline of the first of them, and NodeOfEnd the node that has to end it. If several have
-	// the same deadline, it is the node whose name comes first, in whatever order a cache lists the Pods.
+	// EndsBy is the earliest termination deadline of these Pods, and NodeOfEnd is the node of the Pod with this
+	// deadline. If several Pods have the same deadline, NodeOfEnd is the first node by name, so it does not depend on
+	// the order of the cache.
 	EndsBy    time.Time
 	NodeOfEnd string
-	// Trouble is why a Pod that is not terminating can be neither placed nor started; empty if there is no such Pod.
+	// Trouble is the reason why a Pod cannot be scheduled or started. It is empty if there is no such Pod.
 	Trouble string
 }
 
-// earliest returns the earlier of two times; a zero first time is ignored.
+// earliest returns the earlier of two times. It ignores a if it is zero.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b
@@ -71,7 +72,7 @@ func CountPod(counts []RevisionPods, pod *corev1.Pod) []RevisionPods {
 		p.Crashed++
 	case korifiv1alpha1.DownInstance, korifiv1alpha1.StartingInstance:
 	}
-	// If there are several, the same one each time, whatever the order of the cache.
+	// If several Pods are in trouble, the same one is reported each time, regardless of the order of the cache.
 	inTrouble := status.State == korifiv1alpha1.CrashedInstance || status.State == korifiv1alpha1.DownInstance
 	if inTrouble && status.Details != "" && (p.Trouble == "" || status.Details < p.Trouble) {
 		p.Trouble = status.Details

@@ -12,10 +12,10 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// ServicesVariable is the environment variable with the services that are bound to an app.
+// ServicesVariable is the environment variable with the bound services of an app.
 const ServicesVariable = "VCAP_SERVICES"
 
-// BoundService is a service with the credentials that an app gets.
+// BoundService is a bound service with the credentials that the app receives.
 type BoundService struct {
 	Name, GUID, Label        string
 	Tags                     []string
@@ -24,7 +24,7 @@ type BoundService struct {
 	Credentials []byte
 }
 
-// NewBoundService returns the service of a binding.
+// NewBoundService returns the bound service of a binding.
 func NewBoundService(instance *korifiv1alpha1.CFServiceInstance, binding *korifiv1alpha1.CFServiceBinding, credentials []byte) BoundService {
 	return BoundService{
 		Name: instance.Spec.DisplayName, GUID: instance.Name, Label: instance.Spec.ServiceLabel, Tags: instance.Spec.Tags,
@@ -45,7 +45,8 @@ type serviceEntry struct {
 	VolumeMounts   []struct{}      `json:"volume_mounts"`
 }
 
-// FormatServices returns the value of VCAP_SERVICES: lists of services by label, ordered by name.
+// FormatServices returns the value of VCAP_SERVICES, an object with lists of services by label. The lists are ordered
+// by name.
 func FormatServices(bound []BoundService) ([]byte, error) {
 	byLabel := map[string][]serviceEntry{}
 	bound = slices.SortedFunc(slices.Values(bound), func(a, b BoundService) int {

@@ -18,7 +18,7 @@ import (
 const (
 	// DefaultPort is the port of a web process whose image exposes no port.
 	DefaultPort = 8080
-	// launcher starts a command in an image that buildpacks have created.
+	// launcher runs a command in an image that buildpacks have built.
 	launcher        = "/cnb/lifecycle/launcher"
 	millisPerSecond = 1000
 )
@@ -27,11 +27,11 @@ const (
 type LRPSource struct {
 	App     *korifiv1alpha1.CFApp
 	Process *korifiv1alpha1.CFProcess
-	// Droplet is the droplet of the revision, which may differ from the app's current one.
+	// Droplet is the droplet of the revision, which may differ from the app's current droplet.
 	Droplet *korifiv1alpha1.Droplet
 	// Settings is the Secret with the settings of the revision.
 	Settings *corev1.Secret
-	// Surroundings is passed to the app in its environment.
+	// Surroundings is passed to the app in environment variables.
 	Surroundings Surroundings
 }
 
@@ -43,7 +43,7 @@ type Surroundings struct {
 	Addresses []string
 }
 
-// BuildLRP returns the LRP of an action.
+// BuildLRP returns the LRP for a CreateLRP action.
 func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
 	ports := p.listenPorts()
 	lrp := &eiriniv1.LRP{
@@ -72,7 +72,7 @@ func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
 	return lrp
 }
 
-// startCommand returns the command of the container, or nothing for the image's own command.
+// startCommand returns the command of the container. It returns nil if the image's own command is used.
 func (p LRPSource) startCommand() []string {
 	command := p.Process.Spec.Command
 	for _, t := range p.Droplet.ProcessTypes {
@@ -87,7 +87,7 @@ func (p LRPSource) startCommand() []string {
 	return WrapCommand(p.App.Spec.Lifecycle.Type, command)
 }
 
-// WrapCommand returns the container command that runs a command in an image.
+// WrapCommand returns the container command that runs a command in an image with the given lifecycle.
 func WrapCommand(lifecycle korifiv1alpha1.LifecycleType, command string) []string {
 	if lifecycle == korifiv1alpha1.BuildpackLifecycle {
 		return []string{launcher, command}
@@ -95,7 +95,8 @@ func WrapCommand(lifecycle korifiv1alpha1.LifecycleType, command string) []strin
 	return []string{"/bin/sh", "-c", command}
 }
 
-// listenPorts returns the ports of the process, or of its droplet, or the default port of a web process.
+// listenPorts returns the ports of the process. If it has none, it returns the droplet's ports, or the default port for
+// a web process.
 func (p LRPSource) listenPorts() []int32 {
 	switch {
 	case len(p.Process.Spec.Ports) > 0:
@@ -116,7 +117,7 @@ func (p LRPSource) healthCheck(ports []int32) eiriniv1.Healthcheck {
 		kind = korifiv1alpha1.PortHealthCheck
 	}
 	if kind == "" || len(ports) == 0 {
-		// Without a port, any other check would fail forever.
+		// Without a port, every other type of check would fail forever.
 		kind = korifiv1alpha1.ProcessHealthCheck
 	}
 	health := eiriniv1.Healthcheck{

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// lrpSource returns the source of a web process with an image.
+// lrpSource returns the source for the LRP of a web process with an image.
 func lrpSource() LRPSource {
 	p := LRPSource{App: &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, Process: &korifiv1alpha1.CFProcess{}, Droplet: &korifiv1alpha1.Droplet{Registry: korifiv1alpha1.Registry{Image: "example.com/app:1"}}, Settings: &corev1.Secret{}}
 	p.App.Namespace, p.App.Spec.DisplayName, p.App.Spec.Lifecycle.Type = "space", "my-app", korifiv1alpha1.DockerLifecycle
@@ -88,11 +88,11 @@ func TestLRPHasCommandPortsAndHealthCheck(t *testing.T) {
 			runs{nil, []int32{9001}, eiriniv1.Healthcheck{Type: "port", Port: 9001}},
 		},
 		"a worker has no port": {buildTestLRP(worker), runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}}},
-		"a worker has no port to check": {
+		"a worker with a port check gets a process check": {
 			buildTestLRP(worker, spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.PortHealthCheck })),
 			runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}},
 		},
-		"a web process may have a check of type process": {
+		"a web process can have a process check": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.ProcessHealthCheck })),
 			runs{nil, []int32{8080}, eiriniv1.Healthcheck{Type: "process"}},
 		},

@@ -9,19 +9,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// staleInterval is the requeue interval for a view that seems stale. The event of a fresh object also triggers a pass.
+// staleInterval is the requeue interval if the view seems stale. The event of a fresh object also triggers a pass.
 const staleInterval = 5 * time.Second
 
-// endSlack is the extra time that a kubelet may take to report the end of a Pod.
+// endSlack is the additional time that a kubelet has to report that a Pod has terminated.
 const endSlack = 30 * time.Second
 
-// Rules returns the rules in order: the first rule that matches wins, and the last one always matches. LRPs are deleted
-// because of the app's spec and revisions, never because of conditions.
+// Rules returns the rules in order. The first rule that matches is used, and the last one always matches. LRPs are
+// deleted because of the app's spec and revisions, never because of conditions.
 //
-// Invariant: let r be the app's revision, s <= r its last stop, and t the target revision, s <= t <= r. The rules delete
-// every LRP below s before they create the LRP of t, and "held until drained" delays that creation until no LRP and no
-// Pod below s is left. So Pods of t never run while Pods of a revision below s remain, unless revisions may overlap or
-// the drain timeout has passed. The model test TestEveryStateIsSafeAndConverges checks every interleaving.
+// Invariant: let r be the app's revision, s <= r its last stop, and t the target revision, s <= t <= r. The rules
+// delete every LRP below s before they create the LRP of t, and "held until drained" delays that creation until no LRP
+// and no Pod below s is left. So Pods of t never run while Pods of a revision below s remain, unless revisions may
+// overlap or the drain timeout has passed. The model test TestEveryStateIsSafeAndConverges checks every interleaving.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
 		{Name: "deleted", When: Observed.isDeleted, Then: planDeleted},
@@ -69,16 +69,16 @@ func Decide(o Observed) Plan {
 // isDeleted reports whether the process or its app is being deleted.
 func (o Observed) isDeleted() bool { return o.Deleted }
 
-// isAppUnreadable reports whether the revision of the app cannot be read.
+// isAppUnreadable reports whether the app's revision cannot be read.
 func (o Observed) isAppUnreadable() bool { return o.App.Unreadable != "" }
 
 // hasNewerLRP reports whether an LRP has a later revision than the app. The view of the app is then stale.
 func (o Observed) hasNewerLRP() bool { return o.newerLRP() != nil }
 
-// hasObsoleteLRPs reports whether LRPs exist that have to go.
+// hasObsoleteLRPs reports whether there are LRPs to delete.
 func (o Observed) hasObsoleteLRPs() bool { return len(o.lrpsToDelete()) > 0 }
 
-// isStopping reports whether objects of a stopped app remain.
+// isStopping reports whether the app is to be stopped and objects of it remain.
 func (o Observed) isStopping() bool { return !o.App.Started && !o.obsoleteRemains().isEmpty() }
 
 // isStopped reports whether the app is stopped.
@@ -87,13 +87,13 @@ func (o Observed) isStopped() bool { return !o.App.Started }
 // lacksDroplet reports whether the needed LRP cannot be created because its droplet is missing.
 func (o Observed) lacksDroplet() bool { return o.lacksTargetLRP() && o.NoDroplet != "" }
 
-// isDeploying reports whether LRPs exist that a deployment replaces.
+// isDeploying reports whether there are LRPs that a deployment replaces.
 func (o Observed) isDeploying() bool { return len(o.olderLRPs()) > 0 }
 
-// isStarting reports whether instances are not ready yet.
+// isStarting reports whether not all desired instances are ready.
 func (o Observed) isStarting() bool { return o.podsOf(o.TargetRevision()).Ready < o.Desired }
 
-// hasReplacedInstances reports whether instances of an older revision can be retired.
+// hasReplacedInstances reports whether instances of replaced revisions can be removed.
 func (o Observed) hasReplacedInstances() bool {
 	_, _, found := o.nextToRetire()
 	return found
@@ -102,14 +102,14 @@ func (o Observed) hasReplacedInstances() bool {
 // lacksTargetLRP reports whether the target revision needs an LRP that does not exist.
 func (o Observed) lacksTargetLRP() bool { return o.targetLRP() == nil && o.Desired > 0 }
 
-// needsScaling reports whether the LRP of the target revision has another number of instances than it should.
+// needsScaling reports whether the LRP of the target revision has a wrong number of instances.
 func (o Observed) needsScaling() bool {
 	target := o.targetLRP()
 	return target != nil && target.Instances != o.wantedInstances()
 }
 
 // isNameInUse reports whether the target LRP cannot be created or used, because an object with its name is being
-// deleted or belongs to another owner.
+// deleted or has another owner.
 func (o Observed) isNameInUse() bool {
 	if target := o.targetLRP(); target != nil {
 		return target.Deleting
@@ -126,8 +126,8 @@ func (o Observed) isNameInUse() bool {
 	return o.NameTaken
 }
 
-// timeUntilDrainTimeout returns the time until the drain timeout lets the target revision start or completes a
-// deployment. It returns 0 if nothing drains.
+// timeUntilDrainTimeout returns the time until the drain timeout, after which the target revision may start and a
+// deployment may complete. It returns 0 if no Pod is draining.
 func timeUntilDrainTimeout(o Observed) time.Duration {
 	waitedFor := o.obsoleteRemains()
 	if waitedFor.since.IsZero() && o.App.Started {

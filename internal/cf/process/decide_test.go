@@ -19,7 +19,7 @@ import (
 const guid = "8d1b1d4c-2f4a-4d3e-9c55-0a1b2c3d4e5f"
 
 // decisionSummary holds the checked parts of a plan: the rule, the action, the reasons of Ready and Draining, and the
-// requeue time. The races in the names of rows are those of docs/adr/0010-revisions-of-apps.md.
+// requeue time.
 type decisionSummary struct {
 	Rule            string
 	Do              Action
@@ -29,7 +29,7 @@ type decisionSummary struct {
 
 func testNow() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
-// observedApp returns a started app with 3 desired instances at revision 5, which began with a stop.
+// observedApp returns a started app with 3 desired instances at revision 5, which a stop began.
 func observedApp(change ...func(*Observed)) Observed {
 	o := Observed{
 		Now: testNow(), ProcessGUID: guid, Desired: 3,
@@ -47,7 +47,7 @@ func withLRP(rev int64, instances int32) func(*Observed) {
 	}
 }
 
-// withDyingLRP adds an LRP that is being deleted. Without ago it has no deletion time.
+// withDyingLRP adds an LRP that is being deleted. Without ago, it has no deletion timestamp.
 func withDyingLRP(rev int64, ago ...time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		l := ObservedLRP{Name: revision.LRPName(guid, rev), Revision: rev, Instances: 3, Deleting: true}
@@ -73,7 +73,8 @@ func withPods(rev int64, ready, draining int32) func(*Observed) {
 	}
 }
 
-// endingOn adds an ending instance to the last added revision. It runs on a node and should have ended some time ago.
+// endingOn adds a terminating instance on a node to the revision that was added last. Its termination deadline has
+// passed since the given time.
 func endingOn(node string, ago time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		p := &o.Pods[len(o.Pods)-1]
@@ -104,7 +105,7 @@ func TestDecide(t *testing.T) {
 		in   Observed
 		want decisionSummary
 	}{
-		"a process that is being deleted is left alone": {
+		"a process that is being deleted is not changed": {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.Deleted, o.App.Unreadable = true, "x" }),
 			decisionSummary{"deleted", Nothing{}, korifiv1alpha1.DeletedReason, draining, 0},
 		},
@@ -115,16 +116,16 @@ func TestDecide(t *testing.T) {
 		"an LRP of a newer revision is kept": {
 			observedApp(withLRP(6, 3), withLRP(4, 3)), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, draining, staleInterval},
 		},
-		"an LRP of a newer revision is kept when the app seems stopped": {
+		"an LRP of a newer revision is kept even if the app is stopped": {
 			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
 		},
-		"an app does not start while Korifi's Pods exist": {
+		"an app is not started while Korifi's Pods exist": {
 			observedApp(func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"Korifi's Pods left", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
 		},
-		"an app is not stopped while Korifi's Pods run": {
+		"a stop is not complete while Korifi's Pods exist": {
 			observedApp(func(o *Observed) { o.UpstreamPods = 2 }, whenStopped), decisionSummary{"Korifi's Pods left", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
 		},
-		"a running app ignores Korifi's Pods": {
+		"a running app is not affected by Korifi's Pods": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0},
 		},
 		"a stop deletes the LRPs of all revisions": {
@@ -133,58 +134,58 @@ func TestDecide(t *testing.T) {
 		"a stop deletes an LRP without a version": {
 			observedApp(withLRP(revision.UnknownRevision, 1), whenStopped), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, stopping, draining, 0},
 		},
-		"an app is not stopped while an instance is left": {
+		"a stop is not complete while an instance remains": {
 			observedApp(withPods(4, 0, 1), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, left},
 		},
-		"an app is not stopped while an LRP is left": {observedApp(withDyingLRP(4), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, 0}},
-		"an app without instances is stopped": {
+		"a stop is not complete while an LRP remains": {observedApp(withDyingLRP(4), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, 0}},
+		"a stop is complete when no instance remains": {
 			observedApp(whenStopped), decisionSummary{"stopped", Nothing{}, korifiv1alpha1.StoppedReason, drained, 0},
 		},
 
-		"a start creates an LRP":                           {observedApp(), create(3)},
-		"a start of no instances is complete at once":      {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
-		"a scale to 0 is complete at once":                 {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
-		"without a droplet nothing starts":                 {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
-		"a running revision no longer needs its droplet":   {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
-		"older revisions are deleted first":                {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
-		"a version that is not a revision counts as older": {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
-		"the new revision is held until the old is gone":   {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
-		"the new revision is held by Pods whose LRP is gone": {
+		"a start creates an LRP":                                  {observedApp(), create(3)},
+		"a start with zero instances is complete immediately":     {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
+		"a scale to zero is complete immediately":                 {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
+		"an app without a droplet is not started":                 {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
+		"a running revision is not affected by a missing droplet": {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
+		"LRPs of older revisions are deleted first":               {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
+		"an LRP with an invalid version counts as older":          {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
+		"a new revision is held while old instances terminate":    {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
+		"a new revision is held by Pods without an LRP": {
 			observedApp(withPods(4, 1, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"the new revision is held by an LRP whose Pods are gone": {
+		"a new revision is held by an LRP without Pods": {
 			observedApp(withDyingLRP(4)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"the new revision is not held if revisions may overlap": {
+		"a new revision is not held if revisions may overlap": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, draining, left},
 		},
-		"after the drain timeout the new revision starts, and Draining reports it": {
+		"a new revision starts after the drain timeout, which Draining reports": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"the drain timeout counts from the deletion of an LRP whose Pods have no deletion time": {
+		"the drain timeout counts from the deletion of the LRP if its Pods are not being deleted": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"the new revision is not held by the remaining Pods of a deleted LRP after the drain timeout": {
+		"a new revision is not held by Pods of a deleted LRP after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour), withPods(4, 2, 0)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"the new revision is not held by an LRP whose finalizer stays after the drain timeout": {
+		"a new revision is not held by an LRP with a finalizer after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"the new revision is not held by a Pod without an LRP after the drain timeout": {
+		"a new revision is not held by a Pod without an LRP after the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"a Pod without an LRP holds the new revision for the drain timeout": {
+		"a new revision is held by a Pod without an LRP until the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(5*time.Second)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"the drain timeout begins when the LRP is deleted": {
+		"the drain timeout begins at the deletion of the LRP, not at the start of the revision": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0), begun(time.Hour)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"without a drain timeout the new revision waits indefinitely": {
+		"a new revision without a drain timeout waits indefinitely": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),
 			decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"a revision waits for the deletion of another revision's LRP with its name": {
+		"a revision waits while another revision's LRP with its name is being deleted": {
 			observedApp(func(o *Observed) {
 				o.LRPs = []ObservedLRP{{Name: n5, Revision: 4, Deleting: true}}
 				o.App.Overlap = true
@@ -194,95 +195,95 @@ func TestDecide(t *testing.T) {
 		"a revision waits while an LRP of another owner has its name": {
 			observedApp(func(o *Observed) { o.NameTaken = true }), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
-		"a revision waits for the deletion of its own LRP": {
+		"a revision waits while its own LRP is being deleted": {
 			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
 		"a process with too few instances is scaled up":    {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
 		"a process with too many instances is scaled down": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
 		"a process with starting instances is Starting":    {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
-		"instances that crash are reported": {
+		"crashing instances are reported": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
-		"an ending instance is checked again while its node may still report the end": {
+		"a terminating instance is checked again at the end of its node's time to report": {
 			observedApp(withLRP(5, 3), withPods(5, 2, 0), endingOn("n", 20*time.Second)), decisionSummary{"starting", Nothing{}, starting, draining, 10 * time.Second},
 		},
-		"an instance whose node never reports the end blocks the app with a message": {
+		"an app is blocked if a node never reports that an instance has terminated": {
 			observedApp(withLRP(5, 3), withPods(5, 2, 0), endingOn("n", 30*time.Second)), decisionSummary{"starting", Nothing{}, korifiv1alpha1.BlockedReason, draining, 0},
 		},
-		"a surplus instance that does not end is not reported": {
+		"a surplus instance that does not terminate is not reported": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), endingOn("n", time.Hour)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
-		"an instance of an older revision does not count as ready": {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
-		"a process with all instances is Running":                  {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
-		"an instance that was scaled down drains":                  {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
+		"an instance of an older revision does not count as ready":    {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
+		"a process with all instances is Running":                     {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
+		"a process with an instance that was scaled down is Draining": {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
 
-		"a deployment begins next to the old revision": {
+		"a deployment starts a new instance next to the old revision": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"create", CreateLRP{n5, 5, 1}, deploying, drained, 0},
 		},
-		"a deployment begins with maxInFlight instances": {
+		"a deployment starts maxInFlight instances": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 2 }), decisionSummary{"create", CreateLRP{n5, 5, 2}, deploying, drained, 0},
 		},
-		"a deployment with a large maxInFlight begins with the desired instances": {
+		"a deployment starts no more than the desired instances": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 9 }), decisionSummary{"create", CreateLRP{n5, 5, 3}, deploying, drained, 0},
 		},
-		"no old instance is stopped before a new one is ready": {
+		"a deployment removes no old instance before a new one is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1)), decisionSummary{"deploying", Nothing{}, deploying, drained, 0},
 		},
 		"a deployment starts the next instance when one is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
 		},
-		"a deployment stops an old instance when a new one is ready": {
+		"a deployment removes an old instance when a new one is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 1, 0)), decisionSummary{"retire replaced", ScaleLRP{n4, 2}, deploying, drained, 0},
 		},
-		"a deployment deletes the LRP of the last old instance": {
+		"a deployment deletes an LRP together with its last instance": {
 			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
-		"a deployment that can be cancelled keeps the LRP of the last old instance": {
+		"a deployment that can be cancelled keeps the LRP of its last old instance": {
 			observedApp(whenCancellable, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", ScaleLRP{n4, 0}, deploying, drained, 0},
 		},
-		"a deployment is complete while an LRP without instances is kept": {
+		"a deployment is complete even if an LRP without instances is kept": {
 			observedApp(whenCancellable, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, running, drained, 0},
 		},
-		"a kept LRP is deleted once the deployment is over": {
+		"a kept LRP is deleted when the deployment has finished": {
 			observedApp(duringDeployment, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
-		"only the revision that a cancel would restore is kept": {
+		"a deployment keeps only the LRP that a cancellation would restore": {
 			observedApp(whenCancellable, withLRP(3, 1), withPods(3, 1, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)),
 			decisionSummary{"retire replaced", DeleteLRPs{[]string{n3}}, deploying, drained, 0},
 		},
-		"a cancelled deployment scales a kept LRP up again": {
+		"a cancelled deployment scales up the kept LRP": {
 			observedApp(whenCancelled, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
 		},
-		"a cancelled revision stays while the instances of the restored one are about to end": {
+		"a cancelled revision is kept while instances of the restored revision are about to terminate": {
 			observedApp(whenCancelled, withLRP(4, 0), withPods(4, 3, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, deploying, drained, 0},
 		},
 		"a stop deletes a kept LRP": {
 			observedApp(whenCancellable, whenStopped, withLRP(4, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, stopping, draining, 0},
 		},
-		"a deployment is not complete while old instances end": {
+		"a deployment is not complete while old instances terminate": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, draining, left},
 		},
-		"a deployment is not complete while an old LRP without Pods is left": {
+		"a deployment is not complete while an old LRP without Pods remains": {
 			observedApp(duringDeployment, withDyingLRP(4), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, drained, 0},
 		},
-		"a deployment is not complete while old Pods without an LRP are left": {
+		"a deployment is not complete while old Pods without an LRP remain": {
 			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, drained, 0},
 		},
-		"a deployment completes next to old Pods if revisions may overlap": {
+		"a deployment is complete next to old Pods if revisions may overlap": {
 			observedApp(duringDeployment, whenOverlapping, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, left},
 		},
-		"a deployment completes next to old Pods after the drain timeout": {
+		"a deployment is complete next to old Pods after the drain timeout": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
-		"the older of two older revisions is retired first": {
+		"a deployment removes instances of the oldest revision first": {
 			observedApp(duringDeployment, withLRP(3, 2), withPods(3, 2, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 1, 0)),
 			decisionSummary{"retire replaced", ScaleLRP{revision.LRPName(guid, 3), 1}, deploying, drained, 0},
 		},
-		"a revision from before the last stop is drained before a deployment begins": {
+		"a deployment does not start while a revision from before the last stop exists": {
 			observedApp(duringDeployment, withLRP(2, 3), withPods(2, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, 2)}}, starting, draining, 0},
 		},
-		"a canary at its step pauses": {
+		"a canary pauses at its step": {
 			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"canary paused", Nothing{}, korifiv1alpha1.DeploymentPausedReason, drained, 0},
 		},
 		"a canary with the largest maxInFlight grows to its step": {
@@ -292,23 +293,23 @@ func TestDecide(t *testing.T) {
 		"a cancelled deployment scales up the old revision": {
 			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
 		},
-		"a cancelled deployment scales down the new revision, so that a full quota has room for the old one": {
+		"a cancelled deployment scales down the new revision, because a full quota may have no room for the old one": {
 			observedApp(whenCancelled, wantingInstances(10), withLRP(4, 10), withPods(4, 6, 0), withLRP(5, 5), withPods(5, 5, 0)), decisionSummary{"retire replaced", ScaleLRP{n5, 4}, starting, drained, 0},
 		},
-		"a cancelled deployment keeps the new instances until the old ones serve": {
+		"a cancelled deployment keeps new instances until the old ones are ready": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
-		"a cancelled deployment deletes the new revision when the old one serves": {
+		"a cancelled deployment deletes the new revision when the old one is ready": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, deploying, draining, 0},
 		},
-		"a cancelled deployment waits until the new revision's Pods have ended": {
+		"a cancelled deployment is not complete while the new revision's Pods terminate": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withDyingLRP(5), withPods(5, 0, 2)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, draining, left},
 		},
-		"a cancelled deployment deletes a new revision without ready instances at once": {
+		"a cancelled deployment immediately deletes a new revision without ready instances": {
 			observedApp(whenCancelled, withLRP(4, 2), withPods(4, 2, 0), withLRP(5, 2)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, starting, draining, 0},
 		},
 		"a cancelled revision is not created again": {observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0)), runs},
-		"a cancel after the end of a deployment has no effect": {
+		"a cancellation after the end of a deployment has no effect": {
 			observedApp(whenCancelled, withLRP(5, 3), withPods(5, 3, 0)), runs,
 		},
 	} {
@@ -339,7 +340,7 @@ func TestMessagesCount(t *testing.T) {
 		"held": {
 			observedApp(withDyingLRP(4), withPods(4, 1, 2)), "revision 5 starts when 3 instances of older revisions are gone", "3 instances are terminating",
 		},
-		"instances that are left after the drain timeout are reported": {
+		"instances that remain after the drain timeout are reported": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = time.Second }),
 			"0 of 3 instances of revision 5 are ready", "3 instances are left after the drain timeout of 1s; check their Pods",
 		},

@@ -12,11 +12,11 @@ import (
 	"github.com/torpor-dev/torpor/test/env/model"
 )
 
-// revisions is the number of revisions in the model. Arrays keep its states comparable.
+// revisions is the number of revisions in the model. States contain arrays of this size, so they are comparable.
 const revisions = 4
 
-// modelLRP is an LRP and its StatefulSet. The StatefulSet may start Pods until its controller has observed the deletion
-// of the LRP.
+// modelLRP is an LRP with its StatefulSet. The StatefulSet may create Pods until its controller has observed the
+// deletion of the LRP.
 type modelLRP struct {
 	there, deleting, told bool
 	instances             int8
@@ -24,29 +24,30 @@ type modelLRP struct {
 
 type modelPods struct{ starting, ready, draining int8 }
 
-// modelState is one app with one process, its LRPs and Pods by revision, and the pending action of the controller.
+// modelState is an app with one process, its LRPs and Pods by revision, and the controller's pending action.
 type modelState struct {
 	started, overlap, cancelled bool
 	// ongoing is true while the deployment can be cancelled.
 	ongoing            bool
 	rev, last, desired int8
 	deployed           bool
-	// lastOf holds, for each revision, the last stop at its begin. Older revisions must be gone before the revision
-	// runs.
+	// lastOf holds the last stop for each revision, at the time when the revision began. Older revisions must not run
+	// next to it.
 	lastOf [revisions]int8
 	lrps   [revisions]modelLRP
 	pods   [revisions]modelPods
-	// broken marks revisions whose instances never become ready.
+	// broken marks the revisions whose instances never become ready.
 	broken [revisions]bool
-	// budget is the number of remaining user requests and accidents.
+	// budget is the remaining number of user requests and accidents.
 	budget int8
-	// decided is the pending action, which was decided at decidedRev and decidedStarted.
+	// decided is the pending action. It was decided when the app had the revision decidedRev and the state
+	// decidedStarted.
 	decided        pendingAction
 	decidedRev     int8
 	decidedStarted bool
 }
 
-// pendingAction is an action in a comparable form.
+// pendingAction is a comparable representation of an action.
 type pendingAction struct {
 	kind      string
 	revisions [revisions]bool
@@ -71,7 +72,7 @@ func (w modelState) observe() Observed {
 	return o
 }
 
-// controllerStep is one half of a pass. Anything may happen between the halves, because the controller acts on an
+// controllerStep is one half of a pass. Other steps may happen between the halves, because the controller acts on an
 // earlier observation.
 func (w modelState) controllerStep() model.Move[modelState] {
 	if w.decided.kind != "" {
@@ -107,8 +108,8 @@ func revisionsNamed(names ...string) [revisions]bool {
 	return set
 }
 
-// act is the second half of a pass. It performs the pending action, and deletes only if the app has not changed since
-// the decision.
+// act is the second half of a pass. It performs the pending action. A deletion is performed only if the app has not
+// changed since the decision.
 func (w modelState) act() modelState {
 	do, fresh := w.decided, w.decidedRev == w.rev && w.decidedStarted == w.started
 	w.decided, w.decidedRev, w.decidedStarted = pendingAction{}, 0, false
@@ -127,7 +128,7 @@ func (w modelState) act() modelState {
 	return w
 }
 
-// naturalSteps returns the state after each possible step of Kubernetes.
+// naturalSteps returns the states after each possible step of Kubernetes.
 func (w modelState) naturalSteps() []modelState {
 	var next []modelState
 	for r := range w.lrps {
@@ -170,7 +171,8 @@ func (w modelState) naturalSteps() []modelState {
 	return next
 }
 
-// finishDeployment returns the state after the end of the deployment, and whether it can end: its app runs.
+// finishDeployment returns the state after the end of the deployment. It returns false if the deployment cannot end,
+// because the app is not running.
 func (w modelState) finishDeployment() (modelState, bool) {
 	if !w.ongoing || !w.cancelled && w.pods[w.rev].ready < w.desired {
 		return w, false
@@ -180,7 +182,7 @@ func (w modelState) finishDeployment() (modelState, bool) {
 	return w, !w.ongoing
 }
 
-// disturbances returns the state after each possible user request and accident.
+// disturbances returns the states after each possible user request and accident.
 func (w modelState) disturbances() []modelState {
 	if w.budget == 0 {
 		return nil
@@ -216,14 +218,14 @@ func (w modelState) disturbances() []modelState {
 		if n.lrps[r].there && !n.lrps[r].deleting {
 			n.lrps[r].deleting = true
 			next = append(next, n)
-			n.lrps[r] = modelLRP{} // The finalizer was removed by force.
+			n.lrps[r] = modelLRP{} // Another client has removed the finalizer.
 			next = append(next, n)
 		}
 	}
 	return next
 }
 
-// admitChange applies a change as admission does. It returns false if the model has no revision left.
+// admitChange applies a change in the same way as admission. It returns false if the model has no revision left.
 func (w modelState) admitChange(change func(*korifiv1alpha1.CFApp)) (modelState, bool) {
 	old := &korifiv1alpha1.CFApp{Spec: korifiv1alpha1.CFAppSpec{
 		DesiredState: korifiv1alpha1.StoppedState, CurrentDropletRef: &korifiv1alpha1.Reference{Name: "new"},

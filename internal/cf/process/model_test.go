@@ -15,9 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/test/env/model"
 )
 
-// TestEveryStateIsSafeAndConverges explores every interleaving of user requests, accidents, steps of Kubernetes
-// and a slow controller, from a running app. No state violates an invariant, and from each state the controller reaches
-// the desired state.
+// TestEveryStateIsSafeAndConverges starts with a running app. It explores every interleaving of user requests,
+// accidents, steps of Kubernetes, and steps of a slow controller. No state violates an invariant, and the controller
+// reaches the desired state from each state.
 func TestEveryStateIsSafeAndConverges(t *testing.T) {
 	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary paused": true, "Korifi's Pods left": true}
 	strict := map[string]bool{"held until drained": true, "replaced instances are ending": true}
@@ -62,7 +62,8 @@ func TestEveryStateIsSafeAndConverges(t *testing.T) {
 	}
 }
 
-// findOverlaps returns violations of the barrier: Pods of a revision next to Pods of a revision below its last stop.
+// findOverlaps returns violations of the barrier, which are Pods of a revision next to Pods below that revision's last
+// stop.
 func findOverlaps(w modelState) []string {
 	if w.overlap {
 		return nil
@@ -78,7 +79,8 @@ func findOverlaps(w modelState) []string {
 	return wrong
 }
 
-// findUnsafe returns the errors of a plan in the state of its decision; decided is that state with the plan pending.
+// findUnsafe returns the errors in a plan that was decided in the state w. decided is the same state with the plan's
+// action pending.
 func findUnsafe(w modelState, p Plan, decided modelState) []string {
 	var wrong []string
 	o := w.observe()
@@ -121,7 +123,7 @@ func findUnsafe(w modelState, p Plan, decided modelState) []string {
 	return wrong
 }
 
-// countStaying returns the number of ready instances that the LRPs keep.
+// countStaying returns the number of ready instances that the LRPs will keep.
 func (w modelState) countStaying() int8 {
 	var n int8
 	for r, l := range w.lrps {
@@ -132,7 +134,7 @@ func (w modelState) countStaying() int8 {
 	return n
 }
 
-// deletesOnlySince reports whether an action deletes LRPs of a revision and later ones only.
+// deletesOnlySince reports whether an action deletes only LRPs of the revision first and later ones.
 func (w modelState) deletesOnlySince(do Action, first int8) bool {
 	deletion, isDeletion := do.(DeleteLRPs)
 	if !isDeletion {
@@ -142,7 +144,7 @@ func (w modelState) deletesOnlySince(do Action, first int8) bool {
 	return !slices.Contains(gone[:first], true)
 }
 
-// countRestorable returns the number of LRPs that a cancel of the deployment could restore.
+// countRestorable returns the number of LRPs that a cancellation of the deployment could restore.
 func (w modelState) countRestorable() int {
 	n := 0
 	for r := w.last; r < w.rev; r++ {
@@ -153,7 +155,7 @@ func (w modelState) countRestorable() int {
 	return n
 }
 
-// findRestless returns the errors of the state in which the controller comes to rest without further disturbances.
+// findRestless returns the errors in a state in which the controller has no more work and no disturbances follow.
 func findRestless(w modelState) []string {
 	const patience = 200
 	w.budget = 0
@@ -179,7 +181,7 @@ func findUnwanted(w modelState, p Plan) []string {
 	var wrong []string
 	target := w.observe().TargetRevision()
 	if w.broken[target] && w.started && w.desired > 0 {
-		// A revision that never becomes ready may stay, unless an older revision could run in its place.
+		// A revision that never becomes ready may remain, unless an older revision could run in its place.
 		for r := w.last; r < w.rev && w.cancelled; r++ {
 			if w.lrps[r].there && !w.lrps[r].deleting && !w.broken[r] {
 				wrong = append(wrong, fmt.Sprintf("rests with revision %d, which never becomes ready, while %d could run", target, r))
@@ -203,8 +205,7 @@ func findUnwanted(w modelState, p Plan) []string {
 	return wrong
 }
 
-// TestDecideIsTotal checks that every small Observed has one complete plan, including those that the model does not
-// reach.
+// TestDecideIsTotal checks that every small Observed has a complete plan, even if the model does not reach it.
 func TestDecideIsTotal(t *testing.T) {
 	used, total := map[string]int{}, 0
 	for bits := range 1 << 12 {

@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// Observed holds everything that Decide uses about one process.
+// Observed holds everything on which Decide depends for one process.
 type Observed struct {
 	Now time.Time
 	// Deleted is true if the process or its app is being deleted.
@@ -26,27 +26,27 @@ type Observed struct {
 	BegunAt time.Time
 	// Desired is the number of instances while the app is started.
 	Desired int32
-	// NoDroplet is the reason why there is no image to run, or "".
+	// NoDroplet is the reason why there is no droplet to run, or "".
 	NoDroplet string
-	// NameTaken is true if an LRP of another owner has the name that the app's revision needs.
+	// NameTaken is true if an LRP with another owner has the name that the revision's LRP needs.
 	NameTaken bool
-	// LRPs are the LRPs that the process owns, in any order.
+	// LRPs are the LRPs of the process, in any order.
 	LRPs []ObservedLRP
-	// Pods has one entry for each revision with Pods, whether or not its LRP exists.
+	// Pods has one entry for each revision with Pods, even if the revision has no LRP.
 	Pods []podstatus.RevisionPods
-	// UpstreamPods is the number of Pods that Korifi's own runner has created for the process. Torpor neither counts
-	// nor deletes them.
+	// UpstreamPods is the number of Pods of the process that Korifi's own runner has created. Torpor neither counts
+	// them as instances nor deletes them.
 	UpstreamPods int
 }
 
-// DesiredApp is the desired state of an app for its processes.
+// DesiredApp is the part of an app's desired state that affects its processes.
 type DesiredApp struct {
 	Started bool
-	// Revision and LastStop are the results of ReadRevision; Unreadable is the reason if it fails.
+	// Revision and LastStop are the results of ReadRevision. Unreadable is the reason if it fails.
 	Revision, LastStop int64
 	Unreadable         string
-	// Overlap lets a new revision start before the old one is gone. DrainTimeout does so after that time; 0 means
-	// never.
+	// Overlap is true if a new revision may start before the old one is deleted. DrainTimeout is the time after which
+	// it may start anyway; 0 means never.
 	Overlap      bool
 	DrainTimeout time.Duration
 	// Rollout holds the options of the deployment.
@@ -55,28 +55,28 @@ type DesiredApp struct {
 
 // RolloutOptions describes the progress of a deployment. The zero value is rolling, one instance at a time.
 type RolloutOptions struct {
-	// MaxInFlight is the number of instances that may start before others are stopped; 0 means 1.
+	// MaxInFlight is the number of instances that may start before others are removed; 0 means 1.
 	MaxInFlight int32
-	// CanaryPercent, if positive, pauses the new revision at this share of the instances.
+	// CanaryPercent, if positive, is the percentage of instances at which the new revision pauses.
 	CanaryPercent int32
-	// CanaryOfOne pauses the new revision at one instance, regardless of Desired.
+	// CanaryOfOne is true if the new revision pauses at one instance, regardless of Desired.
 	CanaryOfOne bool
-	// Cancelled returns to an older revision.
+	// Cancelled is true if an older revision must be restored.
 	Cancelled bool
-	// Cancellable keeps the revision to which a cancel would return, even without instances.
+	// Cancellable is true if the revision that a cancellation would restore must be kept, even without instances.
 	Cancellable bool
 }
 
-// ObservedLRP is one revision of the process.
+// ObservedLRP is the LRP of one revision of the process.
 type ObservedLRP struct {
 	Name string
-	// Revision is the version of the LRP, or UnknownRevision if that is not a revision.
+	// Revision is the revision in the LRP's version, or UnknownRevision if the version is not a revision.
 	Revision  int64
 	Instances int32
 	// Deleting is true if the LRP has a deletion timestamp, which is DeletedAt. Its Pods may still run.
 	Deleting  bool
 	DeletedAt time.Time
-	// Refusal is the reason why Kubernetes creates too few Pods of the LRP, or "".
+	// Refusal is the reason why Kubernetes creates too few Pods for the LRP, or "".
 	Refusal string
 }
 
@@ -91,7 +91,7 @@ func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp
 		Revision: current, LastStop: lastStop, Unreadable: unreadable,
 		Overlap: app.Spec.Drain.Policy == korifiv1alpha1.DrainOverlap, Rollout: rollout,
 	}
-	// Upstream's schema neither stores spec.drain nor sets its defaults.
+	// Korifi's schema neither stores spec.drain nor sets its defaults.
 	if seconds := app.Spec.Drain.TimeoutSeconds; seconds != nil {
 		a.DrainTimeout = time.Duration(*seconds) * time.Second
 	} else if app.Spec.Drain.Policy == "" {
@@ -100,11 +100,11 @@ func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp
 	return a
 }
 
-// LimitMegabytes limits a size in MiB to the range of the schema, because upstream's schema allows any number.
+// LimitMegabytes limits a size in MiB to the range of Torpor's schema, because Korifi's schema allows any number.
 func LimitMegabytes(size int64) int64 { return min(max(size, 1), korifiv1alpha1.MaxMegabytes) }
 
-// DesiredInstances returns the number of instances of a process while its app is started, limited to the range of the
-// schema.
+// DesiredInstances returns the number of instances of a process while its app is started, limited to the range of
+// Torpor's schema.
 func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 	switch {
 	case p.Spec.DesiredInstances != nil:
@@ -116,8 +116,8 @@ func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 	}
 }
 
-// olderLRPs returns the LRPs that a deployment replaces, newest first. LRPs from before the last stop are not among
-// them, and neither is a spare one.
+// olderLRPs returns the LRPs that a deployment replaces, newest first. It omits LRPs from before the last stop and
+// spare LRPs.
 func (o Observed) olderLRPs() []ObservedLRP {
 	var found []ObservedLRP
 	for _, l := range o.LRPs {
@@ -129,8 +129,8 @@ func (o Observed) olderLRPs() []ObservedLRP {
 	return found
 }
 
-// TargetRevision returns the revision that should run: the app's revision, or an earlier one if the deployment was
-// cancelled in time.
+// TargetRevision returns the revision that should run. It is the app's revision, or an earlier one if the deployment
+// was cancelled in time.
 func (o Observed) TargetRevision() int64 { return o.selectTarget(o.App.Rollout.Cancelled) }
 
 func (o Observed) selectTarget(cancelled bool) int64 {
@@ -144,32 +144,32 @@ func (o Observed) selectTarget(cancelled bool) int64 {
 	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, true, existing)
 }
 
-// isSpare reports whether an LRP has no instances and stays so that the deployment can be cancelled: it has the
-// revision to which a cancel would return.
+// isSpare reports whether an LRP has no instances, and is kept because a cancellation of the deployment would restore
+// its revision.
 func (o Observed) isSpare(l ObservedLRP) bool {
 	return l.Instances == 0 && o.isRestoredByCancel(l)
 }
 
-// isRestoredByCancel reports whether a cancel of the app's deployment would return to the revision of an LRP.
+// isRestoredByCancel reports whether a cancellation of the app's deployment would restore the revision of an LRP.
 func (o Observed) isRestoredByCancel(l ObservedLRP) bool {
 	ongoing := o.App.Started && o.App.Rollout.Cancellable && !o.App.Rollout.Cancelled
 	return ongoing && !l.Deleting && l.Revision < o.App.Revision && l.Revision == o.selectTarget(true)
 }
 
-// ReadTargetRevision returns the revision whose instances users see: the app's revision, or the restored one after a
-// cancelled deployment.
+// ReadTargetRevision returns the revision whose instances are shown to users. It is the app's revision, or the restored
+// one after a cancelled deployment.
 func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
 	return revision.SelectReported(app, process, revision.IsCancelled(app))
 }
 
-// ReadRevisionBefore returns the revision of a process to which a cancelled deployment would return, or the app's
-// revision if no other is left.
+// ReadRevisionBefore returns the revision of a process that a cancellation of the deployment would restore. It returns
+// the app's revision if there is no other.
 func ReadRevisionBefore(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
 	return revision.SelectReported(app, process, true)
 }
 
-// ServingRevisions returns the replaced revisions that still serve: those since the last stop that are not being
-// removed. A deployment replaces older revisions, and its cancellation the newest one.
+// ServingRevisions returns the replaced revisions that still serve. These began at or after the last stop and still
+// have desired instances. A deployment replaces older revisions, and its cancellation replaces the newest one.
 func ServingRevisions(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (replaced []korifiv1alpha1.RevisionStatus) {
 	current, lastStop, _ := revision.ReadRevision(app)
 	target := ReadTargetRevision(app, process)
@@ -191,7 +191,7 @@ func (o Observed) targetLRP() *ObservedLRP {
 	return nil
 }
 
-// mustBeDeleted reports whether a revision is obsolete. Its LRP and Pods must then be deleted.
+// mustBeDeleted reports whether a revision is obsolete, so its LRP and Pods must be deleted.
 func (o Observed) mustBeDeleted(revision int64) bool {
 	switch {
 	case !o.App.Started:
@@ -201,15 +201,15 @@ func (o Observed) mustBeDeleted(revision int64) bool {
 	case revision <= o.TargetRevision() || revision > o.App.Revision:
 		return false
 	default:
-		// Instances of a cancelled deployment may serve requests, so they stay until enough others are ready; if none
-		// is ready, the revision goes at once. The same holds for an earlier deployment that does not serve now,
-		// because it may become the target a moment later.
+		// Instances of a cancelled deployment may serve requests, so they are kept until enough others are ready. If
+		// none of them is ready, the revision is deleted immediately. An intermediate revision is always kept until
+		// then, because it may still become the target.
 		return revision == o.App.Revision && o.podsOf(revision).Ready == 0 || o.targetStaying() >= o.Desired
 	}
 }
 
-// targetStaying returns the number of ready instances that the LRP of the target revision keeps. An LRP that was just
-// scaled down has more ready instances for a moment.
+// targetStaying returns the number of ready instances that the target revision's LRP will keep. Directly after a scale
+// down, more instances are still ready.
 func (o Observed) targetStaying() int32 {
 	target := o.targetLRP()
 	if target == nil || target.Deleting {
@@ -249,15 +249,15 @@ func (o Observed) newerLRP() *ObservedLRP {
 	return nil
 }
 
-// remainingObjects counts the remaining LRPs and Pods of some revisions.
+// remainingObjects counts the remaining LRPs and Pods of a set of revisions.
 type remainingObjects struct {
 	lrps, pods int32
-	// since is the time of the first deletion request. For objects without one, such as a Pod without an LRP, it is the
-	// begin of the app's revision, so that the wait is finite.
+	// since is the time of the first deletion request. If there is none, for example for a Pod without an LRP, it is
+	// the start of the app's revision, so the wait is finite.
 	since time.Time
 }
 
-// earliest returns the earlier of two times; a zero time is ignored.
+// earliest returns the earlier of two times. It ignores zero times.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -274,7 +274,7 @@ func (r remainingObjects) String() string {
 
 func (r remainingObjects) isEmpty() bool { return r.lrps == 0 && r.pods == 0 }
 
-// obsoleteRemains returns the remains of obsolete revisions.
+// obsoleteRemains returns the remaining objects of obsolete revisions.
 func (o Observed) obsoleteRemains() remainingObjects { return o.remainsOf(o.mustBeDeleted) }
 
 func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects {
@@ -298,25 +298,25 @@ func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects 
 	return left
 }
 
-// hasDrainTimedOut reports whether obsolete Pods are left after the drain timeout.
+// hasDrainTimedOut reports whether objects of obsolete revisions remain after the drain timeout.
 func (o Observed) hasDrainTimedOut() bool { return o.isOverdue(o.obsoleteRemains()) }
 
 func (o Observed) isOverdue(left remainingObjects) bool {
 	return o.App.DrainTimeout > 0 && !left.since.IsZero() && o.Now.Sub(left.since) >= o.App.DrainTimeout
 }
 
-// waitsForDrain reports whether the target revision may not have its first Pod yet. A target with an LRP no longer
-// waits. A cancelled deployment does not wait either, because its target already runs.
+// waitsForDrain reports whether the target revision must not have Pods yet. A target with an LRP does not wait. A
+// cancelled deployment does not wait either, because its target already has one.
 func (o Observed) waitsForDrain() bool {
 	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.obsoleteRemains().isEmpty() && !o.hasDrainTimedOut()
 }
 
-// waitsForUpstream reports whether Pods of Korifi's runner block a start or the completion of a stop.
+// waitsForUpstream reports whether Pods of Korifi's runner delay a start or the completion of a stop.
 func (o Observed) waitsForUpstream() bool {
 	return o.UpstreamPods > 0 && (!o.App.Started || o.lacksTargetLRP())
 }
 
-// CountDraining returns the number of terminating Pods of all revisions.
+// CountDraining returns the number of draining Pods, including all Pods of obsolete revisions.
 func (o Observed) CountDraining() int32 {
 	var n int32
 	for _, p := range o.Pods {

@@ -14,9 +14,9 @@ type Plan struct {
 	Rule string
 	// Do is the action.
 	Do Action
-	// Ready and Draining are the owned conditions; every plan has both.
+	// Ready and Draining are the conditions that the controller owns. Every plan has both.
 	Ready, Draining decision.Condition
-	// After is the time until the next pass; zero waits for an event.
+	// After is the time until the next pass. If it is zero, the next pass waits for an event.
 	After time.Duration
 }
 
@@ -26,24 +26,25 @@ type Plan struct {
 //sumtype:decl
 type Action interface{ isAction() }
 
-// Nothing changes nothing.
+// Nothing makes no change.
 type Nothing struct{}
 
-// CreateLRP creates the LRP of the target revision. An existing LRP is an error, which is retried after a back-off.
+// CreateLRP creates the LRP of the target revision. If the LRP already exists, the action fails and is retried after a
+// back-off.
 type CreateLRP struct {
 	Name      string
 	Revision  int64
 	Instances int32
 }
 
-// ScaleLRP sets the instances of an LRP and nothing else, so that its image stays unchanged.
+// ScaleLRP changes only the number of instances of an LRP, so its image stays the same.
 type ScaleLRP struct {
 	Name      string
 	Instances int32
 }
 
-// DeleteLRPs deletes LRPs, each only if it is the observed object. The controller first reads the app from the API
-// server, and does nothing if its revision or state differ from the observed ones.
+// DeleteLRPs deletes LRPs, each only if its UID is the observed one. The controller first reads the app from the API
+// server, and does nothing if the app's revision or state differs from the observation.
 type DeleteLRPs struct{ Names []string }
 
 func (Nothing) isAction()    {}

@@ -101,7 +101,8 @@ func planStarting(o Observed) Plan {
 	return Plan{Ready: decision.False(korifiv1alpha1.StartingReason, message)}
 }
 
-// obstacle returns the reason why instances of the target revision do not run, if it needs an action, or "".
+// obstacle returns the reason why instances of the target revision do not run, if a user must act. Otherwise it returns
+// "".
 func (o Observed) obstacle() string {
 	pods := o.podsOf(o.TargetRevision())
 	if pods.Ready >= o.Desired {
@@ -117,7 +118,7 @@ func (o Observed) obstacle() string {
 	return pods.Trouble
 }
 
-// TargetRefusal returns the reason why Pods of the target revision are not created or have no image, or "".
+// TargetRefusal returns the reason why Pods of the target revision are not created or cannot pull their image, or "".
 func (o Observed) TargetRefusal() string {
 	if target := o.targetLRP(); target != nil {
 		return target.Refusal
@@ -125,9 +126,9 @@ func (o Observed) TargetRefusal() string {
 	return ""
 }
 
-// timeUntilLate returns the time that an ending instance of the target revision still has before its node is reported
-// as unresponsive. It returns 0 if that time has passed, or no instance ends. Kubernetes does not create a second Pod
-// of an index before the first is confirmed to be gone.
+// timeUntilLate returns the time until the node of a terminating instance is reported as unresponsive. It returns 0 if
+// that time has passed, or if no instance of the target revision is terminating. Kubernetes does not create a second
+// Pod with the same index before the first is confirmed to be deleted.
 func (o Observed) timeUntilLate() time.Duration {
 	pods := o.podsOf(o.TargetRevision())
 	if pods.EndsBy.IsZero() || pods.Ready >= o.Desired {
@@ -145,7 +146,7 @@ func planRunning(o Observed) Plan {
 	return Plan{Ready: decision.True(korifiv1alpha1.RunningReason, readinessMessage(o))}
 }
 
-// progressCondition returns the condition Ready while an action is in progress.
+// progressCondition returns the Ready condition while an action is in progress.
 func progressCondition(o Observed) decision.Condition {
 	switch {
 	case len(o.olderLRPs()) > 0:
@@ -176,7 +177,7 @@ func drainingCondition(o Observed) decision.Condition {
 	}
 }
 
-// IsProgressReason reports whether a reason of the condition Ready describes progress that needs no action.
+// IsProgressReason reports whether a reason of the Ready condition describes progress that needs no user action.
 func IsProgressReason(reason string) bool {
 	switch reason {
 	case korifiv1alpha1.StartingReason, korifiv1alpha1.StoppingReason, korifiv1alpha1.WaitingForDrainReason, korifiv1alpha1.DeployingReason:

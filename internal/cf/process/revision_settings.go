@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// RevisionSettings holds the settings of a process in a revision, in addition to its droplet. A rollback restores them.
+// RevisionSettings holds the settings of a process in a revision, apart from the droplet. A rollback restores them.
 type RevisionSettings struct {
 	Command     string                     `json:"command,omitempty"`
 	HealthCheck korifiv1alpha1.HealthCheck `json:"healthCheck"`
@@ -24,13 +24,13 @@ type RevisionSettings struct {
 	Environment map[string][]byte          `json:"-"`
 }
 
-// SettingsOf returns the settings of a process in an environment.
+// SettingsOf returns the settings of a process with the given environment.
 func SettingsOf(p *korifiv1alpha1.CFProcess, environment map[string][]byte) RevisionSettings {
 	return RevisionSettings{Command: p.Spec.Command, HealthCheck: p.Spec.HealthCheck, Ports: p.Spec.Ports, Environment: environment}
 }
 
-// BuildSettingsSecret returns the Secret that stores settings for as long as a revision needs them. The process owns
-// the Secret, because a restart deletes LRPs.
+// BuildSettingsSecret returns the Secret that stores the settings while a revision needs them. The process owns the
+// Secret, because LRPs are deleted at a restart.
 func BuildSettingsSecret(p *korifiv1alpha1.CFProcess, settings RevisionSettings) (*corev1.Secret, error) {
 	text, err := json.Marshal(settings)
 	if err != nil {
@@ -55,7 +55,7 @@ func BuildSettingsSecret(p *korifiv1alpha1.CFProcess, settings RevisionSettings)
 
 // ReadSettings returns the settings in a Secret.
 func ReadSettings(secret *corev1.Secret) (RevisionSettings, error) {
-	// Bound services are not part of the app's own environment, so they are neither shown nor restored as such.
+	// Bound services are not part of the app's own environment, so they are neither shown nor restored.
 	settings := RevisionSettings{Environment: maps.Clone(secret.Data)}
 	delete(settings.Environment, ServicesVariable)
 	if err := json.Unmarshal([]byte(secret.Annotations[torporv1alpha1.SettingsAnnotation]), &settings); err != nil {
@@ -64,9 +64,9 @@ func ReadSettings(secret *corev1.Secret) (RevisionSettings, error) {
 	return settings, nil
 }
 
-// FindAppEnvironment returns the environment of an app in a revision from the settings of its processes. A process that
-// was scaled up later may have another environment, so the environment of web counts, or else that of the first type in
-// alphabetical order.
+// FindAppEnvironment returns the environment of an app in a revision, from the settings of its processes. The
+// environments may differ, because a process may have been scaled up later than others. FindAppEnvironment therefore
+// returns the environment of the web process, or of the first type in alphabetical order.
 func FindAppEnvironment(settings map[string]RevisionSettings) map[string][]byte {
 	if web, has := settings[korifiv1alpha1.WebProcess]; has {
 		return web.Environment
@@ -77,7 +77,7 @@ func FindAppEnvironment(settings map[string]RevisionSettings) map[string][]byte 
 	return nil
 }
 
-// environmentFrom returns references to the variables of a Secret, so that the values stay in the Secret.
+// environmentFrom returns references to the variables in a Secret, so the values are not copied.
 func environmentFrom(secret *corev1.Secret) []corev1.EnvVar {
 	var all []corev1.EnvVar
 	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {

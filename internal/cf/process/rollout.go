@@ -2,27 +2,28 @@
 
 package process
 
-// wantedInstances returns the instances of the target revision's LRP: all desired ones, unless a deployment replaces
-// older instances step by step.
+// wantedInstances returns the number of instances for the target revision's LRP. It is the desired number, unless a
+// deployment replaces older instances step by step.
 func (o Observed) wantedInstances() int32 {
 	if len(o.olderLRPs()) == 0 || o.App.Rollout.Cancelled {
 		return o.Desired
 	}
-	// MaxInFlight is limited first, because users may set the maximum of its type and the sum could overflow.
+	// MaxInFlight is limited first, because a user may set it to the maximum of its type, and the sum would overflow.
 	want := min(o.Desired, o.podsOf(o.TargetRevision()).Ready+min(o.Desired, max(1, o.App.Rollout.MaxInFlight)))
 	if share := o.canaryInstances(); share > 0 {
 		want = min(want, share)
 	}
 	if current := o.targetLRP(); current != nil {
-		// An instance that becomes unready must not reduce the instances that the deployment has already started.
+		// An instance that becomes unready must not reduce the number of instances that the deployment has already
+		// started.
 		want = max(want, min(current.Instances, o.Desired))
 	}
 	return want
 }
 
-// canaryInstances returns the number of new instances at which a canary pauses, or 0 if it does not pause. Even a step
-// of 100 % pauses next to one older instance, as in Cloud Controller, so that a process with one instance can have a
-// canary. The rounding is that of Cloud Controller.
+// canaryInstances returns the number of new instances at which a canary pauses, or 0 if it does not pause. As in Cloud
+// Controller, even a step of 100 % pauses next to one older instance, so a process with one instance can have a canary.
+// The rounding is also the same as in Cloud Controller.
 func (o Observed) canaryInstances() int32 {
 	const all = 100
 	percent, ofOne := o.App.Rollout.CanaryPercent, o.App.Rollout.CanaryOfOne
@@ -35,15 +36,15 @@ func (o Observed) canaryInstances() int32 {
 	return max(1, (o.Desired*min(percent, all)+all/2)/all)
 }
 
-// isCanaryComplete reports whether a canary has its instances and waits for a request to continue.
+// isCanaryComplete reports whether a canary has reached its step and waits until the user continues it.
 func (o Observed) isCanaryComplete() bool {
 	share := o.canaryInstances()
 	return share > 0 && o.podsOf(o.TargetRevision()).Ready >= share
 }
 
-// nextToRetire returns the next LRP, other than the target's, with too many instances, and the number that it keeps.
-// The oldest revisions are retired first. Before them, the revision of a cancelled deployment is retired, because under a
-// full quota the restored revision could not grow next to it.
+// nextToRetire returns the next LRP, other than the target's, with too many instances, and the number of instances that
+// it keeps. The oldest revisions are retired first. The revision of a cancelled deployment is retired even before them,
+// because a full quota might otherwise prevent the restored revision from growing.
 //
 // Invariant: let d be the desired instances, and n the ready instances that the LRPs of all revisions keep. After a
 // retirement, n is at least the smaller of d and n before it, so a deployment never takes a ready instance that is
@@ -62,19 +63,20 @@ func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 		kept := min(l.Instances, needed)
 		needed -= min(kept, o.podsOf(l.Revision).Ready)
 		if kept < l.Instances || kept == 0 {
-			lrp, keep, found = l, kept, true // The last match is the oldest.
+			lrp, keep, found = l, kept, true // The last match has the oldest revision.
 		}
 	}
 	return lrp, keep, found
 }
 
-// replacedRemains returns the remains of the revisions that a deployment replaces, or of the cancelled revision.
+// replacedRemains returns the remaining objects of the revisions that a deployment replaces, or of the cancelled
+// revision.
 func (o Observed) replacedRemains() remainingObjects {
 	return o.remainsOf(func(revision int64) bool { return revision >= o.App.LastStop && revision != o.TargetRevision() })
 }
 
-// waitsForReplaced reports whether replaced instances still have to end. The wait is limited by the drain timeout, and
-// does not apply if revisions may overlap.
+// waitsForReplaced reports whether a deployment must wait until replaced instances have terminated. The wait ends at
+// the drain timeout. There is no wait if revisions may overlap.
 func (o Observed) waitsForReplaced() bool {
 	left := o.replacedRemains()
 	return !o.App.Overlap && !left.isEmpty() && !o.isOverdue(left)

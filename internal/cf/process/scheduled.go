@@ -9,9 +9,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// ApplyScheduled returns an app with its effective state at a time: stopped while a Slumber stops it, regardless of its
-// spec. The app itself is unchanged, and the result is never written, because the spec belongs to the users of the CF
-// API.
+// ApplyScheduled returns a copy of an app with its effective state at the given time: stopped while a Slumber stops it,
+// regardless of its spec. The copy is never written, because the spec belongs to the users of the CF API.
 func ApplyScheduled(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.CFApp {
 	if app == nil || stoprecord.FindScheduled(app.Status.ScheduledStops, app.Annotations, now) == nil {
 		return app

@@ -10,15 +10,15 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// CompareByAge orders objects by age, and then by name and namespace, because times have whole seconds. Names that the
-// CF API generates are in the order of creation. Every component uses this order, so that all agree on the older of two
-// objects.
+// CompareByAge orders objects by age, and then by name and namespace, because timestamps have whole seconds. Names that
+// the CF API generates are in the order of creation. All components use this function, so they agree on which of two
+// objects is older.
 func CompareByAge[T metav1.Object](a, b T) int {
 	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetNamespace(), b.GetNamespace()))
 }
 
-// FindOldestProcesses returns the oldest process of each type, which is the one that counts, independently of the order
-// of the list.
+// FindOldestProcesses returns the oldest process of each type, regardless of the order of the list. Other processes
+// with the same type are ignored.
 func FindOldestProcesses(all []korifiv1alpha1.CFProcess) map[string]*korifiv1alpha1.CFProcess {
 	oldest := map[string]*korifiv1alpha1.CFProcess{}
 	for i := range all {

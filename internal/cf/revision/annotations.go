@@ -12,8 +12,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// SetRevisionAnnotations writes the revision to the annotations of the changed app. It writes the author and the time
-// if a revision begins or the app starts, and keeps them otherwise.
+// SetRevisionAnnotations writes the revision to the annotations of the changed app. It updates the author and the time
+// if a revision begins or the app starts, and otherwise keeps them.
 func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState, by string, at time.Time) {
 	want, now := m.ownedAnnotations(), at.UTC().Format(time.RFC3339)
 	want[torporv1alpha1.RevisedByAnnotation], want[torporv1alpha1.RevisedAtAnnotation] = by, now
@@ -30,7 +30,7 @@ func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState,
 	}
 }
 
-// ValidateRevisionAnnotations returns an error unless a change has the annotations that admission writes.
+// ValidateRevisionAnnotations returns an error if the annotations of a change differ from those that admission writes.
 func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) error {
 	m, err := NextRevision(old, updated)
 	if err != nil {
@@ -49,7 +49,7 @@ func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) 
 }
 
 // keptAnnotations returns the authors, times and causes that a change keeps, and the ended revisions. A new revision
-// has no start yet.
+// does not have a start yet.
 func keptAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState) map[string]string {
 	kept := map[string]string{torporv1alpha1.EndedRevisionsAnnotation: keepEndedRevisions(old, m)}
 	if m.Cause == "" {
@@ -74,7 +74,8 @@ func isStart(old, updated *korifiv1alpha1.CFApp) bool {
 	return old != nil && old.Spec.DesiredState != korifiv1alpha1.StartedState && updated.Spec.DesiredState == korifiv1alpha1.StartedState
 }
 
-// removeStopLeftovers removes the end and the reason of a stop when the app starts, unless the start sets them again.
+// removeStopLeftovers removes the end time and the reason of a stop when the app starts, unless the same change sets
+// them.
 func removeStopLeftovers(old, updated *korifiv1alpha1.CFApp) {
 	if !isStart(old, updated) {
 		return
@@ -86,7 +87,7 @@ func removeStopLeftovers(old, updated *korifiv1alpha1.CFApp) {
 	}
 }
 
-// ownedAnnotations returns the annotations that follow from the state alone.
+// ownedAnnotations returns the annotations that depend only on the state.
 func (m RevisionState) ownedAnnotations() map[string]string {
 	return map[string]string{
 		korifiv1alpha1.RevisionAnnotation:         FormatRevision(m.Revision),
@@ -96,8 +97,8 @@ func (m RevisionState) ownedAnnotations() map[string]string {
 	}
 }
 
-// rejectEdits rejects values that are neither the old nor the new ones. A missing annotation is not an edit, because
-// clients that replace an object without support for Torpor omit it.
+// rejectEdits returns an error if an annotation has neither the old nor the new value. A missing annotation is not an
+// error, because clients without support for Torpor omit it when they replace an object.
 func rejectEdits(old, updated *korifiv1alpha1.CFApp, m RevisionState) error {
 	want := m.ownedAnnotations()
 	maps.Copy(want, keptAnnotations(old, updated, m))
@@ -111,7 +112,7 @@ func rejectEdits(old, updated *korifiv1alpha1.CFApp, m RevisionState) error {
 	return nil
 }
 
-// ownedKeys returns the annotations that admission writes, in the order in which they are checked.
+// ownedKeys returns the annotations that admission writes, in the order in which they are validated.
 func ownedKeys() []string {
 	return []string{
 		korifiv1alpha1.RevisionAnnotation, korifiv1alpha1.LastStopRevisionAnnotation, torporv1alpha1.DropletAnnotation,

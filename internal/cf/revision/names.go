@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// maxGUID leaves room for the revision in a name of 52 characters. That is the limit of a StatefulSet, whose
-	// controller adds a hash to the name and uses the result as a label value.
+	// maxGUID leaves room for the revision in a name of 52 characters, which is the limit for the name of a
+	// StatefulSet. The StatefulSet's controller adds a hash to the name and uses the result as a label value.
 	maxGUID = 39
-	// guidDigits, revisionDigits and processDigits are numbers of hexadecimal digits. No two of the first million
-	// revisions share twelve digits.
+	// guidDigits, revisionDigits and processDigits are numbers of hexadecimal digits. Twelve digits are different for
+	// each of the first million revisions.
 	guidDigits     = 8
 	revisionDigits = 12
 	processDigits  = 32
-	// maxLabel is the limit of Kubernetes for the value of a label.
+	// maxLabel is the maximum length of a label value in Kubernetes.
 	maxLabel = 63
 )
 
-// LRPName returns the name of the LRP of a process in a revision, and of its StatefulSet. It has at most 52 characters
-// and no dot. The name of a process that is not a GUID is shortened, and a hash keeps it unique.
+// LRPName returns the name of the LRP of a process in a revision, which is also the name of its StatefulSet. It has at
+// most 52 characters and no dot. The name of a process that is not a GUID is truncated, and a hash keeps it unique.
 func LRPName(processGUID string, revision int64) string {
 	name := processGUID
 	if len(name) > maxGUID || strings.Contains(name, ".") {
@@ -31,8 +31,8 @@ func LRPName(processGUID string, revision int64) string {
 	return name + "-" + hashDigits(FormatRevision(revision), revisionDigits)
 }
 
-// StatefulSetName returns the name of the StatefulSet of an LRP. It is the LRP's own name if that is short enough, as
-// results of LRPName are, or else a derived name.
+// StatefulSetName returns the name of an LRP's StatefulSet. This is the LRP's own name if it is short enough, as the
+// results of LRPName are. Otherwise it is derived from the name.
 func StatefulSetName(lrp string) string {
 	if len(lrp) <= maxGUID+1+revisionDigits && !strings.Contains(lrp, ".") {
 		return lrp
@@ -41,19 +41,19 @@ func StatefulSetName(lrp string) string {
 }
 
 // SettingsName returns the name of the Secret with the settings of a process. The name is derived from the content, so
-// that revisions with the same settings share one Secret.
+// revisions with the same settings share a Secret.
 func SettingsName(processGUID string, content []byte) string {
 	return processGUID + "-" + hashDigits(string(content), processDigits)
 }
 
-// ProcessName returns the name of the CFProcess for an app and a process type. It is a GUID derived from both, so that
-// two writers cannot create two processes.
+// ProcessName returns the name of the CFProcess for an app and a process type. It is a GUID derived from both, so
+// concurrent creations of the same process conflict.
 func ProcessName(appGUID, processType string) string {
 	d := hashDigits(appGUID+"/"+processType, processDigits)
 	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]
 }
 
-// AppNameLabel returns the name of an app as the value of a label, or "" if nothing of it can be one.
+// AppNameLabel returns the name of an app in the form of a label value. It returns "" if no part of the name is valid.
 func AppNameLabel(name string) string {
 	const separators = "-_."
 	allowed := func(r rune) rune {

@@ -12,7 +12,8 @@ import (
 const guid = "8d1b1d4c-2f4a-4d3e-9c55-0a1b2c3d4e5f"
 
 // Race h of docs/adr/0010-revisions-of-apps.md: the names of consecutive revisions, and of revisions that are a million
-// apart, never repeat. The distinguishing part does not depend on the process, so this holds for every process.
+// apart, are unique. The part of the name that depends on the revision is the same for every process, so one process is
+// enough.
 func TestNamesOfRevisionsNeverRepeat(t *testing.T) {
 	const revisions = 1_000_000
 	seen := make(map[string]struct{}, revisions)
@@ -27,11 +28,11 @@ func TestNamesOfRevisionsNeverRepeat(t *testing.T) {
 
 func TestLRPName(t *testing.T) {
 	for name, row := range map[string]struct{ process, prefix string }{
-		"a GUID is kept":                     {guid, guid + "-"},
-		"a short name is kept":               {"web", "web-"},
-		"a long name is cut":                 {strings.Repeat("x", 63), strings.Repeat("x", 30) + "-"},
-		"a dot becomes a dash":               {"a.b", "a-b-"},
-		"a cut does not end in two dashes .": {strings.Repeat("x", 29) + "." + strings.Repeat("y", 30), strings.Repeat("x", 29) + "--"},
+		"a GUID is not changed":                            {guid, guid + "-"},
+		"a short name is not changed":                      {"web", "web-"},
+		"a long name is truncated":                         {strings.Repeat("x", 63), strings.Repeat("x", 30) + "-"},
+		"a dot is replaced by a dash":                      {"a.b", "a-b-"},
+		"a long name truncated after a dot has two dashes": {strings.Repeat("x", 29) + "." + strings.Repeat("y", 30), strings.Repeat("x", 29) + "--"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, revision := range []int64{0, 1, MaxRevision} {

@@ -13,15 +13,15 @@ import (
 type RevisionState struct {
 	// Revision is the current revision. LastStop is the revision that the last stop or restart began.
 	Revision, LastStop int64
-	// Droplet is the droplet of the revision; it is empty while the app is stopped or has no droplet.
+	// Droplet is the droplet of the revision. It is empty while the app is stopped or has no droplet.
 	Droplet string
-	// Cause is the reason why this change began the revision; it is empty if the change began none.
+	// Cause is the reason for which this change began a revision. It is empty if it did not.
 	Cause korifiv1alpha1.RestartCause
 }
 
-// NextRevision returns the state after a change, or an error if the change is refused. old is nil at creation. A new
-// revision begins when a started app is stopped, restarted or deployed. It is computed from old, so that a change that
-// is admitted twice begins one revision, and a repeated change begins none.
+// NextRevision returns the state after a change, or an error if the change is rejected. old is nil for a creation. A
+// new revision begins when a started app is stopped, restarted or deployed. The state is computed from old. Therefore,
+// a change that is admitted twice begins one revision, and a repeated change begins none.
 func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 	if old == nil {
 		return firstState(updated)
@@ -35,12 +35,12 @@ func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 		m.Revision++
 	}
 	if m.Cause != "" && m.Cause != korifiv1alpha1.CausedByDeployment {
-		// The barrier: a stop and a restart set s = r, so every older revision has to be gone first. A deployment leaves s
-		// unchanged and runs next to the revisions that it replaces.
+		// The barrier: a stop or a restart sets s = r, so every older revision must be deleted first. A deployment
+		// leaves s unchanged, so its revision runs next to the revisions that it replaces.
 		//
-		// Invariant: let r be a revision, s the last stop at its begin, and q < s another revision. No Pod of r runs while
-		// a Pod of q remains, unless revisions may overlap or the drain timeout has passed. Package process enforces this,
-		// and its model test TestEveryStateIsSafeAndConverges checks it.
+		// Invariant: let r be a revision, s the last stop at its begin, and q < s another revision. No Pod of r runs
+		// while a Pod of q remains, unless revisions may overlap or the drain timeout has passed. Package process
+		// enforces this, and its model test TestEveryStateIsSafeAndConverges checks it.
 		m.LastStop = m.Revision
 	}
 	m.Droplet = pinnedDroplet(old, updated, m)
@@ -50,7 +50,7 @@ func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 	return m, rejectEdits(old, updated, m)
 }
 
-// firstState returns the state of a new app. An app that was restored from a backup continues with its revision.
+// firstState returns the state of a new app. An app that was restored from a backup keeps its revision.
 func firstState(app *korifiv1alpha1.CFApp) (RevisionState, error) {
 	text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]
 	if !ok {
@@ -85,9 +85,9 @@ func restartCause(old, updated *korifiv1alpha1.CFApp) korifiv1alpha1.RestartCaus
 	}
 }
 
-// repairedRevision returns the revision after an unreadable one. If the change proposes a revision above
-// status.observedRevision, that one counts, because the author of a repair has seen the LRPs. Otherwise it is the first
-// revision that was never acted on.
+// repairedRevision returns the revision after an unreadable one. If the change contains a revision above
+// status.observedRevision, it returns that one, because the author of the repair has checked the LRPs. Otherwise it
+// returns the first revision that no controller has observed.
 func repairedRevision(old, updated *korifiv1alpha1.CFApp) int64 {
 	if n, ok := ParseRevision(updated.Annotations[korifiv1alpha1.RevisionAnnotation]); ok && n > old.Status.ObservedRevision {
 		return n
@@ -97,7 +97,7 @@ func repairedRevision(old, updated *korifiv1alpha1.CFApp) int64 {
 
 // pinnedDroplet returns the droplet of a revision. It is the app's current droplet when the revision starts, and stays
 // the same until the revision ends or its deployment is cancelled. A cancellation pins the app's current droplet, which
-// the controller of deployments resets to the earlier one.
+// the controller of deployments sets to the earlier one.
 func pinnedDroplet(old, updated *korifiv1alpha1.CFApp, m RevisionState) string {
 	switch {
 	case updated.Spec.DesiredState != korifiv1alpha1.StartedState:

@@ -23,7 +23,7 @@ const (
 	rev, last  = korifiv1alpha1.RevisionAnnotation, korifiv1alpha1.LastStopRevisionAnnotation
 )
 
-// newApp returns an app in a state, with the droplet "new".
+// newApp returns an app with a desired state, annotations, and the droplet "new".
 func newApp(state korifiv1alpha1.AppState, annotations map[string]string) *korifiv1alpha1.CFApp {
 	a := &korifiv1alpha1.CFApp{}
 	a.Name, a.Annotations = "app", map[string]string{}
@@ -32,7 +32,7 @@ func newApp(state korifiv1alpha1.AppState, annotations map[string]string) *korif
 	return a
 }
 
-// revisionAnnotations returns the annotations of a revision, and more key-value pairs. Empty values are omitted.
+// revisionAnnotations returns the annotations for a revision, and additional key-value pairs. It omits empty values.
 func revisionAnnotations(revision, lastStop string, more ...string) map[string]string {
 	all := map[string]string{}
 	for i, pairs := 0, append([]string{rev, revision, last, lastStop}, more...); i < len(pairs); i += 2 {
@@ -51,39 +51,39 @@ func TestNextRevision(t *testing.T) {
 		observed     int64
 		want         RevisionState
 	}{
-		"a new app is at 0":                                             {nil, newApp(off, nil), 0, RevisionState{0, 0, "", ""}},
-		"a new app that is started runs its droplet":                    {nil, newApp(on, nil), 0, RevisionState{0, 0, "new", ""}},
-		"a restored app continues with its revision":                    {nil, newApp(off, revisionAnnotations("7", "3")), 0, RevisionState{7, 7, "", ""}},
-		"a stop begins a revision":                                      {newApp(on, running), newApp(off, running), 4, RevisionState{5, 5, "", stop}},
-		"a stop begins a revision while the status lags":                {newApp(on, running), newApp(off, running), 0, RevisionState{5, 5, "", stop}},
-		"an update while stopped begins no revision":                    {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
-		"a repeated stop begins no revision":                            {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "", ""}},
-		"a stop that is admitted twice begins one revision":             {newApp(on, running), newApp(off, revisionAnnotations("5", "5")), 4, RevisionState{5, 5, "", stop}},
-		"a start begins no revision, and runs the current droplet":      {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "new", ""}},
-		"an update begins no revision":                                  {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
-		"an assigned droplet waits":                                     {newApp(on, running), newApp(on, running), 4, RevisionState{4, 3, "old", ""}},
-		"the first droplet of a started app runs at once":               {newApp(on, revisionAnnotations("4", "3")), newApp(on, revisionAnnotations("4", "3")), 4, RevisionState{4, 3, "new", ""}},
-		"a restart is one change":                                       {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "new", restart}},
-		"a repeated restart begins no revision":                         {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
-		"another value of the request begins another revision":          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r2")), 5, RevisionState{6, 6, "new", restart}},
-		"a removed request begins no revision":                          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new")), 5, RevisionState{5, 5, "new", ""}},
-		"a restart of a stopped app is a start":                         {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
-		"a restart of an app that stays stopped begins no revision":     {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "", ""}},
-		"a stop with a restart request begins one revision":             {newApp(on, running), newApp(off, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "", stop}},
-		"a deployment begins a revision without a barrier":              {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", deployment, "d1")), 4, RevisionState{5, 3, "new", deploy}},
-		"a repeated deployment begins no revision":                      {newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), 5, RevisionState{5, 3, "new", ""}},
-		"a deployment of a stopped app is a start":                      {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", deployment, "d1")), 5, RevisionState{5, 5, "new", ""}},
-		"a restart and a deployment in one change are a restart":        {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r", deployment, "d")), 4, RevisionState{5, 5, "new", restart}},
-		"an object that is replaced without its annotations keeps them": {newApp(on, running), newApp(on, nil), 4, RevisionState{4, 3, "old", ""}},
-		"an app without annotations has revision 0":                     {newApp(on, nil), newApp(off, nil), 0, RevisionState{1, 1, "", stop}},
+		"a new app has revision 0":                                           {nil, newApp(off, nil), 0, RevisionState{0, 0, "", ""}},
+		"a new started app runs its droplet":                                 {nil, newApp(on, nil), 0, RevisionState{0, 0, "new", ""}},
+		"a restored app keeps its revision":                                  {nil, newApp(off, revisionAnnotations("7", "3")), 0, RevisionState{7, 7, "", ""}},
+		"a stop begins a revision":                                           {newApp(on, running), newApp(off, running), 4, RevisionState{5, 5, "", stop}},
+		"a stop begins a revision even if the status is outdated":            {newApp(on, running), newApp(off, running), 0, RevisionState{5, 5, "", stop}},
+		"an update of a stopped app begins no revision":                      {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
+		"a repeated stop begins no revision":                                 {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "", ""}},
+		"a stop that is admitted twice begins one revision":                  {newApp(on, running), newApp(off, revisionAnnotations("5", "5")), 4, RevisionState{5, 5, "", stop}},
+		"a start begins no revision, and runs the current droplet":           {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "new", ""}},
+		"an update begins no revision":                                       {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
+		"an assigned droplet is used by the next revision":                   {newApp(on, running), newApp(on, running), 4, RevisionState{4, 3, "old", ""}},
+		"the first droplet of a started app is used immediately":             {newApp(on, revisionAnnotations("4", "3")), newApp(on, revisionAnnotations("4", "3")), 4, RevisionState{4, 3, "new", ""}},
+		"a restart with one change begins a revision":                        {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "new", restart}},
+		"a repeated restart begins no revision":                              {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
+		"a changed restart request begins another revision":                  {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r2")), 5, RevisionState{6, 6, "new", restart}},
+		"a removed restart request begins no revision":                       {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart of a stopped app starts it without a new revision":        {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart request for an app that stays stopped begins no revision": {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "", ""}},
+		"a stop with a restart request begins one revision":                  {newApp(on, running), newApp(off, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "", stop}},
+		"a deployment begins a revision without a barrier":                   {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", deployment, "d1")), 4, RevisionState{5, 3, "new", deploy}},
+		"a repeated deployment begins no revision":                           {newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), 5, RevisionState{5, 3, "new", ""}},
+		"a deployment of a stopped app starts it without a new revision":     {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", deployment, "d1")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart together with a deployment counts as a restart":           {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r", deployment, "d")), 4, RevisionState{5, 5, "new", restart}},
+		"an object that is replaced without its annotations keeps them":      {newApp(on, running), newApp(on, nil), 4, RevisionState{4, 3, "old", ""}},
+		"an app without annotations has revision 0":                          {newApp(on, nil), newApp(off, nil), 0, RevisionState{1, 1, "", stop}},
 
 		"a revision that is not a number is repaired from the observed revision": {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "new", repair}},
 		"a lowered revision is repaired from the observed revision":              {newApp(on, revisionAnnotations("2", "")), newApp(on, revisionAnnotations("2", "")), 7, RevisionState{8, 8, "new", repair}},
 		"a lost revision is repaired from the observed revision":                 {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
-		"a repair may propose a higher revision":                                 {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
+		"a repair may set a higher revision":                                     {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
 		"a repair never goes below the observed revision":                        {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
-		"a stop of an app with an unreadable revision is a repair":               {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
-		"a repair without an observed revision does not go back to 0":            {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
+		"a stop of an app with an unreadable revision repairs it":                {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
+		"a repair without an observed revision does not return to 0":             {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if row.old != nil {
@@ -113,19 +113,19 @@ func TestNextRevisionRefusesEdits(t *testing.T) {
 	}{
 		"a lowered revision is refused": {newApp(on, running), with(rev, "1"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected "4", because Torpor keeps it; ` +
 			`found "1"; leave it as it is, and set torpor.dev/restart-request to a new value to restart`},
-		"a raised revision is refused":                                 {newApp(on, running), with(rev, "5"), `[korifi.cloudfoundry.org/app-rev]: expected "4"`},
-		"a word as the revision is refused":                            {newApp(on, running), with(rev, "abc"), `expected "4", because Torpor keeps it; found "abc"`},
-		"an empty revision is refused":                                 {newApp(on, running), with(rev, ""), `expected "4", because Torpor keeps it; found ""`},
-		"a word as the first revision is refused":                      {nil, with(rev, "abc"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected a number such as "0", found "abc"; leave the annotation out`},
-		"an edit of a last stop is refused":                            {newApp(on, running), with(last, "4"), `[korifi.cloudfoundry.org/last-stop-app-rev]: expected "3"`},
-		"an edit of the pinned droplet is refused":                     {newApp(on, running), with(pinned, "new"), `[torpor.dev/droplet]: expected "old"`},
-		"an edit of the author is refused":                             {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
-		"an edit of the time is refused":                               {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
-		"an edit of the cause is refused":                              {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
-		"an edit of the ended revisions is refused":                    {newApp(on, running), with(torporv1alpha1.EndedRevisionsAnnotation, "[]"), `[torpor.dev/ended-revisions]: expected ""`},
-		"an edit of a stop that sets a revision is refused":            {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", because Torpor keeps it; found "6"`},
-		"an edit of an app that has used up all revisions is refused":  {newApp(on, revisionAnnotations("999999999", "0")), newApp(off, nil), "expected at most 999999999, found no revision left; create a new app"},
-		"an edit of an unreadable app at the last revision is refused": {newUnreadableApp(MaxRevision), newApp(off, nil), "no revision left"},
+		"a raised revision is refused":                                {newApp(on, running), with(rev, "5"), `[korifi.cloudfoundry.org/app-rev]: expected "4"`},
+		"a revision that is not a number is refused":                  {newApp(on, running), with(rev, "abc"), `expected "4", because Torpor keeps it; found "abc"`},
+		"an empty revision is refused":                                {newApp(on, running), with(rev, ""), `expected "4", because Torpor keeps it; found ""`},
+		"a first revision that is not a number is refused":            {nil, with(rev, "abc"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected a number such as "0", found "abc"; leave the annotation out`},
+		"an edit of a last stop is refused":                           {newApp(on, running), with(last, "4"), `[korifi.cloudfoundry.org/last-stop-app-rev]: expected "3"`},
+		"an edit of the pinned droplet is refused":                    {newApp(on, running), with(pinned, "new"), `[torpor.dev/droplet]: expected "old"`},
+		"an edit of the author is refused":                            {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
+		"an edit of the time is refused":                              {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
+		"an edit of the cause is refused":                             {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
+		"an edit of the ended revisions is refused":                   {newApp(on, running), with(torporv1alpha1.EndedRevisionsAnnotation, "[]"), `[torpor.dev/ended-revisions]: expected ""`},
+		"a stop that also edits the revision is refused":              {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", because Torpor keeps it; found "6"`},
+		"a stop of an app at the last possible revision is refused":   {newApp(on, revisionAnnotations("999999999", "0")), newApp(off, nil), "expected at most 999999999, found no revision left; create a new app"},
+		"a repair of an app at the last possible revision is refused": {newUnreadableApp(MaxRevision), newApp(off, nil), "no revision left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := NextRevision(row.old, row.updated); err == nil || !strings.Contains(err.Error(), row.says) {
@@ -142,7 +142,7 @@ func newUnreadableApp(observed int64) *korifiv1alpha1.CFApp {
 }
 
 // Race a of docs/adr/0010-revisions-of-apps.md: each stop increments the revision, regardless of the state of the
-// controllers, and no name repeats.
+// controllers, and LRP names are unique.
 func TestTwoHundredRestarts(t *testing.T) {
 	a, names := admitApp(t, nil, newApp(on, nil)), map[string]bool{}
 	for i := range 200 {
@@ -161,7 +161,7 @@ func TestTwoHundredRestarts(t *testing.T) {
 	}
 }
 
-// Race c of docs/adr/0010-revisions-of-apps.md: each of several restarts in one second begins a revision, and a
+// Race c of docs/adr/0010-revisions-of-apps.md: each of several restarts within one second begins a revision, and a
 // repeated restart begins none.
 func TestRestartsInOneSecondAreEachCounted(t *testing.T) {
 	a := admitApp(t, nil, newApp(on, nil))
@@ -195,7 +195,7 @@ func TestRevisionAuthorAndTimeAreKeptUntilTheNextRevision(t *testing.T) {
 	}
 }
 
-// A start begins no revision, and is recorded until the next revision begins.
+// A start begins no revision. Its author is recorded until the next revision begins.
 func TestStartRequesterIsKeptUntilTheNextRevision(t *testing.T) {
 	a := admitApp(t, nil, newApp(off, nil))
 	for _, step := range []struct {
@@ -224,11 +224,11 @@ func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 	stopped := a.DeepCopy()
 	stopped.Spec.DesiredState = off
 	for name, break_ := range map[string]func(map[string]string){
-		"an unchanged revision: refused":      func(m map[string]string) { m[rev] = "0" },
-		"a missing revision: refused":         func(m map[string]string) { delete(m, rev) },
-		"another author: refused":             func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
-		"an edit of another cause is refused": func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
-		"missing ended revisions: refused":    func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
+		"an unchanged revision is refused":    func(m map[string]string) { m[rev] = "0" },
+		"a missing revision is refused":       func(m map[string]string) { delete(m, rev) },
+		"another author is refused":           func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
+		"a missing cause is refused":          func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
+		"missing ended revisions are refused": func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := admitApp(t, a, stopped.DeepCopy())
@@ -245,7 +245,7 @@ func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 	}
 }
 
-// admitApp applies the mutating and the validating half of admission to a change.
+// admitApp applies the mutating and the validating admission to a change, and returns the result.
 func admitApp(t testing.TB, old, updated *korifiv1alpha1.CFApp) *korifiv1alpha1.CFApp {
 	t.Helper()
 	m, err := NextRevision(old, updated)
@@ -259,8 +259,8 @@ func admitApp(t testing.TB, old, updated *korifiv1alpha1.CFApp) *korifiv1alpha1.
 	return updated
 }
 
-// FuzzNextRevision checks that, for any annotations, the revision never decreases, a change that is admitted twice has
-// the same result, and the result passes validation.
+// FuzzNextRevision checks three properties for any annotations: the revision never decreases, admitting a change twice
+// has the same result, and the result passes validation.
 func FuzzNextRevision(f *testing.F) {
 	f.Add("0", "0", "", "", int64(0), true, false)
 	f.Add("7", "3", "8", "r1", int64(7), true, true)

@@ -17,12 +17,12 @@ import (
 const (
 	// MaxRestarts is the number of recorded revisions of an app.
 	MaxRestarts = 20
-	// maxEndedBytes limits the annotation with ended revisions, because user names may be long and all annotations
-	// share 256 KiB.
+	// maxEndedBytes limits the size of the annotation with ended revisions. User names may be long, and all annotations
+	// together may have 256 KiB.
 	maxEndedBytes = 16 << 10
 )
 
-// DescribeCurrent returns the begin and the droplet of the app's revision, as recorded by admission.
+// DescribeCurrent returns the start and the droplet of the app's revision, as recorded by admission.
 func DescribeCurrent(app *korifiv1alpha1.CFApp) korifiv1alpha1.Restart {
 	current, _, _ := ReadRevision(app)
 	r := korifiv1alpha1.Restart{
@@ -36,11 +36,11 @@ func DescribeCurrent(app *korifiv1alpha1.CFApp) korifiv1alpha1.Restart {
 	return r
 }
 
-// maxRestartPause is the longest pause between the stop and the start of one restart.
+// maxRestartPause is the maximum time between the stop and the start of one restart.
 const maxRestartPause = 10 * time.Second
 
-// DescribeCause returns the cause of a revision as its user sees it. A client restarts an app with a stop and a start,
-// so a revision that its user stopped and started at once was a restart.
+// DescribeCause returns the cause of a revision from the user's point of view. Clients restart an app by stopping and
+// starting it, so a stop with an immediate start by the same user is described as a restart.
 func DescribeCause(r korifiv1alpha1.Restart) string {
 	cause := r.Cause
 	if cause == korifiv1alpha1.CausedByStop && r.StartedAt != nil && r.StartedBy == r.By && r.StartedAt.Sub(r.At.Time) <= maxRestartPause {
@@ -65,8 +65,9 @@ func ListRestarts(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	return all[:min(len(all), MaxRestarts)]
 }
 
-// keepEndedRevisions returns the value of the annotation with ended revisions after a change. The revision that the
-// change ends is added unless the status already has it. Earlier revisions stay until the status has passed them.
+// keepEndedRevisions returns the new value of the annotation with ended revisions after a change. It adds the revision
+// that the change ends, unless the status already contains all its data. It keeps earlier revisions until the status
+// reports a newer one.
 func keepEndedRevisions(old *korifiv1alpha1.CFApp, m RevisionState) string {
 	if old == nil || m.Cause == "" {
 		return previousAnnotation(old, torporv1alpha1.EndedRevisionsAnnotation)
@@ -84,15 +85,15 @@ func keepEndedRevisions(old *korifiv1alpha1.CFApp, m RevisionState) string {
 	return ""
 }
 
-// isRecorded reports whether the status of an app has all data of its revision that later changes overwrite.
+// isRecorded reports whether the status of an app contains all data about its revision that later changes overwrite.
 func isRecorded(app *korifiv1alpha1.CFApp, current korifiv1alpha1.Restart) bool {
 	return slices.ContainsFunc(app.Status.Restarts, func(r korifiv1alpha1.Restart) bool {
 		return r.Revision == current.Revision && r.Droplet == current.Droplet && r.StartedBy == current.StartedBy
 	})
 }
 
-// readEndedRevisions parses the value of keepEndedRevisions, oldest first. It returns nil for a value that admission
-// would not write.
+// readEndedRevisions parses the annotation that keepEndedRevisions writes, oldest first. It returns nil if the value is
+// invalid.
 func readEndedRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	text := app.Annotations[torporv1alpha1.EndedRevisionsAnnotation]
 	var ended []korifiv1alpha1.Restart

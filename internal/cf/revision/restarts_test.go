@@ -13,7 +13,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// deployDroplet restarts an app with a droplet, in one change.
+// deployDroplet changes an app's droplet and restarts the app with a single change.
 func deployDroplet(t *testing.T, a *korifiv1alpha1.CFApp, droplet string) *korifiv1alpha1.CFApp {
 	t.Helper()
 	changed := a.DeepCopy()
@@ -21,7 +21,7 @@ func deployDroplet(t *testing.T, a *korifiv1alpha1.CFApp, droplet string) *korif
 	return admitApp(t, a, changed)
 }
 
-// listDroplets returns the droplets of the ended revisions by number.
+// listDroplets returns the droplets of the ended revisions, keyed by revision.
 func listDroplets(a *korifiv1alpha1.CFApp) map[int64]string {
 	droplets := map[int64]string{}
 	for _, r := range ListRestarts(a) {
@@ -30,7 +30,7 @@ func listDroplets(a *korifiv1alpha1.CFApp) map[int64]string {
 	return droplets
 }
 
-// record updates the status as the controller of apps does in a pass.
+// record updates the status as the controller of apps does.
 func record(a *korifiv1alpha1.CFApp) {
 	current := DescribeCurrent(a)
 	a.Status.Restarts, a.Status.ObservedRevision = append([]korifiv1alpha1.Restart{current}, ListRestarts(a)...), current.Revision
@@ -57,7 +57,8 @@ func TestRevisionsThatBeginWithinOneMomentKeepTheirDroplets(t *testing.T) {
 	}
 }
 
-// The revision of a stopped app is recorded before it has a droplet.
+// The revision of a stopped app is recorded before it has a droplet. The droplet must be recorded even if the revision
+// ends directly after its start.
 func TestARevisionThatEndsRightAfterItsStartKeepsItsDroplet(t *testing.T) {
 	a := admitApp(t, nil, newApp(off, nil))
 	record(a)
@@ -71,8 +72,8 @@ func TestARevisionThatEndsRightAfterItsStartKeepsItsDroplet(t *testing.T) {
 	}
 }
 
-// Without a controller that records revisions, an app keeps at most MaxRestarts ended revisions, even with long user
-// names.
+// Without a controller that records revisions, an app keeps at most MaxRestarts ended revisions, even if user names are
+// long.
 func TestEndedRevisionsHaveAMaximum(t *testing.T) {
 	const times = 200
 	for _, userNameBytes := range []int{0, 2000, 20_000} {

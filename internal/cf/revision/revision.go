@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// MaxRevision is the last revision of an app. At one restart per second it lasts for thirty years.
+	// MaxRevision is the last possible revision of an app. With one restart per second, it is reached after thirty
+	// years.
 	MaxRevision = 999_999_999
-	// UnknownRevision is the revision of an LRP or a Pod whose version is not a revision. It is older than every other
-	// revision.
+	// UnknownRevision is the revision of an LRP or a Pod whose version is not a revision. It is older than all other
+	// revisions.
 	UnknownRevision = -1
 )
 
-// ParseRevision parses a revision in the format of FormatRevision: digits without a sign, a space or a leading zero.
+// ParseRevision parses a revision in the format of FormatRevision: digits without a sign, spaces or leading zeros.
 func ParseRevision(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && n >= 0 && n <= MaxRevision && FormatRevision(n) == text
 }
 
-// FormatRevision returns a revision in the format of annotations, labels and versions.
+// FormatRevision formats a revision for annotations, labels and versions.
 func FormatRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-// ParseVersion returns the revision in the version of an LRP or a Pod, or UnknownRevision if the version is not a
-// revision.
+// ParseVersion returns the revision in the version of an LRP or a Pod. It returns UnknownRevision if the version is not
+// a revision.
 func ParseVersion(version string) int64 {
 	if n, ok := ParseRevision(version); ok {
 		return n
@@ -36,8 +37,8 @@ func ParseVersion(version string) int64 {
 	return UnknownRevision
 }
 
-// HighestRevision returns the highest revision of an app in its status, its annotation and the versions of its LRPs.
-// status.observedRevision must have this value.
+// HighestRevision returns the highest revision in an app's status, its annotation and the versions of its LRPs.
+// Controllers write it to status.observedRevision.
 func HighestRevision(app *korifiv1alpha1.CFApp, versions []string) int64 {
 	highest := app.Status.ObservedRevision
 	for _, text := range append([]string{app.Annotations[korifiv1alpha1.RevisionAnnotation]}, versions...) {
@@ -58,7 +59,7 @@ func ReadRevision(app *korifiv1alpha1.CFApp) (revision, lastStop int64, problem 
 	case !ok:
 		return 0, 0, "expected a number in the annotation " + korifiv1alpha1.RevisionAnnotation + ", found " + strconv.Quote(text)
 	case revision < app.Status.ObservedRevision:
-		// An annotation that was lowered without admission must not restore a revision whose LRPs are gone.
+		// An annotation that was lowered by bypassing admission must not restore a revision whose LRPs were deleted.
 		return 0, 0, "expected at least " + FormatRevision(app.Status.ObservedRevision) + " in the annotation " +
 			korifiv1alpha1.RevisionAnnotation + ", because that revision was already observed; found " + text
 	}
@@ -68,8 +69,8 @@ func ReadRevision(app *korifiv1alpha1.CFApp) (revision, lastStop int64, problem 
 	return revision, lastStop, ""
 }
 
-// BegunAt returns the time at which the revision of an app began, as recorded by admission, or else the creation time
-// of the app.
+// BegunAt returns the time at which the app's revision began, as recorded by admission. Without a record, it returns
+// the creation time of the app.
 func BegunAt(app *korifiv1alpha1.CFApp) time.Time {
 	if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
 		return at

@@ -13,20 +13,21 @@ type ExistingRevision struct {
 	Number int64
 	// Serves is true if at least one instance is ready.
 	Serves bool
-	// Ending is true if its LRP is being deleted, so the revision cannot be restored. An LRP without instances can.
+	// Ending is true if the revision's LRP is being deleted, so the revision cannot be restored. A revision without
+	// instances can be restored.
 	Ending bool
 }
 
-// SelectTargetRevision returns the revision of an app that should run. That is the current revision, unless its
-// deployment was cancelled. Then it is the newest earlier revision that serves, or the oldest one if none serves. Cloud
-// Controller selects in the same way.
+// SelectTargetRevision returns the revision of an app that should run. This is the current revision, unless its
+// deployment was cancelled. After a cancellation it is the newest earlier revision that serves, or the oldest one if
+// none serves. Cloud Controller uses the same rule.
 func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []ExistingRevision) int64 {
 	if !cancelled {
 		return current
 	}
 	target := ExistingRevision{Number: current}
 	for _, r := range existing {
-		// A stop ends every earlier revision permanently, so a cancelled deployment cannot restore any of them.
+		// A stop permanently ends all earlier revisions, so a cancelled deployment cannot restore them.
 		if r.Number < lastStop || r.Number >= current || r.Ending {
 			continue
 		}
@@ -37,8 +38,8 @@ func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []Ex
 	return target.Number
 }
 
-// SelectRestored returns the revision that a cancelled deployment restores for a process with some LRPs, or the app's
-// revision if it restores none.
+// SelectRestored returns the revision that a cancelled deployment restores for a process with the given LRPs. It
+// returns the app's revision if there is none to restore.
 func SelectRestored(app *korifiv1alpha1.CFApp, lrps []*eiriniv1.LRP) int64 {
 	var existing []ExistingRevision
 	for _, l := range lrps {
@@ -48,7 +49,8 @@ func SelectRestored(app *korifiv1alpha1.CFApp, lrps []*eiriniv1.LRP) int64 {
 	return SelectTargetRevision(current, lastStop, true, existing)
 }
 
-// SelectReported returns the revision of a process that should run, from the revisions in its status.
+// SelectReported returns the revision of a process that should run, selected from the revisions in the status of the
+// process.
 func SelectReported(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, cancelled bool) int64 {
 	var existing []ExistingRevision
 	for _, r := range process.Status.Revisions {
@@ -58,7 +60,8 @@ func SelectReported(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess
 	return SelectTargetRevision(current, lastStop, cancelled, existing)
 }
 
-// IsDeploymentOver reports whether a deployment is finished: nothing more happens to it, and it cannot be cancelled.
+// IsDeploymentOver reports whether a deployment is finished. A finished deployment does not change, and cannot be
+// cancelled.
 func IsDeploymentOver(d *torporv1alpha1.CFDeployment) bool {
 	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
 }

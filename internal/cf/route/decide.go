@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package route decides where the requests to a CFRoute go, and which objects publish it. It is pure; its
+// Package route decides where the requests for a CFRoute are sent, and which objects publish the route. It is pure;
 // package controller observes and acts.
 package route
 
@@ -22,15 +22,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Publisher is the component that sends requests from outside to Services.
+// Publisher describes the component that sends external requests to Services.
 type Publisher struct {
-	// GatewayNamespace and Gateway name a Gateway; routes become HTTPRoutes of it. Without one, they become Ingresses.
+	// GatewayNamespace and Gateway identify a Gateway, for which routes become HTTPRoutes. Without a Gateway, routes
+	// become Ingresses.
 	GatewayNamespace, Gateway string
-	// IngressClass is that of the Ingresses; empty for the cluster's default.
+	// IngressClass is the class of the Ingresses. If it is empty, the cluster's default class is used.
 	IngressClass string
 }
 
-// ParsePublisher reads the Gateway, as NAMESPACE/NAME, or the class of Ingresses.
+// ParsePublisher parses the Gateway, as NAMESPACE/NAME, or the class of Ingresses.
 func ParsePublisher(gateway, ingressClass string) (Publisher, error) {
 	if gateway == "" {
 		return Publisher{IngressClass: ingressClass}, nil
@@ -45,32 +46,31 @@ func ParsePublisher(gateway, ingressClass string) (Publisher, error) {
 // UsesGateway reports whether routes become HTTPRoutes.
 func (p Publisher) UsesGateway() bool { return p.Gateway != "" }
 
-// Observed is a route and the objects that define where its requests go.
+// Observed is a route with the objects that determine where its requests are sent.
 type Observed struct {
 	Route     *korifiv1alpha1.CFRoute
 	Publisher Publisher
-	// Domain is nil if it does not exist, or if an older one has its name.
+	// Domain is the domain of the route. It is nil if it does not exist, or if an older domain has the same name.
 	Domain *korifiv1alpha1.CFDomain
-	// Holder is the older route that keeps this one from the address, as NAMESPACE/NAME; empty if there is
-	// none.
+	// Holder is the older route that has reserved the address, as NAMESPACE/NAME. It is empty if there is none.
 	Holder string
-	// Apps are the existing apps of the destinations, and Processes theirs, by app and type.
+	// Apps contains the existing apps of the destinations by name. Processes contains their processes by app and type.
 	Apps      map[string]*korifiv1alpha1.CFApp
 	Processes map[string]*korifiv1alpha1.CFProcess
-	// Services, HTTPRoute and Ingress are the existing objects of the route; nil for none.
+	// Services, HTTPRoute and Ingress are the existing objects of the route.
 	Services  []corev1.Service
 	HTTPRoute *gatewayv1.HTTPRoute
 	Ingress   *networkingv1.Ingress
 }
 
-// Plan is the desired set of the route's objects. A pass may write several of them; each write can be repeated.
+// Plan is the desired set of the route's objects. A pass may write several of them, and each write can be repeated.
 type Plan struct {
-	// Services get the requests of one destination each; other Services of the route are deleted.
+	// Services contains one Service for each destination. Other Services of the route are deleted.
 	Services []*corev1.Service
-	// HTTPRoute or Ingress sends the requests of the address to them; nil for none.
+	// HTTPRoute or Ingress sends the requests for the address to the Services. Both are nil if there are no Services.
 	HTTPRoute *gatewayv1.HTTPRoute
 	Ingress   *networkingv1.Ingress
-	// Destinations are those that get requests.
+	// Destinations are the destinations that receive requests.
 	Destinations []korifiv1alpha1.RouteDestination
 	IsValid      bool
 	Ready        decision.Condition
@@ -103,13 +103,13 @@ func Decide(o Observed) Plan {
 	return plan
 }
 
-// hostPattern is one label of a name, without the wildcard.
+// hostPattern matches a single DNS label. It does not match a wildcard.
 var hostPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// pathPattern excludes characters that end a path, and those that gateways interpret as patterns.
+// pathPattern excludes the characters that end a path, and the characters that gateways interpret as patterns.
 var pathPattern = regexp.MustCompile(`^(/[-A-Za-z0-9._~]+)+$`)
 
-// CheckAddress describes to the user what is wrong with an address; empty if it is valid.
+// CheckAddress returns a message about an invalid address. It returns "" if the address is valid.
 func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
 	switch {
 	case spec.Protocol != "" && spec.Protocol != korifiv1alpha1.HTTPRouteProtocol:
@@ -123,18 +123,18 @@ func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
 	}
 }
 
-// HostOf returns the host in lower case, because names are case-insensitive.
+// HostOf returns the host in lower case, because host names are case-insensitive.
 func HostOf(spec korifiv1alpha1.CFRouteSpec) string { return strings.ToLower(spec.Host) }
 
-// HostKey is the same for two routes if they have the same host.
+// HostKey returns a key that is the same for all routes with the same host.
 func HostKey(spec korifiv1alpha1.CFRouteSpec) string {
 	return spec.DomainRef.Namespace + "/" + spec.DomainRef.Name + "/" + HostOf(spec)
 }
 
-// FindHolder returns the older route of the same host that prevents a route from getting its address; nil if there is
-// none. A host with all its paths belongs to the space of its oldest route, as in Cloud Controller. Requests go to the
-// route with the longest matching path, so another space with a longer path would receive requests for the first space,
-// including passwords.
+// FindHolder returns the older route with the same host that prevents a route from getting its address, or nil. As in
+// Cloud Controller, the space with a host's oldest route owns the host with all its paths. Requests are sent to the
+// route with the longest matching path. Without this rule, another space could use a longer path to receive requests
+// for the first space, including passwords.
 func FindHolder(obj *korifiv1alpha1.CFRoute, ofHost []*korifiv1alpha1.CFRoute) *korifiv1alpha1.CFRoute {
 	holder := obj
 	for _, other := range ofHost {
@@ -153,7 +153,7 @@ func FindHolder(obj *korifiv1alpha1.CFRoute, ofHost []*korifiv1alpha1.CFRoute) *
 	return nil
 }
 
-// FQDN returns the name of an address.
+// FQDN returns the fully qualified domain name of an address.
 func FQDN(spec korifiv1alpha1.CFRouteSpec, domain *korifiv1alpha1.CFDomain) string {
 	return HostOf(spec) + "." + domain.Spec.Name
 }
@@ -178,13 +178,13 @@ func findProblem(o Observed) (decision.Condition, bool) {
 // backend is a destination whose app exists.
 type backend struct {
 	destination korifiv1alpha1.RouteDestination
-	// appName is the name of the app as a label.
+	// appName is the app's name as a label value.
 	appName string
 	weight  int32
 }
 
-// listBackends weights each destination by its number of wanted instances. A stopped app gets no requests
-// while another destination runs.
+// listBackends sets the weight of each destination to its desired number of instances. A stopped app receives no
+// requests while another destination runs.
 func listBackends(o Observed) []backend {
 	var all []backend
 	var total int32

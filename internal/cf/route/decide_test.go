@@ -40,17 +40,17 @@ func TestOnlyAddressesOfTheSpacesOwnAreServed(t *testing.T) {
 		change func(*Observed)
 		reason string
 	}{
-		"a valid route: AddressPublished":                  {func(*Observed) {}, korifiv1alpha1.AddressPublishedReason},
-		"a route without a host: AddressInvalid":           {func(o *Observed) { o.Route.Spec.Host = "" }, korifiv1alpha1.AddressInvalidReason},
-		"a wildcard: AddressInvalid":                       {func(o *Observed) { o.Route.Spec.Host = "*" }, korifiv1alpha1.AddressInvalidReason},
-		"a host with a dot: AddressInvalid":                {func(o *Observed) { o.Route.Spec.Host = "a.b" }, korifiv1alpha1.AddressInvalidReason},
-		"a path that begins without slash: AddressInvalid": {func(o *Observed) { o.Route.Spec.Path = "cart" }, korifiv1alpha1.AddressInvalidReason},
-		"a path with a query: AddressInvalid":              {func(o *Observed) { o.Route.Spec.Path = "/cart?x" }, korifiv1alpha1.AddressInvalidReason},
-		"the protocol tcp: AddressInvalid":                 {func(o *Observed) { o.Route.Spec.Protocol = "tcp" }, korifiv1alpha1.AddressInvalidReason},
-		"no domain: DomainMissing":                         {func(o *Observed) { o.Domain = nil }, korifiv1alpha1.DomainMissingReason},
-		"an address of an older route: AddressTaken":       {func(o *Observed) { o.Holder = "other/route" }, korifiv1alpha1.AddressTakenReason},
-		"no destination: AddressReserved":                  {func(o *Observed) { o.Route.Spec.Destinations = nil }, korifiv1alpha1.AddressReservedReason},
-		"a destination without its app: AddressReserved":   {func(o *Observed) { o.Apps = nil }, korifiv1alpha1.AddressReservedReason},
+		"a valid route: AddressPublished":                          {func(*Observed) {}, korifiv1alpha1.AddressPublishedReason},
+		"a route without a host: AddressInvalid":                   {func(o *Observed) { o.Route.Spec.Host = "" }, korifiv1alpha1.AddressInvalidReason},
+		"a wildcard host: AddressInvalid":                          {func(o *Observed) { o.Route.Spec.Host = "*" }, korifiv1alpha1.AddressInvalidReason},
+		"a host with a dot: AddressInvalid":                        {func(o *Observed) { o.Route.Spec.Host = "a.b" }, korifiv1alpha1.AddressInvalidReason},
+		"a path without a leading slash: AddressInvalid":           {func(o *Observed) { o.Route.Spec.Path = "cart" }, korifiv1alpha1.AddressInvalidReason},
+		"a path with a query: AddressInvalid":                      {func(o *Observed) { o.Route.Spec.Path = "/cart?x" }, korifiv1alpha1.AddressInvalidReason},
+		"the protocol tcp: AddressInvalid":                         {func(o *Observed) { o.Route.Spec.Protocol = "tcp" }, korifiv1alpha1.AddressInvalidReason},
+		"a route without a domain: DomainMissing":                  {func(o *Observed) { o.Domain = nil }, korifiv1alpha1.DomainMissingReason},
+		"a route with the address of an older route: AddressTaken": {func(o *Observed) { o.Holder = "other/route" }, korifiv1alpha1.AddressTakenReason},
+		"a route without a destination: AddressReserved":           {func(o *Observed) { o.Route.Spec.Destinations = nil }, korifiv1alpha1.AddressReservedReason},
+		"a destination whose app does not exist: AddressReserved":  {func(o *Observed) { o.Apps = nil }, korifiv1alpha1.AddressReservedReason},
 	} {
 		plan := Decide(observe(c.change))
 		served := c.reason == korifiv1alpha1.AddressPublishedReason
@@ -71,9 +71,9 @@ func TestRequestsGoWhereInstancesAre(t *testing.T) {
 		change      func(*Observed)
 		blue, green int32
 	}{
-		"apps with three instances and one: weights 3 and 1": {func(*Observed) {}, 3, 1},
-		"a stopped app: weight 0":                            {stop("green"), 3, 0},
-		"stopped apps have equal shares":                     {func(o *Observed) { stop("blue")(o); stop("green")(o) }, 1, 1},
+		"apps with three instances and one instance get the weights 3 and 1": {func(*Observed) {}, 3, 1},
+		"a stopped app gets the weight 0":                                    {stop("green"), 3, 0},
+		"stopped apps get equal weights":                                     {func(o *Observed) { stop("blue")(o); stop("green")(o) }, 1, 1},
 	} {
 		plan := Decide(observe(c.change))
 		refs := plan.HTTPRoute.Spec.Rules[0].BackendRefs
@@ -122,11 +122,11 @@ func TestReadyFollowsTheGateway(t *testing.T) {
 		change func(*Observed)
 		reason string
 	}{
-		"an HTTPRoute that is accepted and resolved: AddressServed":            {says("apps", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressServedReason},
-		"conditions of another Gateway: AddressPublished":                      {says("others", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
-		"an HTTPRoute that is accepted and not yet resolved: AddressPublished": {says("apps", metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
-		"an HTTPRoute that the Gateway does not accept: GatewayRefused":        {says("apps", metav1.ConditionFalse), korifiv1alpha1.GatewayRefusedReason},
-		"conditions of an earlier generation: AddressPublished": {func(o *Observed) {
+		"an HTTPRoute that is accepted and resolved: AddressServed":         {says("apps", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressServedReason},
+		"an HTTPRoute with conditions of another Gateway: AddressPublished": {says("others", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
+		"an HTTPRoute that is accepted but not resolved: AddressPublished":  {says("apps", metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
+		"an HTTPRoute that the Gateway does not accept: GatewayRefused":     {says("apps", metav1.ConditionFalse), korifiv1alpha1.GatewayRefusedReason},
+		"an HTTPRoute with conditions of an earlier generation: AddressPublished": {func(o *Observed) {
 			says("apps", metav1.ConditionTrue, metav1.ConditionTrue)(o)
 			o.HTTPRoute.Generation = 3
 		}, korifiv1alpha1.AddressPublishedReason},

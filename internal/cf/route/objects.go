@@ -17,10 +17,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 )
 
-// servicePort is the port of Services, whatever the port of the Pods.
+// servicePort is the port of Services, regardless of the port of the Pods.
 const servicePort = 80
 
-// dependentMeta returns the metadata of an object that a route owns and that is deleted with it.
+// dependentMeta returns the metadata of an object that a route owns, and that is deleted together with the route.
 func dependentMeta(owner *korifiv1alpha1.CFRoute, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: owner.Namespace, Name: name, Labels: map[string]string{korifiv1alpha1.RouteGUIDLabel: owner.Name},
@@ -30,8 +30,8 @@ func dependentMeta(owner *korifiv1alpha1.CFRoute, name string) metav1.ObjectMeta
 
 func serviceName(d korifiv1alpha1.RouteDestination) string { return "s-" + d.GUID }
 
-// buildService selects the instances of a process at all of its revisions: during a deployment two of them
-// serve. Each revision has its own port number, so the Service refers to the port by name.
+// buildService returns a Service that selects the instances of a process in all revisions, because two revisions serve
+// during a deployment. The Service refers to the port by name, because its number may differ between revisions.
 func buildService(owner *korifiv1alpha1.CFRoute, b backend) *corev1.Service {
 	port := intstr.FromString(lrp.PortName)
 	if b.destination.Port > 0 {
@@ -51,7 +51,7 @@ func buildService(owner *korifiv1alpha1.CFRoute, b backend) *corev1.Service {
 
 func pathOf(route *korifiv1alpha1.CFRoute) string { return cmp.Or(route.Spec.Path, "/") }
 
-// buildHTTPRoute sets the defaults of the API server, so that the existing object can be compared with it.
+// buildHTTPRoute also sets the API server's defaults, so the result can be compared with the existing object.
 func buildHTTPRoute(o Observed, backends []backend) *gatewayv1.HTTPRoute {
 	rule := gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{
 		Type: new(gatewayv1.PathMatchPathPrefix), Value: new(pathOf(o.Route)),
@@ -74,8 +74,8 @@ func buildHTTPRoute(o Observed, backends []backend) *gatewayv1.HTTPRoute {
 	}}
 }
 
-// buildIngress sends all requests to the destination that wants the most instances, because an Ingress has no
-// weights.
+// buildIngress returns an Ingress that sends all requests to the destination with the most desired instances, because
+// an Ingress has no weights.
 func buildIngress(o Observed, backends []backend) *networkingv1.Ingress {
 	most := slices.MaxFunc(backends, func(a, b backend) int { return cmp.Compare(a.weight, b.weight) })
 	ingress := &networkingv1.Ingress{ObjectMeta: dependentMeta(o.Route, o.Route.Name), Spec: networkingv1.IngressSpec{

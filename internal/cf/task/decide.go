@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package task decides how a CFTask becomes a Job of its app's droplet, and reports its progress. It is pure;
-// its package controller observes and acts.
+// Package task decides how a CFTask becomes a Job with its app's droplet, and reports its progress. It is pure; package
+// controller observes and acts.
 package task
 
 import (
@@ -19,32 +19,32 @@ import (
 )
 
 const (
-	// retention is how long a finished task is kept, as in Cloud Foundry.
+	// retention is the time for which finished tasks are kept, as in Cloud Foundry.
 	retention = 31 * 24 * time.Hour
-	// waitInterval is the delay of the next pass when no event will trigger one.
+	// waitInterval is the delay of the next pass if no event will trigger one.
 	waitInterval = 10 * time.Second
-	// defaultMegabytes is for an app without a web process.
+	// defaultMegabytes is the default memory and disk size for an app without a web process.
 	defaultMegabytes = 1024
 )
 
-// Observed is a task and everything that its Job is made from.
+// Observed is a task with the objects that its Job depends on.
 type Observed struct {
 	Task *korifiv1alpha1.CFTask
 	Now  time.Time
-	// App is nil if it does not exist. Web is its web process; nil if absent.
+	// App is the task's app, and Web is the app's web process. Each is nil if it does not exist.
 	App *korifiv1alpha1.CFApp
 	Web *korifiv1alpha1.CFProcess
-	// Droplet is the task's or, if it has none yet, the app's; nil if there is neither.
+	// Droplet is the task's droplet, or the app's droplet if the task has none yet. It is nil if there is neither.
 	Droplet *korifiv1alpha1.Droplet
-	// Highest is the highest number of the app's tasks. It is read only if the task has none.
+	// Highest is the highest number of all tasks of the app. It is read only if the task has no number yet.
 	Highest int64
-	// Job has the task's name; nil if absent.
+	// Job is the Job with the task's name. It is nil if it does not exist.
 	Job *batchv1.Job
-	// Exit describes how the Pod of a failed Job ended.
+	// Exit describes how the Pod of a failed Job has terminated.
 	Exit string
 }
 
-// Action is the action of a pass; there is at most one.
+// Action is the action of a pass. A pass has at most one.
 type Action int
 
 // These are the actions on a task.
@@ -58,16 +58,17 @@ const (
 // Plan is the next action, and the progress of the task.
 type Plan struct {
 	Do Action
-	// Initial is the part of the status that a task gets before its Job is created; nil if the task has it.
+	// Initial is the status that a task gets before its Job is created. It is nil if the task already has it.
 	Initial *korifiv1alpha1.CFTaskStatus
-	// Conditions are those that change; others stay.
+	// Conditions contains the conditions that change. Other conditions are kept.
 	Conditions map[string]decision.Condition
 	After      time.Duration
 	Why        string
 }
 
-// EndedAt returns when a task ended; zero if it has not ended. Korifi's API holds the start and the end of a task in
-// conditions only, so decisions read them: a task is not run twice, and is deleted after its retention.
+// EndedAt returns the time at which a task ended. It returns the zero time if the task has not ended. As in Korifi, the
+// start and the end of a task are recorded only in conditions. Decisions read these conditions, so a task is not run
+// twice and is deleted after its retention.
 func EndedAt(t *korifiv1alpha1.CFTask) time.Time {
 	for _, kind := range []string{korifiv1alpha1.TaskSucceededCondition, korifiv1alpha1.TaskFailedCondition} {
 		if c := meta.FindStatusCondition(t.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
@@ -108,8 +109,8 @@ func Decide(o Observed) Plan {
 	}
 }
 
-// start creates the Job in the pass after the one that saves its number and droplet: a task is never run
-// twice with different droplets.
+// start creates the Job one pass after the task's number and droplet were saved, so a task is never run twice with
+// different droplets.
 func (o Observed) start() Plan {
 	if o.Droplet == nil {
 		return Plan{Why: "no droplet", After: waitInterval, Conditions: map[string]decision.Condition{
@@ -150,7 +151,8 @@ func (o Observed) proceed() Plan {
 	}}
 }
 
-// cancel is finished when the Job is gone. A task that succeeds before that has succeeded.
+// cancel deletes the Job, and is complete when the Job no longer exists. A task that succeeds before that counts as
+// succeeded.
 func (o Observed) cancel() Plan {
 	if o.Job != nil {
 		return Plan{Do: DeleteJob, Why: "delete the Job of a canceled task", After: waitInterval}

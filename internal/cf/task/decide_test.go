@@ -17,7 +17,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC)
 
-// observe returns a task that has its number, of an app with a droplet, after the given changes.
+// observe returns a task that has its number, and whose app has a droplet. It applies the given changes.
 func observe(changes ...func(*Observed)) Observed {
 	o := Observed{
 		Now: now, Task: &korifiv1alpha1.CFTask{
@@ -59,22 +59,22 @@ func TestDecide(t *testing.T) {
 		why   string
 		holds string
 	}{
-		"a new task is numbered before its Job is created":   {observe(unnumbered), DoNothing, "assign the sequence number", korifiv1alpha1.TaskInitializedCondition},
-		"a task with a number gets its Job":                  {observe(), CreateJob, "create the Job", ""},
-		"a task without a droplet waits for one":             {observe(unnumbered, func(o *Observed) { o.Droplet = nil }), DoNothing, "no droplet", ""},
-		"a task without an app fails":                        {observe(func(o *Observed) { o.App = nil }), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
-		"a Job without a Pod is waited for":                  {observe(hasJob()), DoNothing, "wait for the Pod", ""},
-		"a Job with a Pod has started":                       {observe(hasJob(), active), DoNothing, "running", korifiv1alpha1.TaskStartedCondition},
-		"a Job that is complete has succeeded":               {observe(hasJob(batchv1.JobComplete)), DoNothing, "succeeded", korifiv1alpha1.TaskSucceededCondition},
-		"a Job that has failed is not tried again":           {observe(hasJob(batchv1.JobFailed)), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
-		"a Job of another owner is left alone":               {observe(hasJob(), func(o *Observed) { o.Job.OwnerReferences = nil }), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
-		"a deleted Job is not created again":                 {observe(was(korifiv1alpha1.TaskStartedCondition, 0)), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
-		"a canceled task loses its Job":                      {observe(canceled, hasJob(), active), DeleteJob, "delete the Job of a canceled task", ""},
-		"a canceled task without a Job is over":              {observe(canceled, unnumbered), DoNothing, "failed", korifiv1alpha1.TaskCanceledCondition},
-		"a task that succeeds while it is canceled succeeds": {observe(canceled, hasJob(batchv1.JobComplete)), DoNothing, "succeeded", korifiv1alpha1.TaskSucceededCondition},
-		"a task that is over is kept":                        {observe(was(korifiv1alpha1.TaskFailedCondition, time.Hour)), DoNothing, "ended", ""},
-		"a task that ended long ago is deleted":              {observe(was(korifiv1alpha1.TaskSucceededCondition, retention)), DeleteTask, "ended long ago", ""},
-		"a task that is being deleted is left alone":         {observe(func(o *Observed) { o.Task.DeletionTimestamp = new(metav1.NewTime(now)) }), DoNothing, "being deleted", ""},
+		"a new task is numbered before its Job is created":           {observe(unnumbered), DoNothing, "assign the sequence number", korifiv1alpha1.TaskInitializedCondition},
+		"a task with a number gets its Job":                          {observe(), CreateJob, "create the Job", ""},
+		"a task without a droplet waits":                             {observe(unnumbered, func(o *Observed) { o.Droplet = nil }), DoNothing, "no droplet", ""},
+		"a task without an app fails":                                {observe(func(o *Observed) { o.App = nil }), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
+		"a task waits until its Job has a Pod":                       {observe(hasJob()), DoNothing, "wait for the Pod", ""},
+		"a task whose Job has a Pod has started":                     {observe(hasJob(), active), DoNothing, "running", korifiv1alpha1.TaskStartedCondition},
+		"a task whose Job is complete has succeeded":                 {observe(hasJob(batchv1.JobComplete)), DoNothing, "succeeded", korifiv1alpha1.TaskSucceededCondition},
+		"a task whose Job has failed is not retried":                 {observe(hasJob(batchv1.JobFailed)), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
+		"a task fails if its Job belongs to another owner":           {observe(hasJob(), func(o *Observed) { o.Job.OwnerReferences = nil }), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
+		"a task whose Job was deleted fails without a new Job":       {observe(was(korifiv1alpha1.TaskStartedCondition, 0)), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
+		"the Job of a canceled task is deleted":                      {observe(canceled, hasJob(), active), DeleteJob, "delete the Job of a canceled task", ""},
+		"a canceled task without a Job has ended":                    {observe(canceled, unnumbered), DoNothing, "failed", korifiv1alpha1.TaskCanceledCondition},
+		"a task that succeeds during its cancellation has succeeded": {observe(canceled, hasJob(batchv1.JobComplete)), DoNothing, "succeeded", korifiv1alpha1.TaskSucceededCondition},
+		"a task that has just ended is kept":                         {observe(was(korifiv1alpha1.TaskFailedCondition, time.Hour)), DoNothing, "ended", ""},
+		"a task that ended before the retention is deleted":          {observe(was(korifiv1alpha1.TaskSucceededCondition, retention)), DeleteTask, "ended long ago", ""},
+		"a task that is being deleted is not changed":                {observe(func(o *Observed) { o.Task.DeletionTimestamp = new(metav1.NewTime(now)) }), DoNothing, "being deleted", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.o)

@@ -14,10 +14,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// taskType is the process type in the environment of a task.
+// taskType is the process type of tasks in their environment.
 const taskType = "task"
 
-// BuildJob returns the Job that runs a task: one Pod, once. It is as restricted as the instances of its app.
+// BuildJob returns the Job for a task, which runs one Pod once. The Pod has the same restrictions as the instances of
+// the app.
 func BuildJob(o Observed, options lrp.PodOptions) *batchv1.Job {
 	t := o.Task
 	current, _, _ := revision.ReadRevision(o.App)
@@ -37,7 +38,7 @@ func BuildJob(o Observed, options lrp.PodOptions) *batchv1.Job {
 	}
 }
 
-// BuildSecret holds the environment of a task as it was when its Job was created.
+// BuildSecret returns the Secret with a task's environment at the time when its Job was created.
 func BuildSecret(t *korifiv1alpha1.CFTask, environment map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: dependentMeta(t), Immutable: new(true), Data: environment}
 }

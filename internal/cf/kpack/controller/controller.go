@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller has kpack build the droplets of CFBuilds whose packages are source code.
+// Package controller builds the droplets of CFBuilds with kpack if their packages contain source code.
 package controller
 
 import (
@@ -29,19 +29,19 @@ import (
 // Name is the name of the controller and its field manager.
 const Name = "torpor-kpack"
 
-// refusedClass marks an Image that kpack's admission does not accept.
+// refusedClass is the error class of an Image that kpack's admission webhook rejects.
 const refusedClass = "Refused"
 
-// byPackage is the field by which the cache finds the builds of a package.
+// byPackage is the cache index of builds by their package.
 const byPackage = "packageOfKpack"
 
 // Controller reconciles CFBuilds.
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps passes away from objects that another project writes; nil allows all.
+	// Guard prevents changes of objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
-	// Settings define the Images.
+	// Settings apply to all Images.
 	Settings kpack.Settings
 
 	client client.Client
@@ -85,7 +85,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// buildsForPackage maps a package to the builds that are made from it.
+// buildsForPackage maps a package to its builds.
 func (c Controller) buildsForPackage(ctx context.Context, pkg client.Object) []ctrl.Request {
 	var list korifiv1alpha1.CFBuildList
 	of := client.MatchingFields{byPackage: pkg.GetName()}
@@ -125,7 +125,8 @@ func (c Controller) find(ctx context.Context, name, namespace string, into clien
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// readFailure reads one Build past the cache, which holds none. A Build that is gone has no message.
+// readFailure reads a Build from the API server, because Builds are not cached. It returns no message for a deleted
+// Build.
 func (c Controller) readFailure(ctx context.Context, namespace, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -172,7 +173,8 @@ func (c Controller) createImage(ctx context.Context, seen kpack.Observed) error 
 	}
 }
 
-// report writes what a builder has to write: the droplet, or the failure. The controller of builds reports the rest.
+// report writes only the fields that a builder has to write: the droplet or the failure. The controller of builds
+// writes the rest of the status.
 func (c Controller) report(obj *korifiv1alpha1.CFBuild, _ kpack.Observed, plan kpack.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if refused != nil && refused.Class == refusedClass {
 		plan.Failure = refused.Message

@@ -27,20 +27,21 @@ import (
 
 const builtImage = "registry.example.com/droplets/dev@sha256:abc"
 
-// kpackEnv has Kubernetes' own garbage collector, and the controllers of builds. The test acts as kpack.
+// kpackEnv runs Kubernetes' garbage collector and the controllers of builds. The test acts as kpack.
 type kpackEnv struct {
 	*testenv.Environment
 	namespace string
 }
 
-// TestKpackBuildsCode begins without kpack. The builds wait for its API, and each then ends in its own way.
+// TestKpackBuildsCode starts before kpack is installed. Builds wait for kpack's API, and then succeed or fail in
+// different ways.
 func TestKpackBuildsCode(t *testing.T) {
 	e := &kpackEnv{Environment: testenv.StartControlPlane(t, 0)}
 	e.InstallCRDs(t)
 	e.namespace = e.CreateNamespace(t)
 	settings, err := kpack.ParseSettings("registry.example.com/droplets", kpack.DefaultBuilder, "builds", "login")
 	testenv.ExpectNoError(t, err)
-	// The manager has the rights of its roles only.
+	// The manager has only the rights of its roles.
 	e.ApplyFeatureRoles(t, e.namespace, "cf")
 	e.ApplyFeatureRoles(t, e.namespace, "../kpack")
 	as := *e.Environment
@@ -53,13 +54,13 @@ func TestKpackBuildsCode(t *testing.T) {
 	e.waitForBuild(t, early, korifiv1alpha1.StagingBuild, "kpack builds it while this cluster serves images.kpack.io")
 	e.InstallCRDs(t, "testdata/kpack.yaml")
 
-	t.Run("a build that began before kpack was installed", func(t *testing.T) {
+	t.Run("a build that began before kpack was installed gets its droplet", func(t *testing.T) {
 		image := e.waitForImage(t, early)
 		e.report(t, image, metav1.ConditionTrue, "", builtImage)
 		e.expectDroplet(t, early)
 		e.waitUntilGone(t, image)
 	})
-	t.Run("a slow build", func(t *testing.T) {
+	t.Run("a slow build is being staged until kpack has finished", func(t *testing.T) {
 		build := e.createBuild(t, "slow")
 		image := e.waitForImage(t, build)
 		tag, _, _ := unstructured.NestedString(image.Object, "spec", "tag")
@@ -73,19 +74,19 @@ func TestKpackBuildsCode(t *testing.T) {
 		e.report(t, image, metav1.ConditionTrue, "", builtImage)
 		e.expectDroplet(t, build)
 	})
-	t.Run("a failed build whose Image has the message", func(t *testing.T) {
+	t.Run("a failed build reports the message of its Image", func(t *testing.T) {
 		build := e.createBuild(t, "failed")
 		image := e.waitForImage(t, build)
 		e.report(t, image, metav1.ConditionFalse, "no buildpack detected the code", "")
 		e.waitForBuild(t, build, korifiv1alpha1.FailedBuild, "kpack did not build the Image failed: no buildpack detected the code")
-		// A later success of kpack changes nothing, because a failure is final.
+		// A later success in kpack changes nothing, because a failure is final.
 		e.report(t, image, metav1.ConditionTrue, "", builtImage)
 		e.expectDroplet(t, e.buildNow(t, "after-failed"))
 		e.waitForBuild(t, build, korifiv1alpha1.FailedBuild, "no buildpack detected the code")
 		testenv.ExpectNoError(t, e.Client.Delete(t.Context(), build))
 		e.waitUntilGone(t, image)
 	})
-	t.Run("a failed build whose Build has the message", func(t *testing.T) {
+	t.Run("a failed build reports the message of its Build", func(t *testing.T) {
 		build := e.createBuild(t, "silent")
 		run := &unstructured.Unstructured{Object: map[string]any{}}
 		run.SetGroupVersionKind(kpack.BuildKind())
@@ -97,7 +98,7 @@ func TestKpackBuildsCode(t *testing.T) {
 		e.report(t, e.waitForImage(t, build), metav1.ConditionFalse, "", "")
 		e.waitForBuild(t, build, korifiv1alpha1.FailedBuild, "kpack did not build the Image silent: exit status 20")
 	})
-	t.Run("an Image that is deleted is created again", func(t *testing.T) {
+	t.Run("a deleted Image is created again", func(t *testing.T) {
 		build := e.createBuild(t, "deleted")
 		first := e.waitForImage(t, build)
 		testenv.ExpectNoError(t, e.Client.Delete(t.Context(), first))
@@ -109,7 +110,7 @@ func TestKpackBuildsCode(t *testing.T) {
 		e.report(t, second, metav1.ConditionTrue, "", builtImage)
 		e.expectDroplet(t, build)
 	})
-	t.Run("code that is uploaded later", func(t *testing.T) {
+	t.Run("a build waits until the code is uploaded", func(t *testing.T) {
 		build := e.createBuildOf(t, "late", "")
 		e.waitForBuild(t, build, korifiv1alpha1.StagingBuild, "the package holds code")
 		pkg := &korifiv1alpha1.CFPackage{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "late"}}
@@ -117,11 +118,11 @@ func TestKpackBuildsCode(t *testing.T) {
 		e.report(t, e.waitForImage(t, build), metav1.ConditionTrue, "", builtImage)
 		e.expectDroplet(t, build)
 	})
-	t.Run("an Image that kpack refuses", func(t *testing.T) {
+	t.Run("a build fails if kpack refuses its Image", func(t *testing.T) {
 		build := e.createBuild(t, strings.Repeat("long", 11))
 		e.waitForBuild(t, build, korifiv1alpha1.FailedBuild, "kpack refused the Image: ")
 	})
-	t.Run("an Image of another owner", func(t *testing.T) {
+	t.Run("a build fails if its Image has another owner", func(t *testing.T) {
 		other := kpack.NewImage()
 		other.SetNamespace(e.namespace)
 		other.SetName("taken")
@@ -139,7 +140,7 @@ func (e *kpackEnv) createBuild(t *testing.T, name string) *korifiv1alpha1.CFBuil
 	return e.createBuildOf(t, name, "registry.example.com/code:"+name)
 }
 
-// createBuildOf creates a build and its package, whose code is in an image.
+// createBuildOf creates a build with a package. The image code contains the package's code.
 func (e *kpackEnv) createBuildOf(t *testing.T, name, code string) *korifiv1alpha1.CFBuild {
 	t.Helper()
 	at, app := metav1.ObjectMeta{Namespace: e.namespace, Name: name}, korifiv1alpha1.Reference{Name: "shop"}
@@ -153,7 +154,7 @@ func (e *kpackEnv) createBuildOf(t *testing.T, name, code string) *korifiv1alpha
 	return build
 }
 
-// buildNow creates a build that kpack builds at once.
+// buildNow creates a build that kpack completes immediately.
 func (e *kpackEnv) buildNow(t *testing.T, name string) *korifiv1alpha1.CFBuild {
 	t.Helper()
 	build := e.createBuild(t, name)
@@ -173,7 +174,7 @@ func (e *kpackEnv) waitForImage(t *testing.T, build *korifiv1alpha1.CFBuild) *un
 	return image
 }
 
-// report writes the status that kpack writes.
+// report updates the status of an Image as kpack does.
 func (e *kpackEnv) report(t *testing.T, image *unstructured.Unstructured, ready metav1.ConditionStatus, message, latest string) {
 	t.Helper()
 	condition := map[string]any{"type": "Ready", "status": string(ready), "lastTransitionTime": "2026-07-01T12:00:00Z"}

@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act carries out the plan. It returns ErrStale if the cache turned out to be stale.
+// act executes the plan. It returns ErrStale if the cache is stale.
 func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 	return nil
 }
 
-// patchPods changes Pods in parallel, because instances that end at once should leave their Services at once.
+// patchPods patches Pods in parallel, because instances that terminate together should leave their Services together.
 func (c Controller) patchPods(ctx context.Context, pods []*corev1.Pod, change func(*corev1.Pod) *corev1.Pod) error {
 	errs := make([]error, len(pods))
 	var patches sync.WaitGroup
@@ -81,8 +81,8 @@ func (c Controller) patchPods(ctx context.Context, pods []*corev1.Pod, change fu
 	return errors.Join(errs...)
 }
 
-// explainTakenName returns ErrStale if the cache is stale, and otherwise an error that names the object with
-// another owner: the cache leaves out objects that belong to no app.
+// explainTakenName returns ErrStale if the cache is stale. Otherwise it returns an error about the object with another
+// owner, which is not cached because it belongs to no app.
 func (c Controller) explainTakenName(ctx context.Context, obj *eiriniv1.LRP, do lrp.Action) error {
 	var taken client.Object = &appsv1.StatefulSet{}
 	kind := "StatefulSet"
@@ -96,8 +96,8 @@ func (c Controller) explainTakenName(ctx context.Context, obj *eiriniv1.LRP, do 
 	return &reconcile.RefusedError{Message: fmt.Sprintf("expected the %s %s to belong to this LRP, found another owner; delete it", kind, name.Name)}
 }
 
-// patchFinalizer changes the finalizer and nothing else. The LRP gets the resulting resource version, so that
-// the next pass waits until the cache has it.
+// patchFinalizer changes only the finalizer. It sets the resulting resource version on the LRP, so the next pass waits
+// until the cache has the change.
 func (c Controller) patchFinalizer(ctx context.Context, obj *eiriniv1.LRP, change func(client.Object, string) bool) error {
 	before, after := &eiriniv1.LRP{ObjectMeta: obj.ObjectMeta}, &eiriniv1.LRP{ObjectMeta: *obj.ObjectMeta.DeepCopy()}
 	change(after, eiriniv1.LRPFinalizer)
@@ -108,9 +108,9 @@ func (c Controller) patchFinalizer(ctx context.Context, obj *eiriniv1.LRP, chang
 	return nil
 }
 
-// deleteAndRelease deletes the StatefulSet of an LRP once no Pod is left, and releases the LRP in the same
-// pass: no controller creates Pods of it any more. If the manager is killed between the two, the next pass
-// finds no StatefulSet.
+// deleteAndRelease deletes the StatefulSet of an LRP without Pods, and then removes the LRP's finalizer. Both happen in
+// the same pass, because no controller creates Pods for the StatefulSet any more. If the manager is killed in between,
+// the next pass finds no StatefulSet and only removes the finalizer.
 func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) error {
 	if err := c.requireNoPods(ctx, seen.LRP); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) err
 	return c.release(ctx, seen.LRP)
 }
 
-// release removes the finalizer of an LRP, and remembers it.
+// release removes the finalizer of an LRP, and remembers the LRP.
 func (c Controller) release(ctx context.Context, obj *eiriniv1.LRP) error {
 	err := c.patchFinalizer(ctx, obj, controllerutil.RemoveFinalizer)
 	if err == nil && c.released != nil {
@@ -130,8 +130,8 @@ func (c Controller) release(ctx context.Context, obj *eiriniv1.LRP) error {
 	return err
 }
 
-// hasReleased reports whether this controller has released an LRP. The cache may show the end of its StatefulSet before
-// that, and a pass between the two would repeat the requests of the release.
+// hasReleased reports whether this controller has removed the LRP's finalizer. The cache may show the deletion of the
+// StatefulSet before that of the LRP. A pass between the two would repeat requests.
 func (c Controller) hasReleased(obj *eiriniv1.LRP) bool {
 	if c.released == nil || obj.DeletionTimestamp.IsZero() {
 		return false
@@ -140,9 +140,8 @@ func (c Controller) hasReleased(obj *eiriniv1.LRP) bool {
 	return has
 }
 
-// requireNothingLeft returns ErrStale if the API server has a StatefulSet or a Pod of the LRP that the cache
-// lacks. A StatefulSet that the cache lacks would get Pods until the garbage collector finds it, at the same
-// time as the next revision.
+// requireNothingLeft returns ErrStale if the API server has a StatefulSet or a Pod of the LRP that the cache lacks.
+// Pods of such a StatefulSet would run next to the next revision until the garbage collector deletes it.
 func (c Controller) requireNothingLeft(ctx context.Context, obj *eiriniv1.LRP) error {
 	set := &metav1.PartialObjectMetadata{}
 	set.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
@@ -165,7 +164,7 @@ func (c Controller) requireNoPods(ctx context.Context, obj *eiriniv1.LRP) error 
 	return err
 }
 
-// deleteOrphanedPods deletes Pods that no StatefulSet owns any more.
+// deleteOrphanedPods deletes the Pods of an LRP that no longer has a StatefulSet.
 func (c Controller) deleteOrphanedPods(ctx context.Context, obj *eiriniv1.LRP) error {
 	pods, err := c.listRemainingPods(ctx, obj)
 	if err != nil {

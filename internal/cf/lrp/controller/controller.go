@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs LRPs: each is one StatefulSet and perhaps a disruption budget, and stays until its
-// Pods are gone.
+// Package controller runs each LRP as a StatefulSet, with a disruption budget if the LRP has several instances. An LRP
+// exists until its Pods are deleted.
 package controller
 
 import (
@@ -30,12 +30,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name is the name of the controller, the reporter of its events and its field manager.
+// Name is the name of the controller, its event reporter and its field manager.
 const Name = "torpor-lrp"
 
-// Fields by which the cache finds the LRPs of a Pod, from the Pod's labels, and those of a process.
+// These are the cache indexes of LRPs, by the labels of their Pods and by their process.
 const (
-	// maxReleased limits the remembered releases, and releasedTTL the time for which one is remembered.
+	// maxReleased limits the number of remembered LRPs. releasedTTL is the time for which an LRP is remembered.
 	maxReleased = 1 << 12
 	releasedTTL = 10 * time.Second
 
@@ -47,18 +47,18 @@ const (
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps passes away from objects that another project writes; nil allows all.
+	// Guard prevents changes of objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
-	// PodCache holds the Pods of apps, and the StatefulSets and budgets that have their labels. It leaves out
-	// the many objects of a cluster that belong to no app.
+	// PodCache caches the Pods of apps, and the StatefulSets and budgets with the same labels. It does not cache the
+	// many other objects in a cluster.
 	PodCache *podcache.Cache
-	// Pods are the options that all instances have in common.
+	// Pods are the options for the Pods of all instances.
 	Pods lrp.PodOptions
 
 	client client.Client
 	live   client.Reader
 	pods   client.Reader
-	// released holds the UIDs of LRPs that this controller has released.
+	// released holds the UIDs of LRPs whose finalizer this controller has removed.
 	released *cache.LRUExpireCache
 }
 
@@ -113,7 +113,7 @@ func ownersOf(mgr manager.Manager) handler.EventHandler {
 	return handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &eiriniv1.LRP{}, handler.OnlyControllerOwner())
 }
 
-// lrpsForPod maps a Pod to the LRPs that may own it.
+// lrpsForPod maps a Pod to the LRPs to which it may belong.
 func (c Controller) lrpsForPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	labels := pod.GetLabels()
 	var list eiriniv1.LRPList
@@ -130,7 +130,8 @@ func (c Controller) lrpsForPod(ctx context.Context, pod client.Object) []ctrl.Re
 	return requests
 }
 
-// otherLRPs maps an LRP to the other ones of its process: their instances no longer serve on if it ends as well.
+// otherLRPs maps an LRP to the other LRPs of its process. If the LRP is deleted as well, the others need not continue
+// to serve during the stop delay.
 func (c Controller) otherLRPs(ctx context.Context, o client.Object) []ctrl.Request {
 	obj, ok := o.(*eiriniv1.LRP)
 	if !ok {
@@ -150,7 +151,7 @@ func (c Controller) otherLRPs(ctx context.Context, o client.Object) []ctrl.Reque
 	return requests
 }
 
-// deletionBegins passes the moment at which an object begins to be deleted.
+// deletionBegins selects the update that sets an object's deletion timestamp.
 func deletionBegins() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false },

@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// maxEvents is more than one StatefulSet has for one reason.
+	// maxEvents is larger than the number of events that a StatefulSet has with the same reason.
 	maxEvents = 100
-	// maxRefusal keeps a message short.
+	// maxRefusal limits the length of a message.
 	maxRefusal = 500
 )
 
-// observe reads the caches.
+// observe reads an LRP's objects from the cache.
 func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observed, error) {
 	o := lrp.Observed{LRP: obj, StatefulSet: &appsv1.StatefulSet{}, Budget: &policyv1.PodDisruptionBudget{}, Now: c.Clock.Now()}
 	if len(obj.Spec.Ports) > 0 {
@@ -64,19 +64,19 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 	if o.OthersServe, err = c.stays(ctx, obj, serving); err != nil {
 		return o, err
 	}
-	// A cache lists in any order, and the report has to be about the same Pod each time.
+	// The cache returns Pods in any order, and the status must describe the same Pod in each pass.
 	slices.SortFunc(o.Pods, revision.CompareByAge[*corev1.Pod])
 	switch {
 	case !o.LacksPods():
 		o.Refusal, err = c.readPullRefusal(ctx, o)
-	// Every start lacks Pods for a moment, and reading events is a request.
+	// At each start, Pods are missing for a moment. Reading events costs a request, so it is delayed.
 	case c.Clock.Since(o.StatefulSet.CreationTimestamp.Time) >= minRefusalInterval:
 		o.Refusal, err = c.readRefusal(ctx, o.StatefulSet)
 	}
 	return o, err
 }
 
-// stays reports whether one of the versions of the process has an LRP that is not being deleted.
+// stays reports whether any of the given versions of the process has an LRP that is not being deleted.
 func (c Controller) stays(ctx context.Context, obj *eiriniv1.LRP, versions map[string]bool) (bool, error) {
 	if len(versions) == 0 {
 		return false, nil
@@ -89,20 +89,20 @@ func (c Controller) stays(ctx context.Context, obj *eiriniv1.LRP, versions map[s
 	return slices.ContainsFunc(lrps.Items, func(l eiriniv1.LRP) bool { return versions[l.Spec.Version] && l.DeletionTimestamp.IsZero() }), nil
 }
 
-// readRefusal returns the last error of the StatefulSet's controller when it could not create a Pod. It is
-// reported in an event only.
+// readRefusal returns the last error with which the StatefulSet's controller could not create a Pod. Kubernetes reports
+// the error only in an event.
 func (c Controller) readRefusal(ctx context.Context, set *appsv1.StatefulSet) (string, error) {
 	said, err := c.readNewestEvent(ctx, set, "FailedCreate")
-	// The text before this names the Pod, which differs from event to event.
+	// The text before this marker contains the name of the Pod, which differs between events.
 	if _, why, found := strings.Cut(said, " failed error: "); found {
 		said = why
 	}
 	return said[:min(len(said), maxRefusal)], err
 }
 
-// readPullRefusal returns why an image is not pulled when some of its Secrets are missing. The kubelet
-// proceeds without them, so that the registry's refusal reads as if the password was wrong; it names the
-// Secrets in an event only.
+// readPullRefusal returns the reason why an image is not pulled if some image pull Secrets are missing. Without these
+// Secrets, the kubelet tries to pull anyway, so the registry's error looks like a wrong password. The kubelet reports
+// the missing Secrets only in an event.
 func (c Controller) readPullRefusal(ctx context.Context, o lrp.Observed) (string, error) {
 	at := slices.IndexFunc(o.Pods, func(pod *corev1.Pod) bool {
 		return !podstatus.IsEnding(pod) && podstatus.DescribePullFailure(pod) != ""
@@ -118,8 +118,8 @@ func (c Controller) readPullRefusal(ctx context.Context, o lrp.Observed) (string
 	return said[:min(len(said), maxRefusal)] + ": " + why[:min(len(why), maxRefusal)], nil
 }
 
-// readNewestEvent returns the message of the newest event with a reason about an object; empty if there is no
-// such event.
+// readNewestEvent returns the message of the newest event with a reason about an object. It returns "" if there is
+// none.
 func (c Controller) readNewestEvent(ctx context.Context, about client.Object, reason string) (string, error) {
 	var events corev1.EventList
 	err := c.live.List(ctx, &events, client.InNamespace(about.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(about.GetUID()), "reason": reason}, client.Limit(maxEvents))
@@ -132,7 +132,7 @@ func (c Controller) readNewestEvent(ctx context.Context, about client.Object, re
 	return slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) }).Message, nil
 }
 
-// listRemainingPods lists the Pods of an LRP past any cache.
+// listRemainingPods lists the Pods of an LRP from the API server.
 func (c Controller) listRemainingPods(ctx context.Context, obj *eiriniv1.LRP) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	err := c.live.List(ctx, &pods, client.InNamespace(obj.Namespace), client.MatchingLabels(lrp.PodSelector(obj).MatchLabels))

@@ -16,18 +16,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// The events about missing Pods are read first after minRefusalInterval, and less and less often.
+// Events about missing Pods are read first after minRefusalInterval, and then at increasing intervals of at most
+// maxRefusalInterval.
 const (
 	minRefusalInterval = 2 * time.Second
 	maxRefusalInterval = time.Minute
 )
 
-// report writes the observed state into the status.
+// report writes the observed state to the status.
 func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	out := reconcile.FollowUp{Rule: p.Why}
 	if refused != nil {
 		p.Conflict = refused.Error()
-		out.RequeueAfter = reconcile.OtherWriterInterval // The deletion of another owner's object triggers no event.
+		out.RequeueAfter = reconcile.OtherWriterInterval // The deletion of an object with another owner triggers no event.
 	}
 	before, status := obj.Status.DeepCopy(), &obj.Status
 	status.Replicas, status.Instances = 0, nil
@@ -56,13 +57,14 @@ func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refuse
 		out.RequeueAfter = p.After
 	}
 	if o.LacksPods() {
-		// A failed creation of a Pod triggers no event of a watched kind.
+		// A failure to create a Pod triggers no event for a watched kind.
 		out.RequeueAfter = min(max(c.Clock.Since(lackingSince(o)), minRefusalInterval), maxRefusalInterval)
 	}
 	return out
 }
 
-// lackingSince returns when the StatefulSet was created, or the LRP was last ready.
+// lackingSince returns the creation time of the StatefulSet, or the time at which the LRP was last ready if that is
+// later.
 func lackingSince(o lrp.Observed) time.Time {
 	since := o.StatefulSet.CreationTimestamp.Time
 	if c := meta.FindStatusCondition(o.LRP.Status.Conditions, korifiv1alpha1.ReadyCondition); c != nil && c.Status != metav1.ConditionTrue && c.LastTransitionTime.After(since) {
@@ -71,8 +73,8 @@ func lackingSince(o lrp.Observed) time.Time {
 	return since
 }
 
-// isTransient reports whether the LRP is still changing to its wanted state. An LRP that was ready and no
-// longer is does not count: that is reported at once.
+// isTransient reports whether the LRP is still changing to its desired state. It returns false for an LRP that is no
+// longer ready, so that this is reported immediately.
 func isTransient(obj *eiriniv1.LRP, before *eiriniv1.LRPStatus, p lrp.Plan) bool {
 	lost := before.ObservedGeneration == obj.Generation && meta.IsStatusConditionTrue(before.Conditions, korifiv1alpha1.ReadyCondition)
 	return p.Conflict == "" && !lost && !meta.IsStatusConditionTrue(obj.Status.Conditions, korifiv1alpha1.ReadyCondition)

@@ -21,8 +21,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// Race r: an LRP that is superseded right after its StatefulSet is created is not released before the cache
-// holds that StatefulSet.
+// Race r of ADR 0010: the LRP of a new StatefulSet is deleted. Its finalizer is not removed until the cache contains
+// the StatefulSet.
 func TestAnLRPIsKeptForAStatefulSetThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -57,7 +57,7 @@ func TestAnLRPIsKeptForAStatefulSetThatTheCacheLacks(t *testing.T) {
 	if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), &eiriniv1.LRP{}); !k8serrors.IsNotFound(err) {
 		t.Errorf("expected the LRP to be released once its StatefulSet is gone, found %v", err)
 	}
-	// The cache still shows the released LRP: another pass sends no request, not even one that would fail.
+	// The cache still contains the released LRP. Another pass must send no request, not even one that would fail.
 	c.live, c.client = nil, nil
 	if err := c.act(t.Context(), seen, lrp.Decide(seen)); !errors.Is(err, reconcile.ErrStale) {
 		t.Errorf("expected ErrStale without a request, found %v", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller makes the namespaces of CFOrgs and CFSpaces.
+// Package controller creates the namespaces of CFOrgs and CFSpaces.
 package controller
 
 import (
@@ -27,21 +27,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name is the reporter of the events and the field manager. The controllers are called Name-orgs and Name-spaces.
+// Name is the event reporter and the field manager. The names of the controllers are Name-orgs and Name-spaces.
 const Name = "torpor-spaces"
 
-// namespaceInterval is the time between two checks of a namespace that is being deleted; its end triggers a
-// pass too.
+// namespaceInterval is the interval between two checks of a namespace that is being deleted. Its deletion also triggers
+// a pass.
 const namespaceInterval = 5 * time.Second
 
 // Controller reconciles CFOrgs and CFSpaces.
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// IsolateSpaces keeps Pods of other namespaces from reaching those of a space, until a user adds a policy
+	// IsolateSpaces prevents traffic from other namespaces to the Pods in a space, until a user adds a NetworkPolicy
 	// that allows it.
 	IsolateSpaces bool
-	// Guard keeps passes away from objects that another project writes; nil allows all.
+	// Guard prevents changes of objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -79,7 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// newPass returns what the passes of orgs and of spaces share.
+// newPass returns the parts of a pass that orgs and spaces have in common.
 func newPass[T client.Object](c Controller, mgr manager.Manager, finalizer string, labelsOf func(T) map[string]string) *reconcile.Pass[T, orgspace.Observed, orgspace.Plan] {
 	observe := func(ctx context.Context, owner T) (orgspace.Observed, error) {
 		return c.observe(ctx, owner, labelsOf(owner))
@@ -107,7 +107,7 @@ func spaceLabels(space *korifiv1alpha1.CFSpace) map[string]string {
 	return map[string]string{korifiv1alpha1.OrgGUIDLabel: space.Namespace, korifiv1alpha1.SpaceGUIDLabel: space.Name}
 }
 
-// spaceForNamespace maps a namespace to its CFSpace, which is in the namespace of its org.
+// spaceForNamespace maps a namespace to its CFSpace, which is in the namespace of the space's org.
 func spaceForNamespace(_ context.Context, namespace client.Object) []ctrl.Request {
 	labels := namespace.GetLabels()
 	space, org := labels[korifiv1alpha1.SpaceGUIDLabel], labels[korifiv1alpha1.OrgGUIDLabel]
@@ -117,7 +117,7 @@ func spaceForNamespace(_ context.Context, namespace client.Object) []ctrl.Reques
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: org, Name: space}}}
 }
 
-// orgsForNamespace maps a namespace to the CFOrg of its name, in whatever namespace that is.
+// orgsForNamespace maps a namespace to the CFOrgs with its name, in any namespace.
 func (c Controller) orgsForNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
 	if namespace.GetLabels()[korifiv1alpha1.OrgGUIDLabel] != namespace.GetName() {
 		return nil
@@ -135,8 +135,8 @@ func (c Controller) orgsForNamespace(ctx context.Context, namespace client.Objec
 	return all
 }
 
-// observe reads the namespace of an owner past the cache, which may not have observed yet that the namespace
-// is gone or was created by another client.
+// observe reads the owner's namespace from the API server. The cache may not have observed yet that the namespace was
+// deleted, or that another client has created it.
 func (c Controller) observe(ctx context.Context, owner client.Object, labels map[string]string) (orgspace.Observed, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -158,7 +158,7 @@ func (c Controller) observe(ctx context.Context, owner client.Object, labels map
 	return seen, nil
 }
 
-// act creates what is missing; an object that another pass has just created is no error.
+// act creates missing objects. It ignores objects that another pass has just created.
 func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspace.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -191,8 +191,8 @@ func (c Controller) create(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// isolatingPolicy allows access to the Pods of a namespace from that namespace only. Policies add up, so
-// another one can allow more.
+// isolatingPolicy returns a NetworkPolicy that allows traffic to the Pods in a namespace only from the same namespace.
+// NetworkPolicies are additive, so another one can allow more.
 func isolatingPolicy(namespace string) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}, Spec: networkingv1.NetworkPolicySpec{
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},

@@ -25,8 +25,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act performs the action of a plan. It returns ErrStale, without a change, if the API server has other objects than
-// the observation.
+// act performs the action of a plan. It returns ErrStale, without a change, if the objects in the API server differ
+// from the observation.
 func (c Controller) act(ctx context.Context, seen *observation, plan process.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -44,16 +44,17 @@ func (c Controller) act(ctx context.Context, seen *observation, plan process.Pla
 		return reconcile.ErrStale
 	}
 	if k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil // The process is deleted with its space soon.
+		return nil // The process will be deleted together with its space.
 	}
 	return err
 }
 
-// createLRP creates an LRP if the API server has the observed app, process and LRPs. Otherwise, caches that lag
-// independently could start two revisions at once, or a revision with an outdated size and command.
+// createLRP creates an LRP if the API server has the observed app, process and LRPs. The caches of these kinds lag
+// independently. Without this check, two revisions could start at the same time, or a revision could start with an
+// outdated size or command.
 func (c Controller) createLRP(ctx context.Context, seen *observation, do process.CreateLRP) error {
 	var environment map[string][]byte
-	// The reads run in parallel, because every restart waits for them.
+	// The objects are read in parallel, because every restart waits for these reads.
 	var surroundings process.Surroundings
 	var errs [5]error
 	var reads sync.WaitGroup
@@ -85,8 +86,8 @@ func (c Controller) createLRP(ctx context.Context, seen *observation, do process
 	return nil
 }
 
-// pruneSettings deletes settings that no recorded revision needs. Settings younger than an hour stay, because they may
-// belong to a revision that the controller of apps has not recorded yet.
+// pruneSettings deletes settings that no recorded revision needs. It keeps settings that are younger than an hour,
+// because they may belong to a revision that has not been recorded yet.
 func (c Controller) pruneSettings(ctx context.Context, seen *observation) error {
 	needed := map[string]bool{}
 	for _, r := range seen.app.Status.Restarts {
@@ -113,7 +114,7 @@ func (c Controller) pruneSettings(ctx context.Context, seen *observation) error 
 	return errors.Join(errs...)
 }
 
-// joinFailures joins the errors other than ErrStale. It returns ErrStale if there are no others.
+// joinFailures joins the errors other than ErrStale. If there are no other errors, it returns ErrStale.
 func joinFailures(errs []error) error {
 	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, reconcile.ErrStale) })
 	if err := errors.Join(failures...); err != nil {
@@ -122,7 +123,7 @@ func joinFailures(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// scaleLRP sets the instances of an LRP and nothing else.
+// scaleLRP changes only the number of instances of an LRP.
 func (c Controller) scaleLRP(ctx context.Context, seen *observation, do process.ScaleLRP) error {
 	for i := range seen.lrps {
 		if seen.lrps[i].Name != do.Name {
@@ -137,8 +138,8 @@ func (c Controller) scaleLRP(ctx context.Context, seen *observation, do process.
 	return nil
 }
 
-// deleteLRPs deletes LRPs if the API server has the observed app. An app that was started again, or has another
-// revision, may need them.
+// deleteLRPs deletes LRPs if the API server has the observed app. An app that was started again, or that has a new
+// revision, may still need them.
 func (c Controller) deleteLRPs(ctx context.Context, seen *observation, do process.DeleteLRPs) error {
 	if err := c.requireSameApp(ctx, seen.app); err != nil {
 		return err
@@ -149,7 +150,8 @@ func (c Controller) deleteLRPs(ctx context.Context, seen *observation, do proces
 		if !slices.Contains(do.Names, l.Name) {
 			continue
 		}
-		// The Pods drain in the background. An LRP with the same name and another UID was not part of the decision.
+		// The Pods are deleted in the background. The UID protects a new LRP with the same name, which was not part of
+		// the decision.
 		err := c.client.Delete(ctx, l, client.Preconditions{UID: new(l.UID)}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if k8serrors.IsConflict(err) {
 			err = reconcile.ErrStale
@@ -162,8 +164,8 @@ func (c Controller) deleteLRPs(ctx context.Context, seen *observation, do proces
 	return nil
 }
 
-// requireSameApp reads the app from the API server and returns ErrStale unless it has the desired state of the
-// decision.
+// requireSameApp reads the app from the API server. It returns ErrStale unless the app has the desired state on which
+// the decision is based.
 func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFApp) error {
 	var live korifiv1alpha1.CFApp
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(app), &live)
@@ -173,8 +175,8 @@ func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	if err != nil {
 		return fmt.Errorf("read the app: %w", err)
 	}
-	// The resource version is not compared, because it may have changed without effect on the decision, for example by
-	// a status report.
+	// The resource version is not compared, because it also changes without an effect on the decision, for example
+	// after a status update.
 	wanted := func(a *korifiv1alpha1.CFApp) process.DesiredApp {
 		return process.NewDesiredApp(process.ApplyScheduled(a, c.Clock.Now()), process.RolloutOptions{})
 	}
@@ -186,7 +188,7 @@ func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	return nil
 }
 
-// requireSameProcess returns ErrStale if the spec of the process differs from the cached one.
+// requireSameProcess returns ErrStale if the spec of the process in the API server differs from the cached one.
 func (c Controller) requireSameProcess(ctx context.Context, process *korifiv1alpha1.CFProcess) error {
 	var live korifiv1alpha1.CFProcess
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(process), &live)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller reconciles processes of apps: it observes, calls process.Decide, performs one action and reports.
+// Package controller reconciles the processes of apps: it observes a process, calls process.Decide, performs one
+// action, and reports the result.
 package controller
 
 import (
@@ -28,21 +29,21 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Name is the name of events and of the field manager, shared with the controller of apps. The controller's own name is
-// Name-processes.
+// Name is the event reporter and the field manager. The controller of apps has the same ones. The name of this
+// controller is Name-processes.
 const Name = "torpor-restart"
 
 // Controller reconciles CFProcesses.
 type Controller struct {
 	// Clock is the source of time.
 	Clock clock.PassiveClock
-	// Guard excludes objects that another project writes; nil excludes none.
+	// Guard prevents changes of objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
-	// Metrics receives the durations.
+	// Metrics records the durations of starts and drains.
 	Metrics *Metrics
 	// PodCache caches the Pods of apps.
 	PodCache *podcache.Cache
-	// Ends collects the overdue ends of all controllers; it may be nil.
+	// Ends holds the overdue ends of stops for all controllers. It may be nil.
 	Ends *urgency.OverdueEnds
 
 	client client.Client
@@ -92,7 +93,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:  c.report,
 			Status: reconcilestatus.Storage[*korifiv1alpha1.CFProcess]{
 				Conditions: func(process *korifiv1alpha1.CFProcess) *[]metav1.Condition { return &process.Status.Conditions },
-				// Upstream's schema drops these fields, but the app and its deployments wait for them.
+				// Korifi's schema drops these fields, but the controllers of apps and deployments need them.
 				Remember: func(process *korifiv1alpha1.CFProcess) map[string]any {
 					return map[string]any{"observedRevision": process.Status.ObservedRevision, "revisions": process.Status.Revisions}
 				},
@@ -104,7 +105,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// hasJustStarted reports whether the pending work of a process follows from the end of its app's stop.
+// hasJustStarted reports whether the pending work for a process results from the end of its app's stop.
 func (c Controller) hasJustStarted(ctx context.Context, process *korifiv1alpha1.CFProcess) bool {
 	app := &korifiv1alpha1.CFApp{}
 	key := client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}

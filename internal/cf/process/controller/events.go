@@ -3,7 +3,7 @@
 package controller
 
 const (
-	// drainTimedOut is recorded on the process when Pods of an older revision are left after the drain timeout, and the
+	// drainTimedOut is recorded on the process if Pods of an older revision remain after the drain timeout, and the
 	// current revision starts next to them.
 	drainTimedOut = "DrainTimedOut"
 )

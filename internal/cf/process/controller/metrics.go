@@ -14,12 +14,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// Metrics measures the durations of starts and drains of revisions. Create and register one instance per manager
-// process.
+// Metrics measures the durations of starts and drains. Create and register one instance per manager process.
 type Metrics struct {
 	firstReady, drain prometheus.Histogram
 
-	// draining maps a process to the time at which its drain began.
+	// draining maps each process to the start time of its drain.
 	draining sync.Map
 }
 
@@ -48,8 +47,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.drain.Collect(ch)
 }
 
-// observeFirstReady measures the target revision if its first instance became ready in the saved pass. An instance that
-// becomes ready again after a crash is not measured.
+// observeFirstReady records the start duration of the target revision if its first instance has just become ready. It
+// ignores an instance that becomes ready again after a crash.
 func (m *Metrics) observeFirstReady(seen *observation, before *korifiv1alpha1.CFProcessStatus) {
 	target := seen.TargetRevision()
 	if hasBeenReady(before, target) || !hasBeenReady(&seen.process.Status, target) {
@@ -68,8 +67,8 @@ func hasBeenReady(status *korifiv1alpha1.CFProcessStatus, revision int64) bool {
 	})
 }
 
-// trackDrain measures the time from the first pass with draining Pods to the first pass without. Most drains end before
-// their status is written, so the status cannot serve for this.
+// trackDrain measures the time from the first pass with draining Pods to the first pass without them. The status cannot
+// be used, because most drains end before their status is written.
 func (m *Metrics) trackDrain(process types.UID, draining bool, now time.Time) {
 	if draining {
 		m.draining.LoadOrStore(process, now)

@@ -21,7 +21,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// A refused creation of an LRP, for example by a quota, needs an action, and clients only show the reason Blocked.
+// If the creation of an LRP is refused, for example by a quota, a user must act. Clients show the message only for the
+// reason Blocked.
 func TestAStartThatIsRefusedIsBlocked(t *testing.T) {
 	t.Parallel()
 	c := Controller{Metrics: NewMetrics(), Clock: clock.RealClock{}}
@@ -38,8 +39,8 @@ func TestAStartThatIsRefusedIsBlocked(t *testing.T) {
 	}
 }
 
-// A revision becomes ready for the first time only once. An instance that restarts after a crash on the third day did
-// not take three days to start.
+// A revision becomes ready for the first time only once. If an instance crashes on the third day and restarts, its
+// start did not take three days.
 func TestARevisionIsFirstReadyOnce(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)

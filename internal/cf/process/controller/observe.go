@@ -24,19 +24,20 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// observation is the Observed of a process with the objects from which it was derived.
+// observation is an Observed with the objects from which it was derived.
 type observation struct {
 	process.Observed
 	process *korifiv1alpha1.CFProcess
-	// app is nil if it is gone.
+	// app is nil if the app does not exist.
 	app  *korifiv1alpha1.CFApp
 	lrps []eiriniv1.LRP
 	pods []corev1.Pod
-	// droplet is nil if none exists.
+	// droplet is nil if there is none.
 	droplet *korifiv1alpha1.Droplet
 }
 
-// scheduledEnd returns the time at which a Slumber's stop of the app expires, or zero. The expiry triggers no event.
+// scheduledEnd returns the time at which a Slumber's stop of the app expires, or the zero time. The expiry triggers no
+// event.
 func (o *observation) scheduledEnd() time.Time {
 	if o.app == nil {
 		return time.Time{}
@@ -60,7 +61,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) 
 	if err := c.observeLRPsAndPods(ctx, o); err != nil {
 		return nil, err
 	}
-	// The controller of apps deletes the LRPs of a deleted app. The garbage collector deletes those of a deleted
+	// The controller of apps deletes the LRPs of a deleted app. The garbage collector deletes the LRPs of a deleted
 	// process.
 	o.Deleted = o.app == nil || !o.app.DeletionTimestamp.IsZero() || !obj.DeletionTimestamp.IsZero()
 	if o.Deleted {
@@ -104,8 +105,8 @@ func (c Controller) observeLRPsAndPods(ctx context.Context, o *observation) erro
 	return c.observeUpstreamPods(ctx, o)
 }
 
-// observeUpstreamPods reads from the API server, because the cache only holds Torpor's Pods. It does so only for
-// processes that Korifi has written.
+// observeUpstreamPods reads Korifi's Pods from the API server, because only Torpor's Pods are cached. It does so only
+// for processes that Korifi has written.
 func (c Controller) observeUpstreamPods(ctx context.Context, o *observation) error {
 	if len(o.lrps) > 0 || !c.Guard.HasUpstreamWritten(o.process) {
 		return nil
@@ -143,7 +144,7 @@ func (c Controller) observeDroplet(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// observeNameTaken checks whether an LRP of another owner has the name of the app's revision.
+// observeNameTaken checks whether an LRP with another owner has the name for the app's revision.
 func (c Controller) observeNameTaken(ctx context.Context, o *observation) error {
 	name := revision.LRPName(o.process.Name, o.App.Revision)
 	if slices.ContainsFunc(o.lrps, func(l eiriniv1.LRP) bool { return l.Name == name }) {

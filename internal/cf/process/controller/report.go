@@ -17,12 +17,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// report writes the status.
+// report writes the observed state to the status.
 func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, plan process.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if refused != nil {
 		plan.Ready.Message += "; " + refused.Error()
 		if _, starts := plan.Do.(process.CreateLRP); starts {
-			// Clients show the message of Blocked, but not that of a reason for progress.
+			// Clients show the message of the reason Blocked, but not that of a progress reason.
 			plan.Ready = decision.False(korifiv1alpha1.BlockedReason, plan.Ready.Message)
 		}
 	}
@@ -55,8 +55,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, pla
 	return out
 }
 
-// isTransient reports whether the status describes progress, which is only written if it lasts. A status without
-// progress is written at once, and so is the loss of a ready instance at an unchanged revision.
+// isTransient reports whether the status describes progress, which is written only if it continues for some time. Any
+// other status is written immediately. So is the loss of a ready instance while the revision stays the same.
 func isTransient(before, status *korifiv1alpha1.CFProcessStatus, plan process.Plan) bool {
 	if !process.IsProgressReason(plan.Ready.Reason) {
 		return false
@@ -72,8 +72,8 @@ func showsDrainTimeout(conditions []metav1.Condition) bool {
 	return c != nil && c.Reason == korifiv1alpha1.DrainTimeoutReason
 }
 
-// revisionStatuses returns the statuses of revisions with an LRP or Pods, oldest first; before holds those of the last
-// report.
+// revisionStatuses returns the statuses of all revisions with an LRP or Pods, oldest first. before holds the statuses
+// of the previous report.
 func revisionStatuses(o process.Observed, before []korifiv1alpha1.RevisionStatus) []korifiv1alpha1.RevisionStatus {
 	byRevision := map[int64]*korifiv1alpha1.RevisionStatus{}
 	of := func(revision int64) *korifiv1alpha1.RevisionStatus {
@@ -107,7 +107,8 @@ func revisionStatuses(o process.Observed, before []korifiv1alpha1.RevisionStatus
 	return all
 }
 
-// instanceStatuses returns the statuses of the target revision's instances by index, without ending Pods.
+// instanceStatuses returns the statuses of the target revision's instances by index. It omits Pods that are terminating
+// or have left their Services.
 func instanceStatuses(seen *observation) map[string]korifiv1alpha1.InstanceStatus {
 	all := map[string]korifiv1alpha1.InstanceStatus{}
 	for i := range seen.pods {

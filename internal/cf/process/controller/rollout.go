@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// observeRollout reads the options of the app's deployment. Annotations of the app name the deployment and whether it
-// was cancelled. A deleted deployment continues with default options.
+// observeRollout reads the options of the app's deployment. The app's annotations contain the deployment's name and
+// whether it was cancelled. If the deployment was deleted, its rollout continues with default options.
 func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFApp) (process.RolloutOptions, error) {
 	name := app.Annotations[torporv1alpha1.DeploymentAnnotation]
 	if name == "" {
@@ -36,7 +36,7 @@ func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFAp
 	return options, nil
 }
 
-// rolloutOptions returns the options of a deployment. A canary pauses at its next step; a canary without steps pauses
+// rolloutOptions returns the options of a deployment. A canary pauses at its next step. A canary without steps pauses
 // once, at one instance.
 func rolloutOptions(d *torporv1alpha1.CFDeployment, cancelled bool) process.RolloutOptions {
 	r, next := process.RolloutOptions{Cancelled: cancelled, MaxInFlight: d.Spec.MaxInFlight}, int(d.Spec.ContinuedSteps)

@@ -18,8 +18,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// Races a and p: an action that was decided on a stale view is not performed. No LRP is deleted that the app may need
-// now, and no second revision is created next to an unseen one.
+// Races a and p of ADR 0010: an action that was decided on a stale view is not performed. No LRP is deleted that the
+// app may still need, and no second revision is created next to an unobserved one.
 func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -31,19 +31,19 @@ func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 		stale  bool
 		lrps   int
 	}{
-		"an LRP of an unchanged app is deleted":                           {process.DeleteLRPs{Names: []string{"lrp"}}, func(*observation) {}, false, 0},
-		"an LRP is kept if the app has another revision":                  {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { revise(o.app, "6") }, true, 1},
-		"an LRP is kept if the app was started again":                     {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.Spec.DesiredState = korifiv1alpha1.StoppedState }, true, 1},
-		"an LRP is kept if it belongs to another app of the same name":    {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.UID = "another" }, true, 1},
-		"an LRP is kept if it replaced the observed one of the same name": {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.lrps[0].UID = "another" }, true, 1},
+		"an LRP of an unchanged app is deleted":                                  {process.DeleteLRPs{Names: []string{"lrp"}}, func(*observation) {}, false, 0},
+		"an LRP is kept if the app has another revision":                         {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { revise(o.app, "6") }, true, 1},
+		"an LRP is kept if the app was started again":                            {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.Spec.DesiredState = korifiv1alpha1.StoppedState }, true, 1},
+		"an LRP is kept if the app was replaced by another app of the same name": {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.UID = "another" }, true, 1},
+		"an LRP is kept if it has replaced the observed one of the same name":    {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.lrps[0].UID = "another" }, true, 1},
 		"an LRP is created": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(*observation) {}, false, 2},
 		"no LRP is created if the app has another revision":  {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { revise(o.app, "6") }, true, 1},
 		"no LRP is created next to one that the cache lacks": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.lrps = nil }, true, 1},
 		"no LRP is created from an outdated process": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) {
 			o.process.Spec.MemoryMB, o.process.Generation = 64, o.process.Generation-1
 		}, true, 1},
-		"no LRP is created for another process of the same name": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.process.UID, o.lrps[0].UID = "another", "another" }, true, 1},
-		"an LRP that has changed is not scaled":                  {process.ScaleLRP{Name: "lrp", Instances: 5}, func(o *observation) { o.lrps[0].ResourceVersion = "1" }, true, 1},
+		"no LRP is created if the process was replaced by another one of the same name": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.process.UID, o.lrps[0].UID = "another", "another" }, true, 1},
+		"an LRP that has changed is not scaled":                                         {process.ScaleLRP{Name: "lrp", Instances: 5}, func(o *observation) { o.lrps[0].ResourceVersion = "1" }, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := hub.CreateNamespace(t)
@@ -73,7 +73,7 @@ func revise(app *korifiv1alpha1.CFApp, revision string) {
 	app.Annotations = map[string]string{korifiv1alpha1.RevisionAnnotation: revision, korifiv1alpha1.LastStopRevisionAnnotation: revision}
 }
 
-// seenIn creates and observes a started app at revision 7 with a process and one LRP in a namespace.
+// seenIn creates and observes a started app at revision 7 with a process and one LRP.
 func seenIn(t *testing.T, hub *testenv.Environment, namespace string) *observation {
 	t.Helper()
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }

@@ -15,8 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
-// readSurroundings reads the space and the addresses of an app from the cache. A namespace without a CFSpace is a space
-// with the namespace's name. Lists of the whole platform are only searched, so they are not copied.
+// readSurroundings reads the space and the addresses of an app from the cache. A namespace without a CFSpace counts as
+// a space with the namespace's name. Cached objects are not copied, because the lists contain the objects of all spaces
+// and are only searched.
 func (c Controller) readSurroundings(ctx context.Context, app *korifiv1alpha1.CFApp) (process.Surroundings, error) {
 	found := process.Surroundings{SpaceName: app.Namespace}
 	var spaces korifiv1alpha1.CFSpaceList

@@ -21,8 +21,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Index fields of the cache for the processes of an app and the LRPs of a process. Their names differ from those of the
-// controller of apps, which uses the same cache.
+// These are the cache indexes of processes by their app and of LRPs by their process. Their names differ from those of
+// the controller of apps, which uses the same cache.
 const (
 	byAppRef = "spec.appRef.name"
 	byOwner  = "ownerUID"
@@ -51,7 +51,7 @@ func addIndexes(mgr manager.Manager) error {
 	return nil
 }
 
-// refusalOf returns the reason why Kubernetes creates too few Pods of an LRP, or "".
+// refusalOf returns the reason why Kubernetes creates too few Pods for an LRP, or "".
 func refusalOf(o client.Object) string {
 	l, ok := o.(*eiriniv1.LRP)
 	if !ok {
@@ -86,7 +86,7 @@ func (c Controller) processesForDeployment(ctx context.Context, o client.Object)
 	return nil
 }
 
-// listRequests lists the processes of an app.
+// listRequests returns requests for all processes of an app.
 func (c Controller) listRequests(ctx context.Context, namespace, app string) []ctrl.Request {
 	var list korifiv1alpha1.CFProcessList
 	if err := c.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byAppRef: app}); err != nil {
@@ -99,17 +99,18 @@ func (c Controller) listRequests(ctx context.Context, namespace, app string) []c
 	return all
 }
 
-// specOrAnnotationsChanged passes changes of the desired state, and not the controllers' own reports.
+// specOrAnnotationsChanged selects changes of the spec and of annotations. It ignores status updates and the
+// controllers' own annotations.
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
 
-// deploymentEnds passes the end of a deployment, after which it can no longer be cancelled.
+// deploymentEnds selects the update with which a deployment finishes, after which it can no longer be cancelled.
 func deploymentEnds() predicate.Predicate {
 	return reconcile.FieldChanged(func(d *torporv1alpha1.CFDeployment) any { return revision.IsDeploymentOver(d) })
 }
 
-// scheduledStopsChanged passes changes of the Slumbers' stops of an app.
+// scheduledStopsChanged selects changes of the stops that Slumbers request for an app.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
 }

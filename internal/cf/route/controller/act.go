@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act creates Services before the objects that send requests to them, and deletes them after those.
+// act creates Services before the objects that send requests to them, and deletes Services after these objects.
 func (c Controller) act(ctx context.Context, seen route.Observed, plan route.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -72,7 +72,7 @@ func (c Controller) publish(ctx context.Context, seen route.Observed, plan route
 	case plan.Ingress != nil:
 		after := seen.Ingress.DeepCopy()
 		after.Spec.Rules = plan.Ingress.Spec.Rules
-		// If Torpor sets no class, the cluster fills in its default, which stays.
+		// If no class is configured, the default that the cluster has set is kept.
 		if plan.Ingress.Spec.IngressClassName != nil {
 			after.Spec.IngressClassName = plan.Ingress.Spec.IngressClassName
 		}

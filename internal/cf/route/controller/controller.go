@@ -29,16 +29,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name is the name of the controller, the reporter of its events and its field manager.
+// Name is the name of the controller, its event reporter and its field manager.
 const Name = "torpor-routes"
 
-// These are the fields by which the cache finds CFRoutes.
+// These are the cache indexes of CFRoutes.
 const (
 	byHost   = "host"
 	byDomain = "domain"
 	byApp    = "app"
-	// byAppOfProcess finds CFProcesses. It differs from the names of other controllers, whose indexes are in
-	// the same cache.
+	// byAppOfProcess is the cache index of CFProcesses by their app. Its name differs from those of other controllers,
+	// which use the same cache.
 	byAppOfProcess = "routedApp"
 )
 
@@ -48,13 +48,14 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Publisher is the component that sends requests to apps.
 	Publisher route.Publisher
-	// WatchNamespaces are the only namespaces whose objects are handled; empty means all.
+	// WatchNamespaces restricts the controller to these namespaces. If it is empty, the controller handles all
+	// namespaces.
 	WatchNamespaces []string
-	// Guard keeps passes away from objects that another project writes; nil allows all.
+	// Guard prevents changes of objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
-	// owned caches the objects of routes, and no others of their kinds.
+	// owned caches only the objects that routes own.
 	owned cache.Cache
 }
 
@@ -88,8 +89,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named(Name).
 		WithOptions(reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()).
 		For(&korifiv1alpha1.CFRoute{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// The next route of a host or an address that becomes free is served without delay. Timestamps have
-		// whole seconds, so that a new route can win a tie: the other routes of the host are enqueued, too.
+		// If a host or an address becomes free, the next route for it is served without delay. The other routes of a
+		// host are also enqueued when a route is created. Timestamps have whole seconds, so the new route may count as
+		// the oldest.
 		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byHost, hostOfObject)), builder.WithPredicates(addressChanged())).
 		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesOfSameDomains)).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, scheduledStopsChanged()))).
@@ -135,8 +137,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFRoute, seen route.Observed, pla
 	return reconcile.FollowUp{Rule: plan.Ready.Reason}
 }
 
-// routesOfSameDomains returns the routes of all domains with the same name: when a domain is created or
-// deleted, another of them may get the name.
+// routesOfSameDomains returns the routes of all domains with the same name. When such a domain is created or deleted,
+// another one may become valid.
 func (c Controller) routesOfSameDomains(ctx context.Context, obj client.Object) []ctrl.Request {
 	all := c.routesBy(byDomain, keyOfObject)(ctx, obj)
 	domain, isDomain := obj.(*korifiv1alpha1.CFDomain)
@@ -152,7 +154,7 @@ func (c Controller) routesOfSameDomains(ctx context.Context, obj client.Object) 
 	return all
 }
 
-// routesBy maps an object to the routes that have its value in a field of the cache.
+// routesBy maps an object to the routes with the object's value in a cache index.
 func (c Controller) routesBy(field string, valueOf func(client.Object) string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []ctrl.Request {
 		var list korifiv1alpha1.CFRouteList

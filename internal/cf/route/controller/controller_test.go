@@ -38,8 +38,7 @@ type env struct {
 	domainName string
 }
 
-// newEnv serves the Gateway API with its own CRDs, whose schema and rules validate what the controller
-// writes.
+// newEnv serves the Gateway API. Its CRDs validate the HTTPRoutes that the controller writes.
 func newEnv(t testing.TB) *env {
 	t.Helper()
 	e := &env{Environment: testenv.Start(t)}
@@ -51,7 +50,7 @@ func newEnv(t testing.TB) *env {
 	return e
 }
 
-// getShared returns the shared environment with a domain of the test's own, so that tests may use the same hosts.
+// getShared returns the shared environment with a separate domain for this test, so tests may use the same hosts.
 func getShared(t *testing.T) *env {
 	t.Helper()
 	e := *shared.Get(t)
@@ -135,7 +134,7 @@ func TestAddressIsPublishedWithItsDestinations(t *testing.T) {
 	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), published))
 	e.expectReason(t, obj, korifiv1alpha1.AddressServedReason)
 
-	// An unmapped app gets no request, and a change by another client is reverted.
+	// An unmapped app receives no requests, and the controller reverts changes by other clients.
 	testenv.ExpectPatched(t, e.Environment, obj, func(r *korifiv1alpha1.CFRoute) {
 		r.Spec.Destinations = r.Spec.Destinations[1:]
 	})
@@ -167,8 +166,8 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 	e.expectReason(t, second, korifiv1alpha1.AddressTakenReason)
 	e.expectReason(t, first, korifiv1alpha1.AddressPublishedReason)
 	e.expectNoHTTPRoute(t, second)
-	// The requests to a host are for the space that holds it, also those to a path of another space, as in
-	// Cloud Controller.
+	// As in Cloud Controller, all requests to a host belong to the space that owns the host, even if another space has
+	// a route with a path.
 	below := second.DeepCopy()
 	below.ObjectMeta, below.Spec.Path = metav1.ObjectMeta{Namespace: theirs, Name: "below"}, "/login"
 	below.Spec.Destinations[0].GUID = "below-app"
@@ -186,8 +185,8 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 	e.expectReason(t, below, korifiv1alpha1.AddressPublishedReason)
 }
 
-// Timestamps have whole seconds. A route that is created later in the same second can come first by name; the
-// other one is then enqueued.
+// Timestamps have whole seconds. A route that is created later in the same second may come first by name. In that case,
+// the other route is enqueued.
 func TestRoutesCreatedInTheSameSecondAreEnqueued(t *testing.T) {
 	e := getShared(t)
 	namespaces := []string{e.CreateNamespace(t), e.CreateNamespace(t)}

@@ -34,8 +34,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFRoute) (r
 	return seen, nil
 }
 
-// observeAddress finds the domain, and the route that holds the address or its host. The holder depends on
-// the times of creation at the API server, and not on what a cache has received first.
+// observeAddress finds the domain, and the route that has reserved the address or its host. The result depends on
+// creation timestamps, not on the order in which a cache has received the routes.
 func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) error {
 	ref := seen.Route.Spec.DomainRef
 	var domain korifiv1alpha1.CFDomain
@@ -118,8 +118,8 @@ func (c Controller) observeOwned(ctx context.Context, seen *route.Observed) erro
 	return nil
 }
 
-// scheduledStopsChanged passes on the stops that Slumbers request of an app: a stopped app gets no requests
-// while another destination runs.
+// scheduledStopsChanged selects changes of the stops that Slumbers request for an app. A stopped app receives no
+// requests while another destination runs.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any {
 		return stoprecord.ListScheduled(app.Status.ScheduledStops, app.Annotations)

@@ -28,23 +28,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name is the name of the controller, the reporter of its events and its field manager.
+// Name is the name of the controller, its event reporter and its field manager.
 const Name = "torpor-tasks"
 
 // Controller reconciles CFTasks.
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Pods are the options that the Pods of all apps have in common.
+	// Pods are the options for the Pods of all apps.
 	Pods lrp.PodOptions
-	// WatchNamespaces are the only namespaces whose objects are handled; empty means all.
+	// WatchNamespaces restricts the controller to these namespaces. If it is empty, the controller handles all
+	// namespaces.
 	WatchNamespaces []string
-	// Guard keeps passes away from objects that another project writes; nil allows all.
+	// Guard prevents changes of objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
 	live   client.Reader
-	// jobs caches the Jobs of tasks and no others.
+	// jobs caches only the Jobs of tasks.
 	jobs cache.Cache
 }
 
@@ -58,7 +59,8 @@ type Controller struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// SetupWithManager adds the controller. It has one worker: tasks of an app get their numbers one after the other.
+// SetupWithManager adds the controller. It has a single worker, because the tasks of an app are numbered one after
+// another.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	ofTasks, err := labels.NewRequirement(korifiv1alpha1.TaskGUIDLabel, selection.Exists, nil)
@@ -95,7 +97,8 @@ func (c Controller) act(ctx context.Context, seen task.Observed, plan task.Plan)
 		if err != nil {
 			return fmt.Errorf("read the environment: %w", err)
 		}
-		// An existing Secret is from a pass that ended before it created the Job. Its content was right then.
+		// If the Secret already exists, an earlier pass has created it, but has not created the Job. Its content was
+		// correct at that time.
 		if err := c.client.Create(ctx, task.BuildSecret(seen.Task, environment), client.FieldOwner(Name)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("save the environment in a Secret: %w", err)
 		}
@@ -103,7 +106,7 @@ func (c Controller) act(ctx context.Context, seen task.Observed, plan task.Plan)
 			return ignoreStale(err)
 		}
 	case task.DeleteJob:
-		// Its Pods are deleted with it, and receive SIGTERM.
+		// The Job's Pods receive SIGTERM and are deleted together with the Job.
 		err := c.client.Delete(ctx, seen.Job, client.Preconditions{UID: new(seen.Job.UID)}, client.PropagationPolicy("Background"))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the Job: %w", err)

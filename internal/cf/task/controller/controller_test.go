@@ -19,13 +19,13 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// taskEnv has Kubernetes' own Job controller and no node: the test acts as the kubelet.
+// taskEnv runs Kubernetes' Job controller, but no kubelet. The test acts as the kubelet.
 type taskEnv struct {
 	*testenv.Environment
 	namespace string
 }
 
-// TestTasksRunAsJobs runs tasks of one app, each numbered once.
+// TestTasksRunAsJobs runs several tasks of one app and expects a different number for each.
 func TestTasksRunAsJobs(t *testing.T) {
 	e := &taskEnv{Environment: testenv.StartControlPlane(t, 0)}
 	e.InstallCRDs(t)
@@ -78,7 +78,7 @@ func (e *taskEnv) waitForCondition(t *testing.T, task *korifiv1alpha1.CFTask, ki
 	})
 }
 
-// endPod writes the status of a task's Pod that a kubelet reports when the container has ended.
+// endPod sets the status of a task's Pod as a kubelet does after the container has exited.
 func (e *taskEnv) endPod(t *testing.T, task *korifiv1alpha1.CFTask, status int32) {
 	t.Helper()
 	var pods corev1.PodList
@@ -95,6 +95,6 @@ func (e *taskEnv) endPod(t *testing.T, task *korifiv1alpha1.CFTask, status int32
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: status}},
 	}}
-	// Others may change the Pod, too.
+	// Other controllers may change the Pod at the same time.
 	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
 }

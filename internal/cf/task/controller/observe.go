@@ -36,9 +36,9 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFTask) (ta
 	return seen, c.observeApp(ctx, &seen)
 }
 
-// findJob returns the Job of a task's name; nil if absent. Without a Job, a task that is cancelled or
-// was started fails permanently. So the API server is asked, too: a cache may lack a Job that the previous
-// pass has created, and it would keep running.
+// findJob returns the Job with a task's name, or nil. A task that was cancelled or started fails permanently if its Job
+// does not exist. The cache may lack a Job that the previous pass has created. The Job would then continue to run, so
+// findJob also reads it from the API server.
 func (c Controller) findJob(ctx context.Context, obj *korifiv1alpha1.CFTask) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
 	if found, err := get(ctx, c.jobs, client.ObjectKeyFromObject(obj), job); found || err != nil {
@@ -54,12 +54,12 @@ func (c Controller) findJob(ctx context.Context, obj *korifiv1alpha1.CFTask) (*b
 	return job, nil
 }
 
-// observeApp reads the objects that a Job is made from.
+// observeApp reads the objects that the Job depends on.
 func (c Controller) observeApp(ctx context.Context, seen *task.Observed) error {
 	obj, app, web := seen.Task, &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
 	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: obj.Namespace, Name: name} }
-	// This read bypasses the cache, which may lack a new app whose task it already has: a task without an app fails
-	// permanently.
+	// This read bypasses the cache, which may lack a new app although it contains the app's task. A task without an app
+	// fails permanently.
 	found, err := get(ctx, c.live, key(obj.Spec.AppRef.Name), app)
 	if err != nil || !found {
 		return err
@@ -85,7 +85,7 @@ func (c Controller) observeApp(ctx context.Context, seen *task.Observed) error {
 	return c.observeHighest(ctx, seen)
 }
 
-// observeHighest reads past the cache, which may lack the number that the previous pass has given.
+// observeHighest reads from the API server, because the cache may lack the number that the previous pass has assigned.
 func (c Controller) observeHighest(ctx context.Context, seen *task.Observed) error {
 	if seen.Task.Status.SequenceID != 0 {
 		return nil
@@ -105,7 +105,7 @@ func (c Controller) observeHighest(ctx context.Context, seen *task.Observed) err
 	return nil
 }
 
-// describeExit describes how the Pod of a failed Job ended.
+// describeExit describes how the Pod of a failed Job has terminated.
 func (c Controller) describeExit(ctx context.Context, job *batchv1.Job) (string, error) {
 	if job.Status.Failed == 0 {
 		return "", nil
@@ -127,7 +127,7 @@ func (c Controller) describeExit(ctx context.Context, job *batchv1.Job) (string,
 	return "", nil
 }
 
-// get reports whether the object exists.
+// get reads an object, and reports whether it exists.
 func get(ctx context.Context, from client.Reader, key client.ObjectKey, into client.Object) (bool, error) {
 	if key.Name == "" {
 		return false, nil

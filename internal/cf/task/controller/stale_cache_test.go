@@ -18,14 +18,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/task"
 )
 
-// behindCache lacks every new object.
+// behindCache is a cache that lacks all new objects.
 type behindCache struct{ cache.Cache }
 
 func (behindCache) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return k8serrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// liveServer holds one Job, and nothing else.
+// liveServer is an API server that contains at most one Job.
 type liveServer struct {
 	client.Reader
 	job *batchv1.Job
@@ -39,8 +39,8 @@ func (l liveServer) Get(_ context.Context, key client.ObjectKey, into client.Obj
 	return k8serrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// A task does not fail permanently because a cache lacks its Job: the Job would keep running, and no user
-// could cancel it.
+// A task must not fail permanently because a cache lacks its Job. The Job would continue to run, and no user could
+// cancel it.
 func TestJobThatTheCacheDoesNotHaveYetIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -50,11 +50,11 @@ func TestJobThatTheCacheDoesNotHaveYetIsNotLost(t *testing.T) {
 		want              task.Action
 		fails             bool
 	}{
-		"a cancel deletes the Job":                               {canceled: true, owner: "own", want: task.DeleteJob},
-		"a started task with a Job continues":                    {started: true, owner: "own"},
-		"a started task without its Job fails":                   {started: true, owner: "own", gone: true, fails: true},
-		"a canceled task without its Job is over":                {canceled: true, owner: "own", gone: true, fails: true},
-		"a cancel keeps the Job of another owner with that name": {canceled: true, owner: "another", fails: true},
+		"a canceled task with a Job deletes it":        {canceled: true, owner: "own", want: task.DeleteJob},
+		"a started task with a Job continues":          {started: true, owner: "own"},
+		"a started task without its Job fails":         {started: true, owner: "own", gone: true, fails: true},
+		"a canceled task without its Job has ended":    {canceled: true, owner: "own", gone: true, fails: true},
+		"a canceled task keeps a Job of another owner": {canceled: true, owner: "another", fails: true},
 	} {
 		obj := &korifiv1alpha1.CFTask{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "task", UID: "own"}}
 		if obj.Spec.Canceled = row.canceled; row.started {
