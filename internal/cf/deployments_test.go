@@ -168,13 +168,13 @@ func TestDeploymentOfTwoProcessesIsCancelledAtEveryMoment(t *testing.T) {
 		"two revisions have instances": {never, func(t *testing.T, web, _ *app) error {
 			return testenv.ErrorIf(web.countRevisionPods(t, "1") == 0, "found no instance of web in revision 1")
 		}},
-		"the worker runs the new revision only": {never, func(t *testing.T, _, worker *app) error {
+		"the worker runs only the new revision": {never, func(t *testing.T, _, worker *app) error {
 			return worker.runsOnly(t, "1")
 		}},
 		"the worker has finished and web has a new instance": {"HOLLOW_START=2s ./app", func(t *testing.T, web, worker *app) error {
 			return errors.Join(worker.runsOnly(t, "1"), testenv.ErrorIf(web.getProcess(t).Status.ActualInstances == 0, "found no instance of web ready"))
 		}},
-		"the last replaced instance is ending": {"./app", func(t *testing.T, web, worker *app) error {
+		"the last replaced instance is terminating": {"./app", func(t *testing.T, web, worker *app) error {
 			found := web.getProcess(t).Status
 			isEnding := found.ActualInstances == 2 && web.countRevisionPods(t, "0") > 0
 			return errors.Join(worker.runsOnly(t, "1"), testenv.ErrorIf(!isEnding, "found %+v", found.Revisions))

@@ -60,7 +60,7 @@ func TestRestartShowsInEventsAndMetrics(t *testing.T) {
 		}, found); diff != "" {
 			return fmt.Errorf("metrics (-want +got):\n%s", diff)
 		}
-		// Two revisions took two seconds each to become ready, and one took three to terminate. The result may be a
+		// Two revisions each needed two seconds to become ready, and one needed three to terminate. The result may be a
 		// second less, because timestamps have whole seconds.
 		for name, least := range map[string]float64{"torpor_app_first_ready_seconds sum": 3, "torpor_app_drain_seconds sum": 2} {
 			if took := values[name] - before[name]; took < least || took > 10*least {

@@ -202,7 +202,7 @@ func (s *stage) testRetries(t *testing.T) {
 	}
 }
 
-// actAs returns a client that impersonates another user, who has all rights.
+// actAs returns a client that impersonates another user with all rights.
 func (s *stage) actAs(t *testing.T, user string) client.Client {
 	t.Helper()
 	cfg := rest.CopyConfig(s.Config)

@@ -18,7 +18,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestReplicasAgree sends conflicting requests to two replicas at once.
+// TestReplicasAgree sends conflicting requests to two replicas at the same time.
 func TestReplicasAgree(t *testing.T) {
 	e := shared.Get(t)
 	other := e.startReplica(t, 1000)

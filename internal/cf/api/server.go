@@ -80,8 +80,8 @@ type Options struct {
 	Ready func(address string)
 }
 
-// Run serves the API until ctx is cancelled. cfg holds the API's own credentials, which are only used to fill the
-// cache. The caller's credentials decide which cached objects the caller can see, and which changes are allowed.
+// Run serves the API until ctx is cancelled. cfg holds the API's own credentials, which only fill the cache. The
+// caller's credentials decide which cached objects the caller can see, and which changes are allowed.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	log.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	s, err := newServer(cfg, o)

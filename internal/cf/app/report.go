@@ -19,8 +19,8 @@ import (
 // Report is the result of UpdateStatus in addition to the status.
 type Report struct {
 	Ready, Draining decision.Condition
-	// Began is a revision that was observed for the first time. It is nil if there is none, or if the creation of the
-	// app caused it.
+	// Began is a revision that was observed for the first time. It is nil if no revision began, or if the creation of
+	// the app caused it.
 	Began *korifiv1alpha1.Restart
 	// Unseen is the number of earlier revisions that ended before they were observed.
 	Unseen int64

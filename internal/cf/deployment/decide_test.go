@@ -20,9 +20,9 @@ func TestContinuedCanaryIsNotPausedAgain(t *testing.T) {
 		generation, observed int64
 		want                 torporv1alpha1.DeploymentState
 	}{
-		"a canary that waits is paused":                                 {0, 1, 1, torporv1alpha1.PausedState},
+		"a waiting canary is paused":                                    {0, 1, 1, torporv1alpha1.PausedState},
 		"a canary that was just continued is not paused":                {1, 2, 1, torporv1alpha1.DeployingState},
-		"a canary that waits at its second step is paused":              {1, 2, 2, torporv1alpha1.PausedState},
+		"a canary waiting at its second step is paused":                 {1, 2, 2, torporv1alpha1.PausedState},
 		"a canary past its last step is not paused":                     {2, 3, 3, torporv1alpha1.DeployingState},
 		"a canary just continued past its last step is not paused":      {2, 3, 2, torporv1alpha1.DeployingState},
 		"a canary continued more often than it has steps is not paused": {7, 8, 8, torporv1alpha1.DeployingState},

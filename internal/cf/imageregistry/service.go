@@ -103,7 +103,7 @@ func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
 	return build.ImageAnswer{}, false
 }
 
-// ForgetBuild drops the answer of a completed or deleted build.
+// ForgetBuild drops the answer for a completed or deleted build.
 func (s *Service) ForgetBuild(name types.NamespacedName) {
 	s.asked.Lock()
 	defer s.asked.Unlock()

@@ -569,7 +569,7 @@ func TestPolicySelectsRegistries(t *testing.T) {
 		"all public addresses allowed: a metadata service is refused":   {[]string{"*"}, "https://169.254.169.254", errNotPublic},
 		"a name listed with TLS, but used without TLS: refused":         {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
 		"an unlisted name: refused":                                     {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
-		"an address outside the listed network: refused":                {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
+		"an address outside of the listed network: refused":             {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
 		"the protocol ftp: refused":                                     {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
 	} {
 		p, err := ParsePolicy(row.list)

@@ -64,8 +64,8 @@ type Condition struct {
 	Message string                 `json:"message,omitempty"`
 }
 
-// Ready returns the condition that reports whether the newest Build has succeeded. It returns the zero value if there
-// is none.
+// Ready returns the condition that reports whether the newest Build has succeeded. It returns the zero value if the
+// condition is missing.
 func (s ImageStatus) Ready() Condition { return s.find("Ready") }
 
 func (s ImageStatus) find(kind string) Condition {

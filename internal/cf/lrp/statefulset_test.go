@@ -145,7 +145,7 @@ func TestEnvironmentWithoutAPort(t *testing.T) {
 		lrp  *eiriniv1.LRP
 		want []string
 	}{
-		"worker": {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "MEMORY_LIMIT", "POD_NAME", "VCAP_APPLICATION"}},
+		"worker: no PORT": {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "MEMORY_LIMIT", "POD_NAME", "VCAP_APPLICATION"}},
 		"LRP that a user created: only the variables of the platform": {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,8 +58,8 @@ func (c *Cache) ShareWith(mgr manager.Manager) (*Share, error) {
 	return s, nil
 }
 
-// Start waits until the group stops, and then releases the kinds that its sources have acquired. After Start has
-// returned, none of the group's handlers runs.
+// Start waits until the group stops, and then releases the kinds that its sources have acquired. No handler of the
+// group runs after Start has returned.
 func (s *Share) Start(ctx context.Context) error {
 	<-ctx.Done()
 	s.running.Lock()

@@ -68,7 +68,7 @@ func TestLRPHasCommandPortsAndHealthCheck(t *testing.T) {
 		"a detected command runs in a shell": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.DetectedCommand = "run" })), runs{[]string{"/bin/sh", "-c", "run"}, []int32{8080}, web},
 		},
-		"a droplet's command is preferred to a detected one": {
+		"a droplet's command takes precedence over a detected one": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.DetectedCommand = "old" }), func(p *LRPSource) {
 				p.Droplet.ProcessTypes = []korifiv1alpha1.ProcessType{{Type: "worker", Command: "work"}, {Type: "web", Command: "serve"}}
 			}),
@@ -83,7 +83,7 @@ func TestLRPHasCommandPortsAndHealthCheck(t *testing.T) {
 		"an image's ports are used": {
 			buildTestLRP(func(p *LRPSource) { p.Droplet.Ports = []int32{9000} }), runs{nil, []int32{9000}, eiriniv1.Healthcheck{Type: "port", Port: 9000}},
 		},
-		"a process's ports are preferred to the image's": {
+		"a process's ports take precedence over the image's": {
 			buildTestLRP(func(p *LRPSource) { p.Droplet.Ports, p.Process.Spec.Ports = []int32{9000}, []int32{9001} }),
 			runs{nil, []int32{9001}, eiriniv1.Healthcheck{Type: "port", Port: 9001}},
 		},

@@ -72,7 +72,7 @@ func (o Observed) isDeleted() bool { return o.Deleted }
 // isAppUnreadable reports whether the app's revision cannot be read.
 func (o Observed) isAppUnreadable() bool { return o.App.Unreadable != "" }
 
-// hasNewerLRP reports whether an LRP has a later revision than the app. The view of the app is then stale.
+// hasNewerLRP reports whether an LRP has a later revision than the app, which means that the view of the app is stale.
 func (o Observed) hasNewerLRP() bool { return o.newerLRP() != nil }
 
 // hasObsoleteLRPs reports whether there are LRPs to delete.

@@ -337,18 +337,18 @@ func TestMessagesCount(t *testing.T) {
 		in              Observed
 		ready, draining string
 	}{
-		"held": {
+		"instances that hold a new revision are counted": {
 			observedApp(withDyingLRP(4), withPods(4, 1, 2)), "revision 5 starts when 3 instances of older revisions are gone", "3 instances are terminating",
 		},
-		"instances that remain after the drain timeout are reported": {
+		"instances that remain after the drain timeout are counted": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = time.Second }),
 			"0 of 3 instances of revision 5 are ready", "3 instances are left after the drain timeout of 1s; check their Pods",
 		},
-		"crashed": {
+		"crashed instances are counted": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Ready: 1, Crashed: 2}} }),
 			"1 of 3 instances of revision 5 are ready, 2 have crashed", "no instance of an older revision is left",
 		},
-		"canary": {
+		"instances of a paused canary are counted": {
 			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)),
 			"2 of 3 instances run revision 5; continue or cancel the deployment", "no instance of an older revision is left",
 		},

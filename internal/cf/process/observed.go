@@ -201,9 +201,9 @@ func (o Observed) mustBeDeleted(revision int64) bool {
 	case revision <= o.TargetRevision() || revision > o.App.Revision:
 		return false
 	default:
-		// Instances of a cancelled deployment may serve requests, so they are kept until enough others are ready. If
-		// none of them is ready, the revision is deleted immediately. An intermediate revision is always kept until
-		// then, because it may still become the target.
+		// Instances of a cancelled deployment may serve requests, so they are kept until enough others are ready. If no
+		// instance of the cancelled revision is ready, the revision is deleted immediately. An intermediate revision is
+		// always kept until then, because it may still become the target.
 		return revision == o.App.Revision && o.podsOf(revision).Ready == 0 || o.targetStaying() >= o.Desired
 	}
 }
@@ -252,8 +252,8 @@ func (o Observed) newerLRP() *ObservedLRP {
 // remainingObjects counts the remaining LRPs and Pods of a set of revisions.
 type remainingObjects struct {
 	lrps, pods int32
-	// since is the time of the first deletion request. If there is none, for example for a Pod without an LRP, it is
-	// the start of the app's revision, so the wait is finite.
+	// since is the time of the first deletion request. Without such a request, for example for a Pod without an LRP, it
+	// is the start of the app's revision, so the wait is finite.
 	since time.Time
 }
 

@@ -39,7 +39,7 @@ func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []Ex
 }
 
 // SelectRestored returns the revision that a cancelled deployment restores for a process with the given LRPs. It
-// returns the app's revision if there is none to restore.
+// returns the app's revision if no other can be restored.
 func SelectRestored(app *korifiv1alpha1.CFApp, lrps []*eiriniv1.LRP) int64 {
 	var existing []ExistingRevision
 	for _, l := range lrps {

@@ -52,7 +52,7 @@ type Observed struct {
 	Publisher Publisher
 	// Domain is the domain of the route. It is nil if it does not exist, or if an older domain has the same name.
 	Domain *korifiv1alpha1.CFDomain
-	// Holder is the older route that has reserved the address, as NAMESPACE/NAME. It is empty if there is none.
+	// Holder is the older route that has reserved the address, as NAMESPACE/NAME. It is empty if the address is free.
 	Holder string
 	// Apps contains the existing apps of the destinations by name. Processes contains their processes by app and type.
 	Apps      map[string]*korifiv1alpha1.CFApp

@@ -308,8 +308,8 @@ func withDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.R
 	return append(all, one)
 }
 
-// indexOfDestination finds a destination by app, process type and port. It returns -1 if there is none. It ignores
-// GUIDs, and the protocol, because there is only one.
+// indexOfDestination finds a destination by app, process type and port. It returns -1 if the list does not contain it.
+// It ignores GUIDs, and the protocol, because there is only one.
 func indexOfDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) int {
 	return slices.IndexFunc(all, func(d korifiv1alpha1.RouteDestination) bool {
 		return d.AppRef == one.AppRef && d.ProcessType == one.ProcessType && d.Port == one.Port

@@ -25,8 +25,8 @@ func TestDestinationsThatStayKeepTheirGUIDs(t *testing.T) {
 		replaces bool
 		want     []string
 	}{
-		"replaced": {true, []string{"", "guid-of-shop"}},
-		"added":    {false, []string{"guid-of-shop", "guid-of-cart", ""}},
+		"replaced destinations": {true, []string{"", "guid-of-shop"}},
+		"added destinations":    {false, []string{"guid-of-shop", "guid-of-cart", ""}},
 	} {
 		found := mergeDestinations(before, wanted, row.replaces)
 		if len(found) != len(row.want) {

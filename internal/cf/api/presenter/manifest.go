@@ -115,7 +115,7 @@ func sourceFields(lifecycle korifiv1alpha1.Lifecycle, image string) map[string]a
 	return fields
 }
 
-// manifestProcessOf returns the process with a type in manifest form, or an empty process if there is none.
+// manifestProcessOf returns the process with a type in manifest form, or an empty process if the type is missing.
 func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestProcess {
 	i := slices.IndexFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == kind })
 	if i < 0 {

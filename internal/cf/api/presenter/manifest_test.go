@@ -21,7 +21,7 @@ func TestManifestCanBePushedAgain(t *testing.T) {
 			korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle},
 			map[string]any{"docker": map[string]any{"image": image}},
 		},
-		"code": {korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.BuildpackLifecycle}, map[string]any{}},
+		"an app built from code has no image": {korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.BuildpackLifecycle}, map[string]any{}},
 		"an app built from code has its buildpacks and stack": {
 			korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.BuildpackLifecycle, Data: korifiv1alpha1.LifecycleData{Buildpacks: []string{"go"}, Stack: "full"}},
 			map[string]any{"buildpacks": []string{"go"}, "stack": "full"},

@@ -125,7 +125,7 @@ func chooseVisible[T client.Object](ctx context.Context, s *Store, caller *autho
 	return none, apierrors.NewNotFound(l.resourceType)
 }
 
-// list returns the cached objects that match the options. what is the prefix of an error.
+// list returns the cached objects that match the options. Errors begin with the argument what.
 func list[T client.Object](ctx context.Context, s *Store, what string, into client.ObjectList, options ...client.ListOption) ([]T, error) {
 	if err := s.cache.List(ctx, into, options...); err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)

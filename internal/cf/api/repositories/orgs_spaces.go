@@ -40,7 +40,7 @@ func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller, is
 	return keepAllowed(ctx, caller, spaces, isWanted, appsResource)
 }
 
-// keepAllowed returns the wanted namespaces in which the caller may list a resource.
+// keepAllowed returns the namespaces for which isWanted returns true and in which the caller may list a resource.
 func keepAllowed(ctx context.Context, caller *authorization.Caller, all []OrgOrSpace, isWanted func(OrgOrSpace) bool, resource string) ([]OrgOrSpace, error) {
 	all = slices.DeleteFunc(all, func(one OrgOrSpace) bool { return !isWanted(one) })
 	if len(all) == 0 {
@@ -87,7 +87,7 @@ func guidsOf(all []OrgOrSpace) []string {
 }
 
 // listOrgsAndSpaces returns all orgs and spaces. Their names are those of the CFOrg or CFSpace, or of the namespace if
-// there is none.
+// neither exists.
 func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpace, err error) {
 	objects, err := s.listObjects(ctx)
 	if err != nil {

@@ -118,8 +118,8 @@ func (c Controller) readPullRefusal(ctx context.Context, o lrp.Observed) (string
 	return said[:min(len(said), maxRefusal)] + ": " + why[:min(len(why), maxRefusal)], nil
 }
 
-// readNewestEvent returns the message of the newest event with a reason about an object. It returns "" if there is
-// none.
+// readNewestEvent returns the message of the newest event with a reason about an object. It returns "" without such an
+// event.
 func (c Controller) readNewestEvent(ctx context.Context, about client.Object, reason string) (string, error) {
 	var events corev1.EventList
 	err := c.live.List(ctx, &events, client.InNamespace(about.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(about.GetUID()), "reason": reason}, client.Limit(maxEvents))

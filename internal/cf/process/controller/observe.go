@@ -32,7 +32,7 @@ type observation struct {
 	app  *korifiv1alpha1.CFApp
 	lrps []eiriniv1.LRP
 	pods []corev1.Pod
-	// droplet is nil if there is none.
+	// droplet is nil if it does not exist.
 	droplet *korifiv1alpha1.Droplet
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs CFTasks as Jobs, and reports how they end.
+// Package controller runs CFTasks as Jobs, and reports their results.
 package controller
 
 import (
