@@ -221,8 +221,8 @@ func (s *stage) testWho(t *testing.T) {
 	}
 }
 
-// testDeploymentsAreTheirMakers checks that the creator of a deployment is recorded as the author of its revision,
-// although the manager sends the change that begins the revision.
+// testDeploymentsAreTheirMakers checks that the author of a deployment's revision is the deployment's creator, although
+// the manager sends the change that begins the revision.
 func (s *stage) testDeploymentsAreTheirMakers(t *testing.T) {
 	a := s.created(t)
 	d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{

@@ -436,8 +436,8 @@ func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
 			row.caller.expect(t, http.StatusOK, "GET /v3/deployments/"+deployment, "", "strategy="+row.strategy)
 		}
 	}
-	// A package with a unique name belongs to the app in its own space, although alice has access to an older app of
-	// the same name in another space.
+	// A package with a unique name belongs to the app in its own space. Alice also has access to an older app of the
+	// same name in another space.
 	made := alice.expect(t, http.StatusCreated, "POST /v3/builds", `{"package":{"guid":"another-`+seen+`"}}`).field(t, "guid")
 	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: seen, Name: made}, &korifiv1alpha1.CFBuild{}))
 	testenv.Eventually(t, "the package has its droplet", func() error {

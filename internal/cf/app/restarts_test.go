@@ -14,8 +14,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// If two processes have the same type, the settings of the older one are recorded, regardless of the order in which the
-// cache lists processes and LRPs.
+// If two processes have the same type, the settings of the older one are recorded. The order in which the cache lists
+// processes and LRPs does not matter.
 func TestSettingsAreThoseOfTheOldestProcess(t *testing.T) {
 	t.Parallel()
 	var processes []korifiv1alpha1.CFProcess

@@ -14,9 +14,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 )
 
-// decideScaleDown removes the instances whose index is at least wanted. If other instances serve in their place, the
-// removed instances first leave their Services and continue to serve for the stop delay, because gateways need some
-// time to notice. See docs/adr/0053-instances-leave-services-before-they-end.md.
+// decideScaleDown removes the instances whose index is at least wanted. Gateways need some time to notice that an
+// instance is removed. If other instances serve in their place, the removed instances therefore first leave their
+// Services and continue to serve for the stop delay. See docs/adr/0053-instances-leave-services-before-they-end.md.
 func decideScaleDown(o Observed, wanted int32, why string) Plan {
 	if !o.mustServeOn(wanted) {
 		return Plan{Do: ScaleStatefulSet, Replicas: wanted, Why: why}

@@ -29,8 +29,8 @@ type Action interface{ isAction() }
 // Nothing makes no change.
 type Nothing struct{}
 
-// CreateLRP creates the LRP of the target revision. If the LRP already exists, the action fails and is retried after a
-// back-off.
+// CreateLRP creates the LRP of the target revision. If the LRP already exists, the observation is stale, and another
+// pass follows soon.
 type CreateLRP struct {
 	Name      string
 	Revision  int64

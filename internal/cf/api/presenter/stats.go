@@ -41,9 +41,9 @@ type InstanceReport struct {
 // IsRunning reports whether an instance runs, and therefore uses resources.
 func (i InstanceReport) IsRunning() bool { return i.State == korifiv1alpha1.RunningInstance }
 
-// ReportInstances returns a report for each desired instance of a process. If an instance of the app's current revision
-// is missing, the report describes an instance that a deployment or its cancellation is replacing, and that still
-// serves. Instances that a restart replaces are omitted, even if they still run.
+// ReportInstances returns a report for each desired instance of a process. Missing instances of the app's current
+// revision are replaced in the list by instances of older revisions that still serve during a deployment or its
+// cancellation. Instances that a restart replaces are omitted, even if they still run.
 func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now time.Time) []InstanceReport {
 	// There is a report for each desired instance, because clients stop waiting if the list is empty.
 	all := make([]InstanceReport, process.DesiredInstances(p))

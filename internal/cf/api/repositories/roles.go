@@ -41,7 +41,7 @@ func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Cal
 	if err != nil {
 		return assignment, false, apierrors.FromError(err, RoleResourceType)
 	}
-	// The caller may have cached denials for the user, which are now outdated.
+	// Denials that are cached for this user are now outdated.
 	caller.ForgetAnswers()
 	assignment.GUID, assignment.Created = roleGUID(binding), binding.CreationTimestamp.Time
 	return assignment, false, nil

@@ -166,8 +166,8 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 	e.expectReason(t, second, korifiv1alpha1.AddressTakenReason)
 	e.expectReason(t, first, korifiv1alpha1.AddressPublishedReason)
 	e.expectNoHTTPRoute(t, second)
-	// As in Cloud Controller, all requests to a host belong to the space that owns the host, even if another space has
-	// a route with a path.
+	// As in Cloud Controller, all requests to a host belong to the space that owns the host. Another space's route with
+	// a path on the same host receives no requests.
 	below := second.DeepCopy()
 	below.ObjectMeta, below.Spec.Path = metav1.ObjectMeta{Namespace: theirs, Name: "below"}, "/login"
 	below.Spec.Destinations[0].GUID = "below-app"
