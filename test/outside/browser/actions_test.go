@@ -74,13 +74,19 @@ func testBulkStop(t *testing.T, e *pageEnv, b *tab) {
 		cd := e.readCluster(t, name)
 		testenv.ExpectEqual(t, "the stop of "+name, fmt.Sprint(hivev1.PowerStateHibernating, " a bill"), fmt.Sprint(cd.Spec.PowerState, " ", cd.Annotations[torporv1alpha1.ReasonAnnotation]))
 	}
-	b.do(t, "press Undo", chromedp.Click(`#toast .undo`))
-	b.waitFor(t, "the change is taken back", `document.getElementById("toast").innerText.includes("taken back")`)
+	b.undo(t)
 	for _, name := range names {
 		testenv.ExpectEqual(t, "the state of "+name, hivev1.PowerStateRunning, e.readCluster(t, name).Spec.PowerState)
 	}
 	b.do(t, "close the note and go back to all", chromedp.Click(`#toast .close`), chromedp.Navigate(e.url))
 	b.waitFor(t, "the page is live", `document.getElementById("connection").dataset.state === "live"`)
+}
+
+// undo presses Undo, and waits for its answer: the answer moves the note in the document, which a click on the note does not survive.
+func (b *tab) undo(t *testing.T) {
+	t.Helper()
+	b.do(t, "press Undo", chromedp.Click(`#toast .undo`))
+	b.waitFor(t, "the change is taken back", `document.getElementById("toast").innerText.includes("taken back")`)
 }
 
 // testPhoneStop stops an app from its card, with a chip for the end and a remembered reason.
@@ -95,7 +101,7 @@ func testPhoneStop(t *testing.T, e *pageEnv, b *tab) {
 	b.do(t, "send it", chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the note is at the bottom", `(() => { const note = document.getElementById("toast").getBoundingClientRect(); return note.height > 0 && note.bottom <= innerHeight && note.top > innerHeight - 200; })()`)
 	b.photograph(t, "phone-undo")
-	b.do(t, "press Undo", chromedp.Click(`#toast .undo`))
+	b.undo(t)
 	b.waitFor(t, "the row has the start", button+`.dataset.verb === "stop"`)
 	testenv.ExpectEqual(t, "the remembered reason", true, evaluate[bool](t, b, `JSON.parse(localStorage.getItem("torpor-reasons")).includes("from a phone")`))
 	b.do(t, "close the note", chromedp.Click(`#toast .close`))

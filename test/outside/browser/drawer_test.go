@@ -46,7 +46,7 @@ func testUndo(t *testing.T, e *pageEnv, b *tab) {
 	})()`))
 	b.expectReadable(t, "the note")
 	b.photograph(t, "undo")
-	b.do(t, "press Undo", chromedp.Click(`#toast .undo`))
+	b.undo(t)
 	b.waitFor(t, "the row has the start", row+`.querySelector(".act button").dataset.verb === "stop"`)
 	testenv.ExpectEqual(t, "the start", fmt.Sprint(korifiv1alpha1.StartedState, " "), e.readApp(t, "mail"))
 	b.do(t, "close the note", chromedp.Click(`#toast .close`))

@@ -106,8 +106,7 @@ func testManyAreStopped(t *testing.T, e *pageEnv, b *tab, axe string, l look) {
 	testenv.ExpectEqual(t, "stopped clusters", manyStopped, e.countStopped(t, reason))
 	b.waitFor(t, "the rows follow", fmt.Sprintf(`document.querySelectorAll('#rows .act button[data-verb="start"]').length === %d`, manyStopped))
 	b.expectNoViolations(t, axe, "the note")
-	b.do(t, "press Undo", chromedp.Click(`#toast .undo`))
-	b.waitFor(t, "the change is taken back", `document.getElementById("toast").innerText.includes("taken back")`)
+	b.undo(t)
 	testenv.ExpectEqual(t, "stopped clusters after Undo", 0, e.countStopped(t, reason))
 	b.do(t, "close the note", chromedp.Click(`#toast .close`))
 }
@@ -179,7 +178,7 @@ func testStopBesideName(t *testing.T, e *pageEnv, b *tab, axe string, l look) {
 	b.do(t, "send it", chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the row follows", button+`.dataset.verb === "start"`)
 	testenv.ExpectEqual(t, "the stop", "STOPPED "+l.String(), e.readApp(t, "shop"))
-	b.do(t, "press Undo", chromedp.Click(`#toast .undo`))
+	b.undo(t)
 	b.waitFor(t, "the row has the start", button+`.dataset.verb === "stop"`)
 	b.do(t, "close the note", chromedp.Click(`#toast .close`))
 }

@@ -45,7 +45,7 @@ func TestPluginLogsInInChromium(t *testing.T) {
 		b.do(t, "stop an app", run(button+`.click()`), chromedp.WaitVisible("#flip"), chromedp.SendKeys(`#flip input[name=reason]`, l.String()), chromedp.Click(`#flip button[type=submit]`))
 		b.waitFor(t, "the row follows", button+`.dataset.verb === "start"`)
 		testenv.ExpectEqual(t, "the stop", "STOPPED "+l.String(), e.readApp(t, "mail"))
-		b.do(t, "press Undo", chromedp.Click(`#toast .undo`))
+		b.undo(t)
 		b.waitFor(t, "the row has the start", button+`.dataset.verb === "stop"`)
 		b.do(t, "log out", chromedp.Click(`header button[type=submit]`), chromedp.WaitVisible("pre"))
 		testenv.ExpectEqual(t, "the session has ended", true, evaluate[bool](t, b, `document.body.innerText.includes("You are logged out.")`))
