@@ -4,7 +4,7 @@
 const drawer = document.getElementById("drawer"), drawerContent = document.getElementById("drawer-content");
 const drawerPrefix = "#details?";
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "";
-let drawerLoad = 0;
+let drawerLoad = 0, shownFragment = "";
 
 function isDrawerOpen() {
   return drawer.open;
@@ -51,6 +51,7 @@ function followFragment() {
     drawer.close();
     return;
   }
+  shownFragment = location.hash;
   if (!drawer.open) {
     drawerContent.replaceChildren();
     drawer.scrollTop = 0;
@@ -78,10 +79,12 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("#drawer .close") || event.target === drawer) drawer.close();
 });
 
+// The browser sends this event later than the drawer closes. The user may have opened other details since.
 drawer.addEventListener("close", () => {
+  if (drawer.open) return;
   drawerLoad++;
   const key = drawerContent.querySelector(".details")?.dataset.key;
-  if (location.hash.startsWith(drawerPrefix)) history.pushState(null, "", location.pathname + location.search);
+  if (location.hash === shownFragment) history.pushState(null, "", location.pathname + location.search);
   if (toast.parentElement === drawer) document.body.append(toast);
   if (key) document.querySelector(`#rows tr[data-key="${CSS.escape(key)}"] a.name`)?.focus();
 });

@@ -36,8 +36,8 @@ func testExtendAndSkip(t *testing.T, e *pageEnv, b *tab) {
 	b.do(t, "enter a later end", chromedp.SetValue(`#flip input[name=until]`, "2099-01-02T03:04:05Z"), chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the note is in the drawer", `!document.getElementById("flip").open && document.getElementById("toast").checkVisibility() && document.getElementById("drawer").contains(document.getElementById("toast"))`)
 	testenv.ExpectEqual(t, "the end", "2099-01-02T03:04:05Z", e.readCluster(t, "batch-eu").Annotations[torporv1alpha1.UntilAnnotation])
-	b.do(t, "close the details", closeDrawer())
-	b.do(t, "open the details of one that runs", run(rowOf("CFApp", "shop", "app")+`.querySelector("a.name").click()`))
+	b.do(t, "close the details, and open those of a running app at once",
+		run(`document.querySelector("#drawer .close").click(); `+rowOf("CFApp", "shop", "app")+`.querySelector("a.name").click()`))
 	b.waitFor(t, "the details have the button", drawerIsLoaded+` && document.querySelector('#drawer button[data-verb="skip"]')`)
 	b.do(t, "skip", chromedp.Click(`#drawer button[data-verb="skip"]`), chromedp.WaitVisible("#flip"), chromedp.Click(`#flip [data-end="tomorrow"]`))
 	b.waitFor(t, "the end is echoed", fmt.Sprintf(`document.getElementById("flip-echo").innerText.includes(%q)`, time.Now().AddDate(0, 0, 1).Format("2006-01-02")))
