@@ -17,7 +17,7 @@ import (
 // Namespace is the namespace of OpenShift's MachineSets and MachineAutoscalers.
 const Namespace = "openshift-machine-api"
 
-// The API versions and kinds in a cluster.
+// API versions and kinds in the target cluster.
 const (
 	MachineSetKind     = "MachineSet"
 	MachineSetVersion  = "machine.openshift.io/v1beta1"
@@ -30,11 +30,11 @@ const (
 const (
 	// defaultReplicas is upstream's default.
 	defaultReplicas = 1
-	// platformsScalingFromZero are the platforms whose autoscaler can start from a MachineSet without a machine.
+	// platformsScalingFromZero are the platforms whose autoscaler can scale a MachineSet up from zero machines.
 	platformsScalingFromZero = "aws azure gcp openstack"
 )
 
-// Change is the change of one object of a cluster.
+// Change is the change of one object in the target cluster.
 type Change struct {
 	Name string
 	// Manifest is applied with server-side apply.
@@ -48,17 +48,17 @@ type Change struct {
 type Changes struct {
 	// DeleteAutoscalers are the names of MachineAutoscalers to delete.
 	DeleteAutoscalers []string
-	// MachineSets are all MachineSets of the pool, because the fields that server-side apply removes are not visible
-	// in advance.
+	// MachineSets are all MachineSets of the pool, because it is not visible in advance which fields server-side
+	// apply removes.
 	MachineSets []Change
 	Autoscalers []Change
-	// Before and After are the MachineSets before and after the changes, including unchanged ones, in the order of
-	// MachineSets.
+	// Before and After are the MachineSets before and after the changes, in the order of MachineSets. Unchanged ones
+	// are included.
 	Before, After []hivev1.MachineSetStatus
 }
 
-// PlanChanges distributes the replicas of a pool over its MachineSets. hasAutoscalers reports whether the cluster
-// serves MachineAutoscalers.
+// PlanChanges distributes a pool's replicas over its MachineSets. hasAutoscalers reports whether the cluster serves
+// the MachineAutoscaler API.
 func PlanChanges(job *Job, sets []MachineSet, autoscalers []Autoscaler, hasAutoscalers bool) (Changes, *Refusal) {
 	sets = slices.DeleteFunc(slices.Clone(sets), func(set MachineSet) bool { return set.IsDeleting || !job.Owns(&set) })
 	slices.SortFunc(sets, func(a, b MachineSet) int { return cmp.Compare(a.Name, b.Name) })
@@ -109,11 +109,12 @@ func canScaleFromZero(platform []byte) bool {
 	return slices.ContainsFunc(strings.Fields(platformsScalingFromZero), func(name string) bool { return fields[name] != nil })
 }
 
-// replicaLimits bounds the replicas of one MachineSet.
+// replicaLimits limits the replicas of one MachineSet.
 type replicaLimits struct{ minimum, maximum int32 }
 
-// limitsOf returns the replicas of one of count MachineSets: its share of the pool's replicas, or of the minimum and
-// maximum of the pool's autoscaling. The remainder of the division goes to the first MachineSets, one each, as in Hive.
+// limitsOf returns the replica limits of one of count MachineSets: its share of the pool's replicas, or of the
+// minimum and maximum of the pool's autoscaling. As in Hive, the first MachineSets get one more replica each until
+// the remainder of the division is used up.
 func (j *Job) limitsOf(index, count int) replicaLimits {
 	share := func(total int64) int32 {
 		part := total / int64(count)
@@ -121,7 +122,7 @@ func (j *Job) limitsOf(index, count int) replicaLimits {
 			part++
 		}
 		if part < 0 || part > maxReplicas {
-			return 0 // A pool with such replicas is refused earlier.
+			return 0 // PlanChanges refuses such a pool before this point.
 		}
 		return int32(part)
 	}
@@ -148,8 +149,8 @@ func (s *MachineSet) status(limits replicaLimits) hivev1.MachineSetStatus {
 }
 
 // changeMachineSet returns a change with the UID and resourceVersion that were read. If the MachineSet was changed or
-// replaced in the meantime, the change fails with a conflict; a deleted MachineSet is not recreated. Server-side apply
-// removes labels and taints that were removed from the pool, because the field manager owned them.
+// replaced after the read, the change fails with a conflict. A deleted MachineSet is not recreated. Server-side apply
+// removes the labels and taints that were removed from the pool, because the field manager owned them.
 func changeMachineSet(job *Job, set *MachineSet, replicas int32) Change {
 	change := Change{Name: set.Name}
 	if set.Replicas == nil || *set.Replicas != replicas {
@@ -186,7 +187,7 @@ func changeMachineSet(job *Job, set *MachineSet, replicas int32) Change {
 	return change
 }
 
-// mergeTaints keeps the first of several taints with the same key and effect, as upstream documents.
+// mergeTaints keeps the first of several taints with the same key and effect, as Hive documents.
 func mergeTaints(all []corev1.Taint) []corev1.Taint {
 	var merged []corev1.Taint
 	for _, taint := range all {
@@ -197,8 +198,8 @@ func mergeTaints(all []corev1.Taint) []corev1.Taint {
 	return merged
 }
 
-// planAutoscalers gives one MachineAutoscaler to each MachineSet that may have machines under autoscaling. A
-// MachineSet with a fixed number gets none, because an autoscaler would keep changing the number.
+// planAutoscalers assigns one MachineAutoscaler to each MachineSet that may have machines under autoscaling. A
+// MachineSet with a fixed number of replicas gets none, because an autoscaler would keep changing the number.
 func (c *Changes) planAutoscalers(job *Job, found []Autoscaler) {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b Autoscaler) int { return cmp.Compare(a.Name, b.Name) })

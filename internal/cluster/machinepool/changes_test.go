@@ -35,8 +35,8 @@ func withAutoscaling(least, most int32, platform string) func(*hivev1.MachinePoo
 	}
 }
 
-// machineSets returns MachineSets of the pool worker in zones a, b and so on, with these numbers of replicas; -1 means
-// no number.
+// machineSets returns MachineSets of the pool worker in the zones a, b and so on, with the given replicas. -1 leaves
+// replicas unset.
 func machineSets(replicas ...int32) []MachineSet {
 	var sets []MachineSet
 	for i, n := range replicas {
@@ -55,20 +55,20 @@ func TestMachineSetsOfAPool(t *testing.T) {
 		set  MachineSet
 		want bool
 	}{
-		"name from the installer: of the pool":                             {MachineSet{Name: "infra-worker-us-east-1a", Zone: "us-east-1a"}, true},
-		"unknown zone: of the pool":                                        {MachineSet{Name: "infra-worker-0"}, true},
-		"platform without zones: of the pool":                              {MachineSet{Name: "infra-worker"}, true},
-		"Azure, with the location and the zone: of the pool":               {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
-		"GCP, with the end of the zone: of the pool":                       {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
-		"label of the pool and any name: of the pool":                      {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
-		"label of another pool: not of the pool":                           {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
-		"another cluster: not of the pool":                                 {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
-		"another pool: not of the pool":                                    {MachineSet{Name: "infra-infra-us-east-1a"}, false},
-		"another pool with the same prefix: not of the pool":               {MachineSet{Name: "infra-worker-large-a"}, false},
-		"only MachineSet of a pool with the same prefix: not of the pool":  {MachineSet{Name: "infra-worker-large"}, false},
-		"manual copy with more than a zone in its suffix: not of the pool": {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
-		"name that ends before the zone: not of the pool":                  {MachineSet{Name: "infra-worker-"}, false},
-		"MachineSet that is being deleted: not of the pool":                {MachineSet{Name: "infra-worker-a", IsDeleting: true}, false},
+		"name from the installer belongs to the pool":                                 {MachineSet{Name: "infra-worker-us-east-1a", Zone: "us-east-1a"}, true},
+		"name with an unknown zone belongs to the pool":                               {MachineSet{Name: "infra-worker-0"}, true},
+		"name without a zone belongs to the pool":                                     {MachineSet{Name: "infra-worker"}, true},
+		"Azure name with location and zone belongs to the pool":                       {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
+		"GCP name with the end of the zone belongs to the pool":                       {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
+		"any name with the pool's label belongs to the pool":                          {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
+		"label of another pool does not belong to the pool":                           {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
+		"name with another cluster's infraID does not belong to the pool":             {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
+		"name with another pool does not belong to the pool":                          {MachineSet{Name: "infra-infra-us-east-1a"}, false},
+		"name with a longer pool name does not belong to the pool":                    {MachineSet{Name: "infra-worker-large-a"}, false},
+		"name of another pool without a zone does not belong to the pool":             {MachineSet{Name: "infra-worker-large"}, false},
+		"manual copy with more than a zone in its suffix does not belong to the pool": {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
+		"name that ends before the zone does not belong to the pool":                  {MachineSet{Name: "infra-worker-"}, false},
+		"MachineSet that is being deleted does not belong to the pool":                {MachineSet{Name: "infra-worker-a", IsDeleting: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := workerJob()
@@ -129,7 +129,7 @@ func checkAutoscaling(t *testing.T, least, most int32, sets []MachineSet) {
 	}
 }
 
-// checkSpread expects shares that differ by at most one, the larger ones first.
+// checkSpread expects shares that differ by at most one, with the larger ones first.
 func checkSpread(t *testing.T, name string, sets []hivev1.MachineSetStatus, total int64, share func(hivev1.MachineSetStatus) int32) {
 	t.Helper()
 	sum, first, last := int64(0), share(sets[0]), share(sets[0])
@@ -155,21 +155,21 @@ func TestPlanChanges(t *testing.T) {
 		sets        []MachineSet
 		autoscalers []Autoscaler
 		noScaling   bool
-		// want lists the changes in their order, or a refusal: its reason and a part of its message.
+		// want lists the changes in order, or the reason of the refusal and a part of its message.
 		want []string
 	}{
-		"replicas are set":                                                          {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},
-		"a pool without a number has one machine":                                   {job: workerJob(), sets: machineSets(0, 0), want: []string{"a: replicas from 0 to 1", "b: "}},
-		"a MachineSet without a number gets one":                                    {job: workerJob(withReplicas(2)), sets: machineSets(-1), want: []string{"a: replicas from none to 2"}},
-		"zero replicas are accepted":                                                {job: workerJob(withReplicas(0)), sets: machineSets(2), want: []string{"a: replicas from 2 to 0"}},
-		"MachineSets that are being deleted do not count":                           {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "infra-worker-a", IsDeleting: true, Labels: map[string]string{hivev1.MachinePoolNameLabel: "worker"}}}, want: []string{"NoMachineSets infra-worker-ZONE"}},
-		"a pool without MachineSets is refused":                                     {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "other"}}, want: []string{"NoMachineSets Torpor does not create MachineSets"}},
-		"too many MachineSets are refused":                                          {job: workerJob(withReplicas(1)), sets: machineSets(make([]int32, MaxMachineSets+1)...), want: []string{"TooManyMachineSets found 101"}},
-		"autoscaling needs MachineAutoscalers":                                      {job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1), noScaling: true, want: []string{"NoMachineAPI use spec.replicas"}},
-		"a minimum below the number of MachineSets is refused":                      {job: workerJob(withAutoscaling(1, 2, `{"vsphere":{}}`)), sets: machineSets(1, 1), want: []string{"MinReplicasTooSmall at least 2"}},
-		"a minimum below the number of MachineSets is accepted if one may be empty": {job: workerJob(withAutoscaling(1, 2, `{"aws":{}}`)), sets: machineSets(1, 1), want: []string{"a: ", "b: ", "a: autoscaling from 1 to 1", "b: autoscaling from 0 to 1"}},
-		"a number within the limits stays":                                          {job: workerJob(withAutoscaling(2, 8, `{}`)), sets: machineSets(3, 9), want: []string{"a: ", "b: replicas from 9 to 4", "a: autoscaling from 1 to 4", "b: autoscaling from 1 to 4"}},
-		"an existing MachineAutoscaler is changed": {
+		"replicas are set":                                                                   {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},
+		"pool without replicas has one machine":                                              {job: workerJob(), sets: machineSets(0, 0), want: []string{"a: replicas from 0 to 1", "b: "}},
+		"MachineSet without replicas gets a number":                                          {job: workerJob(withReplicas(2)), sets: machineSets(-1), want: []string{"a: replicas from none to 2"}},
+		"zero replicas are accepted":                                                         {job: workerJob(withReplicas(0)), sets: machineSets(2), want: []string{"a: replicas from 2 to 0"}},
+		"MachineSets that are being deleted do not count":                                    {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "infra-worker-a", IsDeleting: true, Labels: map[string]string{hivev1.MachinePoolNameLabel: "worker"}}}, want: []string{"NoMachineSets infra-worker-ZONE"}},
+		"pool without MachineSets is refused":                                                {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "other"}}, want: []string{"NoMachineSets Torpor does not create MachineSets"}},
+		"pool with too many MachineSets is refused":                                          {job: workerJob(withReplicas(1)), sets: machineSets(make([]int32, MaxMachineSets+1)...), want: []string{"TooManyMachineSets found 101"}},
+		"autoscaling without the MachineAutoscaler API is refused":                           {job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1), noScaling: true, want: []string{"NoMachineAPI use spec.replicas"}},
+		"minimum below the number of MachineSets is refused":                                 {job: workerJob(withAutoscaling(1, 2, `{"vsphere":{}}`)), sets: machineSets(1, 1), want: []string{"MinReplicasTooSmall at least 2"}},
+		"minimum below the number of MachineSets is accepted where MachineSets may be empty": {job: workerJob(withAutoscaling(1, 2, `{"aws":{}}`)), sets: machineSets(1, 1), want: []string{"a: ", "b: ", "a: autoscaling from 1 to 1", "b: autoscaling from 0 to 1"}},
+		"replicas within the limits are kept":                                                {job: workerJob(withAutoscaling(2, 8, `{}`)), sets: machineSets(3, 9), want: []string{"a: ", "b: replicas from 9 to 4", "a: autoscaling from 1 to 4", "b: autoscaling from 1 to 4"}},
+		"existing MachineAutoscaler is changed": {
 			job: workerJob(withAutoscaling(1, 3, `{}`)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("theirs", "infra-worker-a", "")},
 			want: []string{"a: ", "theirs: autoscaling from 1 to 3"},
 		},
@@ -178,11 +178,11 @@ func TestPlanChanges(t *testing.T) {
 			autoscalers: []Autoscaler{autoscaler("1", "infra-worker-a", "worker"), autoscaler("2", "infra-worker-a", ""), autoscaler("3", "gone", "worker"), autoscaler("4", "else", "other")},
 			want:        []string{"-2", "-3", "a: ", "1: "},
 		},
-		"without autoscaling all MachineAutoscalers are deleted": {
+		"pool without autoscaling deletes all MachineAutoscalers": {
 			job: workerJob(withReplicas(1)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("1", "infra-worker-a", ""), autoscaler("2", "else", "")},
 			want: []string{"-1", "a: "},
 		},
-		"labels and taints are compared": {
+		"changed labels and taints are reported": {
 			job: workerJob(withReplicas(1), func(s *hivev1.MachinePoolSpec) {
 				s.Labels, s.Taints = map[string]string{"tier": "gold"}, []corev1.Taint{gpu, {Key: "gpu", Value: "second", Effect: corev1.TaintEffectNoSchedule}}
 			}),
@@ -240,16 +240,16 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		item string
 		want bool
 	}{
-		"a MachineSet: accepted":                     {`{"metadata":{"name":"a"},"spec":{"replicas":1,"template":{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}}}`, true},
-		"an unknown form of providerSpec: accepted":  {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"providerSpec":{"value":{"zone":["a"]}}}}}}`, true},
-		"no object: refused":                         {`7`, false},
-		"no name: refused":                           {`{}`, false},
-		"a name that leads out of the path: refused": {`{"metadata":{"name":"../secrets"}}`, false},
-		"a name of two lines: refused":               {`{"metadata":{"name":"a\nb"}}`, false},
-		"a very long name: refused":                  {`{"metadata":{"name":"` + long + `"}}`, false},
-		"invalid labels: refused":                    {`{"metadata":{"name":"a","labels":[7]}}`, false},
-		"too many taints: refused":                   {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"taints":[` + strings.Repeat("{},", 30_000) + `{}]}}}}`, false},
-		"invalid number: refused":                    {`{"metadata":{"name":"a"},"spec":{"replicas":99999999999}}`, false},
+		"MachineSet is accepted": {`{"metadata":{"name":"a"},"spec":{"replicas":1,"template":{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}}}`, true},
+		"MachineSet with an unknown form of providerSpec is accepted": {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"providerSpec":{"value":{"zone":["a"]}}}}}}`, true},
+		"number instead of an object is refused":                      {`7`, false},
+		"object without a name is refused":                            {`{}`, false},
+		"name with a path traversal is refused":                       {`{"metadata":{"name":"../secrets"}}`, false},
+		"name with a line break is refused":                           {`{"metadata":{"name":"a\nb"}}`, false},
+		"very long name is refused":                                   {`{"metadata":{"name":"` + long + `"}}`, false},
+		"invalid labels are refused":                                  {`{"metadata":{"name":"a","labels":[7]}}`, false},
+		"too many taints are refused":                                 {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"taints":[` + strings.Repeat("{},", 30_000) + `{}]}}}}`, false},
+		"replicas beyond 32 bits are refused":                         {`{"metadata":{"name":"a"},"spec":{"replicas":99999999999}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := DecodeMachineSet([]byte(row.item)); (err == nil) != row.want {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// lookInterval is the time after which a cluster is read again although its pool has not changed, because its
+	// lookInterval is the interval at which a cluster is read although its pool has not changed, because its
 	// MachineSets may have been edited. Hive uses the same interval. While machines are not ready, startingInterval
-	// applies. Up to a tenth is added, so that a hub does not read all clusters at once.
+	// applies. Up to a tenth is added, so a hub does not read all clusters at once.
 	lookInterval     = 30 * time.Minute
 	startingInterval = 5 * time.Minute
 )
@@ -30,7 +30,7 @@ type situation struct {
 	problem *Refusal
 }
 
-// rules are all rules of the decision. The first that matches wins.
+// rules are all rules of the decision. The first matching rule wins.
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
 		{Name: "the pool is being deleted", When: (*situation).isBeingDeleted, Then: func(*situation) Plan {
@@ -69,10 +69,10 @@ func (s *situation) isSettled() bool { return !s.isDue() }
 // isPaused reports whether an annotation of the ClusterDeployment pauses changes.
 func (s *situation) isPaused() bool { return s.IsPaused }
 
-// mayNotDial reports whether the cluster is not running, or does not answer.
+// mayNotDial reports whether the cluster is not running, or does not respond.
 func (s *situation) mayNotDial() bool { return !s.MayDial }
 
-// mustRest reports whether the last attempt for the same fingerprint failed, and its back-off is not over.
+// mustRest reports whether the last attempt with the same fingerprint failed and is still backing off.
 func (s *situation) mustRest() bool {
 	return s.Attempt.Fingerprint == s.fingerprint && s.Now.Before(s.Attempt.RetryAt)
 }
@@ -125,8 +125,8 @@ func (s *situation) findProblem() *Refusal {
 	}
 }
 
-// isDue reports whether the cluster must be read. The interval counts only if the cluster may be dialled, because
-// nothing changes in a cluster that hibernates.
+// isDue reports whether the cluster must be read. The interval counts only while the cluster may be dialled, because
+// nothing changes in a hibernating cluster.
 func (s *situation) isDue() bool {
 	return s.Status.LastSyncTime == nil || s.Status.ObservedGeneration != s.Generation || !s.Status.SyncedResume.Equal(s.Resume) ||
 		s.MayDial && !s.IsPaused && !s.Now.Before(s.nextLook())
@@ -143,11 +143,11 @@ func (s *situation) nextLook() time.Time {
 	return s.Status.LastSyncTime.Add(interval + interval/10*time.Duration(hash.Sum32()%spread)/spread)
 }
 
-// readFingerprint changes with the wanted state of the cluster, with the way it is dialled, and with each resume.
-// After a change, an earlier failure does not delay the next attempt.
+// readFingerprint changes with the pool's spec, the cluster's other pools, the connection settings and each resume.
+// After such a change, an earlier failure does not delay the next attempt.
 func (s *situation) readFingerprint() string {
 	hash := fnv.New64a()
-	// The cache lists the other pools in any order.
+	// The order of the cached pools is not stable.
 	_, _ = fmt.Fprintf(hash, "%d %q %q %q", s.Generation, s.InfraID, s.Server, slices.Sorted(slices.Values(s.OtherPools)))
 	if s.Resume != nil {
 		_, _ = fmt.Fprint(hash, s.Resume.Unix())
@@ -163,7 +163,7 @@ func (s *situation) rest() Plan {
 	return plan
 }
 
-// waitForEvent does nothing until an object changes.
+// waitForEvent plans no action until an object changes.
 func waitForEvent(reason, message string) Plan {
 	return Plan{Synced: decision.False(reason, message)}
 }
@@ -188,8 +188,8 @@ func (s *situation) apply() Plan {
 	}
 }
 
-// judgeConfiguration returns the conditions about the pool's configuration. They are unknown until the cluster has
-// been read after a change of the pool.
+// judgeConfiguration returns the conditions about the pool's configuration. They are Unknown from a change of the
+// pool until the next read of the cluster.
 func (s *situation) judgeConfiguration(synced decision.Condition) (notEnough, unsupported decision.Condition) {
 	notEnough = decision.False(hivev1.EnoughReplicasReason, "There are enough replicas for the MachineSets")
 	unsupported = decision.False(hivev1.ConfigurationSupportedReason, "No setting is known that the cluster or Torpor does not support")

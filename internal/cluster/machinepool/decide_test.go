@@ -19,7 +19,7 @@ var (
 	resume  = metav1.NewTime(now.Add(-time.Second))
 )
 
-// observed returns a pool whose cluster answers, and which a job applied a minute ago.
+// observed returns a pool that a job applied a minute ago to a reachable cluster.
 func observed(changes ...func(*Observed)) Observed {
 	o := Observed{
 		Now: now, UID: "uid", Name: "pool", Generation: 1, HasCluster: true, MayDial: true, InfraID: "infra",
@@ -46,7 +46,7 @@ func besides(pools ...string) func(*Observed) {
 	return func(o *Observed) { o.OtherPools = pools }
 }
 
-// failing adds a failed attempt for the current pool, with a later retry.
+// failing adds a failed attempt for the current pool. The retry is not due yet.
 func failing(refused *Refusal, noAnswer string) func(*Observed) {
 	return func(o *Observed) {
 		o.Attempt = Attempt{Fingerprint: (&situation{Observed: *o}).readFingerprint(), RetryAt: o.Now.Add(time.Minute), Refusal: refused, NoAnswer: noAnswer}
@@ -68,37 +68,37 @@ func TestDecide(t *testing.T) {
 		seen Observed
 		want decided
 	}{
-		"a cluster that matches the pool is left alone":          {observed(), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a pool that has changed is applied":                     {observed(changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"a new pool is applied":                                  {observed(func(o *Observed) { o.Status = hivev1.MachinePoolStatus{} }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"the cluster is read again after half an hour":           {observed(longAfter), decided{apply, "False Applying", fine, enough, true}},
-		"the cluster is read sooner while machines start":        {observed(tenMinutes, starting), decided{apply, "False Applying", fine, enough, true}},
-		"ten minutes without starting machines cause no read":    {observed(tenMinutes), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a long hibernation causes no read":                      {observed(longAfter, asleep), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a pool that changes during hibernation waits":           {observed(changed, asleep), decided{wait, "False WaitingForCluster", "Unknown WaitingForCluster", "Unknown WaitingForCluster", false}},
-		"a resumed cluster is read":                              {observed(resumed), decided{apply, "False Applying", fine, enough, true}},
-		"a cluster read after its resume is not read again":      {observed(resumed, func(o *Observed) { o.Status.SyncedResume = &resume }), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a cluster that resumes and does not answer yet waits":   {observed(resumed, asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
-		"a changed pool of a paused cluster waits":               {observed(changed, paused), decided{pause, "False Paused", "Unknown Paused", "Unknown Paused", false}},
-		"an unchanged pool of a paused cluster rests":            {observed(longAfter, paused), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a pool that is being deleted changes nothing":           {observed(changed, func(o *Observed) { o.IsDeleting = true }), decided{deleting, "False Deleting", "Unknown Deleting", "Unknown Deleting", false}},
-		"a pool without a ClusterDeployment waits for it":        {observed(func(o *Observed) { o.HasCluster, o.MayDial = false, false }), decided{missing, "False ClusterDeploymentMissing", fine, enough, false}},
-		"the younger of two pools of one name is not applied":    {observed(changed, func(o *Observed) { o.Namesake = "older" }), decided{senseless, "False AmbiguousPool", "True AmbiguousPool", enough, false}},
-		"a number and autoscaling contradict each other":         {observed(changed, func(o *Observed) { o.Spec.Replicas = new(int64(1)); withAutoscaling(1, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
-		"a minimum above the maximum is invalid":                 {observed(func(o *Observed) { withAutoscaling(3, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
-		"a negative number is invalid":                           {observed(func(o *Observed) { o.Spec.Replicas = new(int64(-1)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
-		"a number above the maximum is invalid":                  {observed(func(o *Observed) { o.Spec.Replicas = new(int64(5001)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
-		"a refused pool waits":                                   {observed(changed, failing(refused, "")), decided{retry, "False Refused", fine, enough, false}},
-		"a pool whose cluster does not answer waits":             {observed(changed, failing(nil, "no answer in time")), decided{retry, "False NoAnswer", "Unknown NoAnswer", "Unknown NoAnswer", false}},
-		"a pool without MachineSets is reported":                 {observed(changed, failing(&Refusal{hivev1.NoMachineSetsReason, ""}, "")), decided{retry, "False NoMachineSets", "True NoMachineSets", enough, false}},
-		"too few replicas are reported as in Hive":               {observed(changed, failing(&Refusal{hivev1.MinReplicasTooSmallReason, ""}, "")), decided{retry, "False MinReplicasTooSmall", fine, "True MinReplicasTooSmall", false}},
-		"a refusal of an unchanged pool is reported, too":        {observed(longAfter, failing(&Refusal{hivev1.NoMachineAPIReason, ""}, "")), decided{retry, "False NoMachineAPI", "True NoMachineAPI", enough, false}},
-		"a pool that changes after a failure is applied at once": {observed(failing(refused, ""), changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"a failed pool is applied at once after a resume":        {observed(changed, failing(refused, ""), resumed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"a failed pool is applied at once if the server changes": {observed(changed, failing(nil, "no answer in time"), func(o *Observed) { o.Server = "another" }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"a failed pool is applied at once if a pool is added":    {observed(changed, failing(refused, ""), besides("gpu")), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"the same other pools in another order change nothing":   {observed(changed, besides("gpu", "large"), failing(refused, ""), besides("large", "gpu")), decided{retry, "False Refused", fine, enough, false}},
-		"a refused pool waits for a hibernating cluster":         {observed(changed, failing(refused, ""), asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
+		"cluster that matches its pool is not changed":                    {observed(), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"changed pool is applied":                                         {observed(changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"new pool is applied":                                             {observed(func(o *Observed) { o.Status = hivev1.MachinePoolStatus{} }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"cluster is read again after half an hour":                        {observed(longAfter), decided{apply, "False Applying", fine, enough, true}},
+		"cluster is read sooner while machines start":                     {observed(tenMinutes, starting), decided{apply, "False Applying", fine, enough, true}},
+		"cluster without starting machines is not read after ten minutes": {observed(tenMinutes), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"hibernating cluster is not read":                                 {observed(longAfter, asleep), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"pool changed during hibernation waits":                           {observed(changed, asleep), decided{wait, "False WaitingForCluster", "Unknown WaitingForCluster", "Unknown WaitingForCluster", false}},
+		"resumed cluster is read":                                         {observed(resumed), decided{apply, "False Applying", fine, enough, true}},
+		"cluster read after its resume is not read again":                 {observed(resumed, func(o *Observed) { o.Status.SyncedResume = &resume }), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"resuming cluster that does not respond yet waits":                {observed(resumed, asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
+		"changed pool of a paused cluster waits":                          {observed(changed, paused), decided{pause, "False Paused", "Unknown Paused", "Unknown Paused", false}},
+		"unchanged pool of a paused cluster is not applied":               {observed(longAfter, paused), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"pool that is being deleted changes nothing":                      {observed(changed, func(o *Observed) { o.IsDeleting = true }), decided{deleting, "False Deleting", "Unknown Deleting", "Unknown Deleting", false}},
+		"pool without a ClusterDeployment waits for it":                   {observed(func(o *Observed) { o.HasCluster, o.MayDial = false, false }), decided{missing, "False ClusterDeploymentMissing", fine, enough, false}},
+		"younger of two pools with the same name is not applied":          {observed(changed, func(o *Observed) { o.Namesake = "older" }), decided{senseless, "False AmbiguousPool", "True AmbiguousPool", enough, false}},
+		"pool with both replicas and autoscaling is invalid":              {observed(changed, func(o *Observed) { o.Spec.Replicas = new(int64(1)); withAutoscaling(1, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"minimum above the maximum is invalid":                            {observed(func(o *Observed) { withAutoscaling(3, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"negative replicas are invalid":                                   {observed(func(o *Observed) { o.Spec.Replicas = new(int64(-1)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"replicas above the maximum are invalid":                          {observed(func(o *Observed) { o.Spec.Replicas = new(int64(5001)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"refused pool waits for its retry":                                {observed(changed, failing(refused, "")), decided{retry, "False Refused", fine, enough, false}},
+		"pool of an unresponsive cluster waits for its retry":             {observed(changed, failing(nil, "no answer in time")), decided{retry, "False NoAnswer", "Unknown NoAnswer", "Unknown NoAnswer", false}},
+		"pool without MachineSets is reported":                            {observed(changed, failing(&Refusal{hivev1.NoMachineSetsReason, ""}, "")), decided{retry, "False NoMachineSets", "True NoMachineSets", enough, false}},
+		"too few replicas are reported as in Hive":                        {observed(changed, failing(&Refusal{hivev1.MinReplicasTooSmallReason, ""}, "")), decided{retry, "False MinReplicasTooSmall", fine, "True MinReplicasTooSmall", false}},
+		"refusal of an unchanged pool is reported":                        {observed(longAfter, failing(&Refusal{hivev1.NoMachineAPIReason, ""}, "")), decided{retry, "False NoMachineAPI", "True NoMachineAPI", enough, false}},
+		"pool changed after a failure is applied at once":                 {observed(failing(refused, ""), changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"failed pool is applied at once after a resume":                   {observed(changed, failing(refused, ""), resumed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"failed pool is applied at once if the server changes":            {observed(changed, failing(nil, "no answer in time"), func(o *Observed) { o.Server = "another" }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"failed pool is applied at once if another pool is added":         {observed(changed, failing(refused, ""), besides("gpu")), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"another order of the other pools changes nothing":                {observed(changed, besides("gpu", "large"), failing(refused, ""), besides("large", "gpu")), decided{retry, "False Refused", fine, enough, false}},
+		"refused pool waits for a hibernating cluster":                    {observed(changed, failing(refused, ""), asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(row.seen)
@@ -135,14 +135,14 @@ func TestAnswersAreRecordedAndReported(t *testing.T) {
 		generation int64
 		events     []string
 	}{
-		"a success: event MachineSetsChanged":                   {answered(Answer{MachineSets: sets, Changes: []string{"MachineSet a: labels"}, IsComplete: true}, nil), 3, 2, []string{"MachineSetsChanged MachineSet a: labels", "MachinePoolCaughtUp"}},
-		"a success after a failure: event MachinePoolRecovered": {answered(Answer{MachineSets: sets, IsComplete: true}, failure), 3, 2, []string{"MachinePoolRecovered", "MachinePoolCaughtUp"}},
-		"a failure: event MachinePoolFailed":                    {answered(Answer{MachineSets: sets, Refusal: failure}, nil), 3, 1, []string{"MachinePoolFailed no"}},
-		"the same failure again: no event":                      {answered(Answer{MachineSets: sets, Refusal: &Refusal{failure.Reason, "no"}}, failure), 3, 1, nil},
-		"another failure: event MachinePoolFailed":              {answered(Answer{Refusal: failure}, &Refusal{failure.Reason, "never"}), 0, 1, []string{"MachinePoolFailed no"}},
-		"no answer after a failure: no event":                   {answered(Answer{NoAnswer: "late"}, failure), 0, 1, nil},
-		"an interrupted job: event MachineSetsChanged":          {answered(Answer{Changes: []string{"MachineSet a: labels"}}, nil), 0, 1, []string{"MachineSetsChanged"}},
-		"many changes are shortened":                            {answered(Answer{Changes: strings.Split("1 2 3 4 5 6 7", " ")}, nil), 0, 1, []string{"MachineSetsChanged 1; 2; 3; 4; 5; and 2 more"}},
+		"success emits MachineSetsChanged":                   {answered(Answer{MachineSets: sets, Changes: []string{"MachineSet a: labels"}, IsComplete: true}, nil), 3, 2, []string{"MachineSetsChanged MachineSet a: labels", "MachinePoolCaughtUp"}},
+		"success after a failure emits MachinePoolRecovered": {answered(Answer{MachineSets: sets, IsComplete: true}, failure), 3, 2, []string{"MachinePoolRecovered", "MachinePoolCaughtUp"}},
+		"failure emits MachinePoolFailed":                    {answered(Answer{MachineSets: sets, Refusal: failure}, nil), 3, 1, []string{"MachinePoolFailed no"}},
+		"repeated failure emits no event":                    {answered(Answer{MachineSets: sets, Refusal: &Refusal{failure.Reason, "no"}}, failure), 3, 1, nil},
+		"failure with a new message emits MachinePoolFailed": {answered(Answer{Refusal: failure}, &Refusal{failure.Reason, "never"}), 0, 1, []string{"MachinePoolFailed no"}},
+		"missing answer after a failure emits no event":      {answered(Answer{NoAnswer: "late"}, failure), 0, 1, nil},
+		"interrupted job emits MachineSetsChanged":           {answered(Answer{Changes: []string{"MachineSet a: labels"}}, nil), 0, 1, []string{"MachineSetsChanged"}},
+		"long list of changes is shortened":                  {answered(Answer{Changes: strings.Split("1 2 3 4 5 6 7", " ")}, nil), 0, 1, []string{"MachineSetsChanged 1; 2; 3; 4; 5; and 2 more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(row.seen)

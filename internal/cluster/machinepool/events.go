@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// EventMachineSetsChanged reports changes of the MachineSets and MachineAutoscalers of a cluster.
+	// EventMachineSetsChanged reports changes of a cluster's MachineSets and MachineAutoscalers.
 	EventMachineSetsChanged = "MachineSetsChanged"
-	// EventMachinePoolFailed reports that a cluster does not match its pool, or does not match for a new reason.
+	// EventMachinePoolFailed reports that a cluster does not match its pool, or that the reason has changed.
 	EventMachinePoolFailed = "MachinePoolFailed"
 	// EventMachinePoolRecovered reports that a cluster matches its pool after a failure.
 	EventMachinePoolRecovered = "MachinePoolRecovered"
@@ -52,7 +52,7 @@ func (s *situation) events(saved hivev1.MachinePoolStatus) []decision.Event {
 	return events
 }
 
-// joinSome joins the first texts, and appends the number of the others.
+// joinSome joins the first texts, and appends how many were omitted.
 func joinSome(texts []string) string {
 	if more := len(texts) - maxNames; more > 0 {
 		texts = append(slices.Clone(texts[:maxNames]), fmt.Sprintf("and %d more", more))

@@ -4,7 +4,8 @@ package machinepool
 
 import "testing"
 
-// FuzzDecodeMachineSet decodes objects of a hostile cluster. Names become parts of paths, and texts go into a status.
+// FuzzDecodeMachineSet decodes objects of a hostile cluster. Their names become parts of paths, and their texts
+// become part of a status.
 func FuzzDecodeMachineSet(f *testing.F) {
 	for _, item := range []string{
 		`{"metadata":{"name":"infra-worker-a","labels":{"a":"b"}},"spec":{"replicas":3,"template":{"spec":{"providerSpec":{"value":{"placement":{"availabilityZone":"a"}}}}}}}`,

@@ -19,10 +19,10 @@ import (
 const (
 	// MaxMachineSets is the maximum number of MachineSets of one pool. The status lists all of them.
 	MaxMachineSets = 100
-	// maxReplicas is the maximum in the schema: more nodes than Kubernetes supports.
+	// maxReplicas is the maximum in the schema. It exceeds the number of nodes that Kubernetes supports.
 	maxReplicas = 5000
-	// maxPartBytes bounds the labels and the taints that are decoded. Short elements such as {} grow most when they
-	// are decoded.
+	// maxPartBytes limits the encoded labels and taints. Short elements such as {} need the most memory per byte when
+	// they are decoded.
 	maxPartBytes = 64 << 10
 	// maxReasonBytes and maxMessageBytes are the limits in the schema.
 	maxReasonBytes, maxMessageBytes = 256, 1024
@@ -43,8 +43,8 @@ type MachineSet struct {
 	// NodeLabels and Taints are set on new nodes of the MachineSet.
 	NodeLabels map[string]string
 	Taints     []corev1.Taint
-	// Zone and Location are the place of its machines, in the terms of some clouds. They are empty if the place is
-	// unknown.
+	// Zone and Location are the location of the MachineSet's machines, in the terms of some clouds. Both are empty if
+	// it is unknown.
 	Zone, Location            string
 	ErrorReason, ErrorMessage string
 }
@@ -53,7 +53,7 @@ type MachineSet struct {
 type Autoscaler struct {
 	Name   string
 	Labels map[string]string
-	// Target is the name of the MachineSet that it scales.
+	// Target is the name of the scaled MachineSet.
 	Target   string
 	Min, Max int32
 }
@@ -133,7 +133,7 @@ func DecodeAutoscaler(item []byte) (Autoscaler, error) {
 	return autoscaler, decodePart(raw.Metadata.Labels, &autoscaler.Labels)
 }
 
-// decodePlace reads the fields in which AWS, GCP, Azure, OpenStack and IBM Cloud name zones.
+// decodePlace reads the fields that contain zones on AWS, GCP, Azure, OpenStack and IBM Cloud.
 func decodePlace(providerSpec json.RawMessage) (zone, location string) {
 	var raw struct {
 		Placement struct {
@@ -158,13 +158,13 @@ func decodePart(raw json.RawMessage, into any) error {
 	return nil
 }
 
-// isName reports whether a text can be part of a path and of a message.
+// isName reports whether a text is safe in a path and in a message.
 func isName(name string) bool {
 	const maxNameBytes = 253
 	return name != "" && len(name) <= maxNameBytes && len(content.IsPathSegmentName(name)) == 0 && cutText(name, maxNameBytes) == name
 }
 
-// cutText returns the beginning of a text from a cluster, in one line.
+// cutText returns the beginning of a text from a cluster, as one line.
 func cutText(text string, limit int) string {
 	text = strings.ToValidUTF8(text[:min(len(text), limit)], "")
 	return strings.Map(func(r rune) rune {
@@ -192,12 +192,13 @@ func (j *Job) Owns(set *MachineSet) bool {
 	if !isOwn || zone == "" || slices.ContainsFunc(j.OtherPools, func(other string) bool { return matchesLongerPoolName(other, j.Spec.Name, j.InfraID, set.Name) }) {
 		return false
 	}
-	// Users who copy MachineSets name the copies INFRAID-worker-gpu-ZONE. Those do not belong to the pool "worker".
+	// Users who copy MachineSets name the copies INFRAID-worker-gpu-ZONE. Such copies do not belong to the pool
+	// "worker".
 	return set.Zone == "" || zone == set.Zone || zone == set.Location+set.Zone || strings.HasSuffix(set.Zone, "-"+zone)
 }
 
-// matchesLongerPoolName reports whether the name of a MachineSet fits another pool better, whose name is longer than
-// this pool's name.
+// matchesLongerPoolName reports whether a MachineSet's name fits another pool with a longer name better than this
+// pool.
 func matchesLongerPoolName(other, pool, infraID, name string) bool {
 	full := infraID + "-" + other
 	return len(other) > len(pool) && (name == full || strings.HasPrefix(name, full+"-"))

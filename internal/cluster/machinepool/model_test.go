@@ -19,16 +19,16 @@ const (
 	maxFailures   = 2
 )
 
-// modelState is a pool, its cluster and a manager. Times are numbers of resumes or of reads.
+// modelState is a pool, its cluster and a manager. Times are counted in resumes or reads.
 type modelState struct {
 	generation, observed int64
-	// target is the generation that the cluster has; 0 stands for a manual edit.
+	// target is the generation applied to the cluster; 0 stands for a manual edit.
 	target int64
-	// resumes is the number of the cluster's last resume, and synced the last resume that was followed by a job.
+	// resumes is the number of the cluster's last resume. synced is the last resume after which a job ran.
 	resumes, synced   int
 	isAwake, isPaused bool
-	// isRunning reports whether a job of jobGeneration and jobResume, which began while the cluster was running, is in
-	// progress.
+	// isRunning is true while a job is in progress that began while the cluster was running. jobGeneration and
+	// jobResume are its inputs.
 	isRunning                bool
 	jobGeneration            int64
 	jobResume                int
@@ -63,7 +63,7 @@ func (m modelState) observe() Observed {
 	return o
 }
 
-// step is one pass, or the end of the job or of the interval that a pass waits for.
+// step is one pass, the end of the job, or the end of the interval that a pass waits for.
 func (m modelState) step() model.Move[modelState] {
 	if m.isRunning {
 		next := m
@@ -114,7 +114,7 @@ func (m modelState) disturb() []model.Move[modelState] {
 	return moves
 }
 
-// check checks a step, and the state at rest.
+// check verifies a step and the state at rest.
 func (m modelState) check(step model.Move[modelState]) []string {
 	var wrong []string
 	begins := step.To.isRunning && !m.isRunning
@@ -145,7 +145,7 @@ func TestEveryHistoryConvergesToThePool(t *testing.T) {
 	t.Logf("%d states", len(states))
 	for _, rule := range rules() {
 		switch rule.Name {
-		case "the pool is being deleted", "there is no cluster", "the pool is invalid": // Independent of all other inputs.
+		case "the pool is being deleted", "there is no cluster", "the pool is invalid": // This rule does not depend on any other input.
 		default:
 			if explorer.Steps()[rule.Name] == 0 {
 				t.Errorf("expected the rule %q to match in some state, found none", rule.Name)

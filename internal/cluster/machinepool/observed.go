@@ -11,53 +11,54 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Job describes how the MachineSets of a cluster are read and changed. A job itself is never modified.
+// Job describes how a cluster's MachineSets are read and changed. A job is never modified.
 type Job struct {
 	Spec       hivev1.MachinePoolSpec
 	Generation int64
-	// InfraID is the prefix of the names of MachineSets that the installer has created.
+	// InfraID is the name prefix of MachineSets that the installer has created.
 	InfraID string
 	// OtherPools are the names of the other pools of the cluster.
 	OtherPools []string
-	// Resume is the start of the last resume of the cluster; nil if it never hibernated.
+	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
 	Resume *metav1.Time
 	// Fingerprint is equal for jobs with the same purpose.
 	Fingerprint string
 }
 
-// Refusal reports why the MachineSets cannot match the pool, because of the pool's spec or of the cluster.
+// Refusal reports why the MachineSets cannot match the pool. The cause is the pool's spec or the cluster.
 type Refusal struct {
 	// Reason is the reason of the condition.
 	Reason  string
 	Message string
 }
 
-// Answer is the result of a job. A job that was interrupted because its cluster began to hibernate is not complete,
-// and has neither a Refusal nor a NoAnswer. Its Changes and MachineSets are valid.
+// Answer is the result of a job. An answer is incomplete if its job was interrupted because the cluster began to
+// hibernate. Such an answer has neither a Refusal nor a NoAnswer, but its Changes and MachineSets are valid.
 type Answer struct {
 	Job Job
 	At  time.Time
 	// MachineSets is the state after the job; nil if it was not read.
 	MachineSets []hivev1.MachineSetStatus
-	// Changes describes the changes to users.
+	// Changes describes the changes for users.
 	Changes []string
 	// IsComplete reports whether the MachineSets match the pool.
 	IsComplete bool
-	// Refusal is the reason why the MachineSets cannot match the pool; nil if they can.
+	// Refusal explains why the MachineSets cannot match the pool; nil if they can.
 	Refusal *Refusal
-	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered.
+	// NoAnswer explains why the cluster did not respond. It is empty if the cluster responded.
 	NoAnswer string
 }
 
 // Attempt is the last attempt since the process began.
 type Attempt struct {
-	// Fingerprint is the fingerprint of the job. RetryAt is the earliest time of another attempt for the same job.
+	// Fingerprint is the job's fingerprint. RetryAt is the earliest time of another attempt with the same
+	// fingerprint.
 	Fingerprint string
 	RetryAt     time.Time
-	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered.
+	// NoAnswer explains why the cluster did not respond. It is empty if the cluster responded.
 	NoAnswer string
-	// Refusal is the last refusal; nil after a success. Before is the refusal of the previous attempt: an event reports
-	// only a refusal that differs from it.
+	// Refusal is the last refusal; nil after a success. Before is the refusal of the previous attempt. An event is
+	// emitted only if the two differ.
 	Refusal, Before *Refusal
 }
 
@@ -65,7 +66,7 @@ type Attempt struct {
 func NextAttempt(before Attempt, answer *Answer, retryAt time.Time) Attempt {
 	attempt := Attempt{Fingerprint: answer.Job.Fingerprint, RetryAt: retryAt, NoAnswer: answer.NoAnswer, Refusal: answer.Refusal, Before: before.Refusal}
 	if answer.Refusal == nil && !answer.IsComplete {
-		attempt.Refusal = before.Refusal // A cluster that did not answer may still refuse.
+		attempt.Refusal = before.Refusal // An unreachable cluster may still have the cause of the refusal.
 	}
 	return attempt
 }
@@ -79,13 +80,13 @@ type Observed struct {
 	Generation int64
 	Status     hivev1.MachinePoolStatus
 	IsDeleting bool
-	// HasCluster reports whether the ClusterDeployment exists. MayDial reports whether the cluster answered and should
-	// run. IsPaused reports whether an annotation pauses all changes.
+	// HasCluster reports whether the ClusterDeployment exists. MayDial reports whether the cluster responded and
+	// should run. IsPaused reports whether an annotation pauses all changes.
 	HasCluster, MayDial, IsPaused bool
 	InfraID                       string
 	// Server identifies the connection settings of the cluster.
 	Server string
-	// Resume is the start of the last resume of the cluster; nil if it never hibernated.
+	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
 	Resume *metav1.Time
 	// Namesake is the name of an older MachinePool with the same spec.name in the cluster, or "". OtherPools are the
 	// names of the other pools.
@@ -98,14 +99,14 @@ type Observed struct {
 
 // Plan holds the actions and the reported status.
 type Plan struct {
-	// Rule names the decision, for the log.
+	// Rule is the name of the matching rule, for the log.
 	Rule string
-	// Job is submitted to the runner; nil for none.
+	// Job is submitted to the runner, unless it is nil.
 	Job *Job
 	// Status is the new status, without its conditions.
 	Status                         hivev1.MachinePoolStatus
 	Synced, NotEnough, Unsupported decision.Condition
-	// Events are the events of the pool.
+	// Events are the pool's events.
 	Events       []decision.Event
 	RequeueAfter time.Duration
 }

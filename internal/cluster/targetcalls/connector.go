@@ -18,7 +18,7 @@ import (
 
 const kubeconfigKey = "kubeconfig"
 
-// ErrGateClosed ends a job whose cluster may no longer be dialled.
+// ErrGateClosed stops a job when its cluster may no longer be dialled.
 var ErrGateClosed = errors.New("the cluster may no longer be dialled")
 
 // Connector connects to clusters that may be dialled. Its fields are set before it is used.
@@ -38,13 +38,13 @@ type Server struct {
 	Override hibernation.ServerOverride
 }
 
-// String identifies the server; another text means another server.
+// String returns a text that is unique to the server.
 func (s Server) String() string {
 	return fmt.Sprintf("%q %q %q", s.KubeconfigSecret, s.Override.URL, s.Override.Address)
 }
 
-// Connect prepares the connection to a server. The caller closes it at the end of the job: it must not outlive
-// the time in which the cluster runs.
+// Connect prepares the connection to a server. The caller closes it at the end of the job, because the connection
+// must not outlive the time in which the cluster runs.
 func (c *Connector) Connect(ctx context.Context, cluster types.NamespacedName, server Server) (*targetcluster.ClusterClient, error) {
 	secret, err := c.ReadSecret(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: server.KubeconfigSecret})
 	if err != nil {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targetcalls runs jobs at clusters outside the passes of controllers, which never wait for a cluster.
-// A job runs only while the cluster may be dialled, which is checked before the connection and before each
-// request. The interval between attempts grows while a job fails.
+// Package targetcalls runs jobs at clusters. Controllers start the jobs outside their passes, so a pass never waits
+// for a cluster. A job runs only while the cluster may be dialled, which is checked before the connection and before
+// each request. The interval between attempts grows while a job fails.
 //
-// Reading order: gate.go (may the cluster be dialled) → connector.go (one connection) → runner.go (which job,
-// and when).
+// Reading order: gate.go (may the cluster be dialled) → connector.go (one connection) → runner.go (scheduling of
+// jobs).
 package targetcalls
 
 import (
@@ -20,19 +20,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
-// Gate decides whether, how and after which resume a cluster is dialled. Gates are comparable.
+// Gate decides whether and how a cluster is dialled, and identifies its last resume. Gates are comparable.
 type Gate struct {
 	MayDial, IsPaused, IsDeleted bool
 	// Server identifies the API server to dial.
 	Server Server
-	// resume is when the last resume began, in seconds; 0 for none.
+	// resume is the Unix time at which the last resume began; 0 if there was none.
 	resume int64
-	// isReachable is true if the cluster answers. It is part of the comparison, so a cluster that resumes
-	// because its stop has expired changes its gate.
+	// isReachable is true if the cluster responds. It is part of the comparison, so the gate changes when a cluster
+	// resumes because its stop has expired.
 	isReachable bool
 }
 
-// ReadGate returns the gate of a cluster, which the given annotations pause.
+// ReadGate returns the gate of a cluster. The annotations in pauses pause the cluster.
 func ReadGate(cd *hivev1.ClusterDeployment, now time.Time, pauses ...string) Gate {
 	if statusannotation.IsIn(cd) {
 		// Upstream's schema drops the fields that show whether the cluster is stopped.

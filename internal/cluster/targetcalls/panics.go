@@ -13,11 +13,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 )
 
-// errPanicked is the error of a job that panics. An input from one cluster or set must not end the manager, and
-// end it again after each restart.
+// errPanicked is the error of a job that panics. Without the recovery, one bad input would crash the manager after
+// each restart.
 var errPanicked = errors.New("the attempt ended with a panic, which is a defect of Torpor; see the manager's log")
 
-// RecoverPanic is deferred by a job's function. It turns a panic into the job's error, and logs it.
+// RecoverPanic turns a panic into the job's error and logs it. The function of a job defers it.
 func RecoverPanic(ctx context.Context, err *error) {
 	if what := recover(); what != nil {
 		log.FromContext(ctx).Error(fmt.Errorf("panic: %v", what), "A job has panicked", "stack", string(debug.Stack()))
@@ -25,7 +25,7 @@ func RecoverPanic(ctx context.Context, err *error) {
 	}
 }
 
-// DescribeError describes in stable text why a job got no answer.
+// DescribeError describes in stable text why a job received no answer.
 func DescribeError(err error) string {
 	if errors.Is(err, errPanicked) {
 		return errPanicked.Error()

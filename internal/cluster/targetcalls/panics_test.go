@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// TestAPanicEndsItsJobAlone runs a job that panics, and one that does not.
+// TestAPanicEndsItsJobAlone runs one job that panics and one that succeeds.
 func TestAPanicEndsItsJobAlone(t *testing.T) {
 	said := ""
 	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { said += args }, funcr.Options{}))

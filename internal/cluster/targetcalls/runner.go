@@ -17,33 +17,33 @@ import (
 )
 
 const (
-	// promptJobs is the number of parallel jobs. patientJobs is the number for clusters that were unreachable
-	// or slow before, so they do not delay others.
+	// promptJobs is the number of parallel jobs. patientJobs is the number of parallel jobs for clusters that were
+	// unreachable or slow before, so they do not delay other clusters.
 	promptJobs, patientJobs = 40, 10
-	// jobTimeout bounds a job.
+	// jobTimeout limits the duration of a job.
 	jobTimeout = 10 * time.Minute
-	// minRetry and maxRetry bound the interval after a failed attempt. It doubles.
+	// minRetry and maxRetry limit the interval after a failed attempt. The interval doubles with each failure.
 	minRetry, maxRetry = 5 * time.Second, 10 * time.Minute
-	// retryJitter spreads clusters that fail for the same reason.
+	// retryJitter spreads the retries of clusters that fail for the same reason.
 	retryJitter = 0.1
 )
 
 // Outcome is the part of an answer that the runner needs.
 type Outcome struct {
 	At time.Time
-	// HasFailed is true if the same job is worth another attempt. IsSilent is true if the cluster did not
-	// answer, or answered so slowly that it must not delay others.
+	// HasFailed is true if the same job should be retried. IsSilent is true if the cluster did not respond, or
+	// responded so slowly that it must not delay others.
 	HasFailed, IsSilent bool
 }
 
-// Runner runs at most one job for each object at any time. J is a job, A is its answer, and M is what is kept
-// in memory of the last attempt. Its fields are set before it is used.
+// Runner runs at most one job for each object at any time. J is a job, A is its answer, and M is the memory of the
+// last attempt. The fields are set before the runner is used.
 type Runner[J, A, M any] struct {
-	// Do runs a job. It ends with the first request that gets no answer, and when the cluster may no longer be
+	// Do runs a job. The job stops at the first request without a response, and when the cluster may no longer be
 	// dialled.
 	Do func(ctx context.Context, job *J) (*A, Outcome)
-	// Remember returns what is kept of an attempt, given what was kept of the previous one. A zero time means
-	// that the attempt has not failed.
+	// Remember returns the memory of an attempt, given the memory of the previous one. A zero retryAt means that the
+	// attempt has not failed.
 	Remember func(before M, answer *A, retryAt time.Time) M
 
 	clock   clock.PassiveClock
@@ -55,14 +55,14 @@ type Runner[J, A, M any] struct {
 // attemptedJob is the state of one object.
 type attemptedJob[J, A, M any] struct {
 	job *J
-	// answer is the answer that no pass has reported yet; nil if none exists.
+	// answer is the answer that no pass has reported yet, or nil.
 	answer   *A
 	attempt  M
 	failures int
 	isSilent bool
 }
 
-// NewRunner returns a runner that dials no cluster before it is started.
+// NewRunner returns a runner, which dials no cluster until it is started.
 func NewRunner[J, A, M any](do func(context.Context, *J) (*A, Outcome), remember func(M, *A, time.Time) M) *Runner[J, A, M] {
 	r := &Runner[J, A, M]{Do: do, Remember: remember, clock: clock.RealClock{}}
 	r.objects = background.NewService(r.clock, r.take)
@@ -75,7 +75,7 @@ func NewRunner[J, A, M any](do func(context.Context, *J) (*A, Outcome), remember
 	return r
 }
 
-// Answers triggers passes of the objects that the runner has answers for.
+// Answers triggers a pass for each object that has an answer.
 func (r *Runner[J, A, M]) Answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		r.objects.Lock()
@@ -102,7 +102,7 @@ func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, boo
 	}
 }
 
-// Reported forgets an answer that was saved in the status.
+// Reported drops an answer that was saved in the status.
 func (r *Runner[J, A, M]) Reported(object types.NamespacedName, answer *A) {
 	r.objects.Lock()
 	defer r.objects.Unlock()
@@ -111,7 +111,7 @@ func (r *Runner[J, A, M]) Reported(object types.NamespacedName, answer *A) {
 	}
 }
 
-// Submit submits a job. A job that is not finished stays.
+// Submit submits a job. If a job for the object is unfinished, the new one is dropped.
 func (r *Runner[J, A, M]) Submit(object types.NamespacedName, job *J) {
 	r.objects.Lock()
 	defer r.objects.Unlock()
@@ -126,8 +126,8 @@ func (r *Runner[J, A, M]) Submit(object types.NamespacedName, job *J) {
 	r.objects.Ask(object, r.clock.Now())
 }
 
-// ForgetObject forgets an object that is gone. A job in progress ends soon, because its cluster may not be
-// dialled.
+// ForgetObject drops the state of a deleted object. A job in progress stops soon, because its cluster may no longer
+// be dialled.
 func (r *Runner[J, A, M]) ForgetObject(object types.NamespacedName) {
 	r.objects.Lock()
 	defer r.objects.Unlock()

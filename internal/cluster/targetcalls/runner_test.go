@@ -17,16 +17,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 )
 
-// TestRunner runs jobs in virtual time. A job is its outcome, and its memory is the time of the next attempt.
+// TestRunner runs jobs in virtual time. A job is its own outcome, and its memory is the time of the next attempt.
 func TestRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun []Outcome
-		submitted := make(chan struct{}) // A job ends only after it was submitted twice.
+		submitted := make(chan struct{}) // A job finishes only after it was submitted twice.
 		runner := NewRunner(func(ctx context.Context, job *Outcome) (*Outcome, Outcome) {
 			begun = append(begun, *job)
 			<-submitted
 			if job.IsSilent {
-				<-ctx.Done() // The job of an unresponsive cluster ends with its timeout.
+				<-ctx.Done() // The job of an unresponsive cluster stops at its timeout.
 			} else {
 				<-time.After(time.Second) // The job is in progress when it is submitted again.
 			}
@@ -41,7 +41,7 @@ func TestRunner(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- runner.Start(ctx) }()
-		// do submits a job and returns how long the same job must wait.
+		// do submits a job and returns the delay before the same job may run again.
 		do := func(job Outcome) time.Duration {
 			t.Helper()
 			runner.Submit(object, &job)
@@ -119,19 +119,19 @@ func TestReadGate(t *testing.T) {
 		cd   *hivev1.ClusterDeployment
 		want Gate
 	}{
-		"a cluster that answers: dialed":              {awake(), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster that is to hibernate: not dialed":  {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster in an unknown state: not dialed":   {&hivev1.ClusterDeployment{}, Gate{}},
-		"a cluster that is being deleted: not dialed": {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{isReachable: true, IsDeleted: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster that has resumed: dialed": {awake(func(cd *hivev1.ClusterDeployment) {
+		"reachable cluster is dialed":                 {awake(), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"cluster that should hibernate is not dialed": {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"cluster in an unknown state is not dialed":   {&hivev1.ClusterDeployment{}, Gate{}},
+		"cluster that is being deleted is not dialed": {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{isReachable: true, IsDeleted: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"resumed cluster is dialed": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Status.Hibernation = &hivev1.HibernationRecord{ResumeStartedAt: &resume}
 		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}, resume: now.Unix()}},
-		"a paused cluster: dialed":                            {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, isReachable: true, IsPaused: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster with a malformed pause annotation: dialed": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster that another annotation pauses: dialed": {awake(func(cd *hivev1.ClusterDeployment) {
+		"paused cluster is dialed":                            {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, isReachable: true, IsPaused: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"cluster with a malformed pause annotation is dialed": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"cluster paused by another annotation is dialed": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Annotations = map[string]string{hivev1.SyncsetPauseAnnotation: "true"}
 		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster whose server is overridden: dialed": {awake(func(cd *hivev1.ClusterDeployment) {
+		"cluster with a server override is dialed": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "api-int.example.com:6443", APIServerIPOverride: "10.0.0.7"}
 		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin", Override: hibernation.ServerOverride{URL: "api-int.example.com:6443", Address: "10.0.0.7"}}}},
 	} {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller makes the MachineSets of clusters match their MachinePools. A pass observes a pool and its
-// ClusterDeployment, calls machinepool.Decide, submits at most one job and reports. A runner does the jobs outside the
-// passes.
+// Package controller makes clusters' MachineSets match their MachinePools. A pass observes a pool and its
+// ClusterDeployment, calls machinepool.Decide, submits at most one job and reports. A runner does the jobs outside
+// the passes.
 package controller
 
 import (
@@ -37,7 +37,7 @@ type Controller struct {
 	// Clock is the source of the current time.
 	Clock   clock.PassiveClock
 	Metrics *Metrics
-	// Guard excludes objects that another project writes. If nil, no object is excluded.
+	// Guard excludes objects that another project writes. A nil Guard excludes no object.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -62,7 +62,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&hivev1.MachinePool{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
-		// The MachineSets of a pool depend on the other pools of the cluster.
+		// A pool's MachineSets depend on the cluster's other pools.
 		Watches(&hivev1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(c.neighboursOfPool), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.poolsOfCluster), builder.WithPredicates(gateChanged())).
 		WatchesRawSource(c.runner.Answers()).
@@ -77,7 +77,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:  c.report,
 			Status: reconcilestatus.Storage[*hivev1.MachinePool]{
 				Conditions: func(pool *hivev1.MachinePool) *[]metav1.Condition { return &pool.Status.Conditions },
-				// Upstream's schema drops these fields. Without them the cluster would be dialled again and again.
+				// Hive's own schema drops these fields. Without them, Torpor would dial the cluster over and over.
 				Remember: rememberSync,
 			},
 		})

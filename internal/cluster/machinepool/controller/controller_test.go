@@ -81,7 +81,7 @@ func TestMachineSetsMatchThePool(t *testing.T) {
 		t.Errorf("expected upstream's fields to stay, found %v", manifest.Object["spec"])
 	}
 
-	// Labels and taints that leave the pool leave the MachineSets; those of others stay.
+	// Labels and taints removed from the pool are removed from the MachineSets. Those of other owners stay.
 	c.changePool(t, pool, func(s *hivev1.MachinePoolSpec) {
 		s.Labels, s.Taints = map[string]string{"tier": "tin"}, nil
 		s.Replicas = new(int64(0))
@@ -109,7 +109,7 @@ func TestAutoscalingComesAndGoes(t *testing.T) {
 	c.waitUntilSynced(t, pool)
 	testenv.ExpectEqual(t, "MachineAutoscalers", []string{"a: 2-4", "b: 1-3"}, c.autoscalers(t))
 	testenv.ExpectEqual(t, "MachineSets", []string{"2 theirs=stays", "1 theirs=stays"}, c.readAll(t, "a", "b"))
-	// A number that the autoscaler has set within its limits stays.
+	// Replicas that the autoscaler has set within its limits are kept.
 	c.edit(t, "b", `{"spec":{"replicas":3}}`)
 	c.edit(t, "a", `{"spec":{"replicas":4}}`)
 	c.changePool(t, pool, setAutoscaling(3, 6))
@@ -122,7 +122,7 @@ func TestAutoscalingComesAndGoes(t *testing.T) {
 	testenv.ExpectEqual(t, "MachineSets", []string{"1 theirs=stays", "1 theirs=stays"}, c.readAll(t, "a", "b"))
 }
 
-// TestEditsInTheClusterAreRevertedAtTheNextPoll has a fake clock.
+// TestEditsInTheClusterAreRevertedAtTheNextPoll uses a fake clock.
 func TestEditsInTheClusterAreRevertedAtTheNextPoll(t *testing.T) {
 	t.Parallel()
 	now := clocktesting.NewFakePassiveClock(time.Now())
@@ -164,7 +164,8 @@ func TestHibernatingClusterIsUpdatedOnceAfterTheResume(t *testing.T) {
 	c.waitUntilSynced(t, pool)
 	witness.waitUntilSynced(t, unchanged)
 	replicas := int64(1)
-	// restart proves that a manager has evaluated all pools: it changes those of another cluster.
+	// restart restarts the manager and changes a pool of another cluster, which proves that the manager has evaluated
+	// all pools.
 	restart := func() {
 		t.Helper()
 		stop()
@@ -191,7 +192,7 @@ func TestHibernatingClusterIsUpdatedOnceAfterTheResume(t *testing.T) {
 	if n := c.proxy.Accepted.Load(); n != 1 || !pool.Status.SyncedResume.Equal(resume) {
 		t.Errorf("expected one connection after the resume, found %d and %+v", n, pool.Status)
 	}
-	// An unchanged pool is read once after a resume, too.
+	// An unchanged pool is also read once after a resume.
 	e.PutClusterToSleep(t, c.cd)
 	again := new(metav1.NewTime(time.Now().Add(time.Minute)).Rfc3339Copy())
 	e.WakeCluster(t, c.cd, again)
@@ -203,7 +204,7 @@ func TestHibernatingClusterIsUpdatedOnceAfterTheResume(t *testing.T) {
 	}
 }
 
-// TestResumeAfterAnExpiredStopIsDetected has a cluster whose expired stop is still in its status.
+// TestResumeAfterAnExpiredStopIsDetected uses a cluster with an expired stop in its status.
 func TestResumeAfterAnExpiredStopIsDetected(t *testing.T) {
 	testenv.ExpectWakeAfterExpiredStop(t, func(cd *hivev1.ClusterDeployment, now time.Time) bool { return readGate(cd, now).MayDial }, gateChanged())
 }
@@ -311,7 +312,7 @@ func TestPoolWaitsForItsClusterDeployment(t *testing.T) {
 	c.waitUntilSynced(t, pool)
 }
 
-// TestDeletedPoolLeavesTheMachines deletes a pool whose cluster hibernates.
+// TestDeletedPoolLeavesTheMachines deletes a pool of a hibernating cluster.
 func TestDeletedPoolLeavesTheMachines(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
@@ -399,7 +400,7 @@ func TestSchemaRefusesInvalidPools(t *testing.T) {
 	}
 }
 
-// TestUpstreamsSchemaCostsNoConnections has a schema that drops the time of the last read, as Hive's does.
+// TestUpstreamsSchemaCostsNoConnections uses a schema that drops the time of the last read, as Hive's does.
 func TestUpstreamsSchemaCostsNoConnections(t *testing.T) {
 	t.Parallel()
 	e, stop := shared.Get(t).withManager(t, clock.RealClock{})
@@ -459,7 +460,7 @@ func TestMetricsShowPoolsAndCountJobs(t *testing.T) {
 	})
 }
 
-// TestSlowClusterEndsItsJob has a cluster whose job has no time left at its start.
+// TestSlowClusterEndsItsJob uses a job with no time left at its start.
 func TestSlowClusterEndsItsJob(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
@@ -487,8 +488,8 @@ func TestSlowClusterEndsItsJob(t *testing.T) {
 	}
 }
 
-// TestHostileMachineSetsAreNotKept calls a server whose list is within the byte budgets of an answer, but exceeds the
-// limit for a pool. Lists of {} in it would multiply in size.
+// TestHostileMachineSetsAreNotKept uses a server whose list is within the byte budgets of an answer, but exceeds the
+// limit for a pool. Lists of {} would multiply in size when they are decoded.
 func TestHostileMachineSetsAreNotKept(t *testing.T) {
 	t.Parallel()
 	part := `[{"key":"` + strings.Repeat("k", 60_000) + `"}]` // Decoding it is fast.
@@ -515,7 +516,8 @@ func TestHostileMachineSetsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestMachineSetThatChangesBeforeTheWriteIsReadAgain edits a MachineSet between its read and its write, once or always.
+// TestMachineSetThatChangesBeforeTheWriteIsReadAgain edits a MachineSet between Torpor's read and write, once or
+// always.
 func TestMachineSetThatChangesBeforeTheWriteIsReadAgain(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)

@@ -64,17 +64,17 @@ func (e *env) withManager(t *testing.T, now clock.PassiveClock) (own *env, stop 
 	return own, own.startManager(t)
 }
 
-// testCluster is a cluster of the hub behind a separate proxy. Clusters share an API server; each has its own infraID
+// testCluster is a hub's cluster behind a separate proxy. Clusters share an API server, but each has its own infraID
 // and pool.
 type testCluster struct {
 	*env
 	cd    *hivev1.ClusterDeployment
 	proxy *testenv.TargetProxy
-	// pool is the name of its pool.
+	// pool is the name of the cluster's pool.
 	pool string
 }
 
-// newCluster creates a cluster that answers, with a MachineSet of one machine in each of these zones.
+// newCluster creates a reachable cluster, with a MachineSet of one machine in each of the given zones.
 func (e *env) newCluster(t *testing.T, zones ...string) *testCluster {
 	t.Helper()
 	return e.newClusterOf(t, e.target, zones...)
@@ -83,7 +83,7 @@ func (e *env) newCluster(t *testing.T, zones ...string) *testCluster {
 func (e *env) newClusterOf(t *testing.T, target *testenv.Environment, zones ...string) *testCluster {
 	t.Helper()
 	namespace := e.CreateNamespace(t)
-	// Namespaces on several hubs have different names, which distinguish the objects on the one API server.
+	// Namespaces on several hubs have different names, which distinguishes the objects on the shared API server.
 	c := &testCluster{env: e, proxy: testenv.StartTargetProxy(t, target), pool: "pool-" + strings.TrimPrefix(namespace, "test-")}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "admin"}, Data: map[string][]byte{"kubeconfig": c.proxy.Kubeconfig}}
 	c.cd = testenv.BuildClusterDeployment(types.NamespacedName{Namespace: namespace, Name: "c" + namespace}, "none", secret.Name)
@@ -95,7 +95,7 @@ func (e *env) newClusterOf(t *testing.T, target *testenv.Environment, zones ...s
 	return c
 }
 
-// machineSet returns a MachineSet as the installer creates it, with a label and no taints.
+// machineSet returns a MachineSet like those of the installer, with a label and no taints.
 func (c *testCluster) machineSet(zone string) *unstructured.Unstructured {
 	u := newObject(machinepool.MachineSetVersion, machinepool.MachineSetKind, c.nameOf(zone))
 	u.Object["spec"] = map[string]any{
@@ -121,7 +121,7 @@ func newObject(version, kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-// read returns the replicas, the node labels and the taints of a MachineSet, or "" if it does not exist.
+// read returns the replicas, node labels and taints of a MachineSet, or "" if it does not exist.
 func (c *testCluster) read(t *testing.T, zone string) string {
 	t.Helper()
 	u := newObject(machinepool.MachineSetVersion, machinepool.MachineSetKind, c.nameOf(zone))
@@ -163,7 +163,7 @@ func (c *testCluster) edit(t *testing.T, zone, patch string) {
 	testenv.ExpectNoError(t, c.target.Client.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody")))
 }
 
-// autoscalers returns the MachineAutoscalers of the cluster as NAME: MIN-MAX.
+// autoscalers returns the cluster's MachineAutoscalers as NAME: MIN-MAX.
 func (c *testCluster) autoscalers(t *testing.T) []string {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -183,7 +183,7 @@ func (c *testCluster) autoscalers(t *testing.T) []string {
 	return all
 }
 
-// newPool creates the pool of the cluster.
+// newPool creates a pool of the cluster.
 func (c *testCluster) newPool(t *testing.T, name string, change func(*hivev1.MachinePoolSpec)) *hivev1.MachinePool {
 	t.Helper()
 	pool := c.buildPool(name)

@@ -13,8 +13,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics reports the progress of every MachinePool directly from the cache, so that it is correct after a restart and
-// disappears with the object. It also counts jobs at clusters. Register one per process.
+// Metrics reports the progress of every MachinePool directly from the cache. The metrics are therefore correct after
+// a restart, and disappear with the object. Metrics also counts jobs at clusters. Register one per process.
 type Metrics struct {
 	cache    reconcile.ScrapedCache
 	progress *prometheus.Desc

@@ -16,15 +16,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// poolObservation is the observation, with the data that a job needs.
+// poolObservation is the observation and the data that a job needs.
 type poolObservation struct {
 	machinepool.Observed
 	pool, cluster types.NamespacedName
 	server        targetcalls.Server
 }
 
-// observe reads the answer of the last job, the ClusterDeployment and the other pools of the cluster. While a job for
-// the pool is in progress, the pass waits for its end.
+// observe reads the answer of the last job, the ClusterDeployment and the cluster's other pools. While a job for the
+// pool is in progress, the pass waits for its end.
 func (c Controller) observe(ctx context.Context, pool *hivev1.MachinePool) (*poolObservation, error) {
 	seen := &poolObservation{
 		pool:    client.ObjectKeyFromObject(pool),
@@ -51,7 +51,7 @@ func (c Controller) observe(ctx context.Context, pool *hivev1.MachinePool) (*poo
 	return seen, c.observeNeighbours(ctx, pool, seen)
 }
 
-// observeNeighbours reads the other pools of the cluster.
+// observeNeighbours reads the cluster's other pools.
 func (c Controller) observeNeighbours(ctx context.Context, pool *hivev1.MachinePool, seen *poolObservation) error {
 	all, err := c.listPools(ctx, seen.cluster)
 	if err != nil {
@@ -77,7 +77,7 @@ func isOlder(a, b *hivev1.MachinePool) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// listPools returns the pools of a cluster, in any order. The result is from the cache and must not be modified.
+// listPools returns a cluster's pools, in any order. The result is from the cache and must not be modified.
 func (c Controller) listPools(ctx context.Context, cluster types.NamespacedName) ([]hivev1.MachinePool, error) {
 	var list hivev1.MachinePoolList
 	if err := c.client.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingFields{byCluster: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// nextJobDelay is the delay of a job that must wait until the previous answer is recorded.
+// nextJobDelay is the delay before a job that waits until the previous answer is recorded.
 const nextJobDelay = time.Millisecond
 
-// report writes the state of the pool into the status.
+// report writes the pool's state into the status.
 func (c Controller) report(pool *hivev1.MachinePool, seen *poolObservation, plan machinepool.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	conditions := pool.Status.Conditions
 	pool.Status = plan.Status

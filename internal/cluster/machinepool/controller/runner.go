@@ -20,17 +20,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
-// jobTime bounds a job. A hundred MachineSets in a cluster that answers at once take some seconds.
+// jobTime limits the duration of a job. A hundred MachineSets take some seconds in a cluster without delay.
 const jobTime = time.Minute
 
-// maxLooks is the number of times that one job reads MachineSets that change before they are written.
+// maxLooks limits how often one job reads MachineSets that change before they are written.
 const maxLooks = 3
 
-// maxKeptBytes limits the JSON of the objects that one job keeps: the MachineSets of the pool, of 20 KiB on average, and
-// all MachineAutoscalers. The decoded objects may need twenty times as much memory, for example if a list has only {}.
+// maxKeptBytes limits the JSON of the objects that one job keeps: the pool's MachineSets, with an average of 20 KiB,
+// and all MachineAutoscalers. The decoded objects may need twenty times as much memory, for example if a list
+// contains only {}.
 const maxKeptBytes = machinepool.MaxMachineSets * 20 << 10
 
-// poolRunner reads MachineSets in clusters and changes them outside the passes, which never wait for a cluster.
+// poolRunner reads and changes clusters' MachineSets outside the passes, which never wait for a cluster.
 type poolRunner struct {
 	targetcalls.Connector
 	*targetcalls.Runner[poolJob, machinepool.Answer, machinepool.Attempt]
@@ -38,14 +39,14 @@ type poolRunner struct {
 	metrics *Metrics
 }
 
-// poolJob is a job with the data that it needs.
+// poolJob is a job and the data that it needs.
 type poolJob struct {
 	machinepool.Job
 	Cluster types.NamespacedName
 	Server  targetcalls.Server
 }
 
-// refusal is an error of the pool at a cluster that answers.
+// refusal is an error about the pool in a reachable cluster.
 type refusal struct {
 	machinepool.Refusal
 	cause error
@@ -67,8 +68,8 @@ func newPoolRunner(connector targetcalls.Connector, now clock.PassiveClock, metr
 	return r
 }
 
-// do does a job and counts it. A cluster that takes longer counts as not answering, and does not delay others the next
-// time.
+// do does a job and counts it. A cluster that exceeds the time counts as unresponsive, and does not delay others the
+// next time.
 func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer, targetcalls.Outcome) {
 	ctx, cancel := context.WithTimeout(ctx, jobTime)
 	defer cancel()
@@ -78,7 +79,7 @@ func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer,
 	return answer, targetcalls.Outcome{At: answer.At, HasFailed: answer.NoAnswer != "" || answer.Refusal != nil, IsSilent: answer.NoAnswer != ""}
 }
 
-// run ends with the first request that gets no answer or is refused, or when the cluster may no longer be dialled.
+// run stops at the first request that gets no response or is refused, and when the cluster may no longer be dialled.
 func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer {
 	answer := &machinepool.Answer{Job: job.Job}
 	err := r.connectAndApply(ctx, job, answer)
@@ -140,7 +141,7 @@ func (c *poolConnection) lookAndApply(ctx context.Context) error {
 	return c.apply(ctx, &changes)
 }
 
-// list keeps the MachineSets that may belong to the pool, and every MachineAutoscaler.
+// list keeps the MachineSets that may belong to the pool, and all MachineAutoscalers.
 func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSet, autoscalers []machinepool.Autoscaler, hasAutoscalers bool, err error) {
 	size := 0
 	keep := func(item []byte) error {
@@ -187,7 +188,7 @@ func (c *poolConnection) listPage(ctx context.Context, version, resource string,
 	})
 }
 
-// apply records each change at once, because the next request may find that the cluster does not answer.
+// apply records each change at once, because the cluster may be unreachable at the next request.
 func (c *poolConnection) apply(ctx context.Context, changes *machinepool.Changes) error {
 	for _, name := range changes.DeleteAutoscalers {
 		object := nameObject(machinepool.AutoscalerVersion, machinepool.AutoscalerKind, name)
