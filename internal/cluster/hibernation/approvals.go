@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// approvalWindow is how long after the start of a resume certificate requests are approved. A node that
-	// needs longer needs a user's decision.
+	// approvalWindow is the time after the start of a resume in which certificate requests are approved. A node that
+	// needs longer needs a user's approval.
 	approvalWindow = 4 * time.Hour
-	// reportGrace is the time in which a node that may never have been off must report. Kubelets renew their
+	// reportGrace is the time in which a node must report that may have been on all the time. Kubelets renew their
 	// lease every ten seconds.
 	reportGrace = time.Minute
 )
 
-// ApprovalsUntil returns the end of the time in which certificate requests of a resume are approved; zero
+// ApprovalsUntil returns the end of the time in which a resume's certificate requests are approved. It is zero
 // without a resume.
 func ApprovalsUntil(r *hivev1.HibernationRecord) time.Time {
 	if r == nil || r.ResumeStartedAt == nil || r.Repair {
@@ -28,8 +28,8 @@ func ApprovalsUntil(r *hivev1.HibernationRecord) time.Time {
 	return r.ResumeStartedAt.Add(approvalWindow)
 }
 
-// ClientApprovalsFrom returns the time from which nodes that have not reported may get client certificates;
-// zero means never.
+// ClientApprovalsFrom returns the time from which nodes that have not reported may get client certificates. Zero
+// means never.
 func ClientApprovalsFrom(r *hivev1.HibernationRecord) time.Time {
 	switch {
 	case ApprovalsUntil(r).IsZero():
@@ -42,15 +42,15 @@ func ClientApprovalsFrom(r *hivev1.HibernationRecord) time.Time {
 }
 
 const (
-	// maxClockAhead is how far a node's last sign of life may be ahead of the hub's time.
+	// maxClockAhead is the tolerated lead of a node's last sign of life over the hub's time.
 	maxClockAhead = 10 * time.Second
-	// maxClockBehind is longer than the silence of a ready node: without leases, kubelets report every five
-	// minutes.
+	// maxClockBehind exceeds the longest interval between two signs of life of a ready node. Without leases, kubelets
+	// report every five minutes.
 	maxClockBehind = 6 * time.Minute
 )
 
-// IsClockSkewed reports whether a node's times cannot be compared with the hub's. If the node's clock is ahead,
-// the last lease from before the hibernation would look like a new one.
+// IsClockSkewed reports whether a node's times cannot be compared with the hub's. If the node's clock is ahead, its
+// last lease before the hibernation would look like a new one.
 func IsClockSkewed(o Observed, n ObservedNode) bool {
 	return n.isClockAhead(o.Now) || o.Record != nil && o.Record.ResumeStartedAt != nil &&
 		slices.ContainsFunc(o.Record.Nodes, func(r hivev1.RecordedNode) bool { return r.Name == n.Name && r.ClockSkewed })
@@ -60,8 +60,8 @@ func (n ObservedNode) isClockAhead(now time.Time) bool {
 	return n.LastSeen.After(now.Add(maxClockAhead))
 }
 
-// isClockBehind reports whether a ready node, which therefore reports to its cluster, was last seen long ago by
-// its own clock.
+// isClockBehind reports whether a node is ready, and therefore reports to its cluster, but was last seen long ago
+// according to its own clock.
 func (n ObservedNode) isClockBehind(now time.Time) bool {
 	return n.Ready && !n.LastSeen.IsZero() && n.LastSeen.Before(now.Add(-maxClockBehind))
 }
@@ -74,7 +74,7 @@ func HasReported(r *hivev1.HibernationRecord, n ObservedNode) bool {
 	return r != nil && r.ResumeStartedAt != nil && n.LastSeen.After(r.ResumeStartedAt.Time)
 }
 
-// approvalProblem describes why missing nodes get no certificates, if that is known.
+// approvalProblem explains why missing nodes get no certificates; empty if the cause is unknown.
 func (o Observed) approvalProblem() string {
 	record := resumeRecord(o)
 	switch {

@@ -13,8 +13,8 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestApprovalsFollowTheHibernationRecord checks for every kind of record whether certificate requests are approved,
-// and from when until when.
+// TestApprovalsFollowTheHibernationRecord checks for every kind of record whether, and in which period, certificate
+// requests are approved.
 func TestApprovalsFollowTheHibernationRecord(t *testing.T) {
 	asleep := func(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
 		r.AsleepAt = new(secondsAgo(12 * time.Hour))
@@ -34,8 +34,8 @@ func TestApprovalsFollowTheHibernationRecord(t *testing.T) {
 		"resume of an incomplete hibernation approves no client requests at first":          {resumingRecord(time.Second), true, false},
 		"resume of an incomplete hibernation evaluates all requests after the report grace": {resumingRecord(reportGrace), true, true},
 		"restart of a machine that was switched off evaluates no requests":                  {repair(asleep(resumingRecord(time.Hour))), false, false},
-		"all requests are evaluated for ten minutes after a resume":                         {asleep(resumedRecord(time.Minute)), true, true},
-		"no requests are evaluated later than ten minutes after a resume":                   {asleep(resumedRecord(aftercareWindow)), false, true},
+		"resumed cluster evaluates all requests for ten minutes":                            {asleep(resumedRecord(time.Minute)), true, true},
+		"resumed cluster evaluates no requests after ten minutes":                           {asleep(resumedRecord(aftercareWindow)), false, true},
 		"unfinished resume evaluates all requests until the approval window ends":           {asleep(resumingRecord(approvalWindow - time.Second)), true, true},
 		"unfinished resume evaluates no requests after the approval window":                 {asleep(resumingRecord(approvalWindow + time.Second)), false, true},
 	} {
@@ -61,12 +61,12 @@ func TestMessageReportsBlockedApprovals(t *testing.T) {
 		change     func(*Observed)
 		want       string
 	}{
-		"no refused request: the message names the node":                 {time.Minute, blocked(), "of the machines: n0"},
-		"a request of a missing node: its problem is shown":              {time.Minute, blocked(BlockedRequest{"n9", "no"}, BlockedRequest{"n0", "expected a"}), "n0; a certificate request is not approved: expected a"},
-		"a request without a node: its problem is shown":                 {time.Minute, blocked(BlockedRequest{"", "expected b"}), "not approved: expected b"},
-		"a request of a node that is not awaited: its problem is hidden": {time.Minute, blocked(BlockedRequest{"n9", "no"}), "of the machines: n0"},
-		"ended approval period: the message advises approval by hand":    {approvalWindow + time.Second, blocked(), "because the resume began more than 4h0m0s ago: approve them by hand"},
-		"machines that were switched off: the message names the node":    {approvalWindow + time.Second, func(o *Observed) { o.Record.Repair = true }, "of the machines: n0"},
+		"message without a refused request names the node":                    {time.Minute, blocked(), "of the machines: n0"},
+		"message with a refused request of a missing node shows the problem":  {time.Minute, blocked(BlockedRequest{"n9", "no"}, BlockedRequest{"n0", "expected a"}), "n0; a certificate request is not approved: expected a"},
+		"message with a refused request without a node shows the problem":     {time.Minute, blocked(BlockedRequest{"", "expected b"}), "not approved: expected b"},
+		"message with a refused request of a returned node hides the problem": {time.Minute, blocked(BlockedRequest{"n9", "no"}), "of the machines: n0"},
+		"message after the approval window advises approval by hand":          {approvalWindow + time.Second, blocked(), "because the resume began more than 4h0m0s ago: approve them by hand"},
+		"message about machines that were switched off names the node":        {approvalWindow + time.Second, func(o *Observed) { o.Record.Repair = true }, "of the machines: n0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster("", resumingRecord(row.resumedFor), actuator.Running, apiWithNodes(ObservedNode{RecordedNode: readyNode("n0").RecordedNode}), row.change)

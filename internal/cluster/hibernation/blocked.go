@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// The plans of a cluster whose power is not managed at present, or whose state is unknown.
+// The plans in this file apply to a cluster with unmanaged power or an unknown state.
 
 func clusterDeleted(o Observed) Plan {
 	return unknownPlan(o, hivev1.DeletedReason, "The ClusterDeployment is being deleted; its machines are left as they are")
@@ -28,8 +28,8 @@ func clusterNotInstalled(o Observed) Plan {
 
 func invalidSpec(o Observed) Plan { return unknownPlan(o, hivev1.InvalidSpecReason, o.Invalid) }
 
-// infraDisabled reports only the answer of the API server. The machines belong to their owner and may be on or
-// off, whatever the record of the last hibernation holds.
+// infraDisabled reports only whether the API server responds. The machines belong to their owner and may be on or
+// off, whatever the last hibernation's record contains.
 func infraDisabled(o Observed) Plan {
 	p := Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, o.NoActuator),
@@ -63,7 +63,7 @@ func noMachinesFound(o Observed) Plan {
 
 func observationFailed(o Observed) Plan {
 	p := unknownPlan(o, reasonForClass(o.ObservationError.Class), o.ObservationError.Message)
-	// A failed listing needs no short interval: no machine changes its state within seconds here.
+	// A failed listing needs no short interval, because no machine changes its state within seconds here.
 	p.RequeueAfter = max(RetryOf(o.ObservationError.Class).First, maxCloudInterval)
 	return p
 }
@@ -95,7 +95,7 @@ func unknownPlan(o Observed, reason, message string) Plan {
 	}
 }
 
-// probedCondition reports only whether the API server answers, whatever else is unknown.
+// probedCondition reports only whether the API server responds, regardless of other unknowns.
 func (o Observed) probedCondition() decision.Condition {
 	switch {
 	case o.API == Reachable:
@@ -127,7 +127,7 @@ func reasonForClass(c actuator.ErrorClass) string {
 		return hivev1.CloudThrottledReason
 	case actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other:
 		return hivev1.CloudErrorReason
-	default: // An actuator outside this repository may have its own classes.
+	default: // An actuator outside this repository may return its own classes.
 		return hivev1.CloudErrorReason
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/torpor-dev/torpor/test/env/model"
 )
 
-// maxStepsToRest is the largest number of passes until nothing changes any more, after any disturbances. With operators
-// that are never ready, the wait for them and the polls after it are added; with a drain, its budget.
+// maxStepsToRest is the maximum number of passes until nothing changes any more, after any disturbances. With
+// operators that never become ready, the wait for them and the later polls add passes; with a drain, its budget does.
 const maxStepsToRest, maxStepsWithBrokenOperators, maxStepsWithDrain = 15, 21, 17
 
-// exploreModel visits every state on the undisturbed ways from the starts, and checks each step.
+// exploreModel visits every state on the undisturbed paths from the start states, and checks each step.
 func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState] {
 	t.Helper()
 	return model.Explore(t, model.Model[modelState]{
@@ -33,8 +33,8 @@ func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState
 	}, starts...)
 }
 
-// disturbModel applies each disturbance once in each state that is changing or at rest, and
-// returns the states that had not been visited.
+// disturbModel applies each disturbance once in each state, whether it is changing or at rest. It returns the states
+// that had not been visited before.
 func disturbModel(t *testing.T, e *model.Explorer[modelState], states []modelState, by ...disturbance) []modelState {
 	t.Helper()
 	var worthwhile []modelState
@@ -52,8 +52,8 @@ func disturbModel(t *testing.T, e *model.Explorer[modelState], states []modelSta
 	})
 }
 
-// Whatever the state of a cluster, and whichever two disturbances happen at any two moments, it comes to rest in the
-// desired power state.
+// From any state, and after any two disturbances at any two moments, a cluster comes to rest in the desired power
+// state.
 func TestEveryStateConverges(t *testing.T) {
 	e := exploreModel(t, startStates()...)
 	undisturbedStates := e.States()
@@ -74,12 +74,12 @@ func TestEveryStateConverges(t *testing.T) {
 	}
 }
 
-// checkStep returns what is wrong with a step.
+// checkStep returns the errors of a step.
 func checkStep(from modelState, step model.Move[modelState]) []string {
 	to := step.To
 	stops, starts := false, false
 	for i, m := range from.machines {
-		// Only an action of the plan makes a machine stop or start.
+		// A machine stops or starts only because of the plan's action.
 		stops = stops || m.state == actuator.Running && to.machines[i].state == actuator.Stopping
 		starts = starts || m.state == actuator.Stopped && to.machines[i].state == actuator.Starting
 	}
@@ -128,7 +128,7 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	return wrong
 }
 
-// checkOrder returns what is wrong with a step of a cluster whose worker stops first, and starts last.
+// checkOrder returns the errors of a step of a cluster whose worker stops first and starts last.
 func checkOrder(from, to modelState) []string {
 	if !from.isOrdered {
 		return nil
@@ -147,7 +147,7 @@ func checkOrder(from, to modelState) []string {
 	return wrong
 }
 
-// checkDrain returns what is wrong with a step of a cluster whose worker is drained before machines stop.
+// checkDrain returns the errors of a step of a cluster whose worker is drained before machines stop.
 func checkDrain(from, to modelState) []string {
 	var wrong []string
 	isDraining := !from.wantsRunning() && from.record.exists && from.record.resume == never && from.record.drain == drainGoesOn
@@ -170,7 +170,7 @@ func checkDrain(from, to modelState) []string {
 
 func (s modelState) isRunning() bool {
 	if s.cordon == cordonedForDrain && s.record.exists {
-		return false // Without a record no controller looks for cordoned nodes.
+		return false // Without a record, no controller reads cordoned nodes.
 	}
 	return s.allMachinesAre(actuator.Running) && (s.areNodesBack() || s.hasLostItsRecord()) &&
 		s.reported.hibernating.Status == metav1.ConditionFalse && s.reported.hibernating.Reason == hivev1.RunningHibernationReason &&
@@ -193,7 +193,8 @@ func (s modelState) areNodesBack() bool {
 	return !slices.ContainsFunc(s.nodes[:], func(n modelNode) bool { return n.certificate != allValid || !n.ready || n.seen > 0 })
 }
 
-// isRunningInPart reports whether the second machine has no capacity, and the cluster is reported to run without it.
+// isRunningInPart reports whether the second machine has no capacity, and the cluster is reported as running without
+// it.
 func (s modelState) isRunningInPart() bool {
 	return s.refuses == starts && s.machines[0].state == actuator.Running && s.machines[1].state == actuator.Stopped &&
 		(s.nodeReports(0) || s.hasLostItsRecord()) && s.reported.ready.Status == metav1.ConditionTrue &&
@@ -201,30 +202,30 @@ func (s modelState) isRunningInPart() bool {
 }
 
 // isKeptFromHibernating reports whether the cloud refuses to stop or to terminate the second machine, and the status
-// reports it. A spot machine that the record does not name must not keep its cluster partly down.
+// reports this. A spot machine that is not in the record must not keep its cluster partly down.
 func (s modelState) isKeptFromHibernating() bool {
 	return s.refuses == stops && (!s.spot || s.mayBeTerminated()) && s.machines[1].state == actuator.Running && s.reported.ready.Reason == hivev1.FailedToStopReason &&
 		s.reported.stalled.Status == metav1.ConditionTrue
 }
 
-// isRefused reports whether the hibernation is refused because of an obstacle, and the status reports it.
+// isRefused reports whether an obstacle causes the refusal of the hibernation, and the status reports this.
 func (s modelState) isRefused() bool {
 	return s.obstacle && s.reported.hibernating.Status == metav1.ConditionFalse && s.reported.hibernating.Reason == hivev1.RefusedHibernationReason
 }
 
-// awaitsSpotRecord reports whether a spot machine runs that the saved record of a wanted hibernation does not name.
+// awaitsSpotRecord reports whether a spot machine runs that is missing in the saved record of a wanted hibernation.
 func (s modelState) awaitsSpotRecord() bool {
 	return s.spot && !s.wantsRunning() && s.record.exists && s.record.resume == never && s.machines[1].state == actuator.Running && !s.mayBeTerminated()
 }
 
-// looksLikeGrowth reports whether a machine that is off or starts would count as a new one, outside a resume.
+// looksLikeGrowth reports whether a machine that is off or starting would count as a new one outside a resume.
 func (s modelState) looksLikeGrowth() bool {
 	return s.machines[0].state == actuator.Running || s.machines[1].state == actuator.Running
 }
 
 // hasLostItsRecord reports whether the machines run, their nodes lack certificates, and no record of a recent
-// hibernation exists.
-// Only a lost status leads there, and nothing leads out: the record held the nodes that may get a certificate.
+// hibernation exists. Only a lost status causes this state. The cluster cannot leave it, because the lost record
+// contained the nodes that may get a certificate.
 func (s modelState) hasLostItsRecord() bool {
 	if !s.wantsRunning() || !s.looksLikeGrowth() {
 		return false
@@ -264,8 +265,8 @@ func startStates() []modelState {
 	return slices.Concat(list, withSpotMachines(list), withOperators(list), withOrder(list), withDrain(list))
 }
 
-// withDrain are clusters that are about to hibernate or to resume, and whose worker is drained first. Its pods leave or
-// are kept by a budget, and its node is schedulable or was cordoned by a user.
+// withDrain returns clusters that are about to hibernate or to resume, with a worker that is drained first. Its pods
+// terminate or are kept by a PodDisruptionBudget. Its node is schedulable, or was cordoned by a user.
 func withDrain(list []modelState) []modelState {
 	var drained []modelState
 	for _, s := range list {
@@ -289,8 +290,8 @@ func withDrain(list []modelState) []modelState {
 	return drained
 }
 
-// withOrder are clusters whose worker stops first, with a machine that can be stopped or not. Machines in transition
-// behave as without an order.
+// withOrder returns clusters with a worker that stops first, and a machine that can be stopped or not. Machines in
+// transition behave as without an order.
 func withOrder(list []modelState) []modelState {
 	var ordered []modelState
 	for _, s := range list {
@@ -304,8 +305,8 @@ func withOrder(list []modelState) []modelState {
 	return slices.Concat(ordered, withSpotMachines(ordered))
 }
 
-// withOperators are OpenShift clusters that hibernate, resume or have never hibernated, with operators that become
-// ready where they can, or never.
+// withOperators returns OpenShift clusters that hibernate, resume or have never hibernated. Their operators become
+// ready as soon as they can, or never.
 func withOperators(list []modelState) []modelState {
 	var openShift []modelState
 	for _, s := range list {
@@ -323,8 +324,8 @@ func withOperators(list []modelState) []modelState {
 	return openShift
 }
 
-// withSpotMachines are the same states with a second machine that cannot be stopped, in the record or not. It is gone
-// only where a resume is not finished.
+// withSpotMachines returns the same states with a second machine that cannot be stopped. The machine is in the record
+// or not. It is missing only in an unfinished resume.
 func withSpotMachines(list []modelState) []modelState {
 	var spot []modelState
 	for _, s := range list {
@@ -348,7 +349,7 @@ func withSpotMachines(list []modelState) []modelState {
 	return spot
 }
 
-// consistentState makes a state a possible one.
+// consistentState changes an impossible state into a possible one.
 func consistentState(s modelState, c certificate) modelState {
 	if s.machines[0].state != actuator.Running {
 		s.apiPasses = 0
@@ -365,7 +366,7 @@ func consistentState(s modelState, c certificate) modelState {
 	return s
 }
 
-// healthyState is a cluster that runs and never hibernated.
+// healthyState is a running cluster that never hibernated.
 func healthyState() modelState {
 	running := modelMachine{state: actuator.Running}
 	return consistentState(modelState{desired: hivev1.PowerStateRunning, machines: [2]modelMachine{running, running}, apiPasses: apiBootPasses, record: noRecord()}, allValid)
@@ -378,7 +379,7 @@ func healthySpotState() modelState {
 	return s
 }
 
-// exploreHibernateAndResume visits the states on the way of healthy clusters to hibernation and back.
+// exploreHibernateAndResume visits the states in which healthy clusters hibernate and resume.
 func exploreHibernateAndResume(t *testing.T) *model.Explorer[modelState] {
 	t.Helper()
 	e := exploreModel(t)
@@ -390,9 +391,9 @@ func exploreHibernateAndResume(t *testing.T) *model.Explorer[modelState] {
 	return e
 }
 
-// A cluster that hibernated and resumed, with any three disturbances, is not reported as whole before its nodes are
-// back. Lost records and machines that other parties switch off are left out: a node that has reported in the
-// resume counts as back until the cluster itself notices its absence.
+// A cluster that hibernated and resumed, with any three disturbances, is not reported as ready before its nodes are
+// back. Lost records and machines switched off by another party are excluded: a node that has reported in the resume
+// counts as back until the cluster itself notices its absence.
 func TestReadyMeansThatTheNodesAreBack(t *testing.T) {
 	mishaps := []disturbance{statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, cloudLags, clusterUnreachableOnce, desiredFlipped, managerAway}
 	e := exploreHibernateAndResume(t)
@@ -414,13 +415,13 @@ func TestReadyMeansThatTheNodesAreBack(t *testing.T) {
 
 // Every status write is an API request and an event for every watcher.
 func TestTransitionsTakeFewStatusWrites(t *testing.T) {
-	// The start of a replaced spot machine is one more write.
+	// The start of a replaced spot machine takes one more write.
 	const maxToHibernate, maxToResume, maxToReplace = 4, 6, 7
-	// The wait for operators is one more write, and so is its end if they are never ready.
+	// The wait for operators takes one more write. Its end takes another if they never become ready.
 	const maxToResumeOperators = 8
-	// With workers first, each of the two groups has its own report.
+	// With workers first, each of the two groups has a separate report.
 	const maxToHibernateInOrder, maxToResumeInOrder = 5, 7
-	// A drain is reported at its start, at its end, and when pods are late; uncordoning is the last step.
+	// A drain is reported at its start, at its end, and when pods are late. The last step uncordons the nodes.
 	const maxToHibernateDrained, maxToResumeDrained = 8, 8
 	e := exploreModel(t, startStates()...)
 	disturbModel(t, e, e.States(), desiredFlipped)

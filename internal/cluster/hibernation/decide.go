@@ -6,14 +6,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Rules returns the ordered rules of the decision. The first rule that matches wins, and the last one always
-// matches.
-// Actions for a cluster that should run are independent of the reported situation: certificate requests are
-// approved and machines are started in all of them.
-// Destructive actions follow from the spec and the observed machines only, and no action follows from a condition. Of
-// the conditions in the status, only WereOperatorsMissing is read: it lets the ClusterOperators be read once more.
-// Invariant: an action relies only on a record that an earlier pass has saved, so rules that write it come first
-// (TestEveryStateConverges).
+// Rules returns the ordered rules of the decision. The first matching rule wins, and the last one always matches.
+// Actions for a cluster that should run do not depend on the reported situation: certificate requests are approved
+// and machines are started in every situation.
+// Destructive actions follow only from the spec and the observed machines. No action follows from a condition. The
+// only condition in the status that is read is WereOperatorsMissing: it causes one more read of the ClusterOperators.
+// Invariant: an action relies only on a record that an earlier pass has saved, so rules that write the record come
+// first (TestEveryStateConverges).
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
 		{Name: "deleted", When: Observed.isDeleted, Then: clusterDeleted},
@@ -89,7 +88,7 @@ func (o Observed) lacksMachines() bool {
 	return len(o.Machines) == 0 && o.NoActuator == "" && !o.hasScaledGroups()
 }
 
-// needsNodeRecord reports whether a hibernation is due of which there is no record.
+// needsNodeRecord reports whether a hibernation is due that has no record.
 func (o Observed) needsNodeRecord() bool { return o.shouldHibernate() && !o.isHibernationOpen() }
 
 // hasUnrecordedSpotMachines reports whether machines that may be terminated are not in the record yet.
@@ -100,16 +99,16 @@ func (o Observed) hasMachinesToStop() bool {
 	return o.shouldHibernate() && len(o.machinesToStopNow()) > 0
 }
 
-// hasMachinesToTerminate reports whether only spot machines are left on, which cannot be stopped.
+// hasMachinesToTerminate reports whether the only machines left on are spot machines, which cannot be stopped.
 func (o Observed) hasMachinesToTerminate() bool {
 	return o.areOnlySpotMachinesLeft() && len(o.machinesToTerminate()) > 0
 }
 
-// awaitsAPI reports whether a cluster that resumes does not answer yet.
+// awaitsAPI reports whether the API server of a resuming cluster does not respond yet.
 func (o Observed) awaitsAPI() bool { return o.API != Reachable && o.hasNotResumed() }
 
-// isUnreachable reports whether the API server of the cluster does not answer.
+// isUnreachable reports whether the cluster's API server does not respond.
 func (o Observed) isUnreachable() bool { return o.API != Reachable }
 
-// runsInPart reports whether nodes or machines are missing that the cluster may run without.
+// runsInPart reports whether the cluster may run although nodes or machines are missing.
 func (o Observed) runsInPart() bool { return o.partialReason() != "" }

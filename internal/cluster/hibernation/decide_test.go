@@ -17,7 +17,8 @@ import (
 
 const wantHibernating = hivev1.PowerStateHibernating
 
-// expectedPlan holds what most rows compare: the rule, the action, and the reasons of Hibernating and Ready.
+// expectedPlan contains the values that most rows compare: the rule, the action, and the reasons of Hibernating and
+// Ready.
 type expectedPlan struct {
 	Rule               string
 	Do                 Action
@@ -80,178 +81,178 @@ func TestDecide(t *testing.T) {
 		"unreachable cluster does not wait for SyncSets":             {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
 		"cluster that has hibernated does not wait for SyncSets":     {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
 		"running cluster does not wait for SyncSets":                 {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
-		"a deleted cluster is left alone":                            {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
+		"deleted cluster is not changed":                             {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
 		"deletion has precedence over every other observation": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) {
 				o.Deleted, o.Paused, o.Installed, o.Invalid, o.NoActuator, o.Incompatible, o.ObservationError = true, true, false, "x", "x", "x", throttledError()
 			}), unknown("deleted", hivev1.DeletedReason, 0),
 		},
-		"a paused cluster is left alone": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Paused, o.Installed = true, false }), unknown("paused", hivev1.PausedReason, driftInterval)},
-		"a cluster that is being installed is left alone": {
+		"paused cluster is not changed": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Paused, o.Installed = true, false }), unknown("paused", hivev1.PausedReason, driftInterval)},
+		"cluster that is being installed is not changed": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Installed, o.Invalid = false, "x" }), unknown("not installed", hivev1.NotInstalledReason, 0),
 		},
 		"missing fields of the spec are reported before the platform": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Invalid, o.NoActuator = "x", "x" }), unknown("invalid spec", hivev1.InvalidSpecReason, 0),
 		},
 
-		"an opt-out keeps machines from being stopped":                    {observedCluster(wantHibernating, nil, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
-		"an opt-out keeps machines from being started":                    {observedCluster("", openRecord(), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
-		"an opt-out for an unreachable cluster leaves its machines alone": {observedCluster("", nil, off, optedOut(Unreachable)), optOut(running, hivev1.APIUnreachableReason, retryInterval)},
-		"an opt-out during a resume leaves the machines alone":            {observedCluster("", resumingRecord(time.Minute), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
-		"an opt-out during a drain leaves the machines alone":             {observedCluster(wantHibernating, &hivev1.HibernationRecord{Drain: &hivev1.DrainRecord{}}, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
-		"an opt-out for a cluster without kubeconfig leaves its machines alone": {
+		"opted-out cluster is not stopped":             {observedCluster(wantHibernating, nil, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
+		"opted-out cluster is not started":             {observedCluster("", openRecord(), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
+		"opted-out unreachable cluster is not started": {observedCluster("", nil, off, optedOut(Unreachable)), optOut(running, hivev1.APIUnreachableReason, retryInterval)},
+		"opted-out resuming cluster is not started":    {observedCluster("", resumingRecord(time.Minute), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
+		"opted-out draining cluster is not stopped":    {observedCluster(wantHibernating, &hivev1.HibernationRecord{Drain: &hivev1.DrainRecord{}}, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
+		"opted-out cluster without kubeconfig is not changed": {
 			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Invalid = "x" }), optOut(running, hivev1.InvalidSpecReason, driftInterval),
 		},
-		"a pause comes before an opt-out": {
+		"pause has precedence over an opt-out": {
 			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Paused = true }), unknown("paused", hivev1.PausedReason, driftInterval),
 		},
 
-		"a cluster on a platform without an actuator cannot hibernate":       {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
-		"a cluster whose platform lost its actuator can no longer hibernate": {observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
-		"a cluster on a platform without an actuator runs if its API server answers": {
+		"cluster on a platform without an actuator cannot hibernate":                    {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
+		"hibernating cluster on a platform without an actuator can no longer hibernate": {observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
+		"cluster on a platform without an actuator runs if its API server responds": {
 			observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), runs(driftInterval),
 		},
-		"a cluster on a platform without an actuator is probed like others": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), unreachable},
-		"a cluster with a version that is too old cannot hibernate, whatever the cloud returns": {
+		"cluster on a platform without an actuator is probed": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), unreachable},
+		"cluster with a version that is too old cannot hibernate despite a cloud error": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible, o.ObservationError = "x", throttledError() }), unsupported,
 		},
-		"a stopped cluster with a version that is too old counts as hibernating": {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
-		"a partly stopped cluster with a version that is too old cannot hibernate": {
+		"stopped cluster with a version that is too old counts as hibernating": {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
+		"partly stopped cluster with a version that is too old cannot hibernate": {
 			observedCluster(wantHibernating, nil, off, secondMachine(on), func(o *Observed) { o.Incompatible = "x" }), unsupported,
 		},
-		"a version that is too old does not matter to a running cluster": {
+		"running cluster with a version that is too old keeps running": {
 			observedCluster("", nil, on, func(o *Observed) { o.Incompatible, o.API = "x", Reachable }), runs(driftInterval),
 		},
-		"a hibernating cluster continues with a version that is too old":                  {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
-		"a resume can be cancelled although the version is too old":                       {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
-		"a cluster with a recorded hibernation is stopped with a version that is too old": {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
+		"hibernating cluster with a version that is too old keeps hibernating": {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
+		"resume is cancelled although the version is too old":                  {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
+		"recorded hibernation continues although the version is too old":       {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
 
-		"an observation error comes before a hibernation":                                       {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
-		"a cluster without machines does not hibernate":                                         {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"a cluster without machines does not run":                                               {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"stopped machines count as a hibernation if the cluster has a hibernation record":       {observedCluster(wantHibernating, openRecord(), off), hibernates},
-		"stopped machines count as a hibernation even if the cluster has no hibernation record": {observedCluster(wantHibernating, nil, off), hibernates},
+		"observation error has precedence over a hibernation":                  {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
+		"cluster without machines does not hibernate":                          {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"cluster without machines does not run":                                {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"stopped machines count as a hibernation with a hibernation record":    {observedCluster(wantHibernating, openRecord(), off), hibernates},
+		"stopped machines count as a hibernation without a hibernation record": {observedCluster(wantHibernating, nil, off), hibernates},
 
-		"nodes are recorded before any machine is stopped":           {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
-		"an empty record is saved if the API server does not answer": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
-		"nodes are recorded again after an earlier hibernation":      {observedCluster(wantHibernating, resumedRecord(time.Hour), on), writeNodes},
-		"nodes are recorded again when a resume is cancelled":        {observedCluster(wantHibernating, resumingRecord(time.Minute), goingOn), writeNodes},
-		"running machines are stopped once the nodes are recorded":   {observedCluster(wantHibernating, openRecord(), on), stop("i-0", "i-1")},
-		"of two machines only the running one is stopped":            {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff)), stop("i-0")},
-		"a machine that starts is stopped once it runs":              {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
-		"a machine that is off and billed is stopped, and the cluster does not hibernate yet": {
+		"nodes are recorded before any machine is stopped":              {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
+		"empty node record is saved if the API server does not respond": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
+		"nodes are recorded again after an earlier hibernation":         {observedCluster(wantHibernating, resumedRecord(time.Hour), on), writeNodes},
+		"nodes are recorded again when a resume is cancelled":           {observedCluster(wantHibernating, resumingRecord(time.Minute), goingOn), writeNodes},
+		"running machines are stopped once the nodes are recorded":      {observedCluster(wantHibernating, openRecord(), on), stop("i-0", "i-1")},
+		"second machine that is stopping is not stopped again":          {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff)), stop("i-0")},
+		"starting machine is stopped once it runs":                      {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
+		"machine that is off and billed is stopped before the cluster counts as hibernating": {
 			observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Machines[1].HoldsCapacity = true }), stop("i-1"),
 		},
-		"a machine that is off and billed is started like others": {
+		"machine that is off and billed is started": {
 			observedCluster("Running", resumingRecord(time.Second), off, func(o *Observed) { o.Machines[1].HoldsCapacity = true }), start("i-0", "i-1"),
 		},
-		"a stopped and a stopping machine do not count as a hibernation yet": {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
+		"cluster with a stopping machine does not count as hibernating": {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
 
-		"the resume is recorded before any machine is started":                                   {observedCluster("Running", openRecord(), off), writeResume},
-		"a resume is recorded if another party stopped all machines of a resumed cluster":        {observedCluster("", resumedRecord(time.Hour), off), writeResume},
-		"a resume is recorded if all machines are off and the cluster has no hibernation record": {observedCluster("", nil, off), writeResume},
-		"machines are started once the resume is recorded":                                       {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
-		"a starting machine is awaited": {
+		"resume is recorded before any machine is started":                              {observedCluster("Running", openRecord(), off), writeResume},
+		"resume is recorded if another party stopped all machines of a resumed cluster": {observedCluster("", resumedRecord(time.Hour), off), writeResume},
+		"resume is recorded if all machines are off without a hibernation record":       {observedCluster("", nil, off), writeResume},
+		"machines are started once the resume is recorded":                              {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
+		"starting machine is awaited": {
 			observedCluster("", resumingRecord(time.Second), goingOn), waitStart,
 		},
-		"of two machines only the stopped one is started": {
+		"second machine that is starting is not started again": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off)),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.StartingMachinesReason, minProbeInterval},
 		},
 		"the API server is probed while the second machine starts": {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn), apiWithNodes(readyNode("n0"), staleNode("n1"))), followStart},
 
-		"a machine that a user stopped is started, and the cluster keeps running": {
+		"machine stopped by a user is started while the cluster keeps running": {
 			observedCluster("", nil, on, secondMachine(off), apiWithNodes()), inPart(StartMachines{[]string{"i-1"}}, retryInterval),
 		},
-		"a machine that stops while another one runs is awaited": {observedCluster("", nil, on, secondMachine(goingOff), apiWithNodes()), inPart(NoAction{}, retryInterval)},
-		"a machine that a user stopped is started while the API server is unreachable": {
+		"stopping machine is awaited while another one runs": {observedCluster("", nil, on, secondMachine(goingOff), apiWithNodes()), inPart(NoAction{}, retryInterval)},
+		"machine stopped by a user is started while the API server is unreachable": {
 			observedCluster("", nil, on, secondMachine(off), func(o *Observed) { o.API = Unreachable }),
 			expectedPlan{"running, API server not reachable", StartMachines{[]string{"i-1"}}, running, hivev1.APIUnreachableReason, retryInterval},
 		},
-		"a machine without capacity does not delay certificates of nodes": {
+		"machine without capacity does not delay certificates of nodes": {
 			observedCluster("", resumingRecord(time.Minute), on, secondMachine(off), noCapacity, apiWithNodes(staleNode("n0"), staleNode("n1")), withRequests("csr-0")),
 			expectedPlan{"machines are starting", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.FailedToStartMachinesReason, minProbeInterval},
 		},
-		"a machine without capacity is awaited together with its node": {
+		"machine without capacity is awaited together with its node": {
 			observedCluster("", resumingRecord(partialResumeAfter-time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.FailedToStartMachinesReason, maxCloudInterval},
 		},
-		"a machine without capacity is no longer awaited after ten minutes": {
+		"machine without capacity is no longer awaited after ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			inPart(StartMachines{[]string{"i-1"}}, maxCloudInterval),
 		},
-		"a machine without capacity is awaited if all machines are required": {
+		"machine without capacity is awaited if all machines are required": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1")),
 				func(o *Observed) { o.AwaitsAllMachines = true }),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.FailedToStartMachinesReason, maxCloudInterval},
 		},
-		"a machine without capacity and without a missing node is not awaited": {
+		"machine without capacity and without a missing node is not awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), readyNode("n1"))),
 			inPart(StartMachines{[]string{"i-1"}}, maxCloudInterval),
 		},
-		"a node that does not come back is no longer awaited after ten minutes": {
+		"node that does not come back is no longer awaited after ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), inPart(NoAction{}, maxCloudInterval),
 		},
-		"a cluster without any reporting node is awaited": {
+		"cluster without any reporting node is awaited": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(staleNode("n0"), staleNode("n1"))),
 			expectedPlan{"resuming, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, maxCloudInterval},
 		},
-		"a machine that cannot be stopped is reported": {
+		"machine that cannot be stopped is reported": {
 			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) {
 				o.Refusal = &OrderRefusal{ObservationError{actuator.Other, "Protected"}, []string{"i-0", "i-1"}}
 			}),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.FailedToStopReason, retryInterval},
 		},
 
-		"the API server of a resuming cluster is awaited":                     {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
-		"an unreachable API server of a running cluster is reported":          {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), unreachable},
-		"a hibernated cluster whose machines already run waits for its nodes": {observedCluster("", openRecord(), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), waitNodes},
-		"a hibernation waits for an unreachable API server, to record the nodes": {
+		"API server of a resuming cluster is awaited":                  {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
+		"unreachable API server of a running cluster is reported":      {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), unreachable},
+		"hibernated cluster with running machines waits for its nodes": {observedCluster("", openRecord(), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), waitNodes},
+		"hibernation waits for an unreachable API server to record the nodes": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow+time.Second) }),
 			expectedPlan{"waiting to record nodes", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
 		},
-		"a hibernation waits for an unreachable API server for a bounded time": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
-		"a hibernation waits for an unreachable API server even if nodes of the last hibernation are recorded": {
+		"hibernation waits for an unreachable API server for a limited time": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
+		"hibernation waits for an unreachable API server even with recorded nodes of the last hibernation": {
 			observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }),
 			expectedPlan{"waiting to record nodes", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
 		},
-		"a hibernation that cancels a resume does not wait for an unreachable API server": {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
-		"a machine that starts while another one runs does not count as a resume":         {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
-		"a machine that starts in a resuming cluster is awaited":                          {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
+		"hibernation that cancels a resume does not wait for an unreachable API server": {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
+		"starting machine does not count as a resume while another machine runs":        {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
+		"starting machine of a resuming cluster is awaited":                             {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
 		"machines of a group are not stopped": {
 			observedCluster(wantHibernating, nil, on, machineOfGroup(1), apiWithNodes(readyNode("n0"))),
 			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.RunningHibernationReason, driftInterval},
 		},
-		"a hibernation ends if a group has replaced a machine": {
+		"hibernation is given up after a group has replaced a machine": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), machineOfGroup(1)),
 			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval},
 		},
-		"a resuming cluster waits for its nodes": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
-		"a resuming cluster of OpenShift waits for an operator that has not reported": {
+		"resuming cluster waits for its nodes": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
+		"resuming OpenShift cluster waits for an operator that has not reported": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)), waitOperators,
 		},
-		"a resuming cluster of OpenShift waits for an operator that is degraded": {
+		"resuming OpenShift cluster waits for a degraded operator": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)), waitOperators,
 		},
 		"certificates are approved while operators are awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour), withRequests("csr-0")),
 			expectedPlan{"resuming, operators not ready", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForClusterOperatorsReason, minProbeInterval},
 		},
-		"nodes that are missing come before operators": {
+		"missing nodes are awaited before operators": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1")), withOperator("degraded", time.Second)), waitNodes,
 		},
-		"a resuming cluster runs when its operators have reported": {
+		"resuming cluster runs once its operators have reported": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Second)), runs(minAftercareInterval),
 		},
 		"operators are awaited for ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)), runs(minAftercareInterval),
 		},
-		"a cluster whose operators cannot be read is awaited for ten minutes": {
+		"resuming cluster with unreadable operators is awaited for ten minutes": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), func(o *Observed) { o.OperatorsError = "no answer in time" }), waitOperators,
 		},
-		"a resuming cluster runs when its nodes are back":                      {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
-		"a cluster that resumed almost ten minutes ago is probed every minute": {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
-		"a cluster that resumed long ago is compared at the drift interval":    {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
+		"resuming cluster runs once its nodes are back":                      {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
+		"cluster that resumed almost ten minutes ago is probed every minute": {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
+		"cluster that resumed long ago is compared at the drift interval":    {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
 		"certificates are approved while the nodes are awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
 			expectedPlan{"resuming, nodes not back", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
@@ -280,7 +281,7 @@ func expectPlan(t *testing.T, want expectedPlan, in Observed) {
 	}
 }
 
-// observedCluster is a cluster of two machines in the same state, none if that is empty.
+// observedCluster is a cluster of two machines in the same state, or without machines if the state is empty.
 func observedCluster(want hivev1.PowerState, record *hivev1.HibernationRecord, machines actuator.MachineState, but ...func(*Observed)) Observed {
 	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: want, RequestedBy: "somebody", Record: record}
 	if machines != "" {
@@ -327,7 +328,7 @@ func staleNode(name string) ObservedNode {
 	return n
 }
 
-// notReadyNode is a node that reports, with the condition Ready False.
+// notReadyNode is a node that reports with the condition Ready False.
 func notReadyNode(name string) ObservedNode {
 	n := readyNode(name)
 	n.Ready = false
@@ -347,7 +348,7 @@ func openRecord() *hivev1.HibernationRecord {
 	return &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Second), RequestedBy: "somebody", Nodes: recordedNodes(readyNode("n0"), readyNode("n1"))}
 }
 
-// withOperator adds a ClusterOperator that was seen last some time ago.
+// withOperator adds a ClusterOperator that was last seen the given time ago.
 func withOperator(problem string, before time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		o.Operators = []ObservedOperator{{Name: "etcd", Problem: problem, IsBroken: problem == "degraded", LastSeen: o.Now.Add(-before)}}
@@ -378,19 +379,19 @@ func TestNodesAreAwaited(t *testing.T) {
 		nodes    []ObservedNode
 		want     []string
 	}{
-		"a node seen before the resume is not back":                      {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
-		"a node seen at the start of the resume is not back":             {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
-		"a node seen after the resume began is back":                     {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
-		"a node seen after the resume began, but not ready, is not back": {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
-		"a node that was recorded as not ready is not awaited":           {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
-		"a node that is gone is not awaited":                             {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
-		"a node that is new is not awaited":                              {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
-		"the present nodes are awaited if all recorded nodes are gone":   {[]ObservedNode{readyNode("gone")}, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
-		"all nodes are awaited if no recorded one was ready":             {[]ObservedNode{notReadyNode("n0")}, []ObservedNode{staleNode("n0"), staleNode("n1")}, []string{"n0", "n1"}},
-		"all nodes are awaited if none was recorded":                     {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
-		"no node is awaited if none was recorded and all are back":       {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
-		"a cluster without nodes is not back":                            {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
-		"a cluster that never had nodes is not back":                     {nil, nil, []string{"any node"}},
+		"node seen before the resume is not back":                               {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
+		"node seen at the start of the resume is not back":                      {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
+		"node seen after the start of the resume is back":                       {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
+		"node seen after the start of the resume that is not ready is not back": {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
+		"node recorded as not ready is not awaited":                             {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
+		"deleted node is not awaited":                                           {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
+		"new node is not awaited":                                               {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
+		"present nodes are awaited if all recorded nodes were deleted":          {[]ObservedNode{readyNode("gone")}, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
+		"all nodes are awaited if no recorded node was ready":                   {[]ObservedNode{notReadyNode("n0")}, []ObservedNode{staleNode("n0"), staleNode("n1")}, []string{"n0", "n1"}},
+		"all nodes are awaited if no node was recorded":                         {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
+		"no node is awaited if all unrecorded nodes are back":                   {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
+		"cluster without nodes is not back":                                     {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
+		"cluster that never had nodes is not back":                              {nil, nil, []string{"any node"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := resumingRecord(time.Minute)
@@ -433,35 +434,35 @@ func TestHibernationRecords(t *testing.T) {
 		in   Observed
 		want *hivev1.HibernationRecord
 	}{
-		"a hibernation records the requester and the nodes":       {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
-		"a hibernation removes deleted nodes from the record":     {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
-		"a hibernation is complete when every machine is stopped": {observedCluster(wantHibernating, openRecord(), off), asleep(openRecord())},
-		"a complete hibernation is recorded once":                 {observedCluster(wantHibernating, openRecord(), off, asleepAt(secondsAgo(time.Hour))), sleptLongAgo},
-		"a machine that was switched on ends a complete hibernation": {
+		"hibernation records the requester and the nodes":       {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
+		"hibernation removes deleted nodes from the record":     {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
+		"hibernation is complete once every machine is stopped": {observedCluster(wantHibernating, openRecord(), off), asleep(openRecord())},
+		"complete hibernation is recorded once":                 {observedCluster(wantHibernating, openRecord(), off, asleepAt(secondsAgo(time.Hour))), sleptLongAgo},
+		"machine that was switched on interrupts a complete hibernation": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), asleepAt(secondsAgo(time.Hour))), openRecord(),
 		},
-		"a repair is recorded for machines that were switched off":     {observedCluster("", resumedRecord(time.Hour), off), repair},
-		"a hibernation that lists no nodes keeps the recorded nodes":   {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
-		"a hibernation that cancels a resume keeps the recorded nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
-		"a hibernation that cancels a resume records awaited nodes as ready": {
+		"restart of machines that were switched off is recorded as a repair": {observedCluster("", resumedRecord(time.Hour), off), repair},
+		"hibernation that lists no nodes keeps the recorded nodes":           {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
+		"hibernation that cancels a resume keeps the recorded nodes":         {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
+		"hibernation that cancels a resume records awaited nodes as ready": {
 			observedCluster(wantHibernating, cancelled, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"), notReadyNode("n2"))), fresh(readyNode("n0"), readyNode("n1"), notReadyNode("n2")),
 		},
-		"a stop of machines does not change the hibernation record":   {observedCluster(wantHibernating, openRecord(), on), openRecord()},
-		"an observation error does not change the hibernation record": {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
-		"a pause does not change the hibernation record":              {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
-		"the recorded start of a resume is the next whole second": {
+		"stop of machines does not change the hibernation record":  {observedCluster(wantHibernating, openRecord(), on), openRecord()},
+		"observation error does not change the hibernation record": {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
+		"pause does not change the hibernation record":             {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
+		"start of a resume is recorded as the next whole second": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), asleep(resumeBegun.DeepCopy()),
 		},
-		"the recorded start of a resume at a whole second is the second after it": {
+		"start of a resume at a whole second is recorded as the second after it": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) {
 				o.Record.ResumeStartedAt, o.Record.AsleepAt, o.Now = nil, asleep(openRecord()).AsleepAt, wholeSecond
 			}), asleep(resumeBegun.DeepCopy()),
 		},
-		"a resume does not change its start time":                       {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
-		"a resume ends when the nodes are back":                         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
-		"a resume can end in a pass that approves certificate requests": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
-		"a running cluster does not change its hibernation record":      {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
-		"a cluster that never hibernated has no hibernation record":     {observedCluster("", nil, on, apiWithNodes()), nil},
+		"recorded start of a resume does not change":                       {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
+		"resume is complete once the nodes are back":                       {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
+		"resume can complete in a pass that approves certificate requests": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
+		"running cluster does not change its hibernation record":           {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
+		"cluster that never hibernated has no hibernation record":          {observedCluster("", nil, on, apiWithNodes()), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, Decide(row.in).Record); diff != "" {
@@ -492,15 +493,15 @@ func TestMessagesNameDelayedMachinesAndNodes(t *testing.T) {
 		"machines that are stopping within the time limit are counted": {
 			observedCluster(wantHibernating, slow(lateAfter), goingOff), decision.False(hivev1.StoppingMachinesReason, "Stopping the cluster's 2 machines"),
 		},
-		"machines that exceed the time limit of a stop are named": {
+		"machines that exceed the time limit of a stop are listed": {
 			observedCluster(wantHibernating, slow(lateAfter+1), goingOff), decision.False(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
 		},
-		"machines that have stopped are not named": {
+		"machines that have stopped are not listed": {
 			observedCluster(wantHibernating, slow(time.Hour), off, secondMachine(goingOff)), decision.False(hivev1.WaitingForMachinesToStopReason, "Waiting for worker (i-1) to stop"),
 		},
-		"a stop without recorded nodes warns": {observedCluster(wantHibernating, unrecorded, on), decision.False(hivev1.StoppingMachinesReason,
+		"stop without recorded nodes warns": {observedCluster(wantHibernating, unrecorded, on), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume")},
-		"a stop with nodes of the last hibernation warns": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API = Unreachable }), decision.False(hivev1.StoppingMachinesReason,
+		"stop with only the last hibernation's nodes warns": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API = Unreachable }), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so the record of the last hibernation is used")},
 		"machines that the cloud refuses to start are reported with its message": {
 			observedCluster("", slowResume(time.Hour), off, func(o *Observed) {
@@ -508,27 +509,27 @@ func TestMessagesNameDelayedMachinesAndNodes(t *testing.T) {
 			}),
 			decision.False(hivev1.FailedToStartMachinesReason, "No room"),
 		},
-		"a stop without recorded nodes warns before any machine is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
+		"stop without recorded nodes warns before any machine is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume")},
 		"machines that are starting within the time limit are counted": {
 			observedCluster("", slowResume(lateAfter), goingOn), decision.False(hivev1.StartingMachinesReason, "Starting the cluster's 2 machines"),
 		},
-		"machines that exceed the time limit of a start are named": {
+		"machines that exceed the time limit of a start are listed": {
 			observedCluster("", slowResume(lateAfter+1), on, secondMachine(goingOn)), decision.False(hivev1.WaitingForMachinesReason, "Waiting for worker (i-1) to start"),
 		},
-		"nodes are named in order": {
+		"nodes are listed in order": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n1"), staleNode("n0"))),
 			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to report after the start of the machines: n0, n1"),
 		},
-		"operators are not named in the first minutes of a resume": {
+		"operators are not listed in the first minutes of a resume": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes have reported; waiting for ClusterOperators to be ready"),
 		},
-		"operators that are still awaited after six minutes are named": {
+		"operators that are awaited after six minutes are listed": {
 			observedCluster("", resumingRecord(6*time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes have reported; waiting for ClusterOperators to be ready: etcd (has not reported)"),
 		},
-		"an unreachable API server is reported with its error": {
+		"unreachable API server is reported with its error": {
 			observedCluster("", nil, on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "Connection refused" }),
 			decision.False(hivev1.APIUnreachableReason, "The API server does not answer: Connection refused"),
 		},
@@ -547,22 +548,22 @@ func TestRequestsToACluster(t *testing.T) {
 		in   Observed
 		want []string
 	}{
-		"a running cluster is probed":                                    {observedCluster("", nil, on), []string{"cloud", "cluster"}},
-		"the nodes of a cluster that is about to hibernate are read":     {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
-		"a cluster whose machines stop is not dialed":                    {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
-		"a cluster that hibernates is not dialed":                        {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
-		"a cluster whose machines start is not dialed":                   {observedCluster("", resumingRecord(time.Minute), actuator.Starting), []string{"cloud"}},
+		"running cluster is polled and probed":                           {observedCluster("", nil, on), []string{"cloud", "cluster"}},
+		"nodes of a cluster that is about to hibernate are read":         {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
+		"cluster with stopping machines is not dialed":                   {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
+		"hibernating cluster is not dialed":                              {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
+		"cluster with starting machines is not dialed":                   {observedCluster("", resumingRecord(time.Minute), actuator.Starting), []string{"cloud"}},
 		"nodes and certificate requests are read once one machine runs":  {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud", "cluster", "nodes", "requests"}},
 		"nodes and certificate requests of a resuming cluster are read":  {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"nodes and certificate requests are read shortly after a resume": {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
-		"a cluster that resumed long ago is only probed":                 {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
-		"without an actuator, no cloud is polled":                        {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
-		"a cluster that cannot hibernate is probed":                      {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud", "cluster"}},
-		"a cluster that cannot hibernate and is off is not dialed":       {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud"}},
-		"a cluster whose machines are unknown is only probed":            {observedCluster("", resumingRecord(time.Minute), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud", "cluster"}},
-		"a hibernating cluster whose machines are unknown is not dialed": {observedCluster("", openRecord(), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
-		"a paused cluster is only probed":                                {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.Paused = true }), []string{"cluster"}},
-		"a paused cluster that hibernates is neither polled nor dialed":  {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), nil},
+		"cluster that resumed long ago is only probed":                   {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
+		"no cloud is polled without an actuator":                         {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
+		"cluster that cannot hibernate is probed":                        {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud", "cluster"}},
+		"stopped cluster that cannot hibernate is not dialed":            {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud"}},
+		"resuming cluster with unknown machines is only probed":          {observedCluster("", resumingRecord(time.Minute), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud", "cluster"}},
+		"hibernating cluster with unknown machines is not dialed":        {observedCluster("", openRecord(), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
+		"paused cluster is only probed":                                  {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.Paused = true }), []string{"cluster"}},
+		"paused hibernating cluster is neither polled nor dialed":        {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := map[string]bool{
@@ -577,7 +578,8 @@ func TestRequestsToACluster(t *testing.T) {
 	}
 }
 
-// TestDegradedAndStalledAreReported checks the report of missing parts, and of waits that have lasted too long.
+// TestDegradedAndStalledAreReported checks the conditions about missing parts and about waits that have lasted too
+// long.
 func TestDegradedAndStalledAreReported(t *testing.T) {
 	const on, off = actuator.Running, actuator.Stopped
 	refused := func(class actuator.ErrorClass, ids ...string) func(*Observed) {
@@ -593,45 +595,45 @@ func TestDegradedAndStalledAreReported(t *testing.T) {
 		in                Observed
 		degraded, stalled decision.Condition
 	}{
-		"a complete cluster: not degraded": {in: observedCluster("", resumedRecord(time.Hour), on, apiWithNodes())},
-		"a machine stopped by a user: degraded": {
+		"complete cluster is not degraded": {in: observedCluster("", resumedRecord(time.Hour), on, apiWithNodes())},
+		"cluster with a machine stopped by a user is degraded": {
 			in:       observedCluster("", nil, on, secondMachine(off), apiWithNodes()),
 			degraded: decision.True(hivev1.MachinesMissingReason, "Parts of the cluster are missing; machines that do not run: worker (i-1)"),
 		},
-		"a missing machine and its node: degraded": {
+		"cluster with a missing machine and its node is degraded": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			degraded: decision.True(hivev1.MachinesMissingReason,
 				"Parts of the cluster are missing; machines that do not run: worker (i-1); The cloud refuses; nodes that have not reported since the resume: n1"),
 		},
-		"a node that does not report: degraded": {
+		"cluster with a node that does not report is degraded": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			degraded: decision.True(hivev1.NodesMissingReason, "Parts of the cluster are missing; nodes that have not reported since the resume: n1"),
 		},
-		"a degraded operator: degraded": {
+		"cluster with a degraded operator is degraded": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)),
 			degraded: decision.True(hivev1.ClusterOperatorsNotReadyReason, "The cluster runs; the resume no longer waits for ClusterOperators that were not ready after ten minutes: etcd (degraded)"),
 		},
-		"an operator that never reported: not degraded": {
+		"cluster with an operator that never reported is not degraded": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 		},
-		"a resume within its time: not stalled": {in: observedCluster("", resumingRecord(stalledAfter-time.Second), on, func(o *Observed) { o.API = Unreachable })},
-		"a resume that waits too long for the API server: stalled": {
+		"resume within its time limit is not stalled": {in: observedCluster("", resumingRecord(stalledAfter-time.Second), on, func(o *Observed) { o.API = Unreachable })},
+		"resume that waits too long for the API server is stalled": {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }),
 			stalled: decision.True(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer: no answer in time"),
 		},
-		"a resume that requires all machines, one refused: stalled": {
+		"resume that requires all machines is stalled by a refused one": {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), all, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			stalled: decision.True(hivev1.FailedToStartMachinesReason, "The cloud refuses"),
 		},
-		"a hibernation that takes too long: stalled": {
+		"hibernation that takes too long is stalled": {
 			in:      observedCluster(wantHibernating, sleeping(stalledAfter+time.Second), actuator.Stopping),
 			stalled: decision.True(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
 		},
-		"a permanently refused hibernation: stalled": {
+		"permanently refused hibernation is stalled": {
 			in:      observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Other, "i-0", "i-1")),
 			stalled: decision.True(hivev1.FailedToStopReason, "The cloud refuses; no machine is stopped until all can be stopped: remove the cause, or set spec.powerState to Running"),
 		},
-		"a temporarily refused hibernation: not stalled": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
+		"temporarily refused hibernation is not stalled": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -642,13 +644,13 @@ func TestDegradedAndStalledAreReported(t *testing.T) {
 	}
 }
 
-// TestUnreachableReportsOnlyReachability checks clusters that answer and have problems of other kinds.
+// TestUnreachableReportsOnlyReachability checks reachable clusters with other kinds of problems.
 func TestUnreachableReportsOnlyReachability(t *testing.T) {
 	for name, change := range map[string]func(*Observed){
-		"a throttled call of the cloud: Unreachable does not change": func(o *Observed) { o.ObservationError, o.Machines = throttledError(), nil },
-		"a pause: Unreachable does not change":                       func(o *Observed) { o.Paused = true },
-		"a version that is too old: Unreachable does not change":     func(o *Observed) { o.DesiredPowerState, o.Incompatible = wantHibernating, "Too old" },
-		"a machine that was stopped: Unreachable does not change":    secondMachine(actuator.Stopped),
+		"throttled cloud call does not change Unreachable":    func(o *Observed) { o.ObservationError, o.Machines = throttledError(), nil },
+		"pause does not change Unreachable":                   func(o *Observed) { o.Paused = true },
+		"version that is too old does not change Unreachable": func(o *Observed) { o.DesiredPowerState, o.Incompatible = wantHibernating, "Too old" },
+		"stopped machine does not change Unreachable":         secondMachine(actuator.Stopped),
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster("", nil, actuator.Running, change)
@@ -679,23 +681,23 @@ func TestMayDial(t *testing.T) {
 	for name, row := range map[string]struct {
 		wants      hivev1.PowerState
 		conditions []metav1.Condition
-		// runs is how long the cluster has run, of an hour that it may; zero sets no limit.
+		// runs is how long the cluster has run. Its limit is an hour; zero sets no limit.
 		runs time.Duration
 		want bool
 	}{
-		"a reachable cluster is dialed":                                           {noState, []metav1.Condition{answers}, 0, true},
-		"a cluster whose hibernation is requested is not dialed":                  {wantHibernating, []metav1.Condition{answers}, 0, false},
-		"a cluster that cannot hibernate as requested is dialed":                  {wantHibernating, []metav1.Condition{answers, unsupported}, 0, true},
-		"an unreachable cluster that cannot hibernate as requested is not dialed": {wantHibernating, []metav1.Condition{silent, unsupported}, 0, false},
-		"a new cluster whose hibernation waits for its SyncSets is dialed":        {wantHibernating, []metav1.Condition{answers, awaitsSync}, 9 * time.Minute, true},
-		"a cluster whose wait for its SyncSets has ended is not dialed":           {wantHibernating, []metav1.Condition{answers, awaitsSync}, 10 * time.Minute, false},
-		"a cluster within its running time is dialed":                             {noState, []metav1.Condition{answers}, 59 * time.Minute, true},
-		"a cluster beyond its running time, not yet reported, is not dialed":      {noState, []metav1.Condition{answers}, time.Hour, false},
-		"a cluster beyond its running time, set to Running, is not dialed":        {hivev1.PowerStateRunning, []metav1.Condition{answers}, time.Hour, false},
-		"a cluster beyond its running time that cannot hibernate is dialed":       {noState, []metav1.Condition{answers, unsupported}, time.Hour, true},
-		"an unreachable cluster is not dialed":                                    {noState, []metav1.Condition{silent}, 0, false},
-		"a cluster that was not probed is not dialed":                             {noState, []metav1.Condition{reported(hivev1.ClusterUnreachableCondition, metav1.ConditionUnknown, hivev1.NotProbedReason)}, 0, false},
-		"a cluster without conditions is not dialed":                              {noState, nil, 0, false},
+		"reachable cluster is dialed":                                            {noState, []metav1.Condition{answers}, 0, true},
+		"cluster with a requested hibernation is not dialed":                     {wantHibernating, []metav1.Condition{answers}, 0, false},
+		"cluster that cannot hibernate as requested is dialed":                   {wantHibernating, []metav1.Condition{answers, unsupported}, 0, true},
+		"unreachable cluster that cannot hibernate as requested is not dialed":   {wantHibernating, []metav1.Condition{silent, unsupported}, 0, false},
+		"new cluster that waits for its SyncSets before it hibernates is dialed": {wantHibernating, []metav1.Condition{answers, awaitsSync}, 9 * time.Minute, true},
+		"new cluster that has stopped waiting for its SyncSets is not dialed":    {wantHibernating, []metav1.Condition{answers, awaitsSync}, 10 * time.Minute, false},
+		"cluster within its run time is dialed":                                  {noState, []metav1.Condition{answers}, 59 * time.Minute, true},
+		"cluster beyond its run time is not dialed before the next report":       {noState, []metav1.Condition{answers}, time.Hour, false},
+		"cluster beyond its run time with spec.powerState Running is not dialed": {hivev1.PowerStateRunning, []metav1.Condition{answers}, time.Hour, false},
+		"cluster beyond its run time that cannot hibernate is dialed":            {noState, []metav1.Condition{answers, unsupported}, time.Hour, true},
+		"unreachable cluster is not dialed":                                      {noState, []metav1.Condition{silent}, 0, false},
+		"cluster that was not probed is not dialed":                              {noState, []metav1.Condition{reported(hivev1.ClusterUnreachableCondition, metav1.ConditionUnknown, hivev1.NotProbedReason)}, 0, false},
+		"cluster without conditions is not dialed":                               {noState, nil, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := modelTime()

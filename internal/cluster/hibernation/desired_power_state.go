@@ -11,21 +11,21 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// requestedByTimer is the requester of a hibernation that spec.powerState does not request.
+// requestedByTimer is the requester of a hibernation that is due without a request in spec.powerState.
 const requestedByTimer = "spec.hibernateAfter"
 
 // RunTimer limits how long a cluster runs before it is hibernated automatically.
 type RunTimer struct {
-	// Limit is spec.hibernateAfter; zero if the cluster runs until it is stopped by a user.
+	// Limit is spec.hibernateAfter. It is zero if the cluster runs until a user stops it.
 	Limit time.Duration
 	// Since is the latest of three times: the installation, the claim, and the last request to resume.
 	Since time.Time
-	// ResumeRequestedAt is when a user requested a resume by an annotation; zero if none did.
+	// ResumeRequestedAt is the time at which a user requested a resume by an annotation; zero without such a request.
 	ResumeRequestedAt time.Time
 }
 
-// ReadTimer reads the run time limit of the cluster, and describes a malformed value. A ClusterDeployment
-// without an installation time counts from its creation, so an adopted cluster has not been running for years.
+// ReadTimer reads the cluster's run time limit and describes a malformed value. If the ClusterDeployment has no
+// installation time, its creation counts, so an adopted cluster does not appear to have run for years.
 func ReadTimer(cd *hivev1.ClusterDeployment) (t RunTimer, malformed string) {
 	pool := cd.Spec.ClusterPoolRef
 	if cd.Spec.HibernateAfter == "" || pool != nil && pool.ClaimName == "" {
@@ -54,7 +54,8 @@ func ReadTimer(cd *hivev1.ClusterDeployment) (t RunTimer, malformed string) {
 	return t, ""
 }
 
-// endAt returns when the time of a running cluster ends; zero if it has no limit or does not run yet.
+// endAt returns the time at which a running cluster's run time ends. It is zero if the cluster has no limit or does
+// not run yet.
 func (t RunTimer) endAt(r *hivev1.HibernationRecord) time.Time {
 	switch {
 	case t.Limit <= 0 || r != nil && r.ResumedAt == nil:
@@ -66,15 +67,14 @@ func (t RunTimer) endAt(r *hivev1.HibernationRecord) time.Time {
 	}
 }
 
-// DesiredPowerState returns the power state that a cluster should have. It is Hibernating, whatever
-// spec.powerState is, once the run time has elapsed. The spec is never written, because its owner may be a
-// GitOps tool.
+// DesiredPowerState returns the power state that a cluster should have. Once the run time has elapsed, it is
+// Hibernating regardless of spec.powerState. The spec is never written, because its owner may be a GitOps tool.
 func DesiredPowerState(spec hivev1.PowerState, timer RunTimer, record *hivev1.HibernationRecord, now time.Time) hivev1.PowerState {
 	if spec == hivev1.PowerStateHibernating || timer.Limit <= 0 {
 		return spec
 	}
 	if isHibernationOpen(record) {
-		// The cause of the hibernation lies in the past. The cluster hibernates until a user requests it.
+		// The timer caused a hibernation that has begun. The cluster hibernates until a user requests a resume.
 		isChanged := record.PowerStateBefore == nil || *record.PowerStateBefore != spec
 		if isChanged || !timer.ResumeRequestedAt.Before(record.SleepStartedAt.Time) {
 			return spec
@@ -92,7 +92,7 @@ func (o Observed) isTimedOut() bool {
 	return o.shouldHibernate() && o.SpecPowerState != hivev1.PowerStateHibernating && o.Timer.Limit > 0
 }
 
-// requester returns who requested the hibernation.
+// requester returns the requester of the hibernation.
 func (o Observed) requester() string {
 	if o.isTimedOut() {
 		return requestedByTimer
@@ -100,7 +100,7 @@ func (o Observed) requester() string {
 	return o.RequestedBy
 }
 
-// requestedAt returns when the hibernation was requested.
+// requestedAt returns the time at which the hibernation was requested.
 func (o Observed) requestedAt() time.Time {
 	if o.isTimedOut() {
 		return o.Timer.endAt(o.Record)
@@ -117,7 +117,7 @@ func (o Observed) timeoutNote() string {
 		o.Timer.Limit, hivev1.ResumeRequestedAtAnnotation)
 }
 
-// timerNote returns when a running cluster will be hibernated by the timer.
+// timerNote describes when the timer will hibernate a running cluster.
 func (o Observed) timerNote(r *hivev1.HibernationRecord) string {
 	end := o.Timer.endAt(r)
 	if end.IsZero() {
@@ -126,7 +126,7 @@ func (o Observed) timerNote(r *hivev1.HibernationRecord) string {
 	return fmt.Sprintf("; spec.hibernateAfter will hibernate it at %s", end.UTC().Format(time.RFC3339))
 }
 
-// untilTimeout shortens an interval to the end of a running cluster's time.
+// untilTimeout shortens an interval to the end of a running cluster's run time.
 func (o Observed) untilTimeout(r *hivev1.HibernationRecord, interval time.Duration) time.Duration {
 	end := o.Timer.endAt(r)
 	if end.IsZero() || o.shouldHibernate() {

@@ -33,23 +33,23 @@ func TestDesiredPowerState(t *testing.T) {
 		record *hivev1.HibernationRecord
 		want   hivev1.PowerState
 	}{
-		"cluster runs without end if spec.hibernateAfter is not set":                {running, timer(0, time.Hour), nil, running},
-		"spec.powerState Hibernating takes effect before the run time ends":         {hibernating, timer(8*time.Hour, time.Minute), nil, hibernating},
-		"cluster runs until its run time ends":                                      {running, timer(8*time.Hour, 8*time.Hour-time.Second), nil, running},
-		"cluster hibernates when its run time ends":                                 {running, timer(8*time.Hour, 8*time.Hour), nil, hibernating},
-		"cluster with an empty spec.powerState hibernates when its run time ends":   {unset, timer(8*time.Hour, 9*time.Hour), nil, hibernating},
-		"resume restarts the run time":                                              {running, timer(8*time.Hour, 90*time.Hour), resumed(time.Hour), running},
-		"cluster hibernates again when the run time after a resume ends":            {running, timer(8*time.Hour, 90*time.Hour), resumed(8 * time.Hour), hibernating},
-		"claim after a resume restarts the run time":                                {running, timer(8*time.Hour, time.Hour), resumed(20 * time.Hour), running},
-		"run time that ends during a resume does not interrupt it":                  {running, timer(time.Minute, 90*time.Hour), &hivev1.HibernationRecord{ResumeStartedAt: ago(time.Hour)}, running},
-		"cluster hibernated by the timer keeps hibernating":                         {running, timer(8*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
-		"increase of spec.hibernateAfter does not resume the cluster":               {running, timer(80*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
-		"removal of spec.hibernateAfter resumes the cluster":                        {running, timer(0, 9*time.Hour), asleep(new(running)), running},
-		"later change of spec.powerState to Running resumes the cluster":            {running, timer(8*time.Hour, 9*time.Hour), asleep(new(unset)), running},
-		"cluster hibernated by the spec is resumed by it":                           {running, timer(8*time.Hour, 90*time.Hour), asleep(nil), running},
-		"request from before the hibernation does not resume the cluster":           {running, askedAt(2 * time.Hour), asleep(new(running)), hibernating},
-		"request from after the hibernation resumes the cluster":                    {running, askedAt(time.Minute), asleep(new(running)), running},
-		"request in the second of the hibernation's start resumes the cluster, too": {running, askedAt(time.Hour), asleep(new(running)), running},
+		"cluster without spec.hibernateAfter has no run time limit":                {running, timer(0, time.Hour), nil, running},
+		"spec.powerState Hibernating takes effect before the run time ends":        {hibernating, timer(8*time.Hour, time.Minute), nil, hibernating},
+		"cluster runs until its run time ends":                                     {running, timer(8*time.Hour, 8*time.Hour-time.Second), nil, running},
+		"cluster hibernates when its run time ends":                                {running, timer(8*time.Hour, 8*time.Hour), nil, hibernating},
+		"cluster with an empty spec.powerState hibernates when its run time ends":  {unset, timer(8*time.Hour, 9*time.Hour), nil, hibernating},
+		"resume restarts the run time":                                             {running, timer(8*time.Hour, 90*time.Hour), resumed(time.Hour), running},
+		"cluster hibernates again when the run time after a resume ends":           {running, timer(8*time.Hour, 90*time.Hour), resumed(8 * time.Hour), hibernating},
+		"claim after a resume restarts the run time":                               {running, timer(8*time.Hour, time.Hour), resumed(20 * time.Hour), running},
+		"run time that ends during a resume does not interrupt it":                 {running, timer(time.Minute, 90*time.Hour), &hivev1.HibernationRecord{ResumeStartedAt: ago(time.Hour)}, running},
+		"cluster hibernated by the timer keeps hibernating":                        {running, timer(8*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
+		"increase of spec.hibernateAfter does not resume the cluster":              {running, timer(80*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
+		"removal of spec.hibernateAfter resumes the cluster":                       {running, timer(0, 9*time.Hour), asleep(new(running)), running},
+		"later change of spec.powerState to Running resumes the cluster":           {running, timer(8*time.Hour, 9*time.Hour), asleep(new(unset)), running},
+		"cluster hibernated by spec.powerState is resumed by spec.powerState":      {running, timer(8*time.Hour, 90*time.Hour), asleep(nil), running},
+		"resume request from before the hibernation does not resume the cluster":   {running, askedAt(2 * time.Hour), asleep(new(running)), hibernating},
+		"resume request from after the hibernation resumes the cluster":            {running, askedAt(time.Minute), asleep(new(running)), running},
+		"resume request in the same second as the hibernation resumes the cluster": {running, askedAt(time.Hour), asleep(new(running)), running},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := DesiredPowerState(row.spec, row.timer, row.record, now); got != row.want {
@@ -67,7 +67,7 @@ func timedOutCluster(record *hivev1.HibernationRecord) Observed {
 }
 
 func TestTimerIsReported(t *testing.T) {
-	t.Run("running cluster reports when it will hibernate and gets a pass then", func(t *testing.T) {
+	t.Run("running cluster reports when it will hibernate and requeues then", func(t *testing.T) {
 		o := observedCluster(hivev1.PowerStateRunning, nil, actuator.Running, func(o *Observed) {
 			o.API, o.Timer = Reachable, RunTimer{Limit: time.Hour, Since: o.Now.Add(-59 * time.Minute)}
 		})

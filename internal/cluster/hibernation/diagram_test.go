@@ -24,7 +24,8 @@ const (
 	maxEdges       = 36
 )
 
-// The page shows the effect of the rules. It is drawn from the toy world; TORPOR_UPDATE=1 writes it again.
+// The diagram shows the effect of the rules and is drawn from the model of this package. TORPOR_UPDATE=1 writes the
+// page.
 func TestDiagramShowsTheRules(t *testing.T) {
 	want := "```mermaid\n" + drawDiagram(t) + "```\n"
 	page, err := os.ReadFile(diagramFile)
@@ -49,8 +50,8 @@ func TestDiagramShowsTheRules(t *testing.T) {
 
 type edge struct{ from, to reportedConditions }
 
-// drawDiagram draws the reports of healthy clusters, with and without a spot machine, on the way to hibernation and
-// back, with up to two changes of the desired state, or with a refused action.
+// drawDiagram draws the reports of healthy clusters, with and without a spot machine, while they hibernate and
+// resume. The desired state changes up to twice, or an action is refused.
 func drawDiagram(t *testing.T) string {
 	t.Helper()
 	e := exploreHibernateAndResume(t)
@@ -89,7 +90,7 @@ func addEdges(edges map[edge]map[string]bool, states []modelState, d disturbance
 	}
 }
 
-// reasons returns the reasons that a box of the diagram stands for.
+// reasons returns the reasons that a box of the diagram represents.
 func (s reportedConditions) reasons() reportedConditions {
 	ready := s.ready.Reason
 	switch {

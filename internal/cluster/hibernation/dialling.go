@@ -12,8 +12,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// MayDial reports whether a cluster answered the last probe, and is to run, or keeps running because it cannot
-// hibernate. It is the only gate of controllers that write to clusters: they neither wait for an unreachable
+// MayDial reports whether a cluster responded to the last probe, and either should run or keeps running because it
+// cannot hibernate. Controllers that write to clusters check nothing else: they neither wait for an unreachable
 // cluster nor keep one from stopping.
 func MayDial(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return cd.DeletionTimestamp.IsZero() && (!mayBeStopped(cd, now) || isLeftOn(cd, now)) &&
@@ -26,8 +26,8 @@ func mayBeStopped(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return desiredPowerStateOf(cd, scheduled, now) == hivev1.PowerStateHibernating
 }
 
-// isLeftOn reports whether nothing will be stopped before the next report: hibernation is not possible, or
-// waits for the first sync.
+// isLeftOn reports whether no machine is stopped before the next report: hibernation is impossible, or waits for the
+// first sync.
 func isLeftOn(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -37,8 +37,8 @@ func isLeftOn(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return isKept || c.Reason == hivev1.SyncSetsNotAppliedReason && now.Before(FirstSyncDeadline(cd))
 }
 
-// FirstSyncDeadline is the time until which a hibernation waits for the first application of the cluster's
-// SyncSets; zero if the installation time is unknown.
+// FirstSyncDeadline is the time until which a hibernation waits for the first application of the cluster's SyncSets.
+// It is zero if the installation time is unknown.
 func FirstSyncDeadline(cd *hivev1.ClusterDeployment) time.Time {
 	if cd.Status.InstalledTimestamp == nil {
 		return time.Time{}

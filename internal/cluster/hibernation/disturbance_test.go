@@ -7,13 +7,13 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// disturbance is what goes wrong in one pass of the toy world, or between two.
+// disturbance is a failure or an outside change, in a pass of the model or between two passes.
 type disturbance string
 
 const (
 	undisturbed disturbance = ""
 
-	// In a pass: statusLost is a crash after the effect and before the save.
+	// The first group of disturbances happens in a pass. statusLost is a crash after the action and before the save.
 	statusLost             disturbance = "status lost"
 	actionRefused          disturbance = "action refused"
 	actionPartlyRefused    disturbance = "action refused for the second machine"
@@ -21,7 +21,7 @@ const (
 	cloudLags              disturbance = "cloud returns an older state"
 	clusterUnreachableOnce disturbance = "cluster unreachable"
 
-	// Between passes.
+	// The second group of disturbances happens between passes.
 	desiredFlipped disturbance = "desired power state flipped"
 	statusWiped    disturbance = "status wiped"
 	firstMeddled   disturbance = "first machine switched by another party"
@@ -104,7 +104,7 @@ func firstTargetOnly(do Action) Action {
 		return StartMachines{IDs: do.IDs[:1]}
 	case ApproveRequests:
 		return ApproveRequests{Requests: do.Requests[:1]}
-	case TerminateMachines, ReplaceMachines, DrainWorkers, UncordonNodes, HoldGroups, ReleaseGroups, NoAction: // They concern the second machine only.
+	case TerminateMachines, ReplaceMachines, DrainWorkers, UncordonNodes, HoldGroups, ReleaseGroups, NoAction: // These actions concern at most the second machine.
 	}
 	return do
 }

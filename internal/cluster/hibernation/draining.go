@@ -15,16 +15,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// If the owner of a cluster sets a drain budget, the Pods of its workers are evicted before the first machine
-// is stopped. The drain ends with its budget and never blocks a stop. Nodes that were cordoned for the drain
-// are marked and uncordoned at the resume (docs/adr/0036-workers-stop-first.md).
+// If the cluster's owner sets a drain budget, the Pods of the workers are evicted before the first machine is
+// stopped. The drain stops when the budget has elapsed, and never blocks a stop. Nodes that were cordoned for the
+// drain are marked and uncordoned at the resume (docs/adr/0036-workers-stop-first.md).
 
-// NodeVersion names an observed version of a node, so an update fails if the node has changed in between.
+// NodeVersion identifies an observed version of a node, so an update fails if the node has changed in between.
 type NodeVersion struct{ Name, UID, ResourceVersion string }
 
 // NodeCordon describes whether Pods can be scheduled on a node.
 type NodeCordon struct {
-	// IsSet is true if the node is cordoned, and IsOurs if that was done for a drain.
+	// IsSet is true if the node is cordoned. IsOurs is true if Torpor cordoned it for a drain.
 	IsSet, IsOurs bool
 	// IsRefused is true if the cluster has permanently refused to change the node.
 	IsRefused bool
@@ -32,7 +32,7 @@ type NodeCordon struct {
 	ResourceVersion string
 }
 
-// ObservedPod is a Pod of a worker. Pods of DaemonSets and static Pods are left out: they stop with their node.
+// ObservedPod is a Pod of a worker. Pods of DaemonSets and static Pods are omitted: they stop with their node.
 type ObservedPod struct {
 	Namespace, Name, UID, Node string
 	// IsLeaving is true if the Pod is being deleted.
@@ -43,16 +43,16 @@ type ObservedPod struct {
 	IsRefused bool
 }
 
-// WorkerPods are the Pods of the workers of a cluster that is being drained.
+// WorkerPods are the Pods of the workers while a cluster is being drained.
 type WorkerPods struct {
 	// IsRead is true if the Pods were read, and HasMore if there are more Pods than were read.
 	IsRead, HasMore bool
-	// IsForbidden is true if the cluster has permanently refused to list them.
+	// IsForbidden is true if the cluster has permanently refused to list the Pods.
 	IsForbidden bool
 	Pods        []ObservedPod
 	// Kept are the names of Pods whose last eviction was prevented by a PodDisruptionBudget.
 	Kept []string
-	// Error is the error of reading Pods, or of changing nodes and Pods; empty if there was none.
+	// Error is the error of reading Pods, or of changing nodes and Pods; empty without an error.
 	Error string
 }
 
@@ -69,9 +69,9 @@ func (DrainWorkers) isAction()  {}
 func (UncordonNodes) isAction() {}
 
 const (
-	// drainInterval is the interval of probing a cluster that is being drained.
+	// drainInterval is the interval of probing a cluster during its drain.
 	drainInterval = 2 * time.Second
-	// maxDrainNote is the limit of the record's schema.
+	// maxDrainNote is the limit in the record's schema.
 	maxDrainNote = 1024
 )
 
@@ -80,18 +80,18 @@ func (o Observed) isDraining() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && o.Record.Drain != nil && o.Record.Drain.EndedAt == nil
 }
 
-// drainEndsAt uses the current value of the option: without a budget the drain ends.
+// drainEndsAt uses the current value of the option: removing the budget stops the drain.
 func (o Observed) drainEndsAt() time.Time {
 	return o.Record.SleepStartedAt.Add(o.Options.DrainBudget)
 }
 
-// needsDrainLook reports whether the drain must be observed. After its end it is observed once more, to report
-// the remaining Pods.
+// needsDrainLook reports whether the drain must be observed. It is observed once more after its end, to report the
+// remaining Pods.
 func (o Observed) needsDrainLook() bool {
 	return o.isDraining() && o.anyMachineIs(actuator.Running)
 }
 
-// awaitsDrain reports whether machines are left on for their Pods to be evicted.
+// awaitsDrain reports whether machines are left on while Pods are evicted.
 func (o Observed) awaitsDrain() bool {
 	return o.needsDrainLook() && o.Now.Before(o.drainEndsAt()) && !o.isDrained() && !o.isDrainRefused()
 }
@@ -106,8 +106,8 @@ func (o Observed) isDrained() bool {
 	return isKnown && len(o.nodesToCordon()) == 0 && !slices.ContainsFunc(o.Pods.Pods, func(p ObservedPod) bool { return !p.IsBare || p.IsLeaving })
 }
 
-// isDrainRefused reports whether the cluster has permanently refused everything that is left of a drain.
-// Refused steps are retried as long as other steps are left.
+// isDrainRefused reports whether the cluster has permanently refused all remaining steps of a drain. Refused steps
+// are retried while other steps remain.
 func (o Observed) isDrainRefused() bool {
 	switch {
 	case o.API == Unreachable:
@@ -164,7 +164,7 @@ func (o Observed) podsToEvict() []ObservedPod {
 	return pods
 }
 
-// drainWorkers repeats evictions, because budgets allow more once Pods are ready on other nodes.
+// drainWorkers repeats evictions, because PodDisruptionBudgets allow more of them once Pods are ready on other nodes.
 func drainWorkers(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Hibernating.Message = "The workers are being drained before the machines are stopped"
@@ -177,7 +177,7 @@ func drainWorkers(o Observed) Plan {
 	return p
 }
 
-// formatBudget omits zero parts: 10m instead of 10m0s.
+// formatBudget omits zero parts, as in 10m instead of 10m0s.
 func formatBudget(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []struct{ after, part string }{{"m", "0s"}, {"h", "0m"}} {
@@ -188,7 +188,7 @@ func formatBudget(d time.Duration) string {
 	return text
 }
 
-// drainMessage names Pods only when they are late, because each change of the message is a status write.
+// drainMessage lists Pods only when they are late, because each change of the message is a status write.
 func (o Observed) drainMessage() string {
 	message := fmt.Sprintf("Draining the workers before the machines are stopped, for at most %s", formatBudget(o.Options.DrainBudget))
 	if left := o.undrained(); left != "" && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
@@ -207,7 +207,7 @@ func endDrain(o Observed) Plan {
 	return p
 }
 
-// undrained describes what is left of the drain.
+// undrained describes the remaining nodes and Pods of the drain.
 func (o Observed) undrained() string {
 	var parts []string
 	switch {
@@ -265,7 +265,7 @@ func (o Observed) closedNodes() (names []string) {
 	return names
 }
 
-// drainNote describes what was left of the drain while the machines are stopped.
+// drainNote describes what remained of the drain, while the machines are stopped.
 func (o Observed) drainNote() string {
 	if !o.isHibernationOpen() || o.Record.Drain == nil || o.Record.Drain.Left == "" {
 		return ""
@@ -285,7 +285,7 @@ func (o Observed) stopBeganAt() time.Time {
 	}
 }
 
-// newDrain returns the drain of a new hibernation; nil without a budget.
+// newDrain returns the drain of a new hibernation, or nil without a budget.
 func (o Observed) newDrain() *hivev1.DrainRecord {
 	switch {
 	case o.Options.DrainBudget == 0:
@@ -308,8 +308,8 @@ func (o Observed) nodesToUncordon() []NodeVersion {
 	return nodes
 }
 
-// awaitsUncordon reports whether a resuming cluster waits for its nodes to be uncordoned. The wait ends with
-// the wait for operators; uncordoning is still retried after that.
+// awaitsUncordon reports whether a resuming cluster waits until its nodes are uncordoned. This wait ends together
+// with the wait for operators. Uncordoning is still retried after that.
 func (o Observed) awaitsUncordon() bool {
 	return o.isInResumeWait() && len(o.nodesToUncordon()) > 0
 }
@@ -320,7 +320,7 @@ func awaitUncordon(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// cordonNote names nodes that should be uncordoned and are not.
+// cordonNote lists nodes that should have been uncordoned.
 func (o Observed) cordonNote() string {
 	nodes := o.nodesToUncordon()
 	if len(nodes) == 0 || o.CordonError == "" {

@@ -32,7 +32,7 @@ func drainEnded(before time.Duration, left string) *hivev1.HibernationRecord {
 
 func withBudget(o *Observed) { o.Options.DrainBudget = tenMinutes }
 
-// workerNode is the second node; firstNode belongs to the control plane.
+// workerNode is the second node. The first one, firstNode, belongs to the control plane.
 func workerNode(c NodeCordon) ObservedNode {
 	n := readyNode("n1")
 	n.Cordon = c
@@ -88,52 +88,52 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 		"pods of cordoned workers are evicted": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(podOf("a"), leaving, bare)), drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
 		},
-		"pods of workers that a user has cordoned are evicted, too": {
+		"pods of workers that a user has cordoned are evicted": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(persons)), withPods(podOf("a"))),
 			drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
 		},
-		"pods that are being deleted are awaited":               {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
-		"pods that could not be read are awaited":               {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
-		"an unreachable cluster is awaited":                     {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
-		"pods beyond the read limit are awaited":                {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
-		"a drain ends when no pod is left":                      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
-		"a drain ends when only bare pods are left":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
-		"a drain ends when its budget has elapsed":              {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
-		"a drain ends when a user removes the budget":           {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
-		"a drain ends when no machine runs":                     {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
-		"a drain ends when only refused and bare pods are left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
-		"a drain ends when the cluster refuses to evict every pod of a full page": {
+		"pods that are being deleted are awaited":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
+		"pods that could not be read are awaited":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
+		"unreachable cluster is awaited":                      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
+		"pods beyond the read limit are awaited":              {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
+		"drain ends when no pod is left":                      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
+		"drain ends when only bare pods are left":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
+		"drain ends when its budget has elapsed":              {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
+		"drain ends when a user removes the budget":           {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
+		"drain ends when no machine runs":                     {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
+		"drain ends when only refused and bare pods are left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
+		"drain ends when the cluster refuses to evict every pod of a full page": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused), more), end,
 		},
-		"a refused pod does not delay other pods": {
+		"refused pod does not delay other pods": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, podOf("a"))), drain(DrainWorkers{Evict: []ObservedPod{refused, podOf("a")}}),
 		},
 		"pods that are being deleted are awaited even if others are refused": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, leaving)), drain(DrainWorkers{Evict: []ObservedPod{refused}}),
 		},
-		"a drain ends when the cluster refuses to cordon every node": {
+		"drain ends when the cluster refuses to cordon every node": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), closed), withPods(podOf("a"))), end,
 		},
-		"a node that cannot be cordoned does not delay others": {
+		"node that cannot be cordoned does not delay other nodes": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), closed, other), withPods(podOf("a"), elsewhere)),
 			drain(DrainWorkers{Cordon: []NodeVersion{worker}, Evict: []ObservedPod{elsewhere}}),
 		},
-		"a drain ends when the cluster refuses to list pods":                     {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, secret), end},
-		"a drain ends when the cluster refuses to list nodes":                    {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, unlisted), end},
-		"a drain ends when the cluster refuses the credentials":                  {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, revoked), end},
-		"machines are stopped after the drain":                                   {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
-		"a drain budget that is set after the hibernation began starts no drain": {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
+		"drain ends when the cluster refuses to list pods":                    {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, secret), end},
+		"drain ends when the cluster refuses to list nodes":                   {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, unlisted), end},
+		"drain ends when the cluster refuses the credentials":                 {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, revoked), end},
+		"machines are stopped after the drain":                                {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
+		"drain budget set after the start of the hibernation starts no drain": {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
 		"nodes are uncordoned before the cluster runs": {
 			observedCluster("", resumingRecord(time.Second), on, cordoned), expectedPlan{"resuming, nodes cordoned", UncordonNodes{[]NodeVersion{worker}}, hivev1.ResumingHibernationReason, hivev1.WaitingForNodesReason, drainInterval},
 		},
-		"a node that a user has cordoned stays cordoned": {
+		"node cordoned by a user stays cordoned": {
 			observedCluster("", resumingRecord(time.Second), on, apiWithNodes(firstNode(), workerNode(persons))), expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval},
 		},
-		"a node that cannot be uncordoned does not delay the start of machines": {
+		"node that cannot be uncordoned does not delay the start of machines": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), cordoned, resting),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, hivev1.ResumingHibernationReason, hivev1.StartingMachinesReason, minProbeInterval},
 		},
-		"a node that cannot be uncordoned is awaited for ten minutes": {
+		"node that cannot be uncordoned is awaited for ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, resting), expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval},
 		},
 	} {
@@ -162,32 +162,32 @@ func TestIncompleteDrainIsReported(t *testing.T) {
 		in         Observed
 		want, left string
 	}{
-		"a drain that has just begun names no pods": {in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, all, kept), want: draining},
-		"a long drain names the pods":               {in: observedCluster(wantHibernating, drainBegan(lateAfter+time.Second), on, withBudget, cordoned, all, kept), want: draining + "; remaining: " + left},
-		"the end of a drain is recorded with the remaining pods": {
+		"drain that has just begun lists no pods": {in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, all, kept), want: draining},
+		"long drain lists the pods":               {in: observedCluster(wantHibernating, drainBegan(lateAfter+time.Second), on, withBudget, cordoned, all, kept), want: draining + "; remaining: " + left},
+		"end of a drain is recorded with the remaining pods": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, cordoned, all, kept), want: "Stopping the cluster's 2 machines", left: left,
 		},
-		"the end of the drain of an unreachable cluster is recorded with the error": {
+		"end of an unreachable cluster's drain is recorded with the error": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }), want: "Stopping the cluster's 2 machines",
 			left: "the API server does not answer: no answer in time",
 		},
-		"the end of a refused drain is recorded with the refused nodes and pods": {
+		"end of a refused drain is recorded with the refused nodes and pods": {
 			in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(NodeCordon{IsRefused: true})), withPods(refused, podOf("other")), forbidden), want: "Stopping the cluster's 2 machines",
 			left: "nodes or pods cannot be changed: the kubeconfig's user lacks a permission (403); nodes that the cluster refuses to cordon: n1; pods that the cluster refuses to evict: shop/refused; pods that were not evicted yet: shop/other",
 		},
-		"an error that no longer occurs is not recorded": {
+		"outdated error is not recorded": {
 			in:   observedCluster(wantHibernating, drainBegan(time.Minute), on, withBudget, cordoned, withPods(bare), func(o *Observed) { o.Pods.Error = "nodes or pods cannot be changed: x" }),
 			want: "Stopping the cluster's 2 machines", left: "pods without a controller, which are not evicted: shop/bare",
 		},
-		"a stop reports the remaining pods": {
+		"stop reports the remaining pods": {
 			in:   observedCluster(wantHibernating, drainEnded(time.Second, "pods that PodDisruptionBudgets protect from eviction: shop/kept"), on, withBudget),
 			want: "Stopping the cluster's 2 machines; the workers were not drained completely; remaining: pods that PodDisruptionBudgets protect from eviction: shop/kept", left: "pods that PodDisruptionBudgets protect from eviction: shop/kept",
 		},
-		"a cluster that does not answer is not drained": {
+		"unreachable cluster is not drained": {
 			in: observedCluster(wantHibernating, nil, on, withBudget, func(o *Observed) { o.API = Unreachable }), want: "Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume",
 			left: "all Pods, because the API server does not answer",
 		},
-		"nodes that cannot be uncordoned are named": {
+		"nodes that cannot be uncordoned are listed": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, func(o *Observed) { o.CordonError, o.IsCordonResting = "no", true }), want: "The cluster runs and answers; cordoned nodes that cannot be uncordoned: n1: no",
 		},
 	} {
@@ -243,20 +243,20 @@ func TestReadStopOptions(t *testing.T) {
 		annotations map[string]string
 		want        StopOptions
 	}{
-		"no option: defaults":     {nil, StopOptions{}},
-		"an order: accepted":      {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
-		"a requirement: accepted": {map[string]string{hivev1.RequireAnnotation: "HibernationPossible"}, StopOptions{RequiresPossible: true}},
-		"another requirement: ignored and reported": {
+		"missing options are the defaults":            {nil, StopOptions{}},
+		"workers-first order is accepted":             {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
+		"requirement HibernationPossible is accepted": {map[string]string{hivev1.RequireAnnotation: "HibernationPossible"}, StopOptions{RequiresPossible: true}},
+		"unknown requirement is ignored and reported": {
 			map[string]string{hivev1.RequireAnnotation: "Ready"}, StopOptions{Ignored: `the annotation torpor.dev/require is ignored: expected HibernationPossible, found "Ready"`},
 		},
-		"a budget: accepted":                      {map[string]string{hivev1.DrainBudgetAnnotation: "90s"}, StopOptions{DrainBudget: 90 * time.Second}},
-		"the largest budget: accepted":            {map[string]string{hivev1.DrainBudgetAnnotation: "1h"}, StopOptions{DrainBudget: time.Hour}},
-		"a larger budget: ignored and reported":   {map[string]string{hivev1.DrainBudgetAnnotation: "1h1s"}, StopOptions{Ignored: ignored("1h1s")}},
-		"a budget of zero: ignored and reported":  {map[string]string{hivev1.DrainBudgetAnnotation: "0s"}, StopOptions{Ignored: ignored("0s")}},
-		"a negative budget: ignored and reported": {map[string]string{hivev1.DrainBudgetAnnotation: "-1m"}, StopOptions{Ignored: ignored("-1m")}},
-		"a number: ignored and reported":          {map[string]string{hivev1.DrainBudgetAnnotation: "10"}, StopOptions{Ignored: ignored("10")}},
-		"an empty budget: ignored and reported":   {map[string]string{hivev1.DrainBudgetAnnotation: ""}, StopOptions{Ignored: ignored("")}},
-		"a budget that is too long to be shown: ignored and reported": {
+		"drain budget is accepted":                               {map[string]string{hivev1.DrainBudgetAnnotation: "90s"}, StopOptions{DrainBudget: 90 * time.Second}},
+		"largest drain budget is accepted":                       {map[string]string{hivev1.DrainBudgetAnnotation: "1h"}, StopOptions{DrainBudget: time.Hour}},
+		"drain budget above the maximum is ignored and reported": {map[string]string{hivev1.DrainBudgetAnnotation: "1h1s"}, StopOptions{Ignored: ignored("1h1s")}},
+		"drain budget of zero is ignored and reported":           {map[string]string{hivev1.DrainBudgetAnnotation: "0s"}, StopOptions{Ignored: ignored("0s")}},
+		"negative drain budget is ignored and reported":          {map[string]string{hivev1.DrainBudgetAnnotation: "-1m"}, StopOptions{Ignored: ignored("-1m")}},
+		"drain budget without a unit is ignored and reported":    {map[string]string{hivev1.DrainBudgetAnnotation: "10"}, StopOptions{Ignored: ignored("10")}},
+		"empty drain budget is ignored and reported":             {map[string]string{hivev1.DrainBudgetAnnotation: ""}, StopOptions{Ignored: ignored("")}},
+		"very long drain budget is ignored and reported shortened": {
 			map[string]string{hivev1.DrainBudgetAnnotation: strings.Repeat("9", 1000)}, StopOptions{Ignored: ignored(strings.Repeat("9", 40))},
 		},
 	} {

@@ -17,17 +17,17 @@ import (
 // CertificatesApproved lists the certificate requests that were approved, with their nodes.
 const CertificatesApproved = "CertificatesApproved"
 
-// CertificateRequestsLeft names a certificate request that was not approved, and why.
+// CertificateRequestsLeft reports a certificate request that was not approved, and the reason.
 const CertificateRequestsLeft = "CertificateRequestsLeft"
 
-// SpotMachinesReplaced names Machines that were deleted, so that new ones are made.
+// SpotMachinesReplaced lists Machines that were deleted, so the cluster creates new ones.
 const SpotMachinesReplaced = "SpotMachinesReplaced"
 
-// MachineGroupsLeft names machine groups that stay paused, because another user has paused them during a hibernation.
+// MachineGroupsLeft lists machine groups that stay paused, because another user has paused them during a hibernation.
 const MachineGroupsLeft = "MachineGroupsLeft"
 
-// TransitionEvents returns an event for each condition whose reason or status differs between before and the
-// plan. A repeated report emits no event.
+// TransitionEvents returns an event for each condition with a reason or status that differs between the last report
+// and the plan. A repeated report emits no event.
 func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 	var events []decision.Event
 	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterHibernatingCondition), p.Hibernating) {
@@ -65,29 +65,29 @@ func OptionEvents(before []metav1.Condition, options StopOptions, p Plan) []deci
 	return []decision.Event{{Warning: true, Reason: stoprecord.EventAnnotationIgnored, Action: powerAction, Note: options.Ignored}}
 }
 
-// ApprovalEvent returns the event of an approval of certificate requests.
+// ApprovalEvent returns the event about approved certificate requests.
 func ApprovalEvent(note string) decision.Event {
 	return decision.Event{Reason: CertificatesApproved, Action: powerAction, Note: note}
 }
 
-// ReplacementEvent returns the event of Machines that were deleted.
+// ReplacementEvent returns the event about deleted Machines.
 func ReplacementEvent(names []string) decision.Event {
 	return decision.Event{Reason: SpotMachinesReplaced, Action: powerAction, Note: "Deleted the OpenShift Machines of terminated spot machines, so that new ones are created: " + joinNames(names)}
 }
 
-// LeftGroupsEvent returns the event of groups that stay paused.
+// LeftGroupsEvent returns the event about groups that stay paused.
 func LeftGroupsEvent(names []string) decision.Event {
 	return decision.Event{Warning: true, Reason: MachineGroupsLeft, Action: powerAction, Note: "Machine groups stay paused, because another user paused them during the hibernation: " + joinNames(names)}
 }
 
-// RefusalEvent returns the event of certificate requests that were not approved.
+// RefusalEvent returns the event about certificate requests that were not approved.
 func RefusalEvent(note string) decision.Event {
 	return decision.Event{Warning: true, Reason: CertificateRequestsLeft, Action: powerAction, Note: note}
 }
 
 func isTransition(old *metav1.Condition, c decision.Condition) bool {
 	if old == nil {
-		// The first report of a running cluster is no transition.
+		// The first report of a running cluster is not a transition.
 		return c.Reason != hivev1.RunningHibernationReason
 	}
 	return old.Reason != c.Reason || old.Status != c.Status
@@ -97,14 +97,14 @@ func isWarning(c decision.Condition) bool {
 	switch c.Reason {
 	case hivev1.UnsupportedHibernationReason, hivev1.RefusedHibernationReason:
 		return true
-	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // A decision of the user, or a step that is still to be taken.
+	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // These reasons are a decision of the user, or a step that is still to come.
 		return false
 	default:
 		return c.Status == metav1.ConditionUnknown
 	}
 }
 
-// startsAgain reports whether a hibernation is reverted for a while.
+// startsAgain reports whether a plan starts machines of a hibernating cluster for a while.
 func startsAgain(p Plan) bool {
 	return p.Hibernating.Reason == hivev1.StoppingHibernationReason && p.Ready.Reason == hivev1.StartingMachinesReason
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Every small Observed has a complete plan, and every Observed that is possible has a harmless one.
+// Every small Observed has a complete plan, and every possible one has a harmless plan.
 func TestEveryObservationHasAHarmlessPlan(t *testing.T) {
 	total, possible, failures := 0, 0, 0
 	used := map[string]int{}
@@ -63,7 +63,7 @@ func sideEffects(o, before Observed, p Plan) []string {
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// incompleteParts returns the parts of a plan that the API server or a reader would miss.
+// incompleteParts returns the parts that are missing in a plan for the API server or a reader.
 func incompleteParts(p Plan) []string {
 	var wrong []string
 	if !slices.ContainsFunc(Rules(), func(r decision.Rule[Observed, Plan]) bool { return r.Name == p.Rule }) || p.Do == nil {
@@ -138,7 +138,7 @@ func canBeObserved(o Observed) bool {
 	}
 }
 
-// harmfulEffects returns what a plan would break, given a possible observation.
+// harmfulEffects returns the harm that a plan would cause, given a possible observation.
 func harmfulEffects(o Observed, p Plan) []string {
 	var wrong []string
 	blocked := o.Deleted || o.Paused || !o.Installed || o.Invalid != "" || o.NoActuator != "" || o.ObservationError != nil
@@ -240,7 +240,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 	return wrong
 }
 
-// keepsControlPlaneOn reports whether the first machine must wait for the second one, a worker that is on.
+// keepsControlPlaneOn reports whether the first machine must wait for the second one, a worker that is still on.
 func (o Observed) keepsControlPlaneOn() bool {
 	if !o.Options.WorkersFirst || len(o.Machines) < 2 || o.Machines[1].State == actuator.Stopped {
 		return false
@@ -253,7 +253,7 @@ func (o Observed) isOrderedResume() bool {
 	return o.Options.WorkersFirst && len(o.Machines) == 2 && o.isResuming()
 }
 
-// startableMachines are the stopped machines, without a worker that must wait for the control plane.
+// startableMachines are the stopped machines, except a worker that must wait for the control plane.
 func (o Observed) startableMachines() []string {
 	stopped := o.machineIDs(actuator.Stopped)
 	if !o.isOrderedResume() || o.Now.Sub(o.Record.ResumeStartedAt.Time) > controlPlaneStartWindow {
@@ -265,7 +265,7 @@ func (o Observed) startableMachines() []string {
 	return slices.DeleteFunc(stopped, func(id string) bool { return id == "i-1" })
 }
 
-// recordedSpotMachines are the recorded spot machines in one of the states.
+// recordedSpotMachines are the recorded spot machines in one of the given states.
 func (o Observed) recordedSpotMachines(states ...actuator.MachineState) []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -276,15 +276,15 @@ func (o Observed) recordedSpotMachines(states ...actuator.MachineState) []string
 	return ids
 }
 
-// hasUnrecordedSpotMachine reports whether a spot machine runs that the saved record of a hibernation does not name.
+// hasUnrecordedSpotMachine reports whether a spot machine runs that is missing in the saved record of a hibernation.
 func (o Observed) hasUnrecordedSpotMachine() bool {
 	return o.Record != nil && o.Record.ResumeStartedAt == nil && slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool {
 		return m.Spot && m.State == actuator.Running && !slices.Contains(o.Record.SpotMachines, m.ID)
 	})
 }
 
-// everyKnownMachineRuns reports whether all machines run. In a cluster that is not resuming, a machine that starts
-// while another one runs is new and does not count.
+// everyKnownMachineRuns reports whether all machines run. If the cluster is not resuming, a machine that starts while
+// another one runs is new and does not count.
 func everyKnownMachineRuns(o Observed) bool {
 	if o.hasNotResumed() {
 		return o.allMachinesAre(actuator.Running)
@@ -292,7 +292,7 @@ func everyKnownMachineRuns(o Observed) bool {
 	return len(o.machineIDs(actuator.Running)) > 0 && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
 }
 
-// nodesBack reports whether every node recorded as ready, or every node if there is none, has reported in the resume.
+// nodesBack reports whether every node recorded as ready has reported in the resume, or every node if none was.
 func nodesBack(o Observed) bool {
 	if o.isHibernationOpen() || len(o.Nodes) == 0 {
 		return false
@@ -351,7 +351,7 @@ func mayBeOrdered(o Observed) bool {
 	return NeedsCloud(o) && o.Incompatible == "" && o.ObservationError == nil && o.SyncAwaitedUntil.IsZero() && o.RequestedAt.IsZero()
 }
 
-// objectFacts vary the fields that are read from the object, and whether the cloud could be read.
+// objectFacts vary the fields that are read from the object, and whether the machines could be listed.
 func objectFacts() []Observed {
 	var list []Observed
 	for _, early := range []Observed{
@@ -386,7 +386,7 @@ func objectFacts() []Observed {
 	return list
 }
 
-// secondsAgo is a time that the API server has kept: a whole second.
+// secondsAgo returns a time in whole seconds, like those that the API server stores.
 func secondsAgo(d time.Duration) metav1.Time {
 	return metav1.NewTime(modelTime().Add(-d).Truncate(time.Second))
 }
@@ -412,7 +412,7 @@ func hibernationRecords() []*hivev1.HibernationRecord {
 	}
 }
 
-// machineSets are few machines, and the same ones with roles.
+// machineSets are sets of up to two machines. Each pair occurs without roles and with roles.
 func machineSets() [][]actuator.Machine {
 	list := setsWithoutRoles()
 	for _, set := range list {
@@ -437,7 +437,7 @@ func setsWithoutRoles() [][]actuator.Machine {
 		list = append(list, []actuator.Machine{{ID: "i-0", State: first}, {ID: "i-1", Name: "worker", State: actuator.Running, Spot: true}})
 	}
 	for _, first := range []actuator.MachineState{actuator.Running, actuator.Stopped} {
-		list = append(list, []actuator.Machine{{ID: "i-0", State: first}}) // The spot machine is gone.
+		list = append(list, []actuator.Machine{{ID: "i-0", State: first}}) // The spot machine no longer exists.
 	}
 	return append(list, []actuator.Machine{{ID: "i-0", State: actuator.Stopped}, {ID: "i-1", Name: "worker", State: actuator.Starting, Spot: true}})
 }

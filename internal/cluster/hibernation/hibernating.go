@@ -14,12 +14,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// These are the plans of a cluster that should hibernate.
+// The plans in this file apply to a cluster that should hibernate.
 
 func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.heldNote()+o.timeoutNote())
 	note := o.stopNote()
-	if len(p.Record.Nodes) == 0 { // Such as after a restore of the hub without the status.
+	if len(p.Record.Nodes) == 0 { // One cause is a restore of the hub without the status.
 		note += unrecordedNodesNote
 	}
 	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates"+note+o.Options.ignoredNote())
@@ -31,7 +31,7 @@ func clusterHibernates(o Observed) Plan {
 	return p
 }
 
-// awaitFirstSync leaves a newly installed cluster on: the cluster may need the objects of the first sync to
+// awaitFirstSync leaves a newly installed cluster on, because the cluster may need the objects of the first sync to
 // hibernate and to resume.
 func awaitFirstSync(o Observed) Plan {
 	return Plan{
@@ -44,8 +44,8 @@ func awaitFirstSync(o Observed) Plan {
 	}
 }
 
-// awaitNodeRecord gives an unresponsive API server some time. Without recorded nodes, certificates may have to
-// be approved by hand at the resume.
+// awaitNodeRecord waits some time for an unresponsive API server. Without recorded nodes, certificates may have to be
+// approved by hand at the resume.
 func awaitNodeRecord(o Observed) Plan {
 	return Plan{
 		Hibernating:  decision.True(hivev1.StoppingHibernationReason, "The machines are about to be stopped"),
@@ -57,8 +57,8 @@ func awaitNodeRecord(o Observed) Plan {
 }
 
 // recordNodes only writes status.
-// Invariant: machines are stopped only in a pass that has read the saved record, so a crash in between loses
-// nothing (docs/adr/0004-the-record-of-a-sleep.md, checked by TestEveryStateConverges).
+// Invariant: machines are stopped only in a pass that has read the saved record, so a crash between the save and the
+// stop loses nothing (docs/adr/0004-the-record-of-a-sleep.md, checked by TestEveryStateConverges).
 func recordNodes(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.RequeueAfter = immediately
@@ -92,8 +92,8 @@ func awaitStopped(o Observed) Plan {
 	return p
 }
 
-// withAsleepAt returns the record with the time since which every machine is stopped, or without one. A time
-// that is set is kept.
+// withAsleepAt returns the record with the time since which every machine is stopped, or without such a time. A time
+// that is already set is kept.
 func withAsleepAt(r *hivev1.HibernationRecord, at *metav1.Time) *hivev1.HibernationRecord {
 	if (r.AsleepAt == nil) == (at == nil) {
 		return r
@@ -133,7 +133,7 @@ func stoppingCondition(o Observed) decision.Condition {
 		return decision.False(hivev1.TerminatingSpotMachinesReason,
 			"Every other machine is stopped; spot machines, which cannot be stopped, are being terminated; the cluster replaces them at the resume")
 	}
-	// Machines are named only when they are late, because each change of the message is a status write.
+	// Machines are listed only when they are late, because each change of the message is a status write.
 	if o.isHibernationOpen() && o.Now.Sub(o.stopBeganAt()) > lateAfter {
 		pending := slices.Concat(o.machinesToStop(), o.machinesToTerminate(), o.machineIDs(actuator.Stopping, actuator.Starting))
 		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop%s", o.machineNames(pending), o.stopOrderNote()+o.drainNote()))
@@ -142,8 +142,8 @@ func stoppingCondition(o Observed) decision.Condition {
 		fmt.Sprintf("Stopping the cluster's %d machines%s%s%s", len(o.Machines), o.unrecordedNodesWarning(), o.stopOrderNote(), o.drainNote()+o.Options.ignoredNote()))
 }
 
-// refusedStopNote describes how much of the cluster still runs, and how to proceed. A wrong state is expected
-// to pass until the hibernation has stalled.
+// refusedStopNote describes how much of the cluster still runs, and how to proceed. A wrong state is expected to be
+// temporary until the hibernation has stalled.
 func (o Observed) refusedStopNote() string {
 	hasLasted := o.Refusal.Class == actuator.WrongState && o.isHibernationOpen() && o.Now.Sub(o.stopBeganAt()) > stalledAfter
 	switch {
@@ -156,15 +156,15 @@ func (o Observed) refusedStopNote() string {
 	}
 }
 
-// isLastingRefusal reports whether a refusal needs a user to resolve it.
+// isLastingRefusal reports whether only a user can resolve a refusal.
 func isLastingRefusal(c actuator.ErrorClass) bool {
 	return c == actuator.Other || c == actuator.NotFound
 }
 
 const unrecordedNodesNote = "; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume"
 
-// unrecordedNodesWarning is shown while the hibernation can still be cancelled. Without recorded nodes and
-// OpenShift Machines, no certificate request can be judged at the resume.
+// unrecordedNodesWarning is shown while the hibernation can still be cancelled. Without recorded nodes and OpenShift
+// Machines, certificate requests cannot be evaluated at the resume.
 func (o Observed) unrecordedNodesWarning() string {
 	switch {
 	case len(ensureHibernationRecord(o).Nodes) == 0:
@@ -176,14 +176,14 @@ func (o Observed) unrecordedNodesWarning() string {
 	}
 }
 
-// ensureHibernationRecord keeps an open record, or opens a new one. Nodes that could not be listed are taken
-// from the last hibernation.
+// ensureHibernationRecord keeps an open record, or opens a new one. Nodes that could not be listed are copied from
+// the last hibernation.
 func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isHibernationOpen() {
 		if o.Record.PowerStateBefore == nil || o.isTimedOut() {
 			return o.Record
 		}
-		record := o.Record.DeepCopy() // The hibernation began because of spec.hibernateAfter, and now spec.powerState requests it, too.
+		record := o.Record.DeepCopy() // The hibernation began because of spec.hibernateAfter. By now, spec.powerState also requests it.
 		record.PowerStateBefore, record.RequestedBy = nil, o.RequestedBy
 		return record
 	}
@@ -196,7 +196,7 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 		awaited = o.awaitedNodes()
 	}
 	for _, node := range o.Nodes {
-		// A cancelled resume leaves the nodes that it awaited to the next one: they are not ready only because
+		// A cancelled resume passes the nodes that it awaited to the next resume: they are not ready only because
 		// their machines were stopped. Such nodes may also have been silent for hours.
 		node.ClockSkewed = node.isClockAhead(o.Now) || node.isClockBehind(o.Now) && !o.hasNotResumed()
 		node.Ready = node.Ready || slices.ContainsFunc(awaited, func(a ObservedNode) bool { return a.Name == node.Name })

@@ -24,10 +24,10 @@ func ReportPower(p Plan) PowerReport {
 	return PowerReport{p.Hibernating, p.Ready, DisplayedPowerState(p.Hibernating)}
 }
 
-// ReportPowerAsHive returns the report in the reasons of Hive, for Hive's ClusterPools and other tools that read them.
-// A pool deletes a cluster that is ResumingOrRunning, has another power state than Running, and whose Hibernating has
-// not changed its status for the pool's resumeTimeout. Only after a complete hibernation does the status change when a
-// resume begins, so any other resume keeps Torpor's reason Resuming.
+// ReportPowerAsHive returns the report with Hive's reasons, for Hive's ClusterPools and other tools that read them. A
+// pool deletes a cluster if its reason is ResumingOrRunning, its power state is not Running, and the status of its
+// Hibernating condition has not changed for the pool's resumeTimeout. A resume changes that status only after a
+// complete hibernation, so any other resume keeps Torpor's reason Resuming.
 func ReportPowerAsHive(p Plan) PowerReport {
 	r := ReportPower(p)
 	switch p.Hibernating.Reason {
@@ -54,8 +54,8 @@ func ReportPowerAsHive(p Plan) PowerReport {
 	return r
 }
 
-// ReadReportedConditions returns the conditions of the last report in Torpor's reasons, whichever reasons it had, so
-// that transitions are found by comparing them with the plan.
+// ReadReportedConditions returns the conditions of the last report with Torpor's reasons, even if they were reported
+// with Hive's. Transitions are found by comparing them with the plan.
 func ReadReportedConditions(reported []metav1.Condition, powerState string, p Plan) []metav1.Condition {
 	conditions := slices.Clone(reported)
 	hibernating, ready := meta.FindStatusCondition(conditions, hivev1.ClusterHibernatingCondition), meta.FindStatusCondition(conditions, hivev1.ClusterReadyCondition)
@@ -78,7 +78,7 @@ func ReadReportedConditions(reported []metav1.Condition, powerState string, p Pl
 		return conditions
 	}
 	switch {
-	case ready.Message == p.Ready.Message: // The report has not changed, so its reason has not, either.
+	case ready.Message == p.Ready.Message: // The report has not changed, and therefore neither has its reason.
 		ready.Reason = p.Ready.Reason
 	case reason == hivev1.HibernatingHibernationReason, reason == hivev1.FailedToStopReason, reason == hivev1.WaitingForMachinesToStopReason:
 		ready.Reason = reason

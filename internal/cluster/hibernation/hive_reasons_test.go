@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// poolVerdict returns how a ClusterPool of Hive counts an unclaimed cluster whose Hibernating has not changed its status
-// for a time: pkg/controller/clusterpool/collections.go of openshift/hive.
+// poolVerdict returns how a Hive ClusterPool counts an unclaimed cluster after the status of its Hibernating
+// condition has not changed for a time: pkg/controller/clusterpool/collections.go of openshift/hive.
 func poolVerdict(o Observed, r PowerReport, unchanged, resumeTimeout time.Duration) string {
 	isResuming := o.DesiredPowerState != wantHibernating && r.PowerState != "Hibernating" && r.PowerState != "Running" && r.Hibernating.Reason == "ResumingOrRunning"
 	switch {
@@ -29,7 +29,7 @@ func poolVerdict(o Observed, r PowerReport, unchanged, resumeTimeout time.Durati
 	}
 }
 
-// TestHivesReasons has the reports of each phase as Hive's controllers read them.
+// TestHivesReasons checks the reports of each phase as Hive's controllers read them.
 func TestHivesReasons(t *testing.T) {
 	asleep := resumingRecord(time.Minute)
 	asleep.AsleepAt = new(secondsAgo(time.Hour))
@@ -44,8 +44,8 @@ func TestHivesReasons(t *testing.T) {
 	late.SleepStartedAt = secondsAgo(lateAfter + time.Minute)
 	for name, row := range map[string]struct {
 		in Observed
-		// want are Hibernating, Ready and the power state. first and late are the verdicts of a ClusterPool, once the
-		// status of Hibernating has changed and after the resumeTimeout.
+		// want is the Hibernating condition, the Ready condition and the power state. first and late are the verdicts
+		// of a ClusterPool: right after the Hibernating status has changed, and after the resumeTimeout.
 		want, first, late string
 	}{
 		"machines are stopped":                            {observedCluster(wantHibernating, openRecord(), actuator.Running), "False/Stopping False/StoppingOrHibernating Stopping", "standby", "standby"},
@@ -86,13 +86,13 @@ func TestHivesReasons(t *testing.T) {
 	}
 }
 
-// TestReportsAreReadWithOldAndHiveReasons reads the reports of every observation, in either reasons. A report that has
-// not changed must emit no event, and a cluster that hibernates or runs must be found so.
+// TestReportsAreReadWithOldAndHiveReasons reads the reports of every observation with both sets of reasons. An
+// unchanged report must emit no event, and a hibernating or running cluster must be recognised.
 func TestReportsAreReadWithOldAndHiveReasons(t *testing.T) {
 	total := 0
 	for o := range observations() {
 		if total++; total%17 != 0 {
-			continue // A sample of all rules.
+			continue // A sample is enough for the other observations.
 		}
 		p := Decide(o)
 		for name, report := range map[string]PowerReport{"Torpor": ReportPower(p), "Hive": ReportPowerAsHive(p)} {
@@ -108,8 +108,8 @@ func TestReportsAreReadWithOldAndHiveReasons(t *testing.T) {
 	}
 }
 
-// TestHivePoolsKeepHibernatedClusters applies the rule by which Hive's pools find broken clusters to the story of a
-// cluster.
+// TestHivePoolsKeepHibernatedClusters follows a cluster through its phases, and applies the rule by which Hive's
+// pools find broken clusters.
 func TestHivePoolsKeepHibernatedClusters(t *testing.T) {
 	const timeout = 20 * time.Minute
 	asleep := openRecord()
@@ -124,17 +124,17 @@ func TestHivePoolsKeepHibernatedClusters(t *testing.T) {
 		in       Observed
 		isBroken bool
 	}{
-		{"it runs for a day", 0, observedCluster("", nil, actuator.Running, apiWithNodes(readyNode("n0"))), false},
-		{"its API server is silent", 24 * time.Hour, observedCluster("", nil, actuator.Running, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), false},
-		{"a machine is off", 25 * time.Hour, observedCluster("", nil, actuator.Running, secondMachine(actuator.Stopped), apiWithNodes(readyNode("n0"))), false},
+		{"the cluster runs for a day", 0, observedCluster("", nil, actuator.Running, apiWithNodes(readyNode("n0"))), false},
+		{"the API server does not respond", 24 * time.Hour, observedCluster("", nil, actuator.Running, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), false},
+		{"one machine is off", 25 * time.Hour, observedCluster("", nil, actuator.Running, secondMachine(actuator.Stopped), apiWithNodes(readyNode("n0"))), false},
 		{"all machines are off", 26 * time.Hour, observedCluster("", nil, actuator.Stopped), false},
-		{"a stop", 27 * time.Hour, observedCluster(wantHibernating, openRecord(), actuator.Running), false},
+		{"the cluster is stopped", 27 * time.Hour, observedCluster(wantHibernating, openRecord(), actuator.Running), false},
 		{"the stop is cancelled", 27*time.Hour + time.Minute, observedCluster("", resumingRecord(time.Minute), actuator.Stopping), false},
-		{"it hibernates", 28 * time.Hour, observedCluster(wantHibernating, asleep, actuator.Stopped), false},
-		{"it resumes", 48 * time.Hour, observedCluster("", resuming, actuator.Starting), false},
-		{"its API server is awaited", 48*time.Hour + 19*time.Minute, observedCluster("", resuming, actuator.Running, func(o *Observed) { o.API = Unreachable }), false},
-		{"it is awaited for too long", 48*time.Hour + 21*time.Minute, observedCluster("", resuming, actuator.Running, func(o *Observed) { o.API = Unreachable }), true},
-		{"it runs after all", 49 * time.Hour, observedCluster("", resumedRecord(time.Minute), actuator.Running, apiWithNodes(readyNode("n0"))), false},
+		{"the cluster hibernates", 28 * time.Hour, observedCluster(wantHibernating, asleep, actuator.Stopped), false},
+		{"the cluster resumes", 48 * time.Hour, observedCluster("", resuming, actuator.Starting), false},
+		{"the API server is awaited", 48*time.Hour + 19*time.Minute, observedCluster("", resuming, actuator.Running, func(o *Observed) { o.API = Unreachable }), false},
+		{"the API server is awaited for too long", 48*time.Hour + 21*time.Minute, observedCluster("", resuming, actuator.Running, func(o *Observed) { o.API = Unreachable }), true},
+		{"the cluster runs at last", 49 * time.Hour, observedCluster("", resumedRecord(time.Minute), actuator.Running, apiWithNodes(readyNode("n0"))), false},
 	} {
 		r := ReportPowerAsHive(Decide(step.in))
 		if r.Hibernating.Status != status {

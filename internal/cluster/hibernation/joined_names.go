@@ -11,7 +11,7 @@ import (
 // maxJoinedNames is the maximum number of names in a message.
 const maxJoinedNames = 5
 
-// joinNames joins sorted names. It shows the first ones and the number of the others if there are many.
+// joinNames joins sorted names. If there are many, it omits the later ones and appends their number.
 func joinNames(names []string) string {
 	sorted := slices.Sorted(slices.Values(names))
 	if len(sorted) <= maxJoinedNames {
@@ -20,7 +20,7 @@ func joinNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:maxJoinedNames], ", "), len(sorted)-maxJoinedNames)
 }
 
-// machineNames joins the names that users recognise machines by.
+// machineNames joins the names by which users recognise machines.
 func (o Observed) machineNames(ids []string) string {
 	var names []string
 	for _, m := range o.Machines {

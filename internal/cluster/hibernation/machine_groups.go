@@ -16,23 +16,23 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Groups of the cloud terminate and replace machines that stop. With the option MachineGroups, such a group is held
-// first: its processes are suspended, or its size is set to zero.
-// Invariant: a group is held only if the saved record has it as it was before, and no member of a suspended group is
-// stopped before every process of the group is observed to be suspended. An entry of the record is removed only once
-// the group is observed as before (docs/adr/0050-groups-are-held-when-asked-for.md, checked by
+// A machine group of the cloud terminates and replaces machines that stop. With the option MachineGroups, such a
+// group is held first: its processes are suspended, or its size is set to zero.
+// Invariant: a group is held only if the saved record contains its earlier state, and no member of a suspended group
+// is stopped before every process of the group is observed as suspended. A record entry is removed only once the
+// group is observed in its earlier state (docs/adr/0050-groups-are-held-when-asked-for.md, checked by
 // TestGroupHistoriesTerminateNoMachine).
 
-// maxGroups is the limit of the record's schema.
+// maxGroups is the limit in the record's schema.
 const maxGroups = 100
 
-// NeedsGroups reports whether the groups of the machines must be read.
+// NeedsGroups reports whether the machines' groups must be read.
 func NeedsGroups(o Observed) bool {
 	return o.Options.MachineGroups != "" || o.Record != nil && len(o.Record.MachineGroups) > 0
 }
 
-// groupReason returns why the machines must not be stopped: a group of the cloud replaces each machine that
-// stops. It is empty for a cluster without such machines, and if all machines of groups are off. It also ends a
+// groupReason explains why the machines must not be stopped: a group of the cloud replaces each machine that stops.
+// It is empty if no machine belongs to such a group, or if all machines of groups are off. It also interrupts a
 // hibernation in progress, because each further stop would destroy a machine.
 func (o Observed) groupReason() string {
 	if o.Options.InvalidMachineGroups != "" && !o.hasNotResumed() {
@@ -66,7 +66,7 @@ const (
 		hivev1.MachineGroupsSuspend + ", or scale the group down instead"
 )
 
-// optionNote names the option that would hold a group.
+// optionNote describes the option that would hold a group.
 func (o Observed) optionNote(why string) string {
 	if why != groupNotHeld || !o.CanChangeGroups {
 		return ""
@@ -74,8 +74,8 @@ func (o Observed) optionNote(why string) string {
 	return fmt.Sprintf("; or set the annotation %s to %s or %s", hivev1.MachineGroupsAnnotation, hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero)
 }
 
-// whyNotHeld returns why a group with machines that are not stopped cannot be held; empty if it can be, or if the
-// record has it.
+// whyNotHeld explains why a group with machines that are not stopped cannot be held. It is empty if the group can be
+// held or is in the record.
 func (o Observed) whyNotHeld(name string) string {
 	group, isKnown := o.findGroup(name)
 	isScaled := o.Options.MachineGroups == hivev1.MachineGroupsScaleToZero
@@ -128,7 +128,7 @@ func (o Observed) recordedGroup(name string) *hivev1.MachineGroupRecord {
 	return &o.Record.MachineGroups[at]
 }
 
-// members are the machines of a group. An object that is a group may replace every machine of the cluster.
+// members are the machines of a group. A group that is an object may replace every machine of the cluster.
 func (o Observed) members(name string) []actuator.Machine {
 	if !IsGroupOfCloud(name) {
 		return o.Machines
@@ -140,18 +140,18 @@ func isScaledToZero(r hivev1.MachineGroupRecord) bool {
 	return r.Mode == hivev1.MachineGroupsScaleToZero
 }
 
-// hasScaledGroups reports whether the record has groups whose machines a hibernation terminates.
+// hasScaledGroups reports whether the record contains groups with machines that a hibernation terminates.
 func (o Observed) hasScaledGroups() bool {
 	return o.Record != nil && slices.ContainsFunc(o.Record.MachineGroups, isScaledToZero)
 }
 
-// isTerminatedByGroup reports whether a hibernation terminates the machine by the size of its group.
+// isTerminatedByGroup reports whether a hibernation terminates the machine by scaling its group.
 func (o Observed) isTerminatedByGroup(m actuator.Machine) bool {
 	r := o.recordedGroup(m.Group)
 	return r != nil && isScaledToZero(*r)
 }
 
-// heldNote names the groups that a hibernation holds.
+// heldNote lists the groups that a hibernation holds.
 func (o Observed) heldNote() string {
 	notes := map[string][]string{}
 	if o.Record != nil {
@@ -168,13 +168,13 @@ func (o Observed) heldNote() string {
 	return text.String()
 }
 
-// groupsToRecord are the groups of the record that were not set back yet, which keep their entries, and the other
-// groups that can be held.
+// groupsToRecord are the recorded groups that were not restored yet, which keep their entries, and the other groups
+// that can be held.
 func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 	var records []hivev1.MachineGroupRecord
 	if o.Record != nil {
 		for _, r := range o.Record.MachineGroups {
-			r.RestoredAt, r.HeldAt = nil, nil // The group is held again, and then set back to the same state.
+			r.RestoredAt, r.HeldAt = nil, nil // The group is held again, and later restored to the same state.
 			records = append(records, r)
 		}
 	}
@@ -182,7 +182,7 @@ func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 		group, _ := o.findGroup(name)
 		r := hivev1.MachineGroupRecord{Name: name, Mode: o.Options.MachineGroups}
 		switch {
-		case !IsGroupOfCloud(name): // A pause of another user is not recorded, and left as it is.
+		case !IsGroupOfCloud(name): // A pause by another user is neither recorded nor removed.
 		case isScaledToZero(r):
 			r.MinSize, r.DesiredSize = group.Min, group.Desired
 		default:
@@ -194,7 +194,7 @@ func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 	return records[:min(len(records), maxGroups)]
 }
 
-// unrecordedGroups are the groups that can be held and are not in the record yet.
+// unrecordedGroups are the groups that can be held, but are not in the record yet.
 func (o Observed) unrecordedGroups() []string {
 	if o.Options.MachineGroups == "" {
 		return nil
@@ -202,7 +202,7 @@ func (o Observed) unrecordedGroups() []string {
 	return slices.DeleteFunc(o.activeGroups(), func(name string) bool { return o.recordedGroup(name) != nil || o.whyNotHeld(name) != "" })
 }
 
-// hasUnrecordedGroups reports whether groups may be held that are not in the record of the hibernation yet.
+// hasUnrecordedGroups reports whether groups can be held that are not in the hibernation's record yet.
 func (o Observed) hasUnrecordedGroups() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && len(o.unrecordedGroups()) > 0
 }
@@ -216,7 +216,7 @@ func recordGroups(o Observed) Plan {
 	return p
 }
 
-// groupsToHold are the changes that keep the groups of the record from acting.
+// groupsToHold are the changes that hold the recorded groups.
 func (o Observed) groupsToHold() []actuator.GroupChange {
 	if o.Record == nil {
 		return nil
@@ -251,7 +251,7 @@ func holdGroups(o Observed) Plan {
 	return o.restRefused(o.awaitPause(p))
 }
 
-// untilSeen returns when to run the next pass. A change of an object of the hub is observed soon.
+// untilSeen returns the time until the next pass. The change of an object on the hub is observed soon.
 func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Duration) time.Duration {
 	if slices.ContainsFunc(changes, func(c actuator.GroupChange) bool { return isOfHub(c.Name) && !o.isRefused(c.Name) }) {
 		return minCloudInterval
@@ -259,8 +259,8 @@ func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Durat
 	return otherwise
 }
 
-// heldGroups are the groups of the record that are not restored to their state before the hibernation. A group that no
-// longer exists does not count once the cluster runs without it.
+// heldGroups are the recorded groups that are not restored to their state before the hibernation. A deleted group
+// does not count once the cluster runs without it.
 func (o Observed) heldGroups() []string {
 	if o.Record == nil || o.shouldHibernate() {
 		return nil
@@ -274,7 +274,7 @@ func (o Observed) heldGroups() []string {
 	return names
 }
 
-// isReleased reports whether a group is as before, and has its machines.
+// isReleased reports whether a group is in its earlier state and has its machines.
 func (o Observed) isReleased(r hivev1.MachineGroupRecord) bool {
 	group, isKnown := o.findGroup(r.Name)
 	switch {
@@ -305,9 +305,9 @@ func processesToResume(r hivev1.MachineGroupRecord, group actuator.Group) []stri
 	return slices.DeleteFunc(slices.Clone(group.Suspended), func(process string) bool { return slices.Contains(r.Suspended, process) })
 }
 
-// groupsToRelease are the changes that set groups back. Groups that were scaled to zero come back first, with their
-// machines. A suspended group is set back once all its members run and the nodes are back: its health check would
-// replace each member that does not run.
+// groupsToRelease are the changes that restore groups. Groups that were scaled to zero are restored first, with their
+// machines. A suspended group is restored once all its members run and the nodes are back, because its health check
+// would replace each member that does not run.
 func (o Observed) groupsToRelease() []actuator.GroupChange {
 	if o.Record == nil || o.shouldHibernate() {
 		return nil
@@ -329,7 +329,7 @@ func (o Observed) groupsToRelease() []actuator.GroupChange {
 	return changes
 }
 
-// awaitsGroups reports whether a resume waits for groups. It waits for machines of a suspended group elsewhere.
+// awaitsGroups reports whether a resume waits until its groups are restored. All machines run by then.
 func (o Observed) awaitsGroups() bool {
 	if !o.hasNotResumed() || len(o.heldGroups()) == 0 || !o.allMachinesAre(actuator.Running) {
 		return false
@@ -348,8 +348,8 @@ func awaitGroups(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// settleGroups returns the record without the groups that are as before the hibernation, and with the time since
-// which groups have their former size. Groups that were not read in this pass are kept.
+// settleGroups returns the record without the groups that are in their state before the hibernation. It also records
+// the time since which groups have their former size. Groups that were not read in this pass are kept.
 func (o Observed) settleGroups(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
 	if r == nil || len(r.MachineGroups) == 0 || o.shouldHibernate() || r.ResumeStartedAt == nil || len(o.Groups)+len(o.Machines) == 0 {
 		return r

@@ -38,7 +38,8 @@ func TestClustersWithStoppedGroupMembersKeepHibernating(t *testing.T) {
 	}
 }
 
-// groupedCluster is a cluster that should hibernate, with the option, a control plane and a worker of a group.
+// groupedCluster is a cluster that should hibernate with the given option. It has a control-plane machine and a
+// worker of a group.
 func groupedCluster(mode string, edit func(*Observed)) Observed {
 	o := observedCluster(hivev1.PowerStateHibernating, nil, actuator.Running, machineOfGroup(1))
 	o.Machines[0].Role, o.Machines[1].Role = actuator.ControlPlaneRole, actuator.WorkerRole
@@ -60,20 +61,20 @@ func TestGroupsThatCannotBeHeldAreRefused(t *testing.T) {
 		edit func(*Observed)
 		want string
 	}{
-		"a group without the annotation: refused, with the two modes": {"", nil, "or set the annotation torpor.dev/machine-groups to suspend or scale-to-zero"},
-		"a cloud whose groups cannot be changed: refused":             {suspend, func(o *Observed) { o.CanChangeGroups = false }, "which terminates and replaces them"},
-		"a group that the cloud's API does not return: refused":       {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud's API does not return"},
-		"a group that can be suspended: not refused":                  {suspend, nil, ""},
-		"a group that can be scaled to zero: not refused":             {scale, nil, ""},
-		"a node group with the mode suspend: not refused":             {suspend, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, ""},
-		"a node group with the mode scale-to-zero: refused":           {scale, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, "cannot be scaled to zero, because an EKS node group sets its size"},
-		"a control plane with the mode scale-to-zero: refused":        {scale, func(o *Observed) { o.Machines[0].Group = "workers-a" }, "the disks of its machines of the control plane would be lost"},
-		"a recorded group without the annotation: not refused": {"", func(o *Observed) {
+		"group without the annotation is refused with the two modes": {"", nil, "or set the annotation torpor.dev/machine-groups to suspend or scale-to-zero"},
+		"group that cannot be changed is refused":                    {suspend, func(o *Observed) { o.CanChangeGroups = false }, "which terminates and replaces them"},
+		"group that the cloud's API does not return is refused":      {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud's API does not return"},
+		"group that can be suspended is not refused":                 {suspend, nil, ""},
+		"group that can be scaled to zero is not refused":            {scale, nil, ""},
+		"node group with the mode suspend is not refused":            {suspend, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, ""},
+		"node group with the mode scale-to-zero is refused":          {scale, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, "cannot be scaled to zero, because an EKS node group sets its size"},
+		"control plane with the mode scale-to-zero is refused":       {scale, func(o *Observed) { o.Machines[0].Group = "workers-a" }, "the disks of its machines of the control plane would be lost"},
+		"recorded group without the annotation is not refused": {"", func(o *Observed) {
 			o.Record = openRecord()
 			o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: "workers-a", Mode: suspend}}
 		}, ""},
-		"an invalid annotation: refused": {"", func(o *Observed) { o.Options.InvalidMachineGroups = "Expected suspend" }, "Expected suspend"},
-		"an invalid annotation on a hibernating cluster: not refused": {"", func(o *Observed) {
+		"invalid annotation is refused": {"", func(o *Observed) { o.Options.InvalidMachineGroups = "Expected suspend" }, "Expected suspend"},
+		"invalid annotation on a hibernating cluster is not refused": {"", func(o *Observed) {
 			o.Options.InvalidMachineGroups, o.Record = "Expected suspend", openRecord()
 			o.Machines = o.Machines[:1]
 		}, ""},
@@ -100,7 +101,7 @@ func TestMachineGroupsOption(t *testing.T) {
 	}
 }
 
-// groupedObservations vary a worker of a group, its record and the state of the group.
+// groupedObservations vary a worker of a group, the record and the state of the group.
 func groupedObservations() []Observed {
 	back := []ObservedNode{
 		{RecordedNode: hivev1.RecordedNode{Name: "n0", UID: "uid-n0", Ready: true}, LastSeen: modelTime().Add(-time.Second)},
@@ -161,7 +162,7 @@ func (o Observed) runningMachinesToStop() []string {
 	return ids
 }
 
-// hasActiveGroup reports whether one of the machines is a member of a group with a process that acts.
+// hasActiveGroup reports whether one of the machines is a member of a group with an active process.
 func (o Observed) hasActiveGroup(ids []string) bool {
 	return slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool {
 		isHeld := slices.ContainsFunc(o.Groups, func(g actuator.Group) bool { return g.Name == m.Group && len(g.Suspended) == len(g.Processes) })
@@ -169,7 +170,7 @@ func (o Observed) hasActiveGroup(ids []string) bool {
 	})
 }
 
-// changesOthers reports whether changes concern groups without a record, or in another way than the record has.
+// changesOthers reports whether a change concerns a group without a record, or differs from the record.
 func (o Observed) changesOthers(changes []actuator.GroupChange) bool {
 	return len(changes) == 0 || slices.ContainsFunc(changes, func(c actuator.GroupChange) bool {
 		return !slices.ContainsFunc(o.Record.MachineGroups, func(r hivev1.MachineGroupRecord) bool {
@@ -178,8 +179,8 @@ func (o Observed) changesOthers(changes []actuator.GroupChange) bool {
 	})
 }
 
-// resumesTooEarly reports whether changes resume a process while a member does not run, or one that was suspended
-// before.
+// resumesTooEarly reports whether a change resumes a process while a member does not run, or resumes a process that
+// was suspended before the hibernation.
 func (o Observed) resumesTooEarly(changes []actuator.GroupChange) bool {
 	return slices.ContainsFunc(changes, func(c actuator.GroupChange) bool {
 		isOff := func(m actuator.Machine) bool {
@@ -190,7 +191,8 @@ func (o Observed) resumesTooEarly(changes []actuator.GroupChange) bool {
 	})
 }
 
-// groupWorld is a cloud with one machine outside of a group and a group that acts without mercy, and a cluster on it.
+// groupWorld is a model of a cluster in a cloud with one machine outside of a group, and a group that replaces
+// machines at once.
 type groupWorld struct {
 	mode       string
 	machines   map[string]actuator.MachineState
@@ -199,11 +201,11 @@ type groupWorld struct {
 	group      actuator.Group
 	launched   int
 	terminated int
-	// record is the saved status, and desired what the user wants.
+	// record is the saved status, and desired is the power state that the user wants.
 	record  *hivev1.HibernationRecord
 	desired hivev1.PowerState
 	now     time.Time
-	// seen is when a node of the cluster reported last.
+	// seen is the time at which a node of the cluster last reported.
 	seen time.Time
 }
 
@@ -219,7 +221,7 @@ func newGroupWorld(mode string, random *rand.Rand) *groupWorld {
 	return w
 }
 
-// act lets time pass for the machines and the group.
+// act advances the machines and the group.
 func (w *groupWorld) act() {
 	w.now = w.now.Add(time.Second)
 	for id, state := range w.machines {
@@ -313,7 +315,7 @@ func (w *groupWorld) change(changes []actuator.GroupChange) {
 	}
 }
 
-// pass is one pass of a manager. It may die before it acts, or before it saves the status.
+// pass is one pass of a manager. The manager may crash before the action, or before the status is saved.
 func (w *groupWorld) pass(random *rand.Rand) Plan {
 	p := Decide(w.observe())
 	death := random.IntN(6)
@@ -326,8 +328,9 @@ func (w *groupWorld) pass(random *rand.Rand) Plan {
 	return p
 }
 
-// TestGroupHistoriesTerminateNoMachine runs random histories in which users change their minds and managers die
-// between any two acts. A suspended group loses no machine. At the end the cluster runs, and each group is as before.
+// TestGroupHistoriesTerminateNoMachine runs random histories in which users change their minds and managers crash
+// between any two actions. A suspended group loses no machine. At the end the cluster runs, and each group is in its
+// earlier state.
 func TestGroupHistoriesTerminateNoMachine(t *testing.T) {
 	const histories, maxFlips, maxPasses = 10_000, 6, 200
 	hibernations := 0

@@ -11,20 +11,20 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// With the option WorkersFirst, workers are stopped first, and the control plane once they are observed off. At
-// the resume the control plane is started first, and workers once its API server answers
-// (docs/adr/0036-workers-stop-first.md). Both waits are bounded.
+// With the option WorkersFirst, workers are stopped first, and the control plane once they are observed off. At the
+// resume the control plane is started first, and workers once its API server responds
+// (docs/adr/0036-workers-stop-first.md). Both waits are limited.
 
 const (
-	// workersStopWindow is how long after the start of a hibernation the control plane waits for the workers to
-	// be off.
+	// workersStopWindow is the time after the start of a hibernation in which the control plane waits for the workers
+	// to be off.
 	workersStopWindow = 10 * time.Minute
-	// controlPlaneStartWindow is how long after the start of a resume the workers wait for the API server. It
-	// leaves them time to be back before the cluster counts as running in part.
+	// controlPlaneStartWindow is the time after the start of a resume in which the workers wait for the API server.
+	// It leaves the workers time to be back before the cluster counts as running in part.
 	controlPlaneStartWindow = 5 * time.Minute
 )
 
-// isOrdered reports whether an order is requested and possible: at least one machine is known to be part of the
+// isOrdered reports whether an order is requested and possible: at least one machine is known to belong to the
 // control plane. Every other machine counts as a worker.
 func (o Observed) isOrdered() bool {
 	return o.Options.WorkersFirst && slices.ContainsFunc(o.Machines, isOfControlPlane)
@@ -32,7 +32,7 @@ func (o Observed) isOrdered() bool {
 
 func isOfControlPlane(m actuator.Machine) bool { return m.Role == actuator.ControlPlaneRole }
 
-// withoutWorkers and onlyWorkers filter ids of machines.
+// withoutWorkers and onlyWorkers filter machine IDs.
 func (o Observed) withoutWorkers(ids []string) []string { return o.filterByRole(ids, true) }
 func (o Observed) onlyWorkers(ids []string) []string    { return o.filterByRole(ids, false) }
 
@@ -46,8 +46,8 @@ func (o Observed) filterByRole(ids []string, isControlPlane bool) []string {
 	return chosen
 }
 
-// workersOn are the workers that the control plane waits for. Spot machines that are terminated are not among
-// them: termination is irreversible and comes last.
+// workersOn are the workers that the control plane waits for. Spot machines to terminate are excluded: termination is
+// irreversible and comes last.
 func (o Observed) workersOn() []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -59,8 +59,8 @@ func (o Observed) workersOn() []string {
 	return ids
 }
 
-// awaitsWorkersOff reports whether the control plane is left on for now. A worker that the cloud refuses to
-// stop keeps it on as long as the refusal lasts: without an order, such a machine keeps all others on.
+// awaitsWorkersOff reports whether the control plane is left on for now. A worker that the cloud refuses to stop
+// keeps the control plane on as long as the refusal lasts. Without an order, such a machine keeps all others on.
 func (o Observed) awaitsWorkersOff() bool {
 	on := o.workersOn()
 	if !o.isOrdered() || !o.isHibernationOpen() || len(on) == 0 {
@@ -73,7 +73,7 @@ func (o Observed) controlPlaneStopsAt() time.Time {
 	return o.stopBeganAt().Add(workersStopWindow)
 }
 
-// machinesToStopNow are the machines to stop, except those that wait for others.
+// machinesToStopNow are the machines to stop, except those that wait for other machines.
 func (o Observed) machinesToStopNow() []string {
 	if o.awaitsWorkersOff() {
 		return o.onlyWorkers(o.machinesToStop())
@@ -81,8 +81,8 @@ func (o Observed) machinesToStopNow() []string {
 	return o.machinesToStop()
 }
 
-// awaitsControlPlane reports whether workers are left off for now. A machine without capacity does not delay
-// them.
+// awaitsControlPlane reports whether workers are left off for now. A control-plane machine without capacity does not
+// delay workers.
 func (o Observed) awaitsControlPlane() bool {
 	if !o.isOrdered() || !o.isResuming() || !o.Now.Before(o.workersStartAt()) {
 		return false
@@ -95,7 +95,7 @@ func (o Observed) workersStartAt() time.Time {
 	return o.Record.ResumeStartedAt.Add(controlPlaneStartWindow)
 }
 
-// machinesToStart are the stopped machines to start, except those that wait for others.
+// machinesToStart are the stopped machines to start, except those that wait for other machines.
 func (o Observed) machinesToStart() []string {
 	if o.awaitsControlPlane() {
 		return o.withoutWorkers(o.machineIDs(actuator.Stopped))
@@ -103,8 +103,8 @@ func (o Observed) machinesToStart() []string {
 	return o.machineIDs(actuator.Stopped)
 }
 
-// mayStartOverdueWorkers reports whether workers have waited long enough for a control plane that keeps getting
-// requests approved. Workers that the cloud refuses to start do not delay approvals.
+// mayStartOverdueWorkers reports whether workers have waited long enough while requests of the control plane are
+// still being approved. Workers that the cloud refuses to start do not delay approvals.
 func (o Observed) mayStartOverdueWorkers() bool {
 	isOverdue := o.isOrdered() && o.isResuming() && !o.Now.Before(o.workersStartAt())
 	return isOverdue && slices.ContainsFunc(o.onlyWorkers(o.machineIDs(actuator.Stopped)), func(id string) bool { return !o.isRefused(id) })

@@ -16,7 +16,7 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// workersFirst makes the first machine part of the control plane, and stops the second one before it.
+// workersFirst makes the first machine part of the control plane, and orders the second one to stop before it.
 func workersFirst(o *Observed) {
 	o.Options.WorkersFirst = true
 	o.Machines[0].Role, o.Machines[1].Role = actuator.ControlPlaneRole, actuator.WorkerRole
@@ -57,66 +57,66 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"the worker is stopped first, if the account may also stop the control plane": {
+		"worker is stopped first if the account may also stop the control plane": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst), stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
 		},
-		"the nodes are recorded first": {
+		"nodes are recorded before the worker is stopped": {
 			observedCluster(wantHibernating, nil, on, workersFirst, both), expectedPlan{"record nodes", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately},
 		},
-		"the control plane waits for a worker that stops": {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff), workersFirst), awaitStop},
-		"the control plane waits for a worker that is still starting": {
+		"control plane waits for a stopping worker": {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff), workersFirst), awaitStop},
+		"control plane waits for a worker that is still starting": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOn), workersFirst), awaitStop,
 		},
-		"the control plane is stopped once the worker is off": {
+		"control plane is stopped once the worker is off": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), stop(StopMachines{IDs: controlPlane}, hivev1.StoppingMachinesReason),
 		},
-		"a worker that is off and billed does not count as off": {
+		"worker that is off and billed does not count as off": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), holdsCapacity, workersFirst),
 			stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
 		},
-		"a worker that does not stop delays the control plane by ten minutes": {
+		"worker that does not stop delays the control plane by ten minutes": {
 			observedCluster(wantHibernating, beganBefore(late), on, secondMachine(goingOff), workersFirst), stop(StopMachines{IDs: controlPlane}, hivev1.WaitingForMachinesToStopReason),
 		},
-		"a worker that the cloud refuses to stop keeps the control plane on": {
+		"worker that the cloud refuses to stop keeps the control plane on": {
 			observedCluster(wantHibernating, beganBefore(late), on, refusedWorker, workersFirst),
 			expectedPlan{"stop machines", StopMachines{IDs: worker, StoppedLater: controlPlane}, stopping, hivev1.FailedToStopReason, refusalRest(actuator.Other, secondsAgo(late).Time, modelTime())},
 		},
-		"a spot machine that is terminated last delays nothing": {
+		"spot machine that is terminated last delays no other machine": {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on), workersFirst),
 			stop(StopMachines{IDs: controlPlane, TerminatedLater: worker}, hivev1.StoppingMachinesReason),
 		},
-		"a machine of unknown role counts as a worker": {
+		"machine with an unknown role counts as a worker": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst, onlyControlPlaneIsKnown), stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
 		},
 		"all machines are stopped at once if no control-plane machine is known": {
 			observedCluster(wantHibernating, openRecord(), on, unknownRoles), stop(StopMachines{IDs: all}, hivev1.StoppingMachinesReason),
 		},
-		"a worker that a user starts while the cluster hibernates is stopped": {
+		"worker started by a user during the hibernation is stopped": {
 			observedCluster(wantHibernating, beganBefore(time.Hour), off, secondMachine(on), workersFirst), stop(StopMachines{IDs: worker}, hivev1.WaitingForMachinesToStopReason),
 		},
 
-		"the control plane is started first": {observedCluster("", resumingRecord(time.Second), off, workersFirst), start(StartMachines{controlPlane}, machineWaitInterval)},
-		"the worker waits for a control plane that starts": {
+		"control plane is started first": {observedCluster("", resumingRecord(time.Second), off, workersFirst), start(StartMachines{controlPlane}, machineWaitInterval)},
+		"worker waits for a starting control plane": {
 			observedCluster("", resumingRecord(time.Second), goingOn, secondMachine(off), workersFirst), start(NoAction{}, machineWaitInterval),
 		},
-		"the worker waits for the API server": {
+		"worker waits for the API server": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), silent, workersFirst), start(NoAction{}, minProbeInterval),
 		},
-		"the worker is started once the API server answers": {
+		"worker is started once the API server responds": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), one, workersFirst), start(StartMachines{worker}, minProbeInterval),
 		},
-		"the nodes of the control plane get their certificates before workers start": {
+		"control-plane nodes get their certificates before workers start": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), one, withRequests("csr-0"), workersFirst), start(ApproveRequests{[]string{"csr-0"}}, minProbeInterval),
 		},
-		"the worker waits for the API server for five minutes": {
+		"worker waits for the API server for five minutes": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
 			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
 		},
-		"an overdue worker is started before approvals": {
+		"overdue worker is started before approvals": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), one, withRequests("csr-0"), workersFirst),
 			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
 		},
-		"a control-plane machine without capacity does not delay workers": {
+		"control-plane machine without capacity does not delay workers": {
 			observedCluster("", resumingRecord(time.Second), off, refusedControlPlane, one, workersFirst, func(o *Observed) {
 				o.Machines = append(o.Machines, actuator.Machine{ID: "i-2", State: on, Role: actuator.ControlPlaneRole})
 			}),
@@ -125,7 +125,7 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		"all machines are started at once if no control-plane machine is known": {
 			observedCluster("", resumingRecord(time.Second), off, unknownRoles), start(StartMachines{all}, machineWaitInterval),
 		},
-		"a worker that stops after the resume is started without waiting for the API server": {
+		"worker that stops after the resume is started without waiting for the API server": {
 			observedCluster("", resumedRecord(time.Hour), on, secondMachine(off), silent, workersFirst),
 			expectedPlan{"running, API server not reachable", StartMachines{worker}, hivev1.RunningHibernationReason, hivev1.APIUnreachableReason, retryInterval},
 		},
@@ -153,49 +153,49 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		in   Observed
 		want string
 	}{
-		"the record is not saved yet: the message announces the order": {
+		"order is announced before the record is saved": {
 			observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0")), workersFirst),
 			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
 		},
-		"workers are stopping: the message announces the order": {
+		"order is announced while workers are stopping": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst),
 			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
 		},
-		"workers have stopped: reported": {
+		"stopped workers are reported": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), "Stopping the cluster's 2 machines; the workers are off",
 		},
-		"a worker does not stop in time: the control plane follows, reported": {
+		"control plane that stops after the time limit of its workers is reported": {
 			observedCluster(wantHibernating, beganBefore(workersStopWindow), on, secondMachine(goingOff), workersFirst),
 			"Waiting for i-0, worker (i-1) to stop; the control plane is stopped as well, although workers have not stopped within ten minutes: worker (i-1)",
 		},
-		"the cloud refuses to stop a worker: the control plane is left on": {
+		"control plane that is left on for a refused worker is reported": {
 			observedCluster(wantHibernating, beganBefore(time.Hour), on, refusedWorker, workersFirst), "Slow down; the control plane is left on, because the cloud refuses to stop workers",
 		},
-		"no machine has a role at a stop: all at once": {
+		"stop without known roles reports no order": {
 			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Options.WorkersFirst = true }), "Stopping the cluster's 2 machines" + unordered,
 		},
-		"a malformed order is reported while machines stop": {observedCluster(wantHibernating, openRecord(), on, withBadOrder), "Stopping the cluster's 2 machines" + ignored},
-		"a malformed order is reported while the cluster runs": {
+		"malformed order is reported while machines stop": {observedCluster(wantHibernating, openRecord(), on, withBadOrder), "Stopping the cluster's 2 machines" + ignored},
+		"malformed order is reported while the cluster runs": {
 			observedCluster("", nil, on, apiWithNodes(), withBadOrder), "The cluster runs and answers" + ignored,
 		},
-		"a malformed order is reported while the cluster hibernates": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
-		"the control plane starts before the record is saved": {
+		"malformed order is reported while the cluster hibernates": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
+		"order is announced before the start is recorded": {
 			observedCluster("", openRecord(), off, workersFirst),
 			"Starting the cluster's 2 machines; the control plane starts first, and workers once the API server answers, or after five minutes",
 		},
-		"an API server that refuses: workers wait": {
+		"workers that wait for a refusing API server are reported": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), silent, workersFirst),
 			"Starting the cluster's 2 machines; the control plane starts first, and workers once the API server answers, or after five minutes: the server refuses",
 		},
-		"the control plane answers: workers follow": {
+		"workers that start after the control plane has responded are reported": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), apiWithNodes(readyNode("n0")), workersFirst),
 			"Starting the cluster's 2 machines; the API server answers",
 		},
-		"the control plane does not answer in time: workers follow": {
+		"workers that start after the time limit of the control plane are reported": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
 			"Waiting for worker (i-1) to start; workers are started as well, although the API server has not answered within five minutes: the server refuses",
 		},
-		"no machine has a role at a start: all at once": {
+		"start without known roles reports no order": {
 			observedCluster("", resumingRecord(time.Second), off, func(o *Observed) { o.Options.WorkersFirst = true }), "Starting the cluster's 2 machines" + unordered,
 		},
 	} {

@@ -14,24 +14,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// modelState is a toy world: a cluster of two machines, its cloud and its saved status, as one comparable value.
-// Machines need passes to stop and start, the API server answers only a while after the first machine runs, and a
-// node whose machine was off reports only after its request for a client certificate was approved, then asks for a
-// serving one. The second machine is slower, and its node asks when the first one is back. Times are ages, so that
-// the same situation is the same value whenever it occurs.
+// modelState is a model of a cluster of two machines, its cloud and its saved status, as one comparable value.
+// Machines need several passes to stop and start, and the API server responds only some time after the first machine
+// runs. A node whose machine was off reports only after its request for a client certificate was approved. Then it
+// requests a serving certificate. The second machine is slower, and its node requests certificates once the first one
+// is back. Times are stored as ages, so the same situation is always the same value.
 type modelState struct {
 	desired  hivev1.PowerState
 	machines [2]modelMachine
 	// refuses is the action on the second machine that the cloud refuses.
 	refuses refusal
-	// spot is true if the second machine cannot be stopped and belongs to a MachineSet. isNew is true if it
-	// replaced another one. An id that is used again stands for a third machine: no record names both.
+	// spot is true if the second machine cannot be stopped and belongs to a MachineSet. isNew is true if it has
+	// replaced another machine. A reused id stands for a third machine: no record contains both ids.
 	spot, isNew bool
-	// isOrdered is true if the second machine is a worker that is stopped before the control plane, the first one,
-	// and started after it.
+	// isOrdered is true if the second machine is a worker that is stopped before, and started after, the first
+	// machine, the control plane.
 	isOrdered bool
-	// drains is true if the second machine, a worker, is drained before machines stop; pods and cordon are those of
-	// its node.
+	// drains is true if the second machine, a worker, is drained before machines stop. pods and cordon belong to its
+	// node.
 	drains bool
 	pods   podState
 	cordon cordonState
@@ -40,7 +40,7 @@ type modelState struct {
 	nodes     [2]modelNode
 	// operators are the ClusterOperators; a plain Kubernetes cluster has none.
 	operators operatorState
-	// obstacle is true if the survey has a blocking finding, in a cluster that requires that it has none.
+	// obstacle is true if the survey has a blocking finding, and the cluster requires a survey without such findings.
 	obstacle bool
 	// record and reported are the saved status.
 	record   modelRecord
@@ -49,7 +49,7 @@ type modelState struct {
 
 type modelMachine struct {
 	state actuator.MachineState
-	// left is how many passes a transition still takes.
+	// left is the number of passes that a transition still takes.
 	left int
 }
 
@@ -59,17 +59,17 @@ type modelNode struct {
 	seen        age
 }
 
-// modelRecord is a HibernationRecord, comparable.
+// modelRecord is a HibernationRecord in a comparable form.
 type modelRecord struct {
 	exists                              bool
 	hibernationStarted, resume, resumed age
 	nodes                               [2]nodeRecord
-	// spot is which of the second machine's ids are in the record.
+	// spot is true for each id of the second machine that is in the record.
 	spot [2]bool
 	// drain is when a drain ended; drainGoesOn and never are not times.
 	drain age
 	left  string
-	// readyInPart is when the resume counted as finished without the second machine.
+	// readyInPart is when the resume counted as complete without the second machine.
 	readyInPart age
 	// broken is true if the operator was broken before the hibernation.
 	broken bool
@@ -108,7 +108,7 @@ const (
 	podsRun     podState = "run"
 	podsLeave   podState = "are being deleted"
 	podsAreKept podState = "are kept by a budget"
-	// podsAreRefused is a cluster whose credentials may evict nothing.
+	// podsAreRefused is the state of Pods in a cluster whose credentials do not allow evictions.
 	podsAreRefused podState = "may not be evicted"
 
 	notCordoned      cordonState = ""
@@ -123,21 +123,21 @@ const (
 	nodeRecordedNotReady nodeRecord = "recorded, not ready"
 	nodeRecordedReady    nodeRecord = "recorded, ready"
 
-	// gone is a machine that was terminated and whose Machine still exists.
+	// gone is the state of a terminated machine with a Machine that still exists.
 	gone actuator.MachineState = "gone"
 
 	never age = -1 << 63
-	// forever is older than every age that a decision depends on.
+	// forever is greater than every age that a decision depends on.
 	forever = age(12 * time.Minute)
 
 	apiBootPasses = 4
-	// nodeGracePeriod is how long a cluster takes a silent node for ready.
+	// nodeGracePeriod is the time for which a cluster considers a silent node ready.
 	nodeGracePeriod = age(40 * time.Second)
-	// idleTime is how far the clock jumps while nothing happens.
+	// idleTime is the advance of the clock while nothing happens.
 	idleTime = 3 * time.Minute
 )
 
-// modelTime is the only instant of the toy world; the API server does not keep its fraction.
+// modelTime is the only instant of the model. The API server drops its fraction of a second.
 func modelTime() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 300_000_000, time.UTC) }
 
 func (a age) plus(d time.Duration) age {
@@ -161,7 +161,7 @@ func ageOf(t *metav1.Time) age {
 	return min(age(modelTime().Sub(t.Truncate(time.Second))), forever)
 }
 
-// transitionPasses is how many passes a machine takes to stop or start.
+// transitionPasses is the number of passes in which a machine stops or starts.
 func transitionPasses(i int) int { return [...]int{2, 4}[i] }
 
 func machineRole(i int) actuator.MachineRole {
@@ -179,7 +179,7 @@ func (s modelState) allMachinesAre(state actuator.MachineState) bool {
 	return s.machines[0].state == state && (s.machines[1].state == state || state == actuator.Stopped && s.machines[1].state == gone)
 }
 
-// idOf is the cloud's name of a machine.
+// idOf returns the cloud's id of a machine.
 func (s modelState) idOf(i int) string {
 	if i == 1 && s.isNew {
 		return machineID(2)
@@ -192,19 +192,20 @@ func (s modelState) mayBeTerminated() bool {
 	return s.spot && !s.wantsRunning() && s.record.exists && s.record.resume == never && s.record.spot[map[bool]int{true: 1}[s.isNew]]
 }
 
-// hasForgottenSpotMachine reports whether only a user can get the second machine replaced, because the record that
-// named it is lost.
+// hasForgottenSpotMachine reports whether only a user can replace the second machine, because the record that
+// contained it is lost.
 func (s modelState) hasForgottenSpotMachine() bool {
 	return s.machines[1].state == gone && !s.record.spot[map[bool]int{true: 1}[s.isNew]]
 }
 
-// nodeReports reports whether the machine runs, the API server answers, and the kubelet has a valid client certificate.
+// nodeReports reports whether the machine runs, the API server responds, and the kubelet has a valid client
+// certificate.
 func (s modelState) nodeReports(i int) bool {
 	c := s.nodes[i].certificate
 	return s.machines[i].state == actuator.Running && s.apiAnswers() && c != expired && c != clientAsked
 }
 
-// observeState returns what the controller would observe, in its order.
+// observeState returns the controller's observation, made in the order of the controller.
 func (s modelState) observeState(d disturbance) Observed {
 	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: s.desired, RequestedBy: "somebody", Record: s.record.record(), Options: StopOptions{WorkersFirst: s.isOrdered}}
 	o.IsSurveyed, o.Options.RequiresPossible = true, true
@@ -278,7 +279,7 @@ func (m modelMachine) stateBefore() actuator.MachineState {
 	return m.state
 }
 
-// lastRefusal is the refusal of the order of the last pass.
+// lastRefusal is the refusal of the last pass's order.
 func (s modelState) lastRefusal() *OrderRefusal {
 	second := s.machines[1].state
 	isHibernating := !s.wantsRunning() && s.record.exists && s.record.resume == never
@@ -299,7 +300,7 @@ func (s modelState) lastRefusal() *OrderRefusal {
 	}
 }
 
-// refusedStop are the machines of a refused order to stop the second one.
+// refusedStop are the machines of a refused order to stop the second machine.
 func (s modelState) refusedStop() []string {
 	if s.isOrdered {
 		return []string{s.idOf(1)}
@@ -307,7 +308,7 @@ func (s modelState) refusedStop() []string {
 	return []string{s.idOf(0), s.idOf(1)}
 }
 
-// reconcileOnce is one pass of the controller: observe, decide, act, save. The disturbance is what fails in it.
+// reconcileOnce is one pass of the controller: observe, decide, act, save. The disturbance occurs in this pass.
 func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 	p := Decide(s.observeState(d))
 	next := s
@@ -430,7 +431,7 @@ func (s modelState) tick(d time.Duration) modelState {
 	return s
 }
 
-// observe returns the pods of the second node.
+// observe returns the second node's pods.
 func (p podState) observe() WorkerPods {
 	seen := WorkerPods{IsRead: true}
 	if p != noPods {
@@ -446,8 +447,8 @@ func (p podState) observe() WorkerPods {
 	return seen
 }
 
-// tick advances the operators. Their nodes were off, so they are silent at first, then they report, then they are
-// ready.
+// tick advances the operators. They are silent at first because their nodes were off. Then they report, and finally
+// they are ready.
 func (o operatorState) tick(isOn, canRun bool) operatorState {
 	switch {
 	case o == noOperators, o == operatorsBroken:
@@ -463,7 +464,7 @@ func (o operatorState) tick(isOn, canRun bool) operatorState {
 	}
 }
 
-// observe returns the observed operator: a silent one looks as ready as it was.
+// observe returns the observed operator. A silent operator still looks ready.
 func (o operatorState) observe(now time.Time) ObservedOperator {
 	seen := ObservedOperator{Name: "etcd", LastSeen: now}
 	switch o {
@@ -518,7 +519,7 @@ func (s modelState) tickNode(i int, d time.Duration) modelState {
 	return s
 }
 
-// withoutAges returns the state without its ages: if that does not change, nothing happens.
+// withoutAges returns the state without its ages. If the result does not change, nothing happens.
 func (s modelState) withoutAges() modelState {
 	for _, a := range []*age{&s.record.hibernationStarted, &s.record.resume, &s.record.resumed, &s.record.drain, &s.record.readyInPart} {
 		if *a != never && *a != drainGoesOn {

@@ -13,16 +13,15 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Observed is the complete input of Decide. The fields are in the order of observation. A field that an earlier
-// one makes irrelevant is left empty.
+// Observed is the complete input of Decide. The fields are in the order of observation. A field is left empty if an
+// earlier one makes it irrelevant.
 type Observed struct {
 	// Now is the time of the hub.
 	Now time.Time
 	// Deleted, Paused and Installed are read from the object.
 	Deleted, Paused, Installed bool
-	// SpecPowerState is spec.powerState. It is Running instead if the requested stop has expired, and
-	// Hibernating if a Slumber stops the cluster. DesiredPowerState follows from SpecPowerState and the timer.
-	// Empty means Running.
+	// SpecPowerState is spec.powerState. It is Running instead if the requested stop has expired, and Hibernating if
+	// a Slumber stops the cluster. DesiredPowerState follows from SpecPowerState and the timer. Empty means Running.
 	SpecPowerState, DesiredPowerState hivev1.PowerState
 	// Stops is the record of the stops that spec.powerState requested.
 	Stops stoprecord.Records
@@ -30,46 +29,46 @@ type Observed struct {
 	Scheduled *torporv1alpha1.ScheduledStop
 	// Timer limits how long the cluster may run.
 	Timer RunTimer
-	// SyncAwaitedUntil is the latest time until which a hibernation waits for the first application of the
-	// cluster's SyncSets; zero if it does not wait.
+	// SyncAwaitedUntil is the latest time until which a hibernation waits for the first application of the cluster's
+	// SyncSets. It is zero without such a wait.
 	SyncAwaitedUntil time.Time
 	// Options are the owner's options for a stop.
 	Options StopOptions
-	// RequestedBy is the requester, and RequestedAt the time of the request; empty and zero if the API server
-	// recorded neither.
+	// RequestedBy is the requester, and RequestedAt is the time of the request. They are empty and zero if the API
+	// server recorded neither.
 	RequestedBy string
 	RequestedAt time.Time
-	// Invalid describes what is missing in the spec; empty if it is complete.
+	// Invalid describes the missing parts of the spec; empty if the spec is complete.
 	Invalid string
-	// NoActuator is the reason why no actuator handles the platform; empty if one does.
+	// NoActuator explains why no actuator handles the platform; empty if one does.
 	NoActuator string
-	// IsInfraDisabled is true if the owner of the machines has opted out of power management. The cloud is not
-	// called then, and NoActuator names the annotation.
+	// IsInfraDisabled is true if the owner of the machines has opted out of power management. In this case the cloud
+	// is not called, and NoActuator contains the annotation's name.
 	IsInfraDisabled bool
-	// Incompatible is the reason why the cluster's version cannot hibernate; empty if it can.
+	// Incompatible explains why the cluster's version cannot hibernate; empty if it can.
 	Incompatible string
 	// HasNoVersion is true if the cluster is not an OpenShift cluster. The version check is skipped then.
 	HasNoVersion bool
-	// IsSurveyed is true if the cluster was surveyed for problems of a hibernation. Obstacles describes the blocking
-	// findings; empty if none exist.
+	// IsSurveyed is true if the cluster was surveyed for problems that a hibernation may meet. Obstacles describes
+	// the blocking findings; empty if none exist.
 	IsSurveyed bool
 	Obstacles  string
-	// Record is the record of the last hibernation; nil if there was none.
+	// Record is the record of the last hibernation; nil if the cluster never hibernated.
 	Record *hivev1.HibernationRecord
 
 	// ObservationError is the error of observing the machines; nil if they were observed.
 	ObservationError *ObservationError
 	// Machines are the cluster's machines as the cloud lists them.
 	Machines []actuator.Machine
-	// Groups are the groups of the machines, and those of the record. They are read only where NeedsGroups is true.
-	// CanChangeGroups is true if the platform's groups can be changed.
-	// HasReadClusterAPI and HasReadHealthChecks are true if the objects were read that are groups, too. GroupsError is
-	// the reason why one kind of them could not be read.
+	// Groups are the machines' groups and the recorded ones. They are read only if NeedsGroups is true.
+	// CanChangeGroups is true if the platform's groups can be changed. HasReadClusterAPI and HasReadHealthChecks are
+	// true if the respective objects that count as groups were read. GroupsError explains why one kind of them could
+	// not be read.
 	Groups                                 []actuator.Group
 	CanChangeGroups                        bool
 	HasReadClusterAPI, HasReadHealthChecks bool
 	GroupsError                            string
-	// Refusal is the cloud's refusal of the last order that is still wanted; nil if it was not refused.
+	// Refusal is the cloud's refusal of the last order that is still wanted; nil if that order was not refused.
 	Refusal *OrderRefusal
 	// AwaitsAllMachines is true if the cluster must not count as running while a machine does not start.
 	AwaitsAllMachines bool
@@ -77,51 +76,51 @@ type Observed struct {
 	// SkipsOperators is true if a resume must not wait for ClusterOperators.
 	SkipsOperators bool
 
-	// API is the reachability of the cluster's API server; NotProbed where NeedsCluster is false.
+	// API is the reachability of the cluster's API server; NotProbed if NeedsCluster is false.
 	API APIState
-	// APIMessage is the reason why the API server does not answer.
+	// APIMessage explains why the API server does not respond.
 	APIMessage string
-	// IsAPIProblemLasting is true if waiting does not solve the problem, unlike with a server that is starting.
+	// IsAPIProblemLasting is true if waiting does not solve the problem, unlike with a starting server.
 	IsAPIProblemLasting bool
-	// IsAPIForbidden is true if the API server answers and has permanently refused to list nodes.
+	// IsAPIForbidden is true if the API server responds and has permanently refused to list nodes.
 	IsAPIForbidden bool
 	// IsAPICostly is true if the last probe used up its budget. The cluster is probed less often then.
 	IsAPICostly bool
-	// Nodes are the cluster's nodes; only with a reachable API server.
+	// Nodes are the cluster's nodes. They are known only if the API server is reachable.
 	Nodes []ObservedNode
-	// Replaceable are the OpenShift Machines that the cluster replaces when they are deleted. HasReadMachines
-	// is whether they were read. Both are set only where NeedsMachines is true.
+	// Replaceable are the OpenShift Machines that the cluster replaces when they are deleted. HasReadMachines is true
+	// if they were read. Both are set only if NeedsMachines is true.
 	Replaceable     []ReplaceableMachine
 	HasReadMachines bool
-	// ReplacementError is the error of the last attempt to delete Machines; empty if there was none.
+	// ReplacementError is the error of the last attempt to delete Machines; empty without an error.
 	// IsReplacementResting is true if that attempt was a moment ago.
 	ReplacementError     string
 	IsReplacementResting bool
-	// Pods are the pods of the workers; only where NeedsPods is true.
+	// Pods are the Pods of the workers. They are set only if NeedsPods is true.
 	Pods WorkerPods
-	// CordonError is the error of the last attempt to uncordon nodes; empty if there was none. IsCordonResting
-	// is whether that attempt was a moment ago.
+	// CordonError is the error of the last attempt to uncordon nodes; empty without an error. IsCordonResting is true
+	// if that attempt was a moment ago.
 	CordonError     string
 	IsCordonResting bool
-	// Operators are the ClusterOperators of an OpenShift cluster. OperatorsError is the reason why they could
-	// not be read. Both are set only where NeedsOperators is true. WereOperatorsMissing is true if the previous
-	// report named operators.
+	// Operators are the ClusterOperators of an OpenShift cluster. OperatorsError explains why they could not be read.
+	// Both are set only if NeedsOperators is true. WereOperatorsMissing is true if the previous report listed
+	// operators.
 	Operators            []ObservedOperator
 	OperatorsError       string
 	WereOperatorsMissing bool
-	// Approvable are the sorted names of certificate requests that the judge would approve.
+	// Approvable are the sorted names of certificate requests that may be approved.
 	Approvable []string
-	// ApprovalError is the error of an approval that was requested and not made; empty if none failed.
+	// ApprovalError is the error of the last approval; empty if it did not fail.
 	ApprovalError string
-	// Blocked are the certificate requests that the judge did not approve although a node may wait for them.
+	// Blocked are the certificate requests that may not be approved although a node may wait for them.
 	Blocked []BlockedRequest
 }
 
 // BlockedRequest is a certificate request that was not approved.
 type BlockedRequest struct {
-	// NodeName is the node that the request names; empty if the name was not read.
+	// NodeName is the node that the request is for; empty if the name was not read.
 	NodeName string
-	// Reason describes what was expected and found.
+	// Reason describes the expected and the found value.
 	Reason string
 }
 
@@ -133,7 +132,7 @@ type ObservationError struct {
 	Message string
 }
 
-// OrderRefusal is a refused order to stop or to start machines. It may concern some of them only.
+// OrderRefusal is a refused order to stop or to start machines. It may concern only some of the machines.
 type OrderRefusal struct {
 	ObservationError
 	// MachineIDs are the machines, or the groups, for which the cloud refused the order.
@@ -153,18 +152,18 @@ const (
 // ObservedNode is a node of the cluster as its API server returns it.
 type ObservedNode struct {
 	hivev1.RecordedNode
-	// LastSeen is the newest sign of life by the node's own clock: the renewal of its lease or its Ready
-	// heartbeat.
+	// LastSeen is the newest sign of life by the node's own clock: the renewal of its lease or the heartbeat of its
+	// Ready condition.
 	LastSeen time.Time
-	// HasChanged is true if LastSeen has changed since the first observation of the resume. It is known only
-	// for nodes whose ClockSkewed is set.
+	// HasChanged is true if LastSeen has changed since the first observation of the resume. It is known only for
+	// nodes with ClockSkewed set.
 	HasChanged bool
 	// Cordon describes whether pods can be scheduled on the node.
 	Cordon NodeCordon
 }
 
-// NeedsCloud reports whether the machines must be observed, judging by the object alone. They are observed even
-// if the cluster cannot hibernate, because it may be off already.
+// NeedsCloud reports whether the machines must be observed, based on the object alone. They are observed even if the
+// cluster cannot hibernate, because it may be off already.
 func NeedsCloud(o Observed) bool {
 	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == ""
 }
@@ -174,19 +173,19 @@ func MayBeStopped(o Observed) bool {
 	return NeedsCloud(o) && o.shouldHibernate() && !o.isRequestedHibernationUnsupported()
 }
 
-// MayAwaitFirstSync reports whether the first application of SyncSets matters: the cluster is to hibernate for
-// the first time.
+// MayAwaitFirstSync reports whether the first application of SyncSets matters, because the cluster should hibernate
+// for the first time.
 func MayAwaitFirstSync(o Observed) bool { return MayBeStopped(o) && o.Record == nil }
 
-// awaitsFirstSync reports whether a hibernation waits for the first sync. SyncSets cannot be applied to a
-// cluster that does not answer, and the wait is pointless where machines are off already.
+// awaitsFirstSync reports whether a hibernation waits for the first sync. SyncSets cannot be applied to an
+// unreachable cluster, and the wait is pointless if machines are off already.
 func (o Observed) awaitsFirstSync() bool {
 	return MayAwaitFirstSync(o) && o.API == Reachable && o.allMachinesAre(actuator.Running) && o.Now.Before(o.SyncAwaitedUntil)
 }
 
-// NeedsCluster reports whether the cluster must be dialled, given its machines: to record its nodes before they
-// stop, to follow a resume from the first running machine, and to report whether it answers if nothing else is
-// known. A hibernating cluster is never dialled, except to find out whether a running spot machine may be
+// NeedsCluster reports whether the cluster must be dialled, given its machines. It is dialled to record its nodes
+// before they stop, to follow a resume from the first running machine, and to report whether it responds if nothing
+// else is known. A hibernating cluster is never dialled, except to find out whether a running spot machine may be
 // terminated.
 func NeedsCluster(o Observed) bool {
 	switch {
@@ -203,8 +202,8 @@ func NeedsCluster(o Observed) bool {
 	}
 }
 
-// WillNeedCluster reports whether the cluster must be dialled soon: it is resuming, and none of its machines
-// runs yet.
+// WillNeedCluster reports whether the cluster must be dialled soon: it is resuming, and none of its machines runs
+// yet.
 func WillNeedCluster(o Observed) bool {
 	return NeedsCloud(o) && o.ObservationError == nil && !o.shouldHibernate() && o.isResuming() && !o.anyMachineIs(actuator.Running)
 }
@@ -217,7 +216,7 @@ func IsPowerSettled(o Observed) bool {
 	return o.allMachinesAre(actuator.Running) && !o.isResuming()
 }
 
-// IsAsleep reports whether the cluster should hibernate and does.
+// IsAsleep reports whether the cluster should hibernate and does so.
 func IsAsleep(o Observed) bool { return o.shouldHibernate() && o.isPoweredOff() }
 
 // IsFollowed reports whether the cluster is resuming and some of its machines run.
@@ -228,21 +227,21 @@ func IsFollowed(o Observed) bool {
 // IsInAftercare reports whether the cluster was resumed a short while ago.
 func IsInAftercare(o Observed) bool { return o.isInAftercare() }
 
-// NeedsNodes reports whether the cluster's nodes must be read: to record them, and until they are back after a
-// hibernation.
+// NeedsNodes reports whether the cluster's nodes must be read. They are read to record them, and until they are back
+// after a hibernation.
 func NeedsNodes(o Observed) bool {
 	isManaged := !o.Paused && !o.IsInfraDisabled && !o.isRequestedHibernationUnsupported() && o.ObservationError == nil
 	return isManaged && NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())
 }
 
-// MayBeSurveyed reports whether the cluster may be surveyed for problems that a hibernation may meet: no resume
-// or repair is in progress, or the cluster is about to be stopped.
+// MayBeSurveyed reports whether the cluster may be surveyed for problems that a hibernation may meet. This requires
+// that no resume or repair is in progress, or that the cluster is about to be stopped.
 func MayBeSurveyed(o Observed) bool {
 	return NeedsCluster(o) && !o.Paused && o.ObservationError == nil && !o.hasNotResumed() && !o.isInAftercare()
 }
 
-// UnsupportedReason returns the reason why the cluster cannot hibernate; empty if it can, or if that is
-// unknown. The version of a running cluster is not judged before the cluster has answered.
+// UnsupportedReason explains why the cluster cannot hibernate. It is empty if the cluster can, or if that is unknown.
+// A running cluster's version is evaluated only after the cluster has responded.
 func UnsupportedReason(o Observed) string {
 	grouped := o.groupReason()
 	switch {
@@ -263,8 +262,8 @@ func UnsupportedReason(o Observed) string {
 	}
 }
 
-// NeedsCertificateRequests reports whether certificate requests must be judged: during a resume and for a while
-// after it, because kubelets request serving certificates only once they are back.
+// NeedsCertificateRequests reports whether certificate requests must be evaluated. This is the case during a resume
+// and for a while after it, because kubelets request serving certificates only once they are back.
 func NeedsCertificateRequests(o Observed) bool {
 	return NeedsNodes(o) && !o.shouldHibernate() && o.Now.Before(ApprovalsUntil(o.Record))
 }
@@ -272,7 +271,7 @@ func NeedsCertificateRequests(o Observed) bool {
 func (o Observed) shouldHibernate() bool { return o.DesiredPowerState == hivev1.PowerStateHibernating }
 
 func (o Observed) isRequestedHibernationUnsupported() bool {
-	// A change of the version neither ends a hibernation nor prevents cancelling a resume.
+	// A changed version neither stops a hibernation nor prevents cancelling a resume.
 	isIncompatible := o.Incompatible != "" && !o.hasNotResumed()
 	return o.shouldHibernate() && (o.NoActuator != "" || isIncompatible || o.groupReason() != "")
 }
@@ -284,7 +283,7 @@ func isHibernationOpen(r *hivev1.HibernationRecord) bool {
 	return r != nil && r.ResumeStartedAt == nil
 }
 
-// hasNotResumed reports whether the cluster was put into hibernation and has not been ready again.
+// hasNotResumed reports whether the cluster was put into hibernation and has not been ready since.
 func (o Observed) hasNotResumed() bool { return o.Record != nil && o.Record.ResumedAt == nil }
 
 // isResuming reports whether a resume has begun and is not finished.
@@ -296,17 +295,16 @@ func (o Observed) isInAftercare() bool {
 	return o.Record != nil && o.Record.ResumedAt != nil && o.Now.Sub(o.Record.ResumedAt.Time) < aftercareWindow
 }
 
-// awaitsNodeRecord reports whether the current nodes are unknown and the API server may still answer. A resume
-// that is cancelled keeps the nodes that it awaited.
+// awaitsNodeRecord reports whether the current nodes are unknown and the API server may still respond. A cancelled
+// resume keeps the nodes that it awaited.
 func (o Observed) awaitsNodeRecord() bool {
 	isKnown := o.isResuming() && len(o.Record.Nodes) > 0
 	return o.shouldHibernate() && !o.isHibernationOpen() && o.API == Unreachable && !isKnown && o.Now.Sub(o.requestedAt()) < nodeRecordWindow
 }
 
-// needsResumeRecord reports whether a resume must be recorded. That is so if machines that hibernated are to be
-// started, if machines stop late and undo a finished resume, or if all machines were switched off. If one
-// machine stops later while others run, it is started without a resume, so no certificate request is approved
-// for it.
+// needsResumeRecord reports whether a resume must be recorded. This is the case before hibernated machines are
+// started, if machines stop late and undo a finished resume, and if all machines were switched off. If one machine
+// stops later while others run, it is started without a resume, so its certificate requests are not approved.
 func (o Observed) needsResumeRecord() bool {
 	if o.isInAftercare() {
 		return len(o.missingMachines()) > 0
@@ -329,10 +327,10 @@ func (o Observed) awaitsMachines() bool {
 	}
 }
 
-// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing.
-// That is so at once if the cloud refuses all missing machines and no node is missing. Otherwise it is so after
-// a while, with the nodes that are back. A cluster that counted as running once does so until its resume ends:
-// machines that come late do not make it unready.
+// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing. It does
+// so at once if the cloud refuses all missing machines and no node is missing, and otherwise after a while, with the
+// nodes that are back. After that, the cluster counts as running until its resume ends: machines that start late do
+// not make it unready.
 func (o Observed) mayRunInPart() bool {
 	if o.AwaitsAllMachines || o.API != Reachable || !o.isResuming() {
 		return false
@@ -350,8 +348,8 @@ func (o Observed) awaitsNodes() bool {
 	return o.hasNotResumed() && (len(o.missingNodes()) > 0 || o.awaitsReplacement()) && !o.mayRunInPart()
 }
 
-// missingMachines are the machines that a cluster which should run lacks. In a cluster that has resumed, a
-// starting machine is a new one.
+// missingMachines are the machines that are missing in a cluster that should run. In a cluster that has resumed, a
+// starting machine is new and not missing.
 func (o Observed) missingMachines() []string {
 	if o.hasNotResumed() {
 		return o.machineIDs(actuator.Stopped, actuator.Stopping, actuator.Starting)
@@ -366,12 +364,12 @@ func (o Observed) isRefused(id string) bool {
 func (o Observed) anyMachineIs(s actuator.MachineState) bool { return len(o.machineIDs(s)) > 0 }
 
 func (o Observed) allMachinesAre(s actuator.MachineState) bool {
-	// A cluster without machines is an error and never a state (docs/adr/0003-the-actuator-port.md).
+	// A cluster without machines is an error, never a state (docs/adr/0003-the-actuator-port.md).
 	return len(o.Machines) > 0 && len(o.machineIDs(s)) == len(o.Machines)
 }
 
-// machinesToStop are the machines that run, and those that are off but still billed, except those that are
-// terminated later, or by their group.
+// machinesToStop are the running machines, and those that are off but still billed. Machines that are terminated
+// later or by their group are excluded.
 func (o Observed) machinesToStop() []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -390,7 +388,7 @@ func (o Observed) isPoweredOff() bool {
 	return areAllOff && len(o.machinesToStop()) == 0 && len(o.groupsToHold()) == 0
 }
 
-// machineIDs returns the ids of the machines in one of the states, in the order observed.
+// machineIDs returns the ids of the machines in one of the given states, in the observed order.
 func (o Observed) machineIDs(states ...actuator.MachineState) []string {
 	var ids []string
 	for _, m := range o.Machines {

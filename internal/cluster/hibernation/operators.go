@@ -15,14 +15,12 @@ import (
 // ObservedOperator is a ClusterOperator of an OpenShift cluster.
 type ObservedOperator struct {
 	Name string
-	// Problem describes in a word or two what the conditions of the operator report as wrong; empty if there is no
-	// problem.
+	// Problem summarizes in a word or two the problem that the operator's conditions report; empty without a problem.
 	Problem string
 	// IsBroken is true if the operator is degraded or not available. A progressing operator is not broken.
 	IsBroken bool
-	// LastSeen is the newest sign of life by the hub's time: a change of the operator's conditions, or the
-	// renewal of its lease. Conditions do not change while a cluster hibernates, so they alone are no sign of
-	// life.
+	// LastSeen is the newest sign of life by the hub's time: a change of the operator's conditions, or the renewal of
+	// its lease. Conditions do not change while a cluster hibernates, so unchanged conditions are not a sign of life.
 	LastSeen time.Time
 }
 
@@ -33,7 +31,7 @@ const (
 	// operatorsNamedAfter is the time from the start of the resume until a message names the awaited operators.
 	// Earlier, most operators of a cluster are still awaited.
 	operatorsNamedAfter = 5 * time.Minute
-	// maxBrokenOperators is the limit of the record of a hibernation, twice the number of operators of OpenShift. The
+	// maxBrokenOperators is the limit in the hibernation record, twice the number of OpenShift's operators. The
 	// record must fit into one object together with its nodes.
 	maxBrokenOperators = 64
 	// operatorInterval is the interval of polling operators.
@@ -41,13 +39,12 @@ const (
 )
 
 // NeedsOperatorRecord reports whether the ClusterOperators must be read before a hibernation, to record the broken
-// ones. A resume that is cancelled keeps the operators of its hibernation, because operators are not ready during a
-// resume.
+// ones. A cancelled resume keeps the operators of its hibernation, because operators are not ready during a resume.
 func NeedsOperatorRecord(o Observed) bool {
 	return NeedsNodes(o) && o.needsNodeRecord() && !o.hasNotResumed() && !o.Now.Before(o.SyncAwaitedUntil)
 }
 
-// NeedsOperators reports whether an OpenShift cluster is back except for its ClusterOperators. They are awaited
+// NeedsOperators reports whether an OpenShift cluster is back except for its ClusterOperators, which are awaited
 // then. Operators that were not ready at the end of that wait are read for some time after it.
 func NeedsOperators(o Observed) bool {
 	if NeedsOperatorRecord(o) {
@@ -59,8 +56,8 @@ func NeedsOperators(o Observed) bool {
 	return o.isResuming() && !o.awaitsMachines() && !o.awaitsNodes() || o.WereOperatorsMissing && o.isInAftercare()
 }
 
-// missingOperators returns the ClusterOperators that are not ready, without those that were broken before the
-// hibernation. While they are awaited, it includes those that may only look ready.
+// missingOperators returns the ClusterOperators that are not ready, except those that were broken before the
+// hibernation. During the wait for operators, it includes those that only look ready.
 func (o Observed) missingOperators() []string {
 	if o.OperatorsError != "" {
 		return []string{"all, which cannot be read: " + o.OperatorsError}
@@ -93,8 +90,8 @@ func (o Observed) brokenOperators() (names []string) {
 	return names
 }
 
-// operatorsToRecord returns the operators that are broken before a hibernation. If they were not read, those of the
-// last hibernation count.
+// operatorsToRecord returns the operators that are broken before a hibernation. If they were not read, the last
+// hibernation's operators count.
 func (o Observed) operatorsToRecord() (names []string) {
 	if !NeedsOperators(o) || o.OperatorsError != "" {
 		if o.Record != nil {
@@ -103,7 +100,7 @@ func (o Observed) operatorsToRecord() (names []string) {
 		return names
 	}
 	for _, op := range o.Operators {
-		// A list with a name twice comes from a hostile server, and the API server refuses such a record.
+		// Only a hostile server lists a name twice, and the hub's API server would reject such a record.
 		if op.IsBroken && len(names) < maxBrokenOperators && !slices.Contains(names, op.Name) {
 			names = append(names, op.Name)
 		}
@@ -122,7 +119,7 @@ func (o Observed) isInResumeWait() bool {
 	return o.isResuming() && o.Record.ReadyInPartAt == nil && o.Now.Sub(o.Record.ResumeStartedAt.Time) <= partialResumeAfter
 }
 
-// awaitsOperators reports whether a resuming cluster waits for its ClusterOperators to be ready.
+// awaitsOperators reports whether a resuming cluster waits for its ClusterOperators.
 func (o Observed) awaitsOperators() bool {
 	return o.isOperatorWaitOpen() && len(o.missingOperators()) > 0
 }

@@ -19,7 +19,7 @@ func havingOperators(operators ...ObservedOperator) func(*Observed) {
 	return func(o *Observed) { o.Operators = operators }
 }
 
-// TestBrokenOperatorsAreRecorded has the operators that a cluster has when its hibernation begins.
+// TestBrokenOperatorsAreRecorded varies the operators at the start of a hibernation.
 func TestBrokenOperatorsAreRecorded(t *testing.T) {
 	registry := ObservedOperator{Name: "image-registry", Problem: "degraded", IsBroken: true}
 	busy := ObservedOperator{Name: "monitoring", Problem: "progressing"}
@@ -37,7 +37,7 @@ func TestBrokenOperatorsAreRecorded(t *testing.T) {
 		in   Observed
 		want []string
 	}{
-		"a degraded operator is recorded, a progressing one is not": {
+		"degraded operator is recorded, and a progressing one is not": {
 			observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(registry, busy, ObservedOperator{Name: "etcd"})),
 			[]string{"image-registry"},
 		},
@@ -47,13 +47,13 @@ func TestBrokenOperatorsAreRecorded(t *testing.T) {
 		"operators of the last hibernation count if they cannot be read": {
 			observedCluster(wantHibernating, before, actuator.Running, apiWithNodes(readyNode("n0")), func(o *Observed) { o.OperatorsError = "no answer in time" }), []string{"dns"},
 		},
-		"a cancelled resume keeps the operators of its hibernation": {
+		"cancelled resume keeps the operators of its hibernation": {
 			observedCluster(wantHibernating, cancelled, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(registry)), []string{"dns"},
 		},
 		"operators beyond the limit of the record are not recorded": {
 			observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(many...)), names[:maxBrokenOperators],
 		},
-		"an operator that is listed twice is recorded once": {
+		"operator that is listed twice is recorded once": {
 			observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(registry, registry)), []string{"image-registry"},
 		},
 	} {
@@ -69,8 +69,8 @@ func TestBrokenOperatorsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestBrokenOperatorsAreNotAwaited has clusters whose machines and nodes are back six minutes after the start of the
-// resume.
+// TestBrokenOperatorsAreNotAwaited varies the operators of clusters whose machines and nodes are back six minutes
+// after the start of the resume.
 func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 	record := resumingRecord(6 * time.Minute)
 	record.BrokenOperators = []string{"image-registry"}
@@ -84,23 +84,23 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 		ready       string
 		wantMessage string
 	}{
-		"an operator that was broken before: running, degraded": {
+		"cluster with an operator that was broken before runs degraded": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.RunningHibernationReason,
 			"The cluster runs; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
 		},
-		"an operator that was broken before, next to a progressing one: awaited": {
+		"progressing operator is awaited although another one was broken before": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.WaitingForClusterOperatorsReason, "",
 		},
-		"an operator that was not broken before: awaited": {
+		"operator that was not broken before is awaited": {
 			observedCluster("", resumingRecord(6*time.Minute), actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.WaitingForClusterOperatorsReason, "",
 		},
-		"operators that cannot be read: awaited": {
+		"operators that cannot be read are awaited": {
 			observedCluster("", record, actuator.Running, append(back, func(o *Observed) { o.OperatorsError = "no answer" })...), hivev1.WaitingForClusterOperatorsReason, "",
 		},
-		"an operator that was broken before and is ready: running": {
+		"cluster with a formerly broken operator that is ready runs": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(ObservedOperator{Name: "image-registry"}, fine))...), hivev1.RunningHibernationReason, "",
 		},
-		"a broken and a late operator, after the wait: running, degraded": {
+		"cluster with a broken and a late operator runs degraded after the wait": {
 			observedCluster("", func() *hivev1.HibernationRecord {
 				r := resumingRecord(partialResumeAfter + time.Second)
 				r.BrokenOperators = record.BrokenOperators
@@ -109,11 +109,11 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 			"The cluster runs; the resume no longer waits for ClusterOperators that were not ready after ten minutes: etcd (progressing)" +
 				"; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
 		},
-		"Hive's label, an operator that is not ready: running, degraded": {
+		"cluster with Hive's label and an operator that is not ready runs degraded": {
 			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(busy), skips)...), hivev1.RunningHibernationReason,
 			"The cluster runs; ClusterOperators are not ready, and hive.openshift.io/resume-skips-cluster-operators disables the wait for them: etcd (progressing)",
 		},
-		"Hive's label, an operator that has not reported: running": {
+		"cluster with Hive's label and an operator that has not reported runs": {
 			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(ObservedOperator{Name: "etcd"}), skips)...), hivev1.RunningHibernationReason, "",
 		},
 	} {
@@ -133,7 +133,8 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 	}
 }
 
-// TestReadyStaysTrueWhileAMachineComesLate follows a resume in which the cloud had no capacity for one machine at first.
+// TestReadyStaysTrueWhileAMachineComesLate follows a resume in which the cloud had no capacity for one machine at
+// first.
 func TestReadyStaysTrueWhileAMachineComesLate(t *testing.T) {
 	record := resumingRecord(time.Minute)
 	n0, n1 := readyNode("n0"), readyNode("n1")
@@ -150,8 +151,8 @@ func TestReadyStaysTrueWhileAMachineComesLate(t *testing.T) {
 			o.Refusal = &OrderRefusal{ObservationError{actuator.NoCapacity, "No room for i-1"}, []string{"i-1"}}
 		}), metav1.ConditionTrue},
 		{"the machine starts", observedCluster("", nil, actuator.Running, secondMachine(actuator.Starting), apiWithNodes(n0)), metav1.ConditionTrue},
-		{"its node reports and operators react", observedCluster("", nil, actuator.Running, secondMachine(actuator.Starting), apiWithNodes(n0, n1), havingOperators(busy)), metav1.ConditionTrue},
-		{"its node is cordoned", observedCluster("", nil, actuator.Running, apiWithNodes(n0, cordoned), havingOperators(busy)), metav1.ConditionTrue},
+		{"the machine's node reports and operators react", observedCluster("", nil, actuator.Running, secondMachine(actuator.Starting), apiWithNodes(n0, n1), havingOperators(busy)), metav1.ConditionTrue},
+		{"the machine's node is cordoned", observedCluster("", nil, actuator.Running, apiWithNodes(n0, cordoned), havingOperators(busy)), metav1.ConditionTrue},
 		{"everything is back", observedCluster("", nil, actuator.Running, apiWithNodes(n0, n1)), ""},
 	} {
 		pass.in.Record = record

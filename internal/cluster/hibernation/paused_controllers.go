@@ -15,42 +15,42 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Controllers that replace machines are groups, too: the Cluster of Cluster API on the hub, and the MachineHealthChecks
-// of OpenShift and of Cluster API in the cluster. Their only process is suspended by the pause that their projects document
-// (docs/adr/0055-controllers-of-machines-are-paused-as-groups.md, checked by
+// Controllers that replace machines count as groups, too: the Cluster of Cluster API on the hub, and the
+// MachineHealthChecks of OpenShift and of Cluster API in the cluster. Their only process is suspended by the pause
+// that their projects document (docs/adr/0055-controllers-of-machines-are-paused-as-groups.md, checked by
 // TestHistoriesOfPausedControllersReplaceNothing).
 
-// These are the beginnings of the names that such groups have in the record. The name of the object follows.
+// The record contains such groups under names with these prefixes, followed by the object's name.
 const (
 	clusterAPIPrefix            = "Cluster.cluster.x-k8s.io/"
 	healthCheckPrefix           = "MachineHealthCheck.machine.openshift.io/"
 	clusterAPIHealthCheckPrefix = "MachineHealthCheck.cluster.x-k8s.io/"
 )
 
-// reconcileProcess is the process of a group that is an object.
+// reconcileProcess is the only process of a group that is an object.
 const reconcileProcess = "Reconcile"
 
-// PauseState is the pause of an object whose controller replaces machines.
+// PauseState describes whether, and by which party, an object whose controller replaces machines is paused.
 type PauseState string
 
-// These are the states. An object that another user has paused is left as it is.
+// These are the pause states. An object that another user has paused is left unchanged.
 const (
 	NotPaused     PauseState = "not paused"
 	PausedByUs    PauseState = "paused by Torpor"
 	PausedByOther PauseState = "paused by another user"
 )
 
-// NewClusterAPIGroup returns the group of a Cluster of Cluster API on the hub.
+// NewClusterAPIGroup returns the group for a Cluster of Cluster API on the hub.
 func NewClusterAPIGroup(name string, state PauseState) actuator.Group {
 	return newPausedGroup(clusterAPIPrefix+name, state)
 }
 
-// NewHealthCheckGroup returns the group of a MachineHealthCheck of OpenShift.
+// NewHealthCheckGroup returns the group for a MachineHealthCheck of OpenShift.
 func NewHealthCheckGroup(name string, state PauseState) actuator.Group {
 	return newPausedGroup(healthCheckPrefix+name, state)
 }
 
-// NewClusterAPIHealthCheckGroup returns the group of a MachineHealthCheck of Cluster API in the cluster.
+// NewClusterAPIHealthCheckGroup returns the group for a MachineHealthCheck of Cluster API in the cluster.
 func NewClusterAPIHealthCheckGroup(namespace, name string, state PauseState) actuator.Group {
 	return newPausedGroup(clusterAPIHealthCheckPrefix+namespace+"/"+name, state)
 }
@@ -60,7 +60,7 @@ func newPausedGroup(name string, state PauseState) actuator.Group {
 	case PausedByUs:
 		return actuator.Group{Name: name, Processes: []string{reconcileProcess}, Suspended: []string{reconcileProcess}}
 	case PausedByOther:
-		return actuator.Group{Name: name} // Nothing of it acts, and nothing of it is to be resumed.
+		return actuator.Group{Name: name} // The group has no active process, and no process to resume.
 	case NotPaused:
 		return actuator.Group{Name: name, Processes: []string{reconcileProcess}}
 	default:
@@ -78,12 +78,12 @@ func IsGroupOfCloud(group string) bool { return !isOfHub(group) && !IsHealthChec
 
 func isOfHub(group string) bool { return strings.HasPrefix(group, clusterAPIPrefix) }
 
-// clusterAPINotHeld is the reason why the machines of a Cluster must not be stopped.
+// clusterAPINotHeld explains why the machines of a Cluster must not be stopped.
 const clusterAPINotHeld = "Expected machines that stay off once they are stopped, found %s in the namespace of the ClusterDeployment, " +
 	"whose controllers replace machines that are not healthy; set spec.paused of that object, or set the annotation " +
 	hivev1.MachineGroupsAnnotation + " to " + hivev1.MachineGroupsSuspend
 
-// whyNotPaused returns why an object cannot be paused; empty if it can be.
+// whyNotPaused explains why an object cannot be paused; empty if it can be.
 func (o Observed) whyNotPaused(group string) string {
 	if o.Options.MachineGroups == hivev1.MachineGroupsSuspend {
 		return ""
@@ -91,8 +91,8 @@ func (o Observed) whyNotPaused(group string) string {
 	return fmt.Sprintf(clusterAPINotHeld, group)
 }
 
-// activeObjects are the objects that may act on machines which are not stopped. Without the option, MachineHealthChecks
-// of the cluster are findings only, because they do not act while their cluster is off.
+// activeObjects are the objects that may act on machines that are not stopped. Without the option, the cluster's
+// MachineHealthChecks are only findings, because they do not act while their cluster is off.
 func (o Observed) activeObjects() []string {
 	var names []string
 	if len(o.Machines) == 0 || o.allMachinesAre(actuator.Stopped) {
@@ -108,8 +108,7 @@ func (o Observed) activeObjects() []string {
 	return names
 }
 
-// groupsUnread returns why a hibernation that has not begun must not begin: objects that are to be paused cannot be
-// read.
+// groupsUnread explains why a hibernation must not begin: objects that it would pause cannot be read.
 func (o Observed) groupsUnread() string {
 	if o.GroupsError == "" || o.isHibernationOpen() || o.Options.MachineGroups != hivev1.MachineGroupsSuspend {
 		return ""
@@ -117,8 +116,8 @@ func (o Observed) groupsUnread() string {
 	return "Expected to pause the controllers that replace machines, found that they cannot be read: " + o.GroupsError
 }
 
-// NeedsHealthChecks reports whether the MachineHealthChecks of the cluster must be read: to record them, until they are
-// paused, and until they are as before.
+// NeedsHealthChecks reports whether the cluster's MachineHealthChecks must be read. They are read to record them,
+// until they are paused, and until their earlier state is restored.
 func NeedsHealthChecks(o Observed) bool {
 	switch {
 	case !NeedsNodes(o):
@@ -132,7 +131,7 @@ func NeedsHealthChecks(o Observed) bool {
 	}
 }
 
-// unheldHealthChecks are the recorded MachineHealthChecks that were not observed to be paused.
+// unheldHealthChecks are the recorded MachineHealthChecks that were not yet observed as paused.
 func (o Observed) unheldHealthChecks() []string {
 	if o.Record == nil {
 		return nil
@@ -151,14 +150,14 @@ func (o Observed) needsPauseLook() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && len(o.unheldHealthChecks()) > 0 && o.anyMachineIs(actuator.Running)
 }
 
-// awaitsPause reports whether machines are left on until the MachineHealthChecks are paused. The stop does not wait for
-// a cluster that no longer answers.
+// awaitsPause reports whether machines are left on until the MachineHealthChecks are paused. The stop does not wait
+// for a cluster that no longer responds.
 func (o Observed) awaitsPause() bool {
 	return o.needsPauseLook() && (o.API == Reachable || o.Now.Sub(o.stopBeganAt()) < nodeRecordWindow)
 }
 
-// pausedHealthChecks are the MachineHealthChecks whose pause is observed and not recorded yet. A deleted one counts as
-// paused.
+// pausedHealthChecks are the MachineHealthChecks with an observed pause that is not recorded yet. A deleted one
+// counts as paused.
 func (o Observed) pausedHealthChecks() []string {
 	if !o.HasReadHealthChecks {
 		return nil
@@ -176,7 +175,7 @@ func (o Observed) hasUnrecordedPauses() bool {
 
 // recordPauses only writes status, as recordNodes does.
 // Invariant: the first machine is stopped only in a pass that has read the saved time of each pause, so the cluster
-// need not answer afterwards (TestManagersThatDieAtEachActKeepPauses).
+// need not respond after that (TestManagersThatDieAtEachActKeepPauses).
 func recordPauses(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Record = p.Record.DeepCopy()
@@ -190,7 +189,7 @@ func recordPauses(o Observed) Plan {
 	return p
 }
 
-// awaitPause names the MachineHealthChecks that are not paused yet.
+// awaitPause lists the MachineHealthChecks that are not paused yet.
 func (o Observed) awaitPause(p Plan) Plan {
 	names := o.unheldHealthChecks()
 	if len(names) == 0 || o.Refusal != nil {
@@ -202,8 +201,8 @@ func (o Observed) awaitPause(p Plan) Plan {
 	return p
 }
 
-// LeftGroups returns the objects that a plan no longer holds although they are paused: another user has paused them
-// during the hibernation.
+// LeftGroups returns the objects that a plan no longer holds although they are paused, because another user has
+// paused them during the hibernation.
 func LeftGroups(o Observed, p Plan) []string {
 	if o.Record == nil || p.Record == nil || o.shouldHibernate() {
 		return nil
@@ -219,7 +218,7 @@ func LeftGroups(o Observed, p Plan) []string {
 	return names
 }
 
-// HasRecordedGroup reports whether a record has a group.
+// HasRecordedGroup reports whether a record contains a group.
 func HasRecordedGroup(r *hivev1.HibernationRecord, name string) bool {
 	return Observed{Record: r}.recordedGroup(name) != nil
 }

@@ -21,7 +21,8 @@ const (
 	pausedCheck   = "MachineHealthCheck.machine.openshift.io/workers"
 )
 
-// managedCluster is a cluster that should hibernate, answers, and is replaced by a Cluster and a MachineHealthCheck.
+// managedCluster is a reachable cluster that should hibernate. A Cluster and a MachineHealthCheck replace its
+// machines.
 func managedCluster(mode string, edit func(*Observed)) Observed {
 	o := observedCluster(hivev1.PowerStateHibernating, nil, actuator.Running)
 	o.API, o.Options.MachineGroups = Reachable, mode
@@ -44,19 +45,19 @@ func TestMachineControllersThatCannotBePausedAreRefused(t *testing.T) {
 		edit func(*Observed)
 		want string
 	}{
-		"a Cluster without the annotation: refused, with the way out": {"", nil, pausedCluster + " in the namespace of the ClusterDeployment"},
-		"a Cluster with the mode scale-to-zero: refused":              {scale, nil, "set the annotation torpor.dev/machine-groups to suspend"},
-		"a Cluster with the mode suspend: not refused":                {suspend, nil, ""},
-		"a Cluster that a user has paused: not refused":               {"", func(o *Observed) { setPauses(o, PausedByOther, NotPaused) }, ""},
-		"a Cluster that is still paused by Torpor: not refused":       {"", func(o *Observed) { setPauses(o, PausedByUs, NotPaused) }, ""},
-		"a MachineHealthCheck alone: not refused":                     {"", func(o *Observed) { o.Groups = o.Groups[1:] }, ""},
-		"a recorded Cluster without the annotation: not refused": {"", func(o *Observed) {
+		"Cluster without the annotation is refused with advice": {"", nil, pausedCluster + " in the namespace of the ClusterDeployment"},
+		"Cluster with the mode scale-to-zero is refused":        {scale, nil, "set the annotation torpor.dev/machine-groups to suspend"},
+		"Cluster with the mode suspend is not refused":          {suspend, nil, ""},
+		"Cluster that a user has paused is not refused":         {"", func(o *Observed) { setPauses(o, PausedByOther, NotPaused) }, ""},
+		"Cluster that Torpor still pauses is not refused":       {"", func(o *Observed) { setPauses(o, PausedByUs, NotPaused) }, ""},
+		"MachineHealthCheck alone is not refused":               {"", func(o *Observed) { o.Groups = o.Groups[1:] }, ""},
+		"recorded Cluster without the annotation is not refused": {"", func(o *Observed) {
 			o.Record = openRecord()
 			o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: pausedCluster, Mode: suspend}}
 		}, ""},
-		"objects that cannot be read: refused":                             {suspend, func(o *Observed) { o.GroupsError = "no right" }, "cannot be read: no right"},
-		"objects that cannot be read, without the annotation: not refused": {"", func(o *Observed) { o.Groups, o.GroupsError = nil, "no right" }, ""},
-		"objects that cannot be read during a hibernation: not refused": {suspend, func(o *Observed) {
+		"objects that cannot be read are refused":                            {suspend, func(o *Observed) { o.GroupsError = "no right" }, "cannot be read: no right"},
+		"objects that cannot be read without the annotation are not refused": {"", func(o *Observed) { o.Groups, o.GroupsError = nil, "no right" }, ""},
+		"objects that cannot be read during a hibernation are not refused": {suspend, func(o *Observed) {
 			o.GroupsError, o.Record = "no right", openRecord()
 		}, ""},
 	} {
@@ -93,17 +94,17 @@ func TestPausesAreRecordedBeforeTheyAreSet(t *testing.T) {
 		edit           func(*Observed)
 		want           string
 	}{
-		"paused MachineHealthChecks: their time is recorded": {PausedByUs, PausedByUs, nil, "record paused groups"},
-		"a check that acts: no machine is stopped":           {PausedByUs, NotPaused, nil, "hold machine groups"},
-		"a Cluster that acts: no machine is stopped":         {NotPaused, PausedByUs, nil, "record paused groups"},
-		"checks that were not read: no machine is stopped":   {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadHealthChecks = o.Groups[:1], false }, "hold machine groups"},
-		"a cluster that does not answer yet: no machine is stopped": {PausedByUs, PausedByUs, func(o *Observed) {
+		"paused MachineHealthChecks are recorded with their time": {PausedByUs, PausedByUs, nil, "record paused groups"},
+		"active MachineHealthCheck prevents the stop":             {PausedByUs, NotPaused, nil, "hold machine groups"},
+		"active Cluster prevents the stop":                        {NotPaused, PausedByUs, nil, "record paused groups"},
+		"MachineHealthChecks that were not read prevent the stop": {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadHealthChecks = o.Groups[:1], false }, "hold machine groups"},
+		"cluster that does not respond yet prevents the stop": {PausedByUs, PausedByUs, func(o *Observed) {
 			o.API, o.Groups, o.HasReadHealthChecks = Unreachable, o.Groups[:1], false
 		}, "hold machine groups"},
-		"a cluster that no longer answers: the machines are stopped": {PausedByUs, PausedByUs, func(o *Observed) {
+		"cluster that no longer responds does not prevent the stop": {PausedByUs, PausedByUs, func(o *Observed) {
 			o.API, o.Groups, o.HasReadHealthChecks, o.Now = Unreachable, o.Groups[:1], false, o.Now.Add(nodeRecordWindow)
 		}, "stop machines"},
-		"a check with a recorded pause: the machines are stopped": {PausedByUs, NotPaused, func(o *Observed) {
+		"MachineHealthCheck with a recorded pause does not prevent the stop": {PausedByUs, NotPaused, func(o *Observed) {
 			o.API, o.Groups, o.HasReadHealthChecks = NotProbed, o.Groups[:1], false
 			o.Record = o.Record.DeepCopy()
 			o.Record.MachineGroups[1].HeldAt = new(metav1.NewTime(o.Now))
@@ -133,13 +134,13 @@ func TestPausesAreEndedOnceTheNodesAreBack(t *testing.T) {
 		edit           func(*Observed)
 		released, left int
 	}{
-		"pauses of Torpor: both are released":                     {PausedByUs, PausedByUs, nil, 2, 2},
-		"a Cluster that a user has paused: it is left":            {PausedByOther, PausedByUs, nil, 1, 1},
-		"objects as before: nothing is released":                  {NotPaused, NotPaused, nil, 0, 0},
-		"a machine that does not run: nothing is released":        {PausedByUs, PausedByUs, func(o *Observed) { o.Machines[0].State = actuator.Starting }, 0, 2},
-		"nodes that are not back: nothing is released":            {PausedByUs, PausedByUs, func(o *Observed) { o.Nodes[0].Ready = false }, 0, 2},
-		"objects that were not read: their entries stay":          {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadClusterAPI, o.HasReadHealthChecks = nil, false, false }, 0, 2},
-		"objects that no longer exist: their entries are dropped": {PausedByUs, PausedByUs, func(o *Observed) { o.Groups = nil }, 0, 0},
+		"pauses by Torpor are released":                   {PausedByUs, PausedByUs, nil, 2, 2},
+		"Cluster that a user has paused is not released":  {PausedByOther, PausedByUs, nil, 1, 1},
+		"objects in their earlier state are not released": {NotPaused, NotPaused, nil, 0, 0},
+		"machine that does not run prevents the release":  {PausedByUs, PausedByUs, func(o *Observed) { o.Machines[0].State = actuator.Starting }, 0, 2},
+		"missing nodes prevent the release":               {PausedByUs, PausedByUs, func(o *Observed) { o.Nodes[0].Ready = false }, 0, 2},
+		"objects that were not read keep their entries":   {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadClusterAPI, o.HasReadHealthChecks = nil, false, false }, 0, 2},
+		"deleted objects lose their entries":              {PausedByUs, PausedByUs, func(o *Observed) { o.Groups = nil }, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := managedCluster("", func(o *Observed) {
@@ -171,7 +172,7 @@ func TestPausesAreEndedOnceTheNodesAreBack(t *testing.T) {
 	}
 }
 
-// pausedObservations vary the pauses of a Cluster and a MachineHealthCheck, their record and the machines.
+// pausedObservations vary the machines, the record, and the pauses of a Cluster and a MachineHealthCheck.
 func pausedObservations() []Observed {
 	back := []ObservedNode{{RecordedNode: hivev1.RecordedNode{Name: "n0", UID: "uid-n0", Ready: true}, LastSeen: modelTime().Add(-time.Second)}}
 	records := slices.DeleteFunc(hibernationRecords(), func(r *hivev1.HibernationRecord) bool {
@@ -214,8 +215,8 @@ func pausedObservations() []Observed {
 	return list
 }
 
-// hasActiveController reports whether a Cluster acts, or a MachineHealthCheck of the record was not yet recorded as
-// paused although the cluster answers.
+// hasActiveController reports whether a Cluster is active, or a recorded MachineHealthCheck of a reachable cluster
+// was not yet recorded as paused.
 func (o Observed) hasActiveController() bool {
 	isActive := func(g actuator.Group) bool {
 		return strings.HasPrefix(g.Name, "Cluster.cluster.x-k8s.io/") && len(g.Suspended) < len(g.Processes)
@@ -226,8 +227,8 @@ func (o Observed) hasActiveController() bool {
 	return slices.ContainsFunc(o.Groups, isActive) || slices.ContainsFunc(o.Record.MachineGroups, isUnheld)
 }
 
-// pauseWorld is a cluster of two machines, with controllers on the hub and in the cluster that replace each machine
-// which does not run, at once.
+// pauseWorld is a model of a cluster of two machines. Controllers on the hub and in the cluster replace each machine
+// that does not run, at once.
 type pauseWorld struct {
 	states         [2]actuator.MachineState
 	cluster, check PauseState
@@ -302,7 +303,7 @@ func (w *pauseWorld) order(ids []string, from, to actuator.MachineState) {
 	}
 }
 
-// change carries out each change or loses it.
+// change applies or drops each change.
 func (w *pauseWorld) change(changes []actuator.GroupChange, random *rand.Rand) {
 	for _, c := range changes {
 		state := NotPaused
@@ -320,7 +321,7 @@ func (w *pauseWorld) change(changes []actuator.GroupChange, random *rand.Rand) {
 	}
 }
 
-// pass is one pass of a manager. It may die before it acts, or before it saves the status.
+// pass is one pass of a manager. The manager may crash before the action, or before the status is saved.
 func (w *pauseWorld) pass(random *rand.Rand) Plan {
 	p := Decide(w.observe())
 	death := random.IntN(6)
@@ -334,7 +335,8 @@ func (w *pauseWorld) pass(random *rand.Rand) Plan {
 }
 
 // TestHistoriesOfPausedControllersReplaceNothing runs random histories in which users change their minds, changes are
-// lost and managers die between any two acts. No machine is replaced. At the end each controller is as before.
+// lost and managers crash between any two actions. No machine is replaced. At the end each controller is in its
+// earlier state.
 func TestHistoriesOfPausedControllersReplaceNothing(t *testing.T) {
 	const histories, maxFlips, maxPasses = 10_000, 6, 300
 	hibernations := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// powerAction is the action of every event.
+// powerAction is the action in every event.
 const powerAction = "SetPowerState"
 
 // Plan is the result of Decide: at most one action, and the report.
@@ -21,19 +21,19 @@ type Plan struct {
 	Rule string
 	// Do is the action.
 	Do Action
-	// Hibernating, Ready and Unreachable are the owned conditions. Every plan sets all of them.
+	// Hibernating, Ready and Unreachable are owned conditions. Every plan sets all of them.
 	Hibernating, Ready, Unreachable decision.Condition
 	// Degraded and Stalled are empty unless they are True.
 	Degraded, Stalled decision.Condition
-	// Record replaces the record of the hibernation.
+	// Record replaces the hibernation record.
 	Record *hivev1.HibernationRecord
-	// RequeueAfter is the time until the next pass; zero waits for an event.
+	// RequeueAfter is the time until the next pass. If it is zero, the next pass waits for an event.
 	RequeueAfter time.Duration
-	// CloudInterval is the interval of polling the machines while one is to change; zero if none is. A change
-	// triggers a pass.
+	// CloudInterval is the interval of polling the machines while one should change; zero if none should. An observed
+	// change triggers a pass.
 	CloudInterval time.Duration
-	// ProbeInterval is the interval of probing the API server until the next pass; zero if it is not probed. A
-	// different answer triggers a pass.
+	// ProbeInterval is the interval of probing the API server until the next pass; zero without probes. A different
+	// result triggers a pass.
 	ProbeInterval time.Duration
 	// RetryAfter is the back-off for machines that the cloud has refused to stop or to start.
 	RetryAfter time.Duration
@@ -47,26 +47,26 @@ type Action interface{ isAction() }
 // NoAction is the empty action.
 type NoAction struct{}
 
-// StopMachines asks the cloud to stop machines. No machine is stopped unless the account has the rights to stop
-// StoppedLater and to terminate TerminatedLater.
+// StopMachines requests that the cloud stops machines. No machine is stopped unless the account may also stop
+// StoppedLater and terminate TerminatedLater.
 type StopMachines struct{ IDs, StoppedLater, TerminatedLater []string }
 
-// TerminateMachines asks the cloud to terminate machines permanently.
+// TerminateMachines requests that the cloud terminates machines permanently.
 type TerminateMachines struct{ IDs []string }
 
-// StartMachines asks the cloud to start machines.
+// StartMachines requests that the cloud starts machines.
 type StartMachines struct{ IDs []string }
 
 // ApproveRequests approves certificate requests by name.
 type ApproveRequests struct{ Requests []string }
 
-// ReplaceMachines deletes OpenShift Machines of the cluster, which then creates new ones.
+// ReplaceMachines deletes the cluster's OpenShift Machines, which the cluster then replaces.
 type ReplaceMachines struct{ Machines []ReplaceableMachine }
 
-// HoldGroups keeps groups of machines from replacing machines, or scales them to zero.
+// HoldGroups keeps machine groups from replacing machines, or scales the groups to zero.
 type HoldGroups struct{ Changes []actuator.GroupChange }
 
-// ReleaseGroups sets groups of machines back.
+// ReleaseGroups restores machine groups.
 type ReleaseGroups struct{ Changes []actuator.GroupChange }
 
 func (NoAction) isAction()          {}
@@ -78,8 +78,8 @@ func (StartMachines) isAction()     {}
 func (ApproveRequests) isAction()   {}
 func (ReplaceMachines) isAction()   {}
 
-// DisplayedPowerState returns status.powerState, which is derived from the Hibernating condition. No decision reads it;
-// while it differs from the requested state, only a recent observation of the machines counts.
+// DisplayedPowerState returns status.powerState, which is derived from the Hibernating condition. No decision reads
+// this field; while it differs from the requested state, only a recent observation of the machines counts.
 func DisplayedPowerState(hibernating decision.Condition) string {
 	if hibernating.Status == metav1.ConditionUnknown {
 		return "Unknown"

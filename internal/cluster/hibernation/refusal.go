@@ -8,15 +8,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// MayBeRefused reports whether a hibernation is requested that is refused if the survey has blocking findings. A
-// hibernation that has begun is not refused, and neither is one that cancels a resume: the cluster would be left in
-// between.
+// MayBeRefused reports whether a requested hibernation may be refused because of blocking findings of the survey. A
+// hibernation that has begun is not refused, nor is one that cancels a resume: the cluster would be left partly
+// stopped.
 func MayBeRefused(o Observed) bool {
 	return o.Options.RequiresPossible && o.needsNodeRecord() && !o.hasNotResumed()
 }
 
-// isHibernationRefused reports whether a requested hibernation is refused. A cluster that answers is surveyed first. One that
-// does not answer cannot be surveyed, so its last survey counts.
+// isHibernationRefused reports whether a requested hibernation is refused. A reachable cluster is surveyed first. An
+// unreachable one cannot be surveyed, so its last survey counts.
 func (o Observed) isHibernationRefused() bool {
 	return MayBeRefused(o) && (o.Obstacles != "" || o.awaitsSurvey())
 }
@@ -24,7 +24,7 @@ func (o Observed) isHibernationRefused() bool {
 // awaitsSurvey reports whether a hibernation that may be refused waits for the first survey.
 func (o Observed) awaitsSurvey() bool { return !o.IsSurveyed && o.API == Reachable }
 
-// hibernationRefused leaves the cluster as it is.
+// hibernationRefused leaves the cluster unchanged.
 // Invariant: it writes no record, and machines are stopped only with a record, so a refused hibernation stops nothing
 // (TestEveryStateConverges).
 func hibernationRefused(o Observed) Plan {

@@ -13,7 +13,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestRequiredHibernationPossible has hibernations of clusters that require the condition HibernationPossible.
+// TestRequiredHibernationPossible hibernates clusters that require the condition HibernationPossible.
 func TestRequiredHibernationPossible(t *testing.T) {
 	const obstacle = "ClusterUpgrading: Expected no upgrade"
 	required := func(o *Observed) { o.Options.RequiresPossible, o.IsSurveyed, o.Obstacles = true, true, obstacle }
@@ -23,51 +23,51 @@ func TestRequiredHibernationPossible(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"a blocking finding: refused": {
+		"blocking finding is refused": {
 			observedCluster(wantHibernating, nil, actuator.Running, required, apiWithNodes(readyNode("n0"))),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RunningHibernationReason, userRetryInterval},
 		},
-		"an unreachable cluster whose last survey has a blocking finding: refused": {
+		"blocking finding of an unreachable cluster's last survey is refused": {
 			observedCluster(wantHibernating, nil, actuator.Running, required, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.APIUnreachableReason, userRetryInterval},
 		},
-		"machines that start, a blocking finding: refused": {
+		"blocking finding is refused while machines start": {
 			observedCluster(wantHibernating, nil, actuator.Starting, required),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RefusedHibernationReason, userRetryInterval},
 		},
-		"no survey yet: waits for it": {
+		"cluster without a survey is surveyed first": {
 			observedCluster(wantHibernating, nil, actuator.Running, unsurveyed, apiWithNodes(readyNode("n0"))),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RunningHibernationReason, firstSyncInterval},
 		},
-		"an unreachable cluster without a survey: hibernates": {
+		"unreachable cluster without a survey hibernates": {
 			observedCluster(wantHibernating, nil, actuator.Running, unsurveyed, func(o *Observed) { o.API = Unreachable }),
 			expectedPlan{"record nodes", NoAction{}, hivev1.StoppingHibernationReason, hivev1.StoppingMachinesReason, immediately},
 		},
-		"no blocking finding: hibernates": {
+		"cluster without a blocking finding hibernates": {
 			observedCluster(wantHibernating, nil, actuator.Running, required, apiWithNodes(readyNode("n0")), func(o *Observed) { o.Obstacles = "" }),
 			expectedPlan{"record nodes", NoAction{}, hivev1.StoppingHibernationReason, hivev1.StoppingMachinesReason, immediately},
 		},
-		"a blocking finding that is not required: hibernates": {
+		"blocking finding without the requirement is ignored": {
 			observedCluster(wantHibernating, nil, actuator.Running, required, apiWithNodes(readyNode("n0")), func(o *Observed) { o.Options.RequiresPossible = false }),
 			expectedPlan{"record nodes", NoAction{}, hivev1.StoppingHibernationReason, hivev1.StoppingMachinesReason, immediately},
 		},
-		"a hibernation that has begun: continues": {
+		"hibernation that has begun continues": {
 			observedCluster(wantHibernating, openRecord(), actuator.Running, required),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, hivev1.StoppingHibernationReason, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
-		"a resume that is cancelled: hibernates": {
+		"hibernation that cancels a resume continues": {
 			observedCluster(wantHibernating, resumingRecord(time.Minute), actuator.Running, required, apiWithNodes(staleNode("n0"))),
 			expectedPlan{"record nodes", NoAction{}, hivev1.StoppingHibernationReason, hivev1.StoppingMachinesReason, immediately},
 		},
-		"a second hibernation: refused": {
+		"blocking finding before a second hibernation is refused": {
 			observedCluster(wantHibernating, resumedRecord(time.Hour), actuator.Running, required, apiWithNodes(readyNode("n0"))),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RunningHibernationReason, userRetryInterval},
 		},
-		"machines that are off: hibernates": {
+		"cluster with stopped machines hibernates": {
 			observedCluster(wantHibernating, nil, actuator.Stopped, required),
 			expectedPlan{"hibernating", NoAction{}, hivev1.HibernatingHibernationReason, hivev1.HibernatingHibernationReason, closeLookWindow},
 		},
-		"a cluster that should run: runs": {
+		"cluster that should run keeps running": {
 			observedCluster("", nil, actuator.Running, required, apiWithNodes(readyNode("n0"))),
 			expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, driftInterval},
 		},

@@ -18,16 +18,16 @@ import (
 // errorClasses returns the reason and the requeue interval for each error class of a failed observation.
 func errorClasses() map[actuator.ErrorClass]expectedPlan {
 	return map[actuator.ErrorClass]expectedPlan{
-		actuator.CredentialsMissing:    {Ready: hivev1.CredentialsMissingReason, RequeueAfter: maxCloudInterval},
-		actuator.CredentialsInvalid:    {Ready: hivev1.CredentialsInvalidReason, RequeueAfter: retryInterval},
-		actuator.PermissionDenied:      {Ready: hivev1.PermissionDeniedReason, RequeueAfter: userRetryInterval},
-		actuator.Unreachable:           {Ready: hivev1.CloudUnreachableReason, RequeueAfter: maxCloudInterval},
-		actuator.Throttled:             {Ready: hivev1.CloudThrottledReason, RequeueAfter: maxCloudInterval},
-		actuator.NoCapacity:            {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
-		actuator.WrongState:            {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
-		actuator.NotFound:              {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
-		actuator.Other:                 {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
-		"an unknown class: CloudError": {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
+		actuator.CredentialsMissing: {Ready: hivev1.CredentialsMissingReason, RequeueAfter: maxCloudInterval},
+		actuator.CredentialsInvalid: {Ready: hivev1.CredentialsInvalidReason, RequeueAfter: retryInterval},
+		actuator.PermissionDenied:   {Ready: hivev1.PermissionDeniedReason, RequeueAfter: userRetryInterval},
+		actuator.Unreachable:        {Ready: hivev1.CloudUnreachableReason, RequeueAfter: maxCloudInterval},
+		actuator.Throttled:          {Ready: hivev1.CloudThrottledReason, RequeueAfter: maxCloudInterval},
+		actuator.NoCapacity:         {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
+		actuator.WrongState:         {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
+		actuator.NotFound:           {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
+		actuator.Other:              {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
+		"unknown class":             {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
 	}
 }
 
@@ -61,23 +61,23 @@ func TestRefusedMachinesAreTriedLessAndLess(t *testing.T) {
 		in    func(since time.Duration) Observed
 		want  []time.Duration
 	}{
-		"a permanently refused stop: retried at growing intervals": {actuator.Other, func(since time.Duration) Observed {
+		"permanently refused stop is retried at growing intervals": {actuator.Other, func(since time.Duration) Observed {
 			o := observedCluster(wantHibernating, openRecord(), actuator.Running)
 			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
 			return o
 		}, []time.Duration{retryInterval, 2 * time.Minute, driftInterval}},
-		"a stop refused because of the machine's state: retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
+		"stop refused because of the machine's state is retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
 			o := observedCluster(wantHibernating, openRecord(), actuator.Running)
 			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
 			return o
 		}, []time.Duration{minCloudInterval, 2 * time.Minute, driftInterval}},
-		"a start refused because of the machine's state: retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
+		"start refused because of the machine's state is retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
 		}, []time.Duration{minCloudInterval, 2 * time.Minute, driftInterval}},
-		"a start refused for lack of capacity: retried at growing intervals": {actuator.NoCapacity, func(since time.Duration) Observed {
+		"start refused for lack of capacity is retried at growing intervals": {actuator.NoCapacity, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
 		}, []time.Duration{maxCloudInterval, maxCapacityRest, maxCapacityRest}},
-		"a throttled start: retried at a constant interval": {actuator.Throttled, func(since time.Duration) Observed {
+		"throttled start is retried at a constant interval": {actuator.Throttled, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since), actuator.Stopped)
 		}, []time.Duration{maxCloudInterval, maxCloudInterval, maxCloudInterval}},
 	} {
@@ -95,7 +95,7 @@ func TestRefusedMachinesAreTriedLessAndLess(t *testing.T) {
 	}
 }
 
-// TestARefusedStopIsExplainedOnceItLasts checks a cluster with one running machine whose stop was refused.
+// TestARefusedStopIsExplainedOnceItLasts checks clusters after a refused stop of a machine that still runs.
 func TestARefusedStopIsExplainedOnceItLasts(t *testing.T) {
 	const inPart, whole = "the cluster is partly down", "no machine is stopped until all can be stopped"
 	for name, row := range map[string]struct {
@@ -105,13 +105,13 @@ func TestARefusedStopIsExplainedOnceItLasts(t *testing.T) {
 		want        string
 		wantStalled bool
 	}{
-		"a wrong state is not explained at first":                           {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
-		"a wrong state is not explained until the stop has stalled":         {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
-		"a wrong state that stalls is explained":                            {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
-		"a wrong state that keeps all machines running: explained":          {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
-		"a lasting refusal is explained at once":                            {actuator.Other, time.Minute, actuator.Stopped, inPart, true},
-		"a machine that is not found is explained":                          {actuator.NotFound, time.Minute, actuator.Stopped, inPart, true},
-		"throttling by the cloud is not explained as the machine's problem": {actuator.Throttled, 3 * time.Hour, actuator.Stopped, "", true},
+		"wrong state is not explained at first":                      {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
+		"wrong state is not explained until the stop has stalled":    {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
+		"stalled wrong state is explained":                           {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
+		"stalled wrong state with all machines running is explained": {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
+		"lasting refusal is explained at once":                       {actuator.Other, time.Minute, actuator.Stopped, inPart, true},
+		"missing machine is explained":                               {actuator.NotFound, time.Minute, actuator.Stopped, inPart, true},
+		"throttling is not explained as a problem of the machine":    {actuator.Throttled, 3 * time.Hour, actuator.Stopped, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster(wantHibernating, openRecord(), row.other, secondMachine(actuator.Running))
@@ -134,12 +134,12 @@ func TestDisplayedPowerState(t *testing.T) {
 		in   decision.Condition
 		want string
 	}{
-		"a hibernation: shown as Hibernating":                                {decision.True(hivev1.HibernatingHibernationReason, "x"), "Hibernating"},
-		"a transition: shown as Resuming":                                    {decision.True(hivev1.ResumingHibernationReason, "x"), "Resuming"},
-		"a run: shown as Running":                                            {decision.False(hivev1.RunningHibernationReason, "x"), "Running"},
-		"no support: shown as Unsupported":                                   {decision.False(hivev1.UnsupportedHibernationReason, "x"), "Unsupported"},
-		"a missing Secret: shown as Unknown":                                 {decision.Unknown(hivev1.CredentialsMissingReason, "x"), "Unknown"},
-		"a status that is not known, under a known reason: shown as Unknown": {decision.Unknown(hivev1.RunningHibernationReason, "x"), "Unknown"},
+		"complete hibernation is shown as Hibernating":           {decision.True(hivev1.HibernatingHibernationReason, "x"), "Hibernating"},
+		"transition is shown as Resuming":                        {decision.True(hivev1.ResumingHibernationReason, "x"), "Resuming"},
+		"running cluster is shown as Running":                    {decision.False(hivev1.RunningHibernationReason, "x"), "Running"},
+		"unsupported hibernation is shown as Unsupported":        {decision.False(hivev1.UnsupportedHibernationReason, "x"), "Unsupported"},
+		"missing Secret is shown as Unknown":                     {decision.Unknown(hivev1.CredentialsMissingReason, "x"), "Unknown"},
+		"unknown status with a known reason is shown as Unknown": {decision.Unknown(hivev1.RunningHibernationReason, "x"), "Unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := DisplayedPowerState(row.in); got != row.want {

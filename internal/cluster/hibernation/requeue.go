@@ -11,65 +11,64 @@ import (
 const (
 	// immediately requeues through the queue, so one cluster does not occupy a worker.
 	immediately = time.Millisecond
-	// minCloudInterval and maxCloudInterval bound the interval of polling the cloud. minMachineInterval is the
-	// lower bound while machines change.
+	// minCloudInterval and maxCloudInterval limit the interval of polling the cloud. minMachineInterval is the lower
+	// limit while machines change.
 	minCloudInterval   = 2 * time.Second
 	minMachineInterval = time.Second
 	maxCloudInterval   = 15 * time.Second
-	// cloudIntervalShare is the fraction of the wait so far that the next interval takes.
+	// cloudIntervalShare defines the next interval as a fraction of the elapsed wait.
 	cloudIntervalShare = 20
 	// minProbeInterval is the interval of probing the API server of a resuming cluster. Probes cost no cloud
 	// requests.
 	minProbeInterval = 500 * time.Millisecond
-	// frequentProbeWindow is how long a resuming cluster is probed at that interval.
+	// frequentProbeWindow is how long a resuming cluster is probed at minProbeInterval.
 	frequentProbeWindow = 5 * time.Minute
-	// firstSyncWindow is how long after the installation a hibernation may wait for the cluster's SyncSets, as
-	// in Hive. firstSyncInterval is the interval of checking whether they have been applied.
+	// firstSyncWindow is how long after the installation a hibernation may wait for the cluster's SyncSets, as in
+	// Hive. firstSyncInterval is the interval of checking whether they were applied.
 	firstSyncWindow, firstSyncInterval = 10 * time.Minute, 5 * time.Second
-	// nodeRecordWindow is how long after the request a stop waits for an API server that does not answer.
+	// nodeRecordWindow is how long after the request a stop waits for an unreachable API server.
 	nodeRecordWindow = 30 * time.Second
-	// lateAfter is the wait after which pending machines are named.
+	// lateAfter is the wait after which messages list the pending machines.
 	lateAfter = 2 * time.Minute
-	// aftercareWindow is how long certificate requests are judged after the cluster is ready again.
+	// aftercareWindow is how long certificate requests are evaluated after the cluster is ready again.
 	aftercareWindow = 10 * time.Minute
 	// minAftercareInterval, maxAftercareInterval and aftercareShare define how often a resumed cluster is probed.
 	minAftercareInterval = 5 * time.Second
 	maxAftercareInterval = time.Minute
 	aftercareShare       = 4
-	// machineWaitInterval is the longest time between two passes that wait for machines, so late ones are
-	// named.
+	// machineWaitInterval is the longest time between two passes that wait for machines, so late machines are
+	// reported.
 	machineWaitInterval = 30 * time.Second
-	// partialResumeAfter is the time after which a resuming cluster counts as running without the machines and
-	// nodes that are still missing.
+	// partialResumeAfter is the time after which a resuming cluster counts as running although machines and nodes are
+	// missing.
 	partialResumeAfter = 10 * time.Minute
 	// stalledAfter is the time after which an unfinished hibernation or resume counts as stalled.
 	stalledAfter = 15 * time.Minute
-	// closeLookWindow is how long a cluster that has just stopped is polled every closeLookInterval, because a
-	// cloud may show the effect of an earlier order late.
+	// closeLookWindow is how long a newly stopped cluster is polled every closeLookInterval, because a cloud may show
+	// the effect of an earlier order late.
 	closeLookWindow, closeLookInterval = 90 * time.Second, 30 * time.Second
-	// refusalShare is the fraction of the wait so far for which refused machines rest. maxCapacityRest bounds
-	// the rest if the cloud had no capacity.
+	// refusalShare defines the back-off of refused machines as a fraction of the elapsed wait. maxCapacityRest limits
+	// the back-off if the cloud had no capacity.
 	refusalShare    = 4
 	maxCapacityRest = 2 * time.Minute
-	// driftInterval is the interval of comparing a settled cluster with its cloud.
+	// driftInterval is the interval of comparing a settled cluster with the cloud.
 	driftInterval = 10 * time.Minute
-	// asleepInterval is the interval between passes of a hibernating cluster. Its account polls the machines in
-	// between, and triggers a pass when one is no longer off.
+	// asleepInterval is the interval between passes of a hibernating cluster. The account's poller observes the
+	// machines in between, and triggers a pass when a machine is no longer off.
 	asleepInterval = time.Hour
-	// retryInterval follows errors that may be temporary.
+	// retryInterval is the interval after errors that may be temporary.
 	retryInterval = time.Minute
-	// userRetryInterval follows errors that only a user can fix.
+	// userRetryInterval is the interval after errors that only a user can fix.
 	userRetryInterval = 5 * time.Minute
 )
 
-// cloudInterval grows with the wait: a change is noticed late by at most a twentieth of it, and long waits stay
+// cloudInterval grows with the wait. A change is noticed late by at most a twentieth of the wait, and long waits stay
 // cheap.
 func cloudInterval(since, at time.Time) time.Duration {
 	return min(max(at.Sub(since)/cloudIntervalShare, minMachineInterval), maxCloudInterval)
 }
 
-// aftercareInterval is short at first, when kubelets request serving certificates and a late stop of a machine
-// would show.
+// aftercareInterval is short at first, when kubelets request serving certificates and a machine may still stop late.
 func aftercareInterval(since, at time.Time) time.Duration {
 	return min(max(at.Sub(since)/aftercareShare, minAftercareInterval), maxAftercareInterval)
 }
@@ -81,17 +80,17 @@ func probeInterval(since, at time.Time) time.Duration {
 	return maxCloudInterval
 }
 
-// Retry is how often a cloud is asked again after an error.
+// Retry defines how often a call to a cloud is repeated after an error.
 type Retry struct {
-	// First is the pause after a failed listing, and the first pause of refused machines.
+	// First is the pause after a failed listing, and the first pause for refused machines.
 	First time.Duration
-	// Longest bounds the pauses of refused machines, which grow to a quarter of the time so far. It is zero if they do
-	// not grow.
+	// Longest limits the pauses for refused machines, which grow to a quarter of the elapsed time. It is zero if the
+	// pauses do not grow.
 	Longest time.Duration
 }
 
-// RetryOf returns how often a cloud is asked again after an error of a class. A lasting refusal of machines is repeated
-// ever less often, because a state that has lasted for hours may last longer.
+// RetryOf returns how often a call is repeated after an error of a class. The pauses after a lasting refusal of
+// machines grow, because a state that has lasted for hours may last longer.
 func RetryOf(c actuator.ErrorClass) Retry {
 	switch c {
 	case actuator.WrongState:
@@ -111,7 +110,7 @@ func RetryOf(c actuator.ErrorClass) Retry {
 	}
 }
 
-// refusalRest is the back-off for machines that the cloud refuses since a given time.
+// refusalRest is the back-off for machines that the cloud has refused since a given time.
 func refusalRest(c actuator.ErrorClass, since, at time.Time) time.Duration {
 	retry := RetryOf(c)
 	return max(retry.First, min(at.Sub(since)/refusalShare, retry.Longest))

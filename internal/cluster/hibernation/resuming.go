@@ -15,19 +15,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// These are the plans of a cluster that should run.
+// The plans in this file apply to a cluster that should run.
 
 // recordResume only writes status.
-// Invariant: machines of a hibernated cluster are started only in a pass that has read the saved start of the
-// resume (TestEveryStateConverges). Nodes request certificates as soon as they are on. If the manager died before
-// it saved the start, its successor would take their requests to be older than the resume.
+// Invariant: machines of a hibernated cluster are started only in a pass that has read the saved start of the resume
+// (TestEveryStateConverges). Nodes request certificates as soon as they are on. If the manager crashed before it
+// saved the start, the next manager would consider their requests older than the resume.
 func recordResume(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
 	p.RequeueAfter = immediately
 	return p
 }
 
-// awaitStarted follows the machines, and also the API server once the first machine runs.
+// awaitStarted polls the machines, and probes the API server once the first machine runs.
 func awaitStarted(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
 	p.RequeueAfter = machineWaitInterval
@@ -38,8 +38,8 @@ func awaitStarted(o Observed) Plan {
 }
 
 // withAction adds the action for a cluster that should run, independent of the report. Certificate requests are
-// approved first, then Machines are replaced, then machines are started, then nodes are uncordoned. A machine
-// whose start is refused delays neither certificates nor uncordoning.
+// approved first, then Machines are replaced, then machines are started, then nodes are uncordoned. A machine with a
+// refused start delays neither certificates nor uncordoning.
 func (o Observed) withAction(p Plan) Plan {
 	stopped, replaced := o.machinesToStart(), o.machinesToReplace()
 	mayStart := len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running))
@@ -91,7 +91,7 @@ func (o Observed) resumeProbeInterval() time.Duration {
 	return probeInterval(resumeRecord(o).ResumeStartedAt.Time, o.Now)
 }
 
-// apiProblem returns why the API server does not answer, once it should have started.
+// apiProblem explains why the API server does not respond, once it should have started.
 func (o Observed) apiProblem() string {
 	if o.APIMessage == "" || !o.IsAPICostly && !o.IsAPIProblemLasting && o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) <= lateAfter {
 		return ""
@@ -133,8 +133,7 @@ func clusterRuns(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// clusterRunsInPart leaves the resume open, so missing machines and nodes are retried while certificates are
-// approved.
+// clusterRunsInPart leaves the resume open. Missing machines and nodes are retried while certificates are approved.
 func clusterRunsInPart(o Observed) Plan {
 	p := Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster runs"),
@@ -154,8 +153,8 @@ func clusterRunsInPart(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// partialReason returns the reason of the Degraded condition for a cluster that runs in part; empty if nothing
-// is missing.
+// partialReason returns the reason of the Degraded condition for a cluster that runs in part; empty if nothing is
+// missing.
 func (o Observed) partialReason() string {
 	switch {
 	case o.NoActuator == "" && len(o.missingMachines())+len(o.heldGroups()) > 0, o.awaitsReplacement():
@@ -199,8 +198,8 @@ func clusterUnreachable(o Observed) Plan {
 	})
 }
 
-// resumingPlan is the plan of a cluster that should run and does not run yet. The cluster hibernated, or all
-// its machines were stopped outside Torpor. The latter is repaired as a separate resume.
+// resumingPlan is the plan for a cluster that should run and does not run yet. The cluster hibernated, or all its
+// machines were stopped outside Torpor. The latter is repaired as a separate resume.
 func resumingPlan(o Observed, ready decision.Condition) Plan {
 	p := Plan{
 		Hibernating: decision.True(hivev1.ResumingHibernationReason, "The cluster is being resumed"),
@@ -227,7 +226,7 @@ func startingCondition(o Observed) decision.Condition {
 	return decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines%s", len(o.Machines), o.startOrderNote()))
 }
 
-// stalledCondition reports a hibernation or a resume that does not finish, and the step at which it is stuck.
+// stalledCondition reports a hibernation or a resume that does not finish, and the step that blocks it.
 func (o Observed) stalledCondition(p Plan) decision.Condition {
 	var since time.Time
 	switch {
@@ -262,7 +261,7 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isInAftercare() {
 		return record
 	}
-	// Invariant: a repair approves no certificate request, so powering off a machine gains none
+	// Invariant: a repair approves no certificate request, so an attacker gains none by powering off a machine
 	// (TestApprovalsFollowTheHibernationRecord).
 	record.Repair = !o.isHibernationOpen()
 	switch {
@@ -286,8 +285,7 @@ func (o Observed) missingNodes() []string {
 	record := resumeRecord(o)
 	var names []string
 	for _, node := range o.awaitedNodes() {
-		// A Node object keeps its Ready condition while its machine is off, so Ready alone is not a sign of
-		// life.
+		// A Node object keeps its Ready condition while its machine is off, so Ready alone is not a sign of life.
 		if !node.Ready || !HasReported(record, node) {
 			names = append(names, node.Name)
 		}
@@ -295,8 +293,8 @@ func (o Observed) missingNodes() []string {
 	return names
 }
 
-// awaitedNodes returns the nodes that were ready when the cluster hibernated and still exist. If there are
-// none, it returns all nodes.
+// awaitedNodes returns the nodes that were ready when the cluster hibernated and still exist. If there are none, it
+// returns all nodes.
 func (o Observed) awaitedNodes() []ObservedNode {
 	wasReady := map[string]bool{}
 	for _, node := range o.Record.Nodes {

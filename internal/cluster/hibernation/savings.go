@@ -7,7 +7,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// SavedRate returns what a hibernation saves: its recorded machines, from the time at which all were observed to be
+// SavedRate returns what a hibernation saves. The recorded machines count from the time at which all were observed as
 // stopped until they are started. A repair starts machines that were switched off outside Torpor, and saves nothing.
 func SavedRate(r *hivev1.HibernationRecord) savings.Rate {
 	if r == nil || r.Repair || r.AsleepAt == nil || r.ResumeStartedAt != nil {

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// maxOverrideURL and maxOverrideAddress are the limits of the schema. The schema of another project may
-	// lack them.
+	// maxOverrideURL and maxOverrideAddress are the limits in the schema. Another project's schema may lack them.
 	maxOverrideURL, maxOverrideAddress = 2048, 45
 	// maxShownOverride is the maximum length of a value in a message.
 	maxShownOverride = 100
@@ -25,16 +24,16 @@ const (
 	addressField     = "spec.controlPlaneConfig.apiServerIPOverride"
 )
 
-// ServerOverride defines how the API server of a cluster is dialled if the URL in its kubeconfig is not
-// reachable. Overrides are comparable: a connection, a probe or a job for one override is not used for another.
+// ServerOverride defines how a cluster's API server is dialled if the URL in its kubeconfig is not reachable.
+// Overrides are comparable: a connection, a probe or a job for one override is not used for another.
 type ServerOverride struct {
 	// URL replaces the URL of the kubeconfig. The scheme may be missing.
 	URL string
-	// Address is the IP address to dial. Port, TLS name and Host header stay those of the URL.
+	// Address is the IP address to dial. Port, TLS name and Host header still follow from the URL.
 	Address string
 }
 
-// ReadServerOverride returns the override of a cluster without validating it.
+// ReadServerOverride returns a cluster's override without validating it.
 func ReadServerOverride(cd *hivev1.ClusterDeployment) ServerOverride {
 	if config := cd.Spec.ControlPlaneConfig; config != nil {
 		return ServerOverride{URL: config.APIURLOverride, Address: config.APIServerIPOverride}
@@ -42,8 +41,8 @@ func ReadServerOverride(cd *hivev1.ClusterDeployment) ServerOverride {
 	return ServerOverride{}
 }
 
-// ParseURL returns the URL to use instead of that of the kubeconfig; nil if none exists. Its errors are stable
-// and hold no secrets.
+// ParseURL returns the URL that replaces the kubeconfig's; nil without an override. Its errors are stable and contain
+// no secrets.
 func (o ServerOverride) ParseURL() (*url.URL, error) {
 	if o.URL == "" {
 		return nil, nil
@@ -66,7 +65,7 @@ func (o ServerOverride) ParseURL() (*url.URL, error) {
 	return server, nil
 }
 
-// isServer reports whether a URL names a host and a port that can be dialled.
+// isServer reports whether a URL contains a host and a port that can be dialled.
 func isServer(u *url.URL) bool {
 	if u.Scheme != "https" && u.Scheme != "http" {
 		return false
@@ -81,7 +80,8 @@ func isServer(u *url.URL) bool {
 	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(host, ".")))) == 0
 }
 
-// ParseAddress returns the address to dial; the zero Addr if there is none. Its errors are stable and hold no secrets.
+// ParseAddress returns the address to dial; the zero Addr without an override. Its errors are stable and contain no
+// secrets.
 func (o ServerOverride) ParseAddress() (netip.Addr, error) {
 	if o.Address == "" {
 		return netip.Addr{}, nil
@@ -97,7 +97,7 @@ func (o ServerOverride) ParseAddress() (netip.Addr, error) {
 	return address, nil
 }
 
-// Check returns an error unless the override can be used.
+// Check returns an error if the override cannot be used.
 func (o ServerOverride) Check() error {
 	_, err := o.ParseURL()
 	if err != nil {
@@ -107,7 +107,7 @@ func (o ServerOverride) Check() error {
 	return err
 }
 
-// Note names the fields that decide which server is dialled, for the message of a server that does not answer;
+// Note lists the fields that decide which server is dialled, for the message about an unresponsive server. It is
 // empty without an override.
 func (o ServerOverride) Note() string {
 	var fields []string

@@ -20,7 +20,7 @@ func TestOverridesOfURLs(t *testing.T) {
 		"API.Example.Com.:6443":                     {server: "https://API.Example.Com.:6443"},
 		"10.0.0.7:6443":                             {server: "https://10.0.0.7:6443"},
 		"[fd00::7]:6443":                            {server: "https://[fd00::7]:6443"},
-		"http://api.example.com:8080":               {server: "http://api.example.com:8080"}, // The dialer decides about it.
+		"http://api.example.com:8080":               {server: "http://api.example.com:8080"}, // The dialer decides whether it accepts plain HTTP.
 		"https://" + strings.Repeat("a.", 20) + "b": {server: "https://" + strings.Repeat("a.", 20) + "b"},
 		"not a URL":                                 {refusal: invalid + `"not a URL"; correct or remove it`},
 		"https://":                                  {refusal: invalid + `"https://"; correct or remove it`},

@@ -9,7 +9,8 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// FuzzServerOverride parses the address in spec.controlPlaneConfig. An accepted one has a scheme of HTTP, and no user.
+// FuzzServerOverride parses the address in spec.controlPlaneConfig. An accepted URL has a scheme of HTTP, and no
+// user.
 func FuzzServerOverride(f *testing.F) {
 	for _, text := range []string{"https://api.example.com:6443", "api:6443", "file:///etc/passwd", "https://a@b", "http://[::1]:0", "https://[fe80::1%25eth0]:1", "//"} {
 		f.Add(text, "10.0.0.1")
@@ -26,7 +27,7 @@ func FuzzServerOverride(f *testing.F) {
 	})
 }
 
-// FuzzReadStopOptions reads annotations of a ClusterDeployment. Texts for its status stay short.
+// FuzzReadStopOptions reads annotations of a ClusterDeployment. The texts for its status stay short.
 func FuzzReadStopOptions(f *testing.F) {
 	for _, text := range []string{"10m", "-1s", "9999h", "workers-first", "suspend", "HibernationPossible", "\x00"} {
 		f.Add(text, text, text, text)

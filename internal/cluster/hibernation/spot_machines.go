@@ -11,29 +11,29 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Spot machines that cannot be stopped are terminated, if the cluster itself replaces them.
-// Invariant: they are terminated after every other machine is stopped, and only if the saved record names them
-// (docs/adr/0024-spot-machines-are-terminated-last.md, checked by TestEveryObservationHasAHarmlessPlan).
-// A spot machine that a MachineSet creates after the record was written is added to it as soon as the cluster
-// answers. The other machines are started again for that.
+// Spot machines that cannot be stopped are terminated if the cluster itself replaces them.
+// Invariant: they are terminated only after every other machine is stopped, and only if the saved record contains
+// them (docs/adr/0024-spot-machines-are-terminated-last.md, checked by TestEveryObservationHasAHarmlessPlan).
+// A spot machine that a MachineSet creates after the record was written is added to the record as soon as the cluster
+// responds. The other machines are started again for this purpose.
 
 const (
-	// maxSpotMachines is the limit of the record's schema.
+	// maxSpotMachines is the limit in the record's schema.
 	maxSpotMachines = 500
-	// maxReplacementsPerPass paces deletions, because each takes two calls of the time budget of a poll.
+	// maxReplacementsPerPass limits deletions, because each takes two calls of a poll's time budget.
 	maxReplacementsPerPass = 10
 )
 
 // ReplaceableMachine is an OpenShift Machine that the cluster replaces when it is deleted.
 type ReplaceableMachine struct {
-	// ID is the cloud's name of the machine.
+	// ID is the cloud's name for the machine.
 	ID string
 	// Name and UID identify the Machine.
 	Name, UID string
 }
 
-// NeedsMachines reports whether the OpenShift Machines must be read: to find the spot machines that the cluster
-// would replace, and the Machines of terminated ones that still exist.
+// NeedsMachines reports whether the OpenShift Machines must be read. They show which spot machines the cluster would
+// replace, and which Machines of terminated machines still exist.
 func NeedsMachines(o Observed) bool {
 	switch {
 	case !NeedsNodes(o):
@@ -45,8 +45,8 @@ func NeedsMachines(o Observed) bool {
 	}
 }
 
-// hasTerminatedMachines reports whether the record names machines that the cloud no longer has. Nothing is
-// known of them if the cloud lists no machine at all.
+// hasTerminatedMachines reports whether the record contains machines that the cloud no longer has. If the cloud lists
+// no machine at all, this is unknown.
 func (o Observed) hasTerminatedMachines() bool {
 	return o.Record != nil && len(o.Machines) > 0 && slices.ContainsFunc(o.Record.SpotMachines, func(id string) bool { return !o.isAtCloud(id) })
 }
@@ -55,8 +55,8 @@ func (o Observed) isAtCloud(id string) bool {
 	return slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool { return m.ID == id })
 }
 
-// spotMachinesToRecord are the machines that may be terminated. They include those of a cancelled resume whose
-// Machines may still exist.
+// spotMachinesToRecord are the machines that may be terminated. They include those of a cancelled resume with
+// Machines that may still exist.
 func (o Observed) spotMachinesToRecord() []string {
 	var ids []string
 	if o.hasNotResumed() {
@@ -83,21 +83,21 @@ func isTerminatedLast(m actuator.Machine, r *hivev1.HibernationRecord) bool {
 	return m.Spot && r != nil && slices.Contains(r.SpotMachines, m.ID)
 }
 
-// awaitsSpotRecord reports whether a spot machine runs that is not in the record of a saved hibernation: it was
-// created later, or the cluster did not report that it would replace it.
+// awaitsSpotRecord reports whether a spot machine runs that is not in a saved hibernation record. It was created
+// later, or the cluster did not report that it would replace the machine.
 func (o Observed) awaitsSpotRecord() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool {
 		return m.Spot && m.State == actuator.Running && !isTerminatedLast(m, o.Record) && !o.isTerminatedByGroup(m)
 	})
 }
 
-// awaitsSpotRecordInPart reports whether other machines are off while a spot record is awaited. If all machines
-// run, none is stopped.
+// awaitsSpotRecordInPart reports whether other machines are off while a spot record is awaited. If all machines run,
+// none is stopped.
 func (o Observed) awaitsSpotRecordInPart() bool {
 	return o.awaitsSpotRecord() && !o.allMachinesAre(actuator.Running)
 }
 
-// spotMachinesToAdd returns the machines that may be terminated, but are not in the record of the hibernation yet.
+// spotMachinesToAdd returns the machines that may be terminated, but are not in the hibernation's record yet.
 func (o Observed) spotMachinesToAdd() []string {
 	if !o.awaitsSpotRecord() {
 		return nil
@@ -114,8 +114,8 @@ func recordSpotMachines(o Observed) Plan {
 	return p
 }
 
-// startMachinesAgain reverts a hibernation that cannot be finished: only the running cluster can show whether
-// its spot machine may be terminated. If it may not, the cluster keeps running.
+// startMachinesAgain reverts a hibernation that cannot be completed: only the running cluster can show whether its
+// spot machine may be terminated. If it may not, the cluster keeps running.
 func startMachinesAgain(o Observed) Plan {
 	p := awaitStopped(o)
 	p.Record = withAsleepAt(p.Record, nil)
@@ -145,7 +145,7 @@ func (o Observed) machinesToTerminate() []string {
 	return ids
 }
 
-// areOnlySpotMachinesLeft reports whether termination is the only step left of a saved hibernation: other
+// areOnlySpotMachinesLeft reports whether termination is the only remaining step of a saved hibernation: other
 // machines exist, and all of them are stopped.
 func (o Observed) areOnlySpotMachinesLeft() bool {
 	stopped, left := 0, 0
@@ -162,16 +162,16 @@ func (o Observed) areOnlySpotMachinesLeft() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && stopped > 0 && left > 0
 }
 
-// terminateMachines is the last step because it is irreversible: a hibernation that is cancelled earlier keeps
-// the machines.
+// terminateMachines is the last step because it is irreversible. A hibernation that is cancelled earlier keeps the
+// machines.
 func terminateMachines(o Observed) Plan {
 	p := awaitStopped(o)
 	p.Do = TerminateMachines{IDs: o.machinesToTerminate()}
 	return o.restRefused(p)
 }
 
-// machinesToReplace are the Machines of terminated machines. A Machine whose machine still exists in the cloud
-// is never among them.
+// machinesToReplace are the Machines of terminated machines. A Machine is never included while its machine exists in
+// the cloud.
 func (o Observed) machinesToReplace() []ReplaceableMachine {
 	if !o.hasTerminatedMachines() {
 		return nil
@@ -185,13 +185,13 @@ func (o Observed) machinesToReplace() []ReplaceableMachine {
 	return machines
 }
 
-// awaitsReplacement reports whether Machines of terminated machines exist, or whether that is unknown during a
+// awaitsReplacement reports whether Machines of terminated machines exist, or whether this is unknown during a
 // resume.
 func (o Observed) awaitsReplacement() bool {
 	return len(o.machinesToReplace()) > 0 || o.hasNotResumed() && o.hasTerminatedMachines() && !o.HasReadMachines
 }
 
-// replacementNote describes what prevents the creation of new machines.
+// replacementNote describes the problem that prevents the creation of new machines.
 func (o Observed) replacementNote() string {
 	machines := o.machinesToReplace()
 	if len(machines) == 0 {

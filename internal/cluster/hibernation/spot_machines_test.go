@@ -25,7 +25,7 @@ func secondSpotMachine(s actuator.MachineState) func(*Observed) {
 	return func(o *Observed) { o.Machines[1].State, o.Machines[1].Spot = s, true }
 }
 
-// withoutSecondMachine is a cluster whose second machine is gone.
+// withoutSecondMachine is a cluster without its second machine.
 func withoutSecondMachine(o *Observed) { o.Machines = o.Machines[:1] }
 
 func secondOpenShiftMachine() ReplaceableMachine {
@@ -63,14 +63,14 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster(wantHibernating, withSpot(openRecord()), off, secondMachine(on)),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
-		"spot machine is not terminated before the others are stopped": {observedCluster(wantHibernating, withSpot(openRecord()), goingOff, secondSpotMachine(on)), waitStop},
-		"spot machine is terminated once the others are stopped":       {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(on)), terminate},
-		"starting spot machine is terminated":                          {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(goingOn)), terminate},
+		"spot machine is not terminated before the other machines are stopped": {observedCluster(wantHibernating, withSpot(openRecord()), goingOff, secondSpotMachine(on)), waitStop},
+		"spot machine is terminated once the other machines are stopped":       {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(on)), terminate},
+		"starting spot machine is terminated":                                  {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(goingOn)), terminate},
 		"spot machine that is being terminated is awaited": {
 			observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(goingOff)),
 			expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.TerminatingSpotMachinesReason, machineWaitInterval},
 		},
-		"cluster whose spot machine is gone hibernates": {
+		"cluster hibernates once its spot machine is terminated": {
 			observedCluster(wantHibernating, withSpot(openRecord()), off, withoutSecondMachine),
 			expectedPlan{"hibernating", NoAction{}, hivev1.HibernatingHibernationReason, hivev1.HibernatingHibernationReason, closeLookWindow},
 		},
@@ -102,11 +102,11 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			}),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
-		"a hibernation that is cancelled terminates nothing": {
+		"cancelled hibernation terminates nothing": {
 			observedCluster("", withSpot(openRecord()), off, secondSpotMachine(on)),
 			expectedPlan{"record resume start", NoAction{}, starting, hivev1.StartingMachinesReason, immediately},
 		},
-		"Machine is deleted as soon as the cluster answers": {
+		"Machine is deleted as soon as the cluster responds": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine())), waitNodes(replace),
 		},
 		"spot machine that still exists in the cloud is not replaced": {
@@ -130,7 +130,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), withRequests("csr-0")),
 			waitNodes(ApproveRequests{[]string{"csr-0"}}),
 		},
-		"Machine that is found within ten minutes after a resume is deleted, too": {
+		"Machine that is found within ten minutes after a resume is deleted": {
 			observedCluster("", withSpot(resumedRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine())),
 			expectedPlan{"running in part", replace, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minProbeInterval},
 		},
@@ -162,22 +162,22 @@ func TestSpotMachinesAreRecorded(t *testing.T) {
 		want  []string
 		count int
 	}{
-		"spot machine that the cluster replaces: recorded":        {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines(secondOpenShiftMachine())), want: []string{"i-1"}},
-		"spot machine without an OpenShift Machine: not recorded": {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines())},
-		"machine that can be stopped: not recorded":               {in: observedCluster(wantHibernating, nil, on, apiWithMachines(secondOpenShiftMachine()))},
-		"machine of an earlier hibernation, Machines not read: not recorded": {
+		"spot machine that the cluster replaces is recorded":        {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines(secondOpenShiftMachine())), want: []string{"i-1"}},
+		"spot machine without an OpenShift Machine is not recorded": {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines())},
+		"machine that can be stopped is not recorded":               {in: observedCluster(wantHibernating, nil, on, apiWithMachines(secondOpenShiftMachine()))},
+		"machine of an earlier hibernation without readable Machines is not recorded": {
 			in: observedCluster(wantHibernating, withSpot(resumedRecord(time.Hour)), on, secondSpotMachine(on)),
 		},
-		"running machine of a cancelled resume, Machines not read: not recorded": {
+		"running machine of a cancelled resume without readable Machines is not recorded": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)),
 		},
-		"terminated machine of a resume that is cancelled before its Machine is deleted: recorded": {
+		"terminated machine of a resume that is cancelled before its Machine is deleted is recorded": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), want: []string{"i-1"},
 		},
-		"terminated machine whose OpenShift Machine is gone: not recorded": {
+		"terminated machine without an OpenShift Machine is not recorded": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, apiWithMachines()),
 		},
-		"more machines than the schema allows: recorded up to the limit": {in: observedCluster(wantHibernating, nil, on, apiWithMachines(), many), count: maxSpotMachines},
+		"more machines than the schema allows are recorded up to the limit": {in: observedCluster(wantHibernating, nil, on, apiWithMachines(), many), count: maxSpotMachines},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(row.in).Record.SpotMachines
@@ -216,15 +216,15 @@ func TestMachineObjectsAreReadOnlyIfNeeded(t *testing.T) {
 		in   Observed
 		want bool
 	}{
-		"hibernation with a spot machine: Machines are read":               {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
-		"hibernation without a spot machine: Machines are not read":        {observedCluster(wantHibernating, nil, on), false},
-		"running cluster: Machines are not read":                           {observedCluster("", nil, on, secondSpotMachine(on)), false},
-		"spot machine that is not in the record: Machines are read":        {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
-		"saved record: Machines are not read":                              {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
-		"resume after a termination: Machines are read":                    {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
-		"resume of a cluster that kept its machine: Machines are not read": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
-		"hibernation that cancels a resume: Machines are read":             {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
-		"long after a resume: Machines are not read":                       {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
+		"hibernation with a spot machine reads Machines":                             {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
+		"hibernation without a spot machine does not read Machines":                  {observedCluster(wantHibernating, nil, on), false},
+		"running cluster does not read Machines":                                     {observedCluster("", nil, on, secondSpotMachine(on)), false},
+		"spot machine that is not in the record requires reading Machines":           {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
+		"spot machine that is in the saved record does not require reading Machines": {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
+		"resume after a termination reads Machines":                                  {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"resume of a cluster that kept its machine does not read Machines":           {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
+		"hibernation that cancels a resume reads Machines":                           {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"cluster that resumed long ago does not read Machines":                       {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := NeedsMachines(row.in); got != row.want {

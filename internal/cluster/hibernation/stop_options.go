@@ -11,7 +11,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// maxDrainBudget bounds how long a stop waits for pods.
+// maxDrainBudget limits how long a stop waits for pods.
 const maxDrainBudget = time.Hour
 
 // StopOptions are the owner's options for stopping a cluster. They are annotations, because Hive's schema drops
@@ -19,20 +19,20 @@ const maxDrainBudget = time.Hour
 type StopOptions struct {
 	// WorkersFirst is true if workers are stopped before the control plane, and started after it.
 	WorkersFirst bool
-	// DrainBudget is how long the workers are drained at most before machines are stopped; zero if they are not
-	// drained.
+	// DrainBudget is the maximum time for which the workers are drained before machines are stopped; zero without a
+	// drain.
 	DrainBudget time.Duration
 	// RequiresPossible is true if a hibernation is refused while the survey of the cluster has blocking findings.
 	RequiresPossible bool
-	// MachineGroups is how groups of machines are kept from replacing stopped machines; empty if they are not.
+	// MachineGroups defines how machine groups are kept from replacing stopped machines; empty if they are not.
 	// InvalidMachineGroups describes an unknown value, with which no hibernation begins.
 	MachineGroups, InvalidMachineGroups string
-	// Ignored describes the options that are malformed; empty if none is.
+	// Ignored describes the malformed options; empty if all are valid.
 	Ignored string
 }
 
-// ReadStopOptions reads the options of a ClusterDeployment. A malformed option is ignored and never blocks a
-// stop.
+// ReadStopOptions reads the options of a ClusterDeployment. A malformed option is ignored and, except for the machine
+// groups, never blocks a stop.
 func ReadStopOptions(annotations map[string]string) StopOptions {
 	var o StopOptions
 	var ignored []string
@@ -63,8 +63,8 @@ func ReadStopOptions(annotations map[string]string) StopOptions {
 	return o
 }
 
-// readMachineGroups reads how groups of machines are treated. An unknown value is not ignored: without the option that
-// the owner wanted, the cluster would not be stopped, and with another one machines could be terminated.
+// readMachineGroups reads how machine groups are treated. An unknown value is not ignored. Without the option that
+// the owner wanted, the cluster would not be stopped; with another option, machines could be terminated.
 func readMachineGroups(annotations map[string]string) (mode, invalid string) {
 	mode, isSet := annotations[hivev1.MachineGroupsAnnotation]
 	if known := []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero}; isSet && !slices.Contains(known, mode) {
@@ -74,7 +74,7 @@ func readMachineGroups(annotations map[string]string) (mode, invalid string) {
 	return mode, ""
 }
 
-// ignoredNote returns the end of a message.
+// ignoredNote returns the end of a message about ignored options.
 func (o StopOptions) ignoredNote() string {
 	if o.Ignored == "" {
 		return ""

@@ -14,9 +14,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// EffectivePowerState returns the meaning of spec.powerState: a stop that has expired has no effect any more,
-// and a Slumber can hibernate the cluster regardless. The spec is never written, because its owner may be a
-// GitOps tool.
+// EffectivePowerState returns the effect of spec.powerState. A stop that has expired no longer has any effect, and a
+// Slumber can hibernate the cluster regardless. The spec is never written, because its owner may be a GitOps tool.
 func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, scheduled *torporv1alpha1.ScheduledStop) hivev1.PowerState {
 	if scheduled != nil {
 		return hivev1.PowerStateHibernating
@@ -27,12 +26,12 @@ func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, sched
 	return spec
 }
 
-// IsStoppedWithoutSlumbers reports whether a cluster is to hibernate independent of Slumbers.
+// IsStoppedWithoutSlumbers reports whether a cluster should hibernate independent of Slumbers.
 func IsStoppedWithoutSlumbers(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return desiredPowerStateOf(cd, nil, now) == hivev1.PowerStateHibernating
 }
 
-// desiredPowerStateOf reads the object only and does not wait for a report.
+// desiredPowerStateOf reads only the object and does not wait for a report.
 func desiredPowerStateOf(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, now time.Time) hivev1.PowerState {
 	timer, _ := ReadTimer(cd) // A malformed timer stops nothing.
 	return DesiredPowerState(EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled), timer, cd.Status.Hibernation, now)
@@ -43,7 +42,7 @@ func StopEvents(before, after stoprecord.Records) []decision.Event {
 	return stoprecord.Events(before, after, torporv1alpha1.UntilAnnotation, powerAction)
 }
 
-// stopNote describes the requester, reason and end of the hibernation, and what is wrong with them.
+// stopNote describes the requester, reason and end of the hibernation, and errors in them.
 func (o Observed) stopNote() string {
 	note := o.Stops.Describe()
 	if !o.Stops.Holds() && o.Scheduled != nil {

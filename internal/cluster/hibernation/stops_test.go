@@ -13,7 +13,7 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// stoppedSince is the record of a stop that began an hour ago and has an end.
+// stoppedSince is the record of a stop that began an hour ago, with the given end.
 func stoppedSince(until string) stoprecord.Records {
 	asked := stoprecord.Request{
 		IsStopped: true, By: "alice", Version: "1", At: modelTime().Add(-time.Hour), Reason: "a change of disks", Until: until, UntilWrittenAt: modelTime().Add(-time.Hour),
@@ -27,11 +27,11 @@ func TestStopEnds(t *testing.T) {
 		stops stoprecord.Records
 		want  hivev1.PowerState
 	}{
-		"stop without an end: hibernating":             {hivev1.PowerStateHibernating, stoppedSince(""), hivev1.PowerStateHibernating},
-		"stop before its end: hibernating":             {hivev1.PowerStateHibernating, stoppedSince("61m"), hivev1.PowerStateHibernating},
-		"stop at its end: running":                     {hivev1.PowerStateHibernating, stoppedSince("60m"), hivev1.PowerStateRunning},
-		"stop without a record: hibernating":           {hivev1.PowerStateHibernating, nil, hivev1.PowerStateHibernating},
-		"ended stop, spec.powerState Running: running": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
+		"stop without an end is in effect":                      {hivev1.PowerStateHibernating, stoppedSince(""), hivev1.PowerStateHibernating},
+		"stop before its end is in effect":                      {hivev1.PowerStateHibernating, stoppedSince("61m"), hivev1.PowerStateHibernating},
+		"stop at its end has expired":                           {hivev1.PowerStateHibernating, stoppedSince("60m"), hivev1.PowerStateRunning},
+		"stop without a record is in effect":                    {hivev1.PowerStateHibernating, nil, hivev1.PowerStateHibernating},
+		"expired stop leaves spec.powerState Running unchanged": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := EffectivePowerState(row.spec, row.stops, nil); found != row.want {
@@ -55,7 +55,7 @@ func TestSlumbersOverrideThePowerStateOfTheSpec(t *testing.T) {
 }
 
 func TestStopIsReported(t *testing.T) {
-	t.Run("hibernating cluster reports the requester, reason and end, and gets a pass then", func(t *testing.T) {
+	t.Run("hibernating cluster reports the requester, reason and end, and requeues then", func(t *testing.T) {
 		o := observedCluster(wantHibernating, &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Hour)}, actuator.Stopped, func(o *Observed) {
 			o.Stops = stoppedSince("61m")
 		})
@@ -64,7 +64,7 @@ func TestStopIsReported(t *testing.T) {
 			t.Errorf("expected %q and a pass within a minute, found %q and %s", want, p.Ready.Message, p.RequeueAfter)
 		}
 	})
-	t.Run("cluster whose stop has ended reports why it runs", func(t *testing.T) {
+	t.Run("cluster with an expired stop reports why it runs", func(t *testing.T) {
 		o := observedCluster(hivev1.PowerStateRunning, nil, actuator.Running, func(o *Observed) { o.API, o.Stops = Reachable, stoppedSince("60m") })
 		if p := Decide(o); !strings.Contains(p.Ready.Message, "torpor.dev/until ended that stop at ") {
 			t.Errorf("found %q: %s", p.Rule, p.Ready.Message)

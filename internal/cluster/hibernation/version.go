@@ -16,14 +16,14 @@ const (
 	maxVersionLength = 256
 )
 
-// IncompatibilityReason returns why a cluster of the first non-empty version cannot hibernate, or "" if it can.
-// A pre-release of the minimum is older than the minimum.
+// IncompatibilityReason explains why a cluster with the first non-empty version cannot hibernate, or returns "" if it
+// can. A pre-release of the minimum is older than the minimum.
 func IncompatibilityReason(sources ...string) string {
 	for _, v := range sources {
 		if v == "" {
 			continue
 		}
-		// The length of a malformed version is bounded. Cutting it off cannot make an old version new.
+		// The length of a malformed version is limited. Cutting a version off cannot make it newer.
 		parsed, err := version.ParseSemantic(v[:min(len(v), maxVersionLength)])
 		if err != nil {
 			return fmt.Sprintf("Expected an OpenShift version such as %s, found %q; correct status.clusterVersionStatus or the version label",

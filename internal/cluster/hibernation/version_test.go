@@ -11,43 +11,43 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// maxVersionMessage holds the words around a version and the shown part of it, quoted.
+// maxVersionMessage is the length of the fixed text plus the quoted part of the version that is shown.
 const maxVersionMessage = 200 + 10*maxShownVersion
 
 func TestIncompatibilityReason(t *testing.T) {
 	for name, row := range map[string]struct {
 		sources []string
-		// want is a part of the message; empty where the version is good.
+		// want is a part of the message; empty if the version is compatible.
 		want string
 	}{
-		"the minimum: compatible":                                         {[]string{"4.4.8"}, ""},
-		"a patch below the minimum: refused as too old":                   {[]string{"4.4.7"}, "found 4.4.7; upgrade"},
-		"a patch above the minimum: compatible":                           {[]string{"4.4.9"}, ""},
-		"a minor version of two digits: compatible":                       {[]string{"4.10.0"}, ""},
-		"an old minor: refused as too old":                                {[]string{"4.3.99"}, "found 4.3.99"},
-		"an old major: refused as too old":                                {[]string{"3.11.524"}, "found 3.11.524"},
-		"a new major: compatible":                                         {[]string{"5.0.0"}, ""},
-		"a pre-release of the minimum: refused as too old":                {[]string{"4.4.8-rc.1"}, "found 4.4.8-rc.1"},
-		"a pre-release of the next: compatible":                           {[]string{"4.4.9-rc.1"}, ""},
-		"a build of the minimum: compatible":                              {[]string{"4.4.8+build.7"}, ""},
-		"a nightly: compatible":                                           {[]string{"4.15.0-0.nightly-2024-01-05-061046"}, ""},
-		"an OKD release: compatible":                                      {[]string{"4.15.0-0.okd-2024-03-10-010116"}, ""},
-		"a leading v: compatible":                                         {[]string{"v4.4.8"}, ""},
-		"nothing known: unknown":                                          {nil, "No version of the cluster is known"},
-		"only empty sources: unknown":                                     {[]string{"", ""}, "No version of the cluster is known"},
-		"an older version in the first source: refused as too old":        {[]string{"4.4.7", "4.15.0"}, "found 4.4.7"},
-		"an older version in a later source: compatible":                  {[]string{"4.15.0", "4.4.7"}, ""},
-		"an empty source is passed over: compatible":                      {[]string{"", "4.4.8", "4.4.7"}, ""},
-		"an unparsable first source: refused as malformed":                {[]string{"latest", "4.15.0"}, `found "latest"; correct`},
-		"a blank: refused as malformed":                                   {[]string{" ", "4.15.0"}, `found " "`},
-		"two components: refused as malformed":                            {[]string{"4.15"}, `found "4.15"`},
-		"four components: refused as malformed":                           {[]string{"4.15.0.1"}, `found "4.15.0.1"`},
-		"a negative number: refused as malformed":                         {[]string{"4.-4.8"}, `found "4.-4.8"`},
-		"a number beyond all bounds: refused as malformed":                {[]string{"4.99999999999999999999.0"}, `found "4.99999999999999999999.0"`},
-		"a new line cannot break the message: refused as malformed":       {[]string{"4.4.8\nforged"}, `found "4.4.8\nforged"`},
-		"letters beyond ASCII: refused as malformed":                      {[]string{"４.15.0"}, `found "４.15.0"`},
-		"a long unparsable version is cut: refused as malformed":          {[]string{strings.Repeat("x", 1<<16)}, `found "` + strings.Repeat("x", maxShownVersion) + `"; correct`},
-		"a long pre-release of an old version is cut: refused as too old": {[]string{"4.4.7-" + strings.Repeat("x", 1<<16)}, "found 4.4.7-" + strings.Repeat("x", maxShownVersion-6) + "; upgrade"},
+		"minimum is compatible":                                                  {[]string{"4.4.8"}, ""},
+		"patch below the minimum is refused as too old":                          {[]string{"4.4.7"}, "found 4.4.7; upgrade"},
+		"patch above the minimum is compatible":                                  {[]string{"4.4.9"}, ""},
+		"minor version of two digits is compatible":                              {[]string{"4.10.0"}, ""},
+		"old minor version is refused as too old":                                {[]string{"4.3.99"}, "found 4.3.99"},
+		"old major version is refused as too old":                                {[]string{"3.11.524"}, "found 3.11.524"},
+		"new major version is compatible":                                        {[]string{"5.0.0"}, ""},
+		"pre-release of the minimum is refused as too old":                       {[]string{"4.4.8-rc.1"}, "found 4.4.8-rc.1"},
+		"pre-release of the patch after the minimum is compatible":               {[]string{"4.4.9-rc.1"}, ""},
+		"build of the minimum is compatible":                                     {[]string{"4.4.8+build.7"}, ""},
+		"nightly release is compatible":                                          {[]string{"4.15.0-0.nightly-2024-01-05-061046"}, ""},
+		"OKD release is compatible":                                              {[]string{"4.15.0-0.okd-2024-03-10-010116"}, ""},
+		"leading v is compatible":                                                {[]string{"v4.4.8"}, ""},
+		"missing sources are reported as an unknown version":                     {nil, "No version of the cluster is known"},
+		"empty sources are reported as an unknown version":                       {[]string{"", ""}, "No version of the cluster is known"},
+		"older version in the first source is refused as too old":                {[]string{"4.4.7", "4.15.0"}, "found 4.4.7"},
+		"older version in a later source is compatible":                          {[]string{"4.15.0", "4.4.7"}, ""},
+		"empty first source is skipped":                                          {[]string{"", "4.4.8", "4.4.7"}, ""},
+		"malformed first source is refused":                                      {[]string{"latest", "4.15.0"}, `found "latest"; correct`},
+		"blank is refused as malformed":                                          {[]string{" ", "4.15.0"}, `found " "`},
+		"two components are refused as malformed":                                {[]string{"4.15"}, `found "4.15"`},
+		"four components are refused as malformed":                               {[]string{"4.15.0.1"}, `found "4.15.0.1"`},
+		"negative number is refused as malformed":                                {[]string{"4.-4.8"}, `found "4.-4.8"`},
+		"very large number is refused as malformed":                              {[]string{"4.99999999999999999999.0"}, `found "4.99999999999999999999.0"`},
+		"line break is refused as malformed and quoted":                          {[]string{"4.4.8\nforged"}, `found "4.4.8\nforged"`},
+		"letters beyond ASCII are refused as malformed":                          {[]string{"４.15.0"}, `found "４.15.0"`},
+		"long malformed version is refused and shortened":                        {[]string{strings.Repeat("x", 1<<16)}, `found "` + strings.Repeat("x", maxShownVersion) + `"; correct`},
+		"long pre-release of an old version is refused as too old and shortened": {[]string{"4.4.7-" + strings.Repeat("x", 1<<16)}, "found 4.4.7-" + strings.Repeat("x", maxShownVersion-6) + "; upgrade"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := IncompatibilityReason(row.sources...)
