@@ -13,16 +13,18 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// driftingCloud is an account with clusters of six machines. It counts its API calls by their time.
+// driftingCloud is an account with clusters of six machines. It records the times of its API calls.
 type driftingCloud struct {
 	actuator.Actuator
 	actuator.BatchActuator
 
 	mu sync.Mutex
-	// state is the state of all machines except changed, which has the other one of Running and Stopped.
+	// state is the state of all machines except changed. That machine is stopped if state is Running, and running
+	// otherwise.
 	state   actuator.MachineState
 	changed string
-	// total is the number of machines of an account that is always listed as a whole; zero if clusters are listed.
+	// total is the number of machines of an account that is always listed as a whole; zero if the cloud lists single
+	// clusters.
 	total int
 	calls []time.Time
 }
@@ -67,7 +69,7 @@ func (c *driftingCloud) ObserveAll(_ context.Context, _ actuator.Target, infraID
 
 func pagesOf(machines int) int { return (machines + machinesPerCall - 1) / machinesPerCall }
 
-// elapseCall takes the time of a call that is answered quickly.
+// elapseCall takes the time of a quick call.
 func elapseCall() { <-time.After(callLatency / 4) }
 
 func (c *driftingCloud) change(id string) {
@@ -76,7 +78,7 @@ func (c *driftingCloud) change(id string) {
 	c.changed = id
 }
 
-// takeCalls returns and forgets the times of the calls.
+// takeCalls returns and clears the times of the calls.
 func (c *driftingCloud) takeCalls() []time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,8 +87,8 @@ func (c *driftingCloud) takeCalls() []time.Time {
 	return calls
 }
 
-// driftingFleet runs passes as the controller does: every ten minutes for a cluster that runs, and every hour for one
-// that hibernates.
+// driftingFleet runs passes as the controller does: every ten minutes for a running cluster, and every hour for a
+// hibernating one.
 type driftingFleet struct {
 	*fleet
 	cloud *driftingCloud
@@ -95,8 +97,8 @@ type driftingFleet struct {
 	due   map[string]time.Time
 }
 
-// run runs due passes for a time. It ends early once a cluster was enqueued because of a change, and returns whether it
-// was.
+// run runs due passes for a time. It returns early with true once the awaited cluster was enqueued because of a
+// change.
 func (f *driftingFleet) run(period time.Duration, awaited string) bool {
 	for end := time.Now().Add(period); time.Now().Before(end); elapse(5 * time.Second) {
 		enqueued := f.take()
@@ -127,17 +129,17 @@ func (f *driftingFleet) pass(name string) {
 	f.service.FinishPass(named(name), f.every)
 }
 
-// TestDriftOfALargeAccountIsFoundInTime has 60,000 machines in one account, one of which changes its state.
+// TestDriftOfALargeAccountIsFoundInTime changes the state of one of 60,000 machines in an account.
 func TestDriftOfALargeAccountIsFoundInTime(t *testing.T) {
 	const clusters, within = 10_000, 15 * time.Minute
 	for name, row := range map[string]struct {
 		state actuator.MachineState
 		total int
 	}{
-		"hibernating clusters that the cloud lists":         {actuator.Stopped, 0},
-		"hibernating clusters in an account that is listed": {actuator.Stopped, clusters * driftingMachines},
-		"running clusters that the cloud lists":             {actuator.Running, 0},
-		"running clusters in an account that is listed":     {actuator.Running, clusters * driftingMachines},
+		"hibernating clusters in a cloud that lists clusters": {actuator.Stopped, 0},
+		"hibernating clusters in a cloud that lists accounts": {actuator.Stopped, clusters * driftingMachines},
+		"running clusters in a cloud that lists clusters":     {actuator.Running, 0},
+		"running clusters in a cloud that lists accounts":     {actuator.Running, clusters * driftingMachines},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {

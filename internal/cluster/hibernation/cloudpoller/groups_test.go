@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// groupCloud is a batchCloud with one group, which is changed as ordered.
+// groupCloud is a batchCloud with one group, which follows orders.
 type groupCloud struct {
 	*batchCloud
 	group   actuator.Group
@@ -43,7 +43,7 @@ func (c *groupCloud) ChangeGroups(_ context.Context, _ actuator.Target, changes 
 	return nil
 }
 
-// runGroup runs a test of the cluster c, of whose machines one is a member of the group workers.
+// runGroup runs a test with the cluster c. One of its machines is a member of the group workers.
 func runGroup(t *testing.T, test func(t *testing.T, f *fleet, cloud *groupCloud)) {
 	t.Helper()
 	runFleet(t, func(t *testing.T, f *fleet) {
@@ -125,7 +125,8 @@ func TestGroupsOfAClusterThatShouldRunAreNotHeld(t *testing.T) {
 	})
 }
 
-// A resume must not take the group of a poll from before an order for one that was never held.
+// A poll from before an order still shows the group as it was. A resume must not conclude that the group was never
+// held.
 func TestPollBeforeAGroupChangeIsIgnored(t *testing.T) {
 	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
 		cloud.delay = 5 * time.Second

@@ -13,7 +13,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// listInfraIDs returns the infraIDs of clusters, each once. The targets of one account differ only in the infraID.
+// listInfraIDs returns the infraIDs of clusters without duplicates. The targets of one account differ only in the
+// infraID.
 func (a *account) listInfraIDs(names []types.NamespacedName) (target actuator.Target, infraIDs []string) {
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -34,8 +35,8 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 	return func() {
 		machines := 0
 		for _, name := range names {
-			// A cluster whose infraID has changed during the poll stays wanted: its new machines were not
-			// requested.
+			// If the infraID of a cluster has changed during the poll, the cluster must be polled again, because its
+			// new machines were not requested.
 			if c := a.clusters[name]; c != nil {
 				if seen, isLookedAt := found[c.Target.InfraID]; isLookedAt {
 					machines += len(seen.Machines)
@@ -49,7 +50,8 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 	}
 }
 
-// observeGroups polls the groups of the clusters that request them, in one call. An error concerns only these clusters.
+// observeGroups polls the groups of the clusters that request them, in one call. An error concerns only these
+// clusters.
 func (s *Service) observeGroups(ctx context.Context, a *account, target actuator.Target, names []types.NamespacedName, found map[string]Snapshot) {
 	cloud, ok := a.batch.(actuator.GroupActuator)
 	wanted := s.groupsOf(a, names, found)
@@ -105,9 +107,9 @@ func mergeSets(sets map[string]map[string]bool) map[string]bool {
 	return all
 }
 
-// observeParts polls clusters together. An error that may concern only one cluster must not become the error of
-// the others, so each half is then polled separately. It returns an error that concerns the account. That is
-// also the error of the clusters that were not polled because of it.
+// observeParts polls clusters together. After an error that may concern only one cluster, each half is polled
+// separately, so the others do not get the error. It returns an error that concerns the account. That error also
+// applies to the clusters that were not polled because of it.
 func observeParts(ctx context.Context, batch actuator.BatchActuator, target actuator.Target, infraIDs []string, found map[string]Snapshot) error {
 	target.InfraID = infraIDs[0]
 	machines, err := batch.ObserveAll(ctx, target, infraIDs)
@@ -130,7 +132,7 @@ func observeParts(ctx context.Context, batch actuator.BatchActuator, target actu
 	return nil
 }
 
-// isOfAccount reports whether other clusters of the account would get the error, too.
+// isOfAccount reports whether other clusters of the account would get the same error.
 func isOfAccount(err error) bool {
 	switch actuator.ClassOf(err) {
 	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.Unreachable, actuator.Throttled:
@@ -142,7 +144,7 @@ func isOfAccount(err error) bool {
 	}
 }
 
-// publish keeps a result, and enqueues the cluster if a pass waits for it or would now report something else.
+// publish stores a result. It enqueues the cluster if a pass waits for the result or would report a change.
 func (s *Service) publish(a *account, c *cluster, seen Snapshot, began time.Time) {
 	d, isWanted := a.wanted[c.Name]
 	delete(a.wanted, c.Name)

@@ -32,11 +32,11 @@ func (s *scriptedLooks) ObserveAll(_ context.Context, _ actuator.Target, infraID
 func TestUnpolledClustersGetTheErrorOfTheAccount(t *testing.T) {
 	ofOne, throttled := errors.New("a machine is in an unknown state"), actuator.Errorf(actuator.Throttled, "slow down")
 	for name, answers := range map[string][]error{
-		"throttled while polling the first half of the clusters: no cluster seems empty":     {ofOne, throttled, nil},
-		"throttled while polling the first quarter of the clusters: no cluster seems empty":  {ofOne, ofOne, throttled, nil},
-		"throttled while polling the second quarter of the clusters: no cluster seems empty": {ofOne, ofOne, nil, throttled, nil},
-		"throttled while polling the second half of the clusters: no cluster seems empty":    {ofOne, nil, throttled},
-		"throttled while polling all clusters: no cluster seems empty":                       {throttled},
+		"throttling in the first half of the clusters leaves no cluster empty":     {ofOne, throttled, nil},
+		"throttling in the first quarter of the clusters leaves no cluster empty":  {ofOne, ofOne, throttled, nil},
+		"throttling in the second quarter of the clusters leaves no cluster empty": {ofOne, ofOne, nil, throttled, nil},
+		"throttling in the second half of the clusters leaves no cluster empty":    {ofOne, nil, throttled},
+		"throttling of the first poll leaves no cluster empty":                     {throttled},
 	} {
 		infraIDs, found := []string{"a", "b", "c", "d"}, map[string]Snapshot{}
 		if err := observeParts(t.Context(), &scriptedLooks{answers: answers}, actuator.Target{}, infraIDs, found); !errors.Is(err, throttled) {
@@ -52,7 +52,7 @@ func TestUnpolledClustersGetTheErrorOfTheAccount(t *testing.T) {
 
 func TestClustersRenamedDuringAPollArePolledAgain(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		f.look("another", "a") // This cluster keeps the account.
+		f.look("another", "a") // This cluster keeps the account in memory.
 		f.look("before", "a")
 		f.service.RefreshMachines(named("before"))
 		elapse(gatherTime + callLatency/2)
@@ -70,8 +70,8 @@ func TestClustersRenamedDuringAPollArePolledAgain(t *testing.T) {
 	})
 }
 
-// accountOfClusters returns an account of clusters that are off, with the given numbers of machines, in the order of
-// their last poll.
+// accountOfClusters returns an account of clusters that are off, in the order of their last poll. The clusters have
+// the given numbers of machines.
 func accountOfClusters(now time.Time, machines ...int) *account {
 	a := newAccount("key", nil, now)
 	for i, count := range machines {
@@ -89,10 +89,10 @@ func TestLargeStoppedClusterDoesNotDelayOthers(t *testing.T) {
 		machines []int
 		turns    int
 	}{
-		"clusters that fit into one call: polled in 2 turns":                            {[]int{200, 300, 1}, 2},
-		"a cluster that takes more than one call: polled in 2 turns":                    {[]int{machinesPerCall + 1, 1}, 2},
-		"a cluster that exactly fills one call, next to a small one: polled in 2 turns": {[]int{machinesPerCall, 1}, 2},
-		"two clusters that each take more than one call: polled in 3 turns":             {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
+		"clusters that fit into one call are polled in two turns":                  {[]int{200, 300, 1}, 2},
+		"cluster that takes more than one call is polled alone":                    {[]int{machinesPerCall + 1, 1}, 2},
+		"cluster that exactly fills one call is polled alone":                      {[]int{machinesPerCall, 1}, 2},
+		"two clusters that each take more than one call are polled in three turns": {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
 	} {
 		a := accountOfClusters(now, row.machines...)
 		for turn := range row.turns {
@@ -115,13 +115,13 @@ func TestAwaitedClustersArePolledFirst(t *testing.T) {
 	now := time.Now()
 	const count = maxDriftLook + 50
 	for name, row := range map[string]struct {
-		// lastPoll is the age of the newest result.
+		// lastPoll is the age of the newest result; negative if the cluster was never polled.
 		lastPoll time.Duration
 		want     int
 	}{
-		"one cluster was polled moments ago: a small poll": {time.Second, maxLook},
-		"one cluster was never polled: a small poll":       {-1, maxLook},
-		"all clusters are settled: a large poll":           {time.Hour, maxDriftLook},
+		"cluster that was polled moments ago keeps the polls small": {time.Second, maxLook},
+		"cluster that was never polled keeps the polls small":       {-1, maxLook},
+		"settled clusters are polled together":                      {time.Hour, maxDriftLook},
 	} {
 		a := accountOfClusters(now, slices.Repeat([]int{1}, count)...)
 		for i := range count {

@@ -27,35 +27,35 @@ const (
 	ReleaseVerb Verb = "release"
 )
 
-// IsOfStop reports whether the verb is part of a hibernation, and not of a resume.
+// IsOfStop reports whether the verb is part of a hibernation, not of a resume.
 func (v Verb) IsOfStop() bool { return v != StartVerb && v != ReleaseVerb }
 
-// firstStopPause is the first pause before stops are sent again, and stopPatience is how long they are retried.
+// firstStopPause is the first pause before stops are sent again, and stopPatience limits the time of retries.
 const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
 
-// parallelReads is the number of specs that are read in parallel before a stop. The passes of a fleet make twenty
-// writes at once. With fewer parallel reads, the orders would wait longer for the reads than for the cloud.
+// parallelReads is the number of specs that are read in parallel before a stop. A fleet's passes make twenty writes
+// at once. With fewer parallel reads, the orders would wait longer for the reads than for the cloud.
 const parallelReads = 32
 
-// order requests that machines of a cluster are stopped, started or terminated, or that groups are changed.
+// order requests that a cluster's machines are stopped, started or terminated, or that groups are changed.
 type order struct {
 	verb Verb
-	// ids are machines, or the names of groups.
+	// ids are the ids of machines, or the names of groups.
 	ids []string
 	// changes are the changes of groups.
 	changes []actuator.GroupChange
-	// stoppedLater and terminatedLater are machines that are stopped or terminated after this stop. No machine
-	// is stopped unless the account may also stop or terminate these.
+	// stoppedLater and terminatedLater are machines that are stopped or terminated after this stop. No machine is
+	// stopped unless the account may also stop or terminate these.
 	stoppedLater, terminatedLater []string
 	// isPending is true until the cloud has answered the order.
 	isPending bool
 	since     time.Time
-	// refused is the cloud's last refusal with its time, and refusedIDs are the refused machines. Both are empty if
-	// the cloud has refused nothing.
+	// refused is the cloud's last refusal with its time, and refusedIDs are the refused machines. They are empty if
+	// the cloud has not refused the order.
 	refused    error
 	refusedIDs []string
 	refusedAt  time.Time
-	// stretch is the jitter of the pause before refused machines are tried again.
+	// stretch is the jitter of the pause before refused machines are retried.
 	stretch float64
 }
 
@@ -68,7 +68,7 @@ type RefusedOrder struct {
 }
 
 // isOfGroups reports whether the order changes groups. A poll that began before the order was answered may still show
-// the old state of the groups.
+// the groups' old state.
 func (o *order) isOfGroups() bool {
 	return o != nil && (o.verb == HoldVerb || o.verb == ReleaseVerb)
 }
@@ -92,19 +92,20 @@ type acceptedOrder struct {
 	at   time.Time
 }
 
-// covers reports whether an order would only repeat the accepted one, whose effect the cloud may not show yet.
+// covers reports whether an order would only repeat the accepted one. The cloud may not show the effect of that order
+// yet.
 func (c acceptedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 	return c.verb == verb && now.Before(c.at.Add(readLag)) &&
 		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
 }
 
-// Order requests a stop, start or termination of a cluster's machines, and returns at once. Refused machines are left
-// out until their pause has ended. Look returns the refusal until the cloud accepts an order.
+// Order requests a stop, start or termination of a cluster's machines, and returns at once. Refused machines are
+// skipped until their pause has ended. Look returns the refusal until the cloud accepts an order.
 func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
 	s.queueOrder(name, verb, StopOrder{IDs: ids}, rest)
 }
 
-// OrderGroups is like Order, and holds or releases groups of a cluster's machines. Refused groups are left out until
+// OrderGroups is like Order, and holds or releases groups of a cluster's machines. Refused groups are skipped until
 // their pause has ended.
 func (s *Service) OrderGroups(name types.NamespacedName, verb Verb, changes []actuator.GroupChange, rest time.Duration) {
 	wanted := StopOrder{changes: changes}
@@ -114,7 +115,7 @@ func (s *Service) OrderGroups(name types.NamespacedName, verb Verb, changes []ac
 	s.queueOrder(name, verb, wanted, rest)
 }
 
-// StopOrder requests the stop of machines, and names those that are stopped or terminated after them.
+// StopOrder requests the stop of machines, and lists those that are stopped or terminated after them.
 type StopOrder struct {
 	IDs, StoppedLater, TerminatedLater []string
 
@@ -132,7 +133,7 @@ func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOr
 	defer s.calls.Unlock()
 	c := s.clusters[name]
 	if c == nil {
-		return // The pass has polled the cluster before, so the cluster is gone.
+		return // The pass has polled the cluster before, so the cluster was deleted.
 	}
 	now := s.Clock.Now()
 	if c.order == nil || c.order.verb != verb {
@@ -152,7 +153,7 @@ func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOr
 	}
 }
 
-// Withdraw drops orders of the given verbs, except an order that is already being sent.
+// Withdraw drops orders with the given verbs, except an order that is already being sent.
 func (s *Service) Withdraw(name types.NamespacedName, verbs ...Verb) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -174,13 +175,13 @@ type clusterOrder struct {
 	// unaccepted are the machines for which the cloud has not accepted the order yet.
 	unaccepted []string
 	err        error
-	// isStale is true if the hub no longer wants the order. mayBeDone is true if the cloud may have carried it
-	// out in an earlier attempt.
+	// isStale is true if the hub no longer wants the order. mayBeDone is true if the cloud may have executed the
+	// order in an earlier attempt.
 	isStale, mayBeDone bool
 }
 
-// takeOrders takes the oldest orders. The number is limited so that the specs of all of them can be read again
-// within the time of an order.
+// takeOrders takes the oldest orders. The number is limited, so the specs of all of them can be read again before the
+// order times out.
 func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	var batch []*clusterOrder
 	for name, o := range a.pending {
@@ -204,14 +205,14 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	return batch
 }
 
-// sendOrders sends the orders of many clusters at once, and publishes each result as soon as the cloud has
-// answered. It returns a function that paces the account.
+// sendOrders sends the orders of many clusters at once, and publishes each result as soon as the cloud has answered.
+// It returns a function that sets the time of the account's next order.
 func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) func() {
 	began, machines := s.Clock.Now(), 0
 	var failed error
 	settle := func(answered []*clusterOrder) {
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return // The service ends.
+			return // The service is stopping.
 		}
 		s.calls.Lock()
 		defer s.calls.Unlock()
@@ -250,11 +251,11 @@ func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch [
 	}
 }
 
-// sendAll sends orders of one verb to a cloud. It returns one error per cluster; nil means that the order was
-// accepted.
+// sendAll sends orders with one verb to a cloud. It returns one error per cluster. A nil error means that the order
+// was accepted.
 type sendAll func(context.Context, actuator.Target, [][]string) []error
 
-// terminateAll fails if the cloud cannot terminate machines: the actuator may have been replaced after the
+// terminateAll fails if the cloud cannot terminate machines, because the actuator may have been replaced after the
 // machines were recorded.
 func terminateAll(batch actuator.BatchActuator) sendAll {
 	if cloud, ok := batch.(actuator.Terminator); ok {
@@ -267,7 +268,7 @@ func terminateAll(batch actuator.BatchActuator) sendAll {
 	}
 }
 
-// changeGroups sends the changes of the orders for the named groups.
+// changeGroups sends the orders' changes for the named groups.
 func changeGroups(batch actuator.BatchActuator, orders []*clusterOrder) sendAll {
 	changes := map[string]actuator.GroupChange{}
 	for _, o := range orders {
@@ -305,9 +306,9 @@ func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrde
 	return inFlight
 }
 
-// sendWithRecheck sends stops and terminations, and retries for a while if the cloud, or the controller of a machine,
-// is busy or unreachable. A retry leaves out machines for which the order was accepted. An answered order does not wait
-// for the others.
+// sendWithRecheck sends stops and terminations. It retries for a while if the cloud, or the controller of a machine,
+// is busy or unreachable. A retry omits machines that have accepted the order. An answered order does not wait for
+// the others.
 // Invariant: the specs are read from the hub before each attempt, so no stop is sent after a confirmed change to
 // Running (TestFrequentFlipsStopNoRunningCluster, TestATerminationReadsTheSpecBefore, TestFaults).
 func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
@@ -326,7 +327,7 @@ func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clu
 		}
 		if len(again) == 0 || s.Clock.Since(began)+wait > stopPatience || pauseFor(ctx, wait) != nil {
 			settle(again)
-			return // Orders that are still refused are submitted again by later passes.
+			return // Later passes submit the refused orders again.
 		}
 		for _, o := range again {
 			o.unaccepted = o.refusedMachines()
@@ -348,13 +349,13 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxRightsQuestions bounds the number of checks for missing rights. Each check is two API calls for each 900
+// maxRightsQuestions limits the number of checks for missing rights. Each check is two API calls for each 900
 // machines.
 const maxRightsQuestions = 20
 
 // requireRights sets the error of each order for which the cloud account lacks permissions. One check covers the
-// machines of all orders. If it fails, the orders are checked in halves, because the machines of one cluster may have
-// caused the error.
+// machines of all orders. If it fails, the two halves of the orders are checked separately, because the machines of
+// one cluster may have caused the error.
 func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, questions *int) {
 	*questions--
 	err := askForRights(ctx, batch, orders)
@@ -403,12 +404,12 @@ func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 			return nil
 		})
 	}
-	_ = group.Wait() // Each order keeps its own error.
+	_ = group.Wait() // Each order has its own error.
 }
 
-// dropOrdersForMembers marks orders as stale if the newest poll shows a member of a group of the cloud among
-// their machines: such a group destroys each member that stops, unless all its processes are suspended. The passes
-// of these clusters run again and report the group.
+// dropOrdersForMembers marks orders as stale if the newest poll shows a member of a cloud's group among their
+// machines. Such a group destroys each member that stops, unless all its processes are suspended. The passes of these
+// clusters run again and report the group.
 // Invariant: no order to stop a member of such a group is sent (TestStopOfAGroupMemberIsNotSent).
 func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
 	s.calls.Lock()
@@ -436,7 +437,7 @@ func (o *clusterOrder) refusedMachines() []string {
 	return o.unaccepted
 }
 
-// recordResult stores the machines that the cloud has refused, and returns those for which it has accepted the
+// recordResult stores the machines that the cloud has refused, and returns those for which the cloud has accepted the
 // order.
 func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
 	refused := o.refusedMachines()
@@ -449,7 +450,7 @@ func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
 	return without(o.ids, refused)
 }
 
-// settle stores the result of an order, and enqueues the cluster if a pass would report something new.
+// settle stores the result of an order, and enqueues the cluster if a pass would report a change.
 func (s *Service) settle(o *clusterOrder, now time.Time) {
 	c := s.clusters[o.name]
 	if c == nil {
@@ -464,7 +465,7 @@ func (s *Service) settle(o *clusterOrder, now time.Time) {
 		c.accepted = acceptedOrder{o.verb, o.recordResult(now), now}
 	}
 	if o.err != nil || o.isStale && o.mayBeDone || o.isOfGroups() {
-		// The order may have been carried out anyway, or in part.
+		// The order may have been executed despite the error, completely or partly.
 		c.unknownUntil = now
 	}
 	if o.err != nil || o.isStale || wasRefused {

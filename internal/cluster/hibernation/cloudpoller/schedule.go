@@ -26,27 +26,28 @@ const (
 	clusterInterval, maxFleetInterval = 20 * time.Millisecond, 2 * time.Second
 	// machinesPerCall and clustersPerCall estimate the number of API calls of a poll.
 	machinesPerCall, clustersPerCall = 500, 200
-	// sharedLookAge is the age from which the result for a settled cluster is renewed together with others.
+	// sharedLookAge is the age from which the result for a settled cluster is refreshed together with others.
 	sharedLookAge = 5 * time.Minute
-	// SettledLookAge is the maximum age of a result for comparing a settled cluster. A cluster that is off is
-	// polled in turn instead.
+	// SettledLookAge is the maximum age of a result for comparing a settled cluster. A cluster that is off is polled
+	// in turns instead.
 	SettledLookAge = sharedLookAge + time.Minute
-	// turnInterval is the interval of polling clusters that are off, as many as fit into one API call: a small fleet
-	// costs an account one call a minute. offRound is the time within which all of them are polled; if one call a minute
-	// does not suffice, the fleet is polled in largeTurns larger turns, because some clouds list a whole account for each.
+	// turnInterval is the interval of polling clusters that are off. Each turn polls as many as fit into one API
+	// call, so a small fleet costs an account one call a minute. offRound is the time within which all of them are
+	// polled. If one call a minute does not suffice, the fleet is polled in largeTurns larger turns, because some
+	// clouds list a whole account for each.
 	turnInterval, offRound, largeTurns = time.Minute, 12 * time.Minute, 4
-	// maxLook is the number of clusters in one poll. Clusters that a pass waits for come first. maxDriftLook is the
+	// maxLook is the number of clusters in one poll. Clusters with a waiting pass come first. maxDriftLook is the
 	// number if all of them are settled.
 	maxLook, maxDriftLook = 2_000, 5_000
-	// maxOrders is the number of clusters in one order, and maxOrderMachines the number of their machines,
-	// unless a single cluster has more.
+	// maxOrders is the number of clusters in one order, and maxOrderMachines is the number of their machines, unless
+	// a single cluster has more.
 	maxOrders, maxOrderMachines = 1_000, 3_600
-	// machinesPerOrderCall and orderCallInterval are for StartInstances, which EC2 limits most and which stops
-	// call as a dry run first. EC2 allows five calls at once and two per second.
+	// machinesPerOrderCall and orderCallInterval apply to StartInstances, the call that EC2 limits most. A stop first
+	// calls it as a dry run. EC2 allows five calls at once and two per second.
 	machinesPerOrderCall, orderCallInterval = 900, 500 * time.Millisecond
-	// lookTimeout and orderTimeout bound all API calls of a poll, and of an order.
+	// lookTimeout and orderTimeout limit all API calls of a poll and of an order.
 	lookTimeout, orderTimeout = time.Minute, 2 * time.Minute
-	// minThrottlePause and maxThrottlePause bound the pause after a throttled call.
+	// minThrottlePause and maxThrottlePause limit the pause after a throttled call.
 	minThrottlePause, maxThrottlePause = time.Second, 30 * time.Second
 	// maxAskedPause limits the pause that a cloud can request.
 	maxAskedPause = 10 * time.Minute
@@ -54,11 +55,11 @@ const (
 	jitter = 0.1
 )
 
-// The tasks of an account, in addition to one for each verb: polls, and choosing clusters that are off for the next
-// poll.
+// An account has these tasks in addition to one for each verb: polls, and the selection of clusters that are off for
+// the next poll.
 const lookTask, turnTask = "look", "turn"
 
-// task is a kind of call to an account. An account has at most one poll and one order of each verb in progress.
+// task is a kind of call to an account. An account has at most one poll, and one order of each verb, in progress.
 type task struct{ account, name string }
 
 func tasks() []string {
@@ -69,7 +70,7 @@ func tasks() []string {
 	return names
 }
 
-// account is one identity at a cloud, with its own pace: accounts do not wait for each other.
+// account is one identity in a cloud. Accounts do not wait for each other.
 type account struct {
 	key      string
 	batch    actuator.BatchActuator
@@ -78,9 +79,9 @@ type account struct {
 	pending  map[types.NamespacedName]*order
 	// No poll begins before nextLook, and no order is sent before nextOrder.
 	nextLook, nextOrder time.Time
-	// nextOffLook is when clusters that are off are polled next.
+	// nextOffLook is when clusters that are off are next polled.
 	nextOffLook time.Time
-	// pause is how long the account rests after the next throttled call; zero while it is not throttled.
+	// pause is the account's pause after the next throttled call; zero while the account is not throttled.
 	pause time.Duration
 }
 
@@ -100,7 +101,7 @@ type demand struct {
 	isAwaited bool
 }
 
-// compareUrgency orders demands: those for which a pass waits come first.
+// compareUrgency orders demands. Those with a waiting pass come first.
 func (d demand) compareUrgency(other demand) int {
 	if d.isAwaited != other.isAwaited {
 		if d.isAwaited {
@@ -126,7 +127,7 @@ func (a *account) want(name types.NamespacedName, d demand) {
 // Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
 func (s *Service) Start(ctx context.Context) error { return s.calls.Start(ctx) }
 
-// take returns the poll or the orders of an account that are due.
+// take returns the due poll or the due orders of an account.
 func (s *Service) take(t task, known **account, _ time.Time) background.Call {
 	a, now := *known, s.Clock.Now()
 	if t.name == turnTask {
@@ -147,7 +148,7 @@ func (s *Service) take(t task, known **account, _ time.Time) background.Call {
 	return background.Call{Timeout: orderTimeout, Do: func(ctx context.Context) func() { return s.sendOrders(ctx, a, verb, batch) }}
 }
 
-// askAgain asks for the next call of a task, if there is one.
+// askAgain schedules the next call of a task, if there is one.
 func (s *Service) askAgain(a *account, name string) {
 	if at := a.nextCall(name); !at.IsZero() {
 		s.calls.Ask(task{a.key, name}, at)
@@ -182,8 +183,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// listDue returns the due clusters: first those for which a pass waits, then those that have been due for the longest
-// time, then settled ones that would be due soon.
+// listDue returns the due clusters. Clusters with a waiting pass come first, then those that have been due for the
+// longest time, then settled ones that would be due soon.
 func (a *account) listDue(now time.Time) []types.NamespacedName {
 	var names, companions []types.NamespacedName
 	isSettled, isRunning := true, true
@@ -210,7 +211,7 @@ func (a *account) listDue(now time.Time) []types.NamespacedName {
 	return names[:min(len(names), maxLook)]
 }
 
-// queueOffClusters queues clusters that are off, if it is time, the least recently polled ones first.
+// queueOffClusters queues clusters that are off when their turn is due. The least recently polled ones come first.
 func (a *account) queueOffClusters(now time.Time) {
 	if now.Before(a.nextOffLook) {
 		return
@@ -221,8 +222,7 @@ func (a *account) queueOffClusters(now time.Time) {
 	slices.SortFunc(due, func(x, y *cluster) int { return x.snapshot.At.Compare(y.snapshot.At) })
 	machines := 0
 	for i, c := range due[:min(len(due), calls*clustersPerCall, maxDriftLook)] {
-		// The first cluster is included however many machines it has. Otherwise it would block all others
-		// permanently.
+		// The first cluster is included regardless of its size. Otherwise it would block all others permanently.
 		if machines += len(c.snapshot.Machines); machines > calls*machinesPerCall && i > 0 {
 			return
 		}
@@ -230,10 +230,10 @@ func (a *account) queueOffClusters(now time.Time) {
 	}
 }
 
-// offFleet is the number of clusters that are off, and of their machines.
+// offFleet is the number of clusters that are off, and the number of their machines.
 type offFleet struct{ clusters, machines int }
 
-// listOffClusters returns the size of the fleet that is off, and those of its clusters that may be polled in a turn.
+// listOffClusters returns the size of the fleet that is off, and the clusters that may be polled in this turn.
 func (a *account) listOffClusters(now time.Time) (offFleet, []*cluster) {
 	var all offFleet
 	var due []*cluster
@@ -270,7 +270,7 @@ func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {
 	return now.Sub(c.snapshot.At) > age
 }
 
-// pace sets the time of the next poll by the cost of the last one.
+// pace sets the time of the next poll based on the cost of the last one.
 func (a *account) pace(began time.Time, clusters, machines int, err error) {
 	calls := 1 + clusters/clustersPerCall + machines/machinesPerCall
 	a.adjustPause(err)
@@ -284,7 +284,7 @@ func (a *account) adjustPause(err error) {
 		a.pause = max(min(max(2*a.pause, minThrottlePause), maxThrottlePause), askedPause(err))
 		return
 	}
-	// A long pause that the cloud has requested applies once.
+	// A longer pause that the cloud has requested applies once.
 	if a.pause = min(a.pause, maxThrottlePause) / 2; a.pause < minThrottlePause {
 		a.pause = 0
 	}

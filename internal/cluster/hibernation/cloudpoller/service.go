@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloudpoller polls clouds and sends orders to them. It serves all clusters of an account together, and
-// each account independently.
-// Passes read the known state and submit orders; they never wait for a cloud.
+// Package cloudpoller polls clouds and sends orders to them. It serves all clusters of an account together, and each
+// account independently. Passes read the known state and submit orders; they never wait for a cloud.
 //
 // Reading order: service.go (called by passes) → schedule.go (when an account is called) → look.go → order.go.
 package cloudpoller
@@ -31,34 +30,35 @@ type Service struct {
 	// which may be stale.
 	MayStop func(ctx context.Context, cluster types.NamespacedName) (bool, error)
 
-	// calls has the lock that guards all state of the service.
+	// calls contains the lock that guards all state of the service.
 	calls    *background.Service[task, *account]
 	accounts map[string]*account
 	clusters map[types.NamespacedName]*cluster
 	counts   map[Operation]float64
 }
 
-// NewService returns a service that calls no cloud before it is started.
+// NewService returns a service, which calls no cloud until it is started.
 func NewService(c clock.PassiveClock) *Service {
 	s := &Service{Clock: c, accounts: map[string]*account{}, clusters: map[types.NamespacedName]*cluster{}, counts: map[Operation]float64{}}
 	s.calls = background.NewService(c, s.take)
 	return s
 }
 
-// Operation is the kind of a call to an account, and the class of its error; empty if it succeeded.
+// Operation is the kind of a call to an account, and the class of its error. The class is empty if the call
+// succeeded.
 type Operation struct {
 	Account, Name string
 	ErrorClass    actuator.ErrorClass
 }
 
-// CountCalls returns the number of calls by account. The names of accounts contain no secret.
+// CountCalls returns the number of calls by account. The names of accounts do not contain secrets.
 func (s *Service) CountCalls() map[Operation]float64 {
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	return maps.Clone(s.counts)
 }
 
-// count counts a call. The counts of an account are dropped when no cluster uses it any more.
+// count counts a call. An account's counts are dropped when its last cluster is removed.
 func (s *Service) count(a *account, name string, err error) {
 	o := Operation{Account: a.displayName(), Name: name}
 	if err != nil {
@@ -78,7 +78,7 @@ type Cluster struct {
 	Name     types.NamespacedName
 	Actuator actuator.Actuator
 	Target   actuator.Target
-	// WantsGroups is true if the groups of the machines are polled, too. Groups are the names of additional groups.
+	// WantsGroups is true if the groups of the machines are also polled. Groups are the names of additional groups.
 	WantsGroups bool
 	Groups      []string
 }
@@ -88,7 +88,7 @@ type Snapshot struct {
 	Machines []actuator.Machine
 	// Groups are the groups of the machines; empty unless the request sets WantsGroups.
 	Groups []actuator.Group
-	// Err is the reason why the machines are unknown.
+	// Err explains why the machines are unknown.
 	Err error
 	// At is the time at which the poll began.
 	At time.Time
@@ -98,8 +98,8 @@ type Snapshot struct {
 	IsUsed bool
 	// IsScheduled is true if the pass runs by schedule, and not because of a change.
 	IsScheduled bool
-	// Refused is the order that the cloud has refused last. It is nil after an accepted order, or if another
-	// order is wanted.
+	// Refused is the last order that the cloud has refused. It is nil after an accepted order, or if another order is
+	// wanted.
 	Refused *RefusedOrder
 }
 
@@ -116,8 +116,8 @@ type cluster struct {
 	order    *order
 	// inFlight is the order that is being sent to the cloud, even if it was withdrawn in the meantime.
 	inFlight *order
-	// unknownUntil is the last time at which the result of an order was unknown. The result of a poll that began
-	// before it is not used.
+	// unknownUntil is the last time at which the result of an order was unknown. Results of polls that began earlier
+	// are ignored.
 	unknownUntil time.Time
 	// nextPass is when the next pass runs by schedule.
 	nextPass time.Time
@@ -130,7 +130,7 @@ const (
 	readLag = 10 * time.Second
 	// gatherTime is how long requests are collected before the cloud is called.
 	gatherTime = 100 * time.Millisecond
-	// credentialsAge is how long working credentials are used before they are read again.
+	// credentialsAge is how long working credentials are used before the next read.
 	credentialsAge = time.Minute
 )
 
@@ -181,7 +181,7 @@ func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) 
 	return known
 }
 
-// Credentials returns the credentials that a cluster was polled with recently; nil if they must be read.
+// Credentials returns the credentials of a cluster's last poll if they are recent; nil if they must be read.
 func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -192,7 +192,7 @@ func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
 	return known.Target.Credentials
 }
 
-// ForgetCluster drops the state of a cluster that is gone.
+// ForgetCluster drops the state of a deleted cluster.
 func (s *Service) ForgetCluster(name types.NamespacedName) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -218,7 +218,7 @@ func (s *Service) forget(name types.NamespacedName) {
 	}
 }
 
-// FinishPass ends a pass that has used its snapshot, and sets when the next one runs by schedule.
+// FinishPass completes a pass that has used its snapshot, and schedules the next one.
 func (s *Service) FinishPass(name types.NamespacedName, after time.Duration) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -228,13 +228,13 @@ func (s *Service) FinishPass(name types.NamespacedName, after time.Duration) {
 	}
 }
 
-// RefreshMachines polls a cluster soon, and enqueues it with the result.
+// RefreshMachines polls a cluster soon, and then enqueues it.
 func (s *Service) RefreshMachines(name types.NamespacedName) {
 	s.want(name, demand{due: s.Clock.Now().Add(gatherTime), isAwaited: true})
 }
 
-// Watch polls a cluster again after an interval, and enqueues it once its machines have changed. Zero ends the
-// watch: a cluster that is off is then polled in turn, and is still enqueued after a change.
+// Watch polls a cluster again after an interval, and enqueues it once its machines have changed. An interval of zero
+// stops the watch. A cluster that is off is then polled in turns, and is still enqueued after a change.
 func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
 	if interval == 0 {
 		s.unwatch(name)
@@ -267,7 +267,7 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 	}
 }
 
-// visible returns the snapshot with the orders applied that the cloud may not show yet. The order that is being
+// visible returns the snapshot after applying the orders that the cloud may not show yet. The order that is being
 // sent is applied after the accepted one.
 // Invariant: a poll from before an order, or right after it, does not disprove the order
 // (TestSnapshotBeforeAnOrderIsIgnored).
@@ -301,7 +301,7 @@ func follow(machines []actuator.Machine, verb Verb, ids []string) {
 	}
 }
 
-// stateOf is equal for two snapshots that a pass would report in the same way.
+// stateOf returns the same text for two snapshots that a pass would report in the same way.
 func stateOf(seen Snapshot) string {
 	if seen.Err != nil {
 		return "error: " + seen.Err.Error()
@@ -333,7 +333,7 @@ func accountOf(ctx context.Context, c Cluster) (string, actuator.BatchActuator, 
 	return c.Actuator.Platform() + "/" + key, batch, nil
 }
 
-// singleCluster serves one cluster by an actuator that cannot batch.
+// singleCluster serves one cluster with an actuator that cannot batch.
 type singleCluster struct{ actuator.Actuator }
 
 // AccountOf implements actuator.BatchActuator.

@@ -25,32 +25,33 @@ const (
 	callLatency    = 200 * time.Millisecond
 )
 
-// batchCloud is a cloud in virtual time whose reads may lag. Accounts are named after the region.
+// batchCloud is a cloud in virtual time with reads that may lag. Accounts are named after the region.
 type batchCloud struct {
 	actuator.Actuator
 	mu sync.Mutex
-	// machines are when each machine began to stop or start, by id. Ids begin with the infraID of the cluster and a
-	// dash.
+	// machines contains, by id, when each machine began to stop or start. Ids begin with the infraID of the cluster
+	// and a dash.
 	machines map[string]powerChange
 	lag      time.Duration
-	// looks, orders and questions count calls. ordered is the number of machines of each order, and asked records
+	// looks, orders and questions count calls. ordered contains the number of machines of each order. asked contains
 	// the checks of rights, with their times and numbers of machines.
 	looks, questions int
 	ordered          []int
 	asked            []rightsQuestion
-	// hangs is an account whose calls end only with their context. throttles is the number of calls that are throttled.
+	// hangs is an account with calls that return only when their context ends. throttles is the number of calls that
+	// are throttled.
 	hangs     string
 	throttles int
-	// refusesOrders is the number of orders that are throttled, for all of their machines.
+	// refusesOrders is the number of orders that are throttled for all of their machines.
 	refusesOrders int
-	// refused are the errors of machines, and denied the errors of clusters for which rights are missing.
+	// refused contains the errors of machines, and denied the clusters for which rights are missing.
 	refused map[string]error
 	denied  map[string]bool
-	// groups are the groups of the cloud that machines are members of.
+	// groups maps machines to the cloud's groups that they belong to.
 	groups map[string]string
 	// broken is a cluster that makes every listing fail.
 	broken string
-	// mustRun reports which clusters should run when a stop arrives. wrongStops counts those that are stopped anyway.
+	// mustRun reports whether a cluster should run when a stop is received. wrongStops counts stops of such clusters.
 	mustRun    func(infraID string) bool
 	wrongStops int
 }
@@ -90,7 +91,7 @@ func (c *batchCloud) call(ctx context.Context, t actuator.Target) error {
 	return nil
 }
 
-// countAgain returns and resets the number of polls, and throttles a number of calls.
+// countAgain returns and resets the number of polls. It also throttles the given number of calls.
 func (c *batchCloud) countAgain(throttles int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,14 +195,14 @@ func (c *batchCloud) order(ctx context.Context, t actuator.Target, verb Verb, cl
 	return errs
 }
 
-// countOrderedMachines can be called while orders are sent.
+// countOrderedMachines is safe to call while orders are sent.
 func (c *batchCloud) countOrderedMachines() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.machines)
 }
 
-// fleet is a service at a cloud, with a queue of passes.
+// fleet is a service with a cloud and a queue of passes.
 type fleet struct {
 	t       *testing.T
 	cloud   *batchCloud
@@ -234,7 +235,7 @@ func runFleet(t *testing.T, test func(*testing.T, *fleet)) {
 	})
 }
 
-// shouldRun reads the spec of the hub.
+// shouldRun reads the spec on the hub.
 func (f *fleet) shouldRun(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -247,7 +248,7 @@ func (f *fleet) setRunning(name string, isRunning bool) {
 	f.running[name] = isRunning
 }
 
-// elapse lets virtual time pass.
+// elapse advances the virtual time.
 func elapse(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait() // Due work is finished, and its results may be read.
@@ -257,7 +258,7 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// look reads a cluster as a pass does; account is the region.
+// look reads a cluster as a pass does. account is the region.
 func (f *fleet) look(name, account string) (Snapshot, bool) {
 	return f.service.Look(f.t.Context(), Cluster{Name: named(name), Actuator: f.cloud, Target: actuator.Target{InfraID: name, Region: account}})
 }
@@ -419,7 +420,7 @@ func TestSnapshotBeforeAnOrderIsIgnored(t *testing.T) {
 			t.Errorf("while the cloud lags: %s", got)
 		}
 		elapse(machineLatency + f.cloud.lag)
-		// After an order to start, the cluster is not off, even within the lag.
+		// After an order to start, the cluster is not considered off, even within the lag.
 		f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}, 0)
 		elapse(time.Second)
 		f.service.RefreshMachines(named(name))
@@ -469,8 +470,8 @@ func TestRepeatedStopIsConfirmedAgain(t *testing.T) {
 	})
 }
 
-// TestOnlyMachinesThatDidNotTakeAStopAreStoppedAgain has two machines. The controller of one does not answer for a
-// while.
+// TestOnlyMachinesThatDidNotTakeAStopAreStoppedAgain uses two machines. The controller of one machine does not
+// respond for a while.
 func TestOnlyMachinesThatDidNotTakeAStopAreStoppedAgain(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -494,7 +495,7 @@ func TestOnlyMachinesThatDidNotTakeAStopAreStoppedAgain(t *testing.T) {
 }
 
 // TestOrdersRespectTheCloudsRateLimit stops 12,000 machines of one account. Each batch of 900 requires a dry run of
-// StartInstances, of which EC2 allows five calls at once and two per second.
+// StartInstances. EC2 allows five of these calls at once and two per second.
 func TestOrdersRespectTheCloudsRateLimit(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names, ordered := f.fill(1000), 0
@@ -522,7 +523,7 @@ func TestOrdersRespectTheCloudsRateLimit(t *testing.T) {
 	})
 }
 
-// TestAnAnswerDoesNotWaitForOthers has one cluster that may not be stopped; the cloud throttles the stops of the rest.
+// TestAnAnswerDoesNotWaitForOthers uses one cluster that may not be stopped. The cloud throttles the other stops.
 func TestAnAnswerDoesNotWaitForOthers(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(3)
@@ -563,15 +564,15 @@ func TestStopOfAResumedClusterIsNotSent(t *testing.T) {
 	})
 }
 
-// TestStopOfAGroupMemberIsNotSent has passes that decided by a poll from before the group.
+// TestStopOfAGroupMemberIsNotSent uses passes that decided before a poll showed the group.
 func TestStopOfAGroupMemberIsNotSent(t *testing.T) {
 	for name, row := range map[string]struct {
 		ids     []string
 		ordered int
 	}{
-		"a stop that includes a member of a group: no order is sent":    {[]string{"a-c0-0", "a-c0-1"}, 0},
-		"a stop of only a machine outside the group: one order is sent": {[]string{"a-c0-1"}, 1},
-		"a stop of a cluster without members: one order is sent":        {[]string{"a-c1-0"}, 1},
+		"stop that includes a member of a group is not sent": {[]string{"a-c0-0", "a-c0-1"}, 0},
+		"stop of only a machine outside the group is sent":   {[]string{"a-c0-1"}, 1},
+		"stop of a cluster without members is sent":          {[]string{"a-c1-0"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {
@@ -593,8 +594,8 @@ func TestStopOfAGroupMemberIsNotSent(t *testing.T) {
 	}
 }
 
-// TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup has a cloud that throttles the first order, and a poll
-// before the second one.
+// TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup uses a cloud that throttles the first order, and a poll before
+// the second one.
 func TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -655,7 +656,7 @@ func TestRefusalAppliesToItsClusterUntilAnOrderIsAccepted(t *testing.T) {
 	})
 }
 
-// TestRefusedMachineBacksOffAlone has one machine without capacity and another one that is started later.
+// TestRefusedMachineBacksOffAlone uses one machine without capacity, and another one that is started later.
 func TestRefusedMachineBacksOffAlone(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -670,7 +671,7 @@ func TestRefusedMachineBacksOffAlone(t *testing.T) {
 		if seen.Refused == nil || !slices.Equal(seen.Refused.MachineIDs, []string{poor}) || !slices.Equal(f.cloud.ordered, []int{1, 1}) {
 			t.Errorf("refused %+v after orders of %v machines, want the one without room, and an order for the other", seen.Refused, f.cloud.ordered)
 		}
-		elapse(2 * time.Minute) // The rest has a jitter.
+		elapse(2 * time.Minute) // The back-off has a jitter.
 		f.await(name)
 		f.service.Order(named(name), StartVerb, []string{poor}, time.Minute)
 		elapse(10 * time.Second)
@@ -680,7 +681,7 @@ func TestRefusedMachineBacksOffAlone(t *testing.T) {
 	})
 }
 
-// TestFrequentPassesDoNotDelayPolls has a pass every half second, as during the wait for a resuming cluster's API
+// TestFrequentPassesDoNotDelayPolls runs a pass every half second, as during the wait for a resuming cluster's API
 // server.
 func TestFrequentPassesDoNotDelayPolls(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
@@ -759,7 +760,7 @@ func TestThrottledAccountIsPolledLessOften(t *testing.T) {
 	})
 }
 
-// TestRetryAfterOfTheCloudIsRespected has a cloud that asks for longer pauses than an account makes on its own.
+// TestRetryAfterOfTheCloudIsRespected uses a cloud that requests longer pauses than the service's own.
 func TestRetryAfterOfTheCloudIsRespected(t *testing.T) {
 	a := newAccount("key", nil, time.Now())
 	for _, row := range []struct {
@@ -797,7 +798,7 @@ func TestFleetsArePolledLessOftenThanOneCluster(t *testing.T) {
 	}
 }
 
-// TestWatchesEndOnceAPassRequestsNone has clusters that have just stopped: they are watched closely for a while.
+// TestWatchesEndOnceAPassRequestsNone uses clusters that have just stopped and are watched closely for a while.
 func TestWatchesEndOnceAPassRequestsNone(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -822,7 +823,8 @@ func TestWatchesEndOnceAPassRequestsNone(t *testing.T) {
 	})
 }
 
-// TestClustersThatAreOffCostAnAccountOneCallAMinute has a fleet that is off for two hours; then a machine is started.
+// TestClustersThatAreOffCostAnAccountOneCallAMinute uses a fleet that is off for two hours. Then a machine is
+// started.
 func TestClustersThatAreOffCostAnAccountOneCallAMinute(t *testing.T) {
 	const clusters = 1000
 	const cycle = clusters * 2 / machinesPerCall * turnInterval
@@ -835,7 +837,7 @@ func TestClustersThatAreOffCostAnAccountOneCallAMinute(t *testing.T) {
 		}
 		elapse(10 * time.Second)
 		for _, name := range names {
-			f.stateOf(name) // A pass reports the cluster, and no longer watches it.
+			f.stateOf(name) // A pass reports the cluster, and stops watching it.
 			f.service.Watch(named(name), 0)
 		}
 		elapse(time.Minute)
@@ -889,9 +891,9 @@ func TestSettledClustersShareAPoll(t *testing.T) {
 	})
 }
 
-// TestFrequentFlipsStopNoRunningCluster flips each of a hundred clusters a hundred times. The cloud returns the
-// state of five seconds ago, and passes read a spec that is a third of a second old. The cloud compares each stop with
-// the live spec.
+// TestFrequentFlipsStopNoRunningCluster flips each of a hundred clusters a hundred times. The cloud returns the state
+// of five seconds ago, and passes read a spec that is a third of a second old. The cloud compares each stop with the
+// current spec.
 func TestFrequentFlipsStopNoRunningCluster(t *testing.T) {
 	const clusters, flips, cacheLag = 100, 100, 300 * time.Millisecond
 	runFleet(t, func(t *testing.T, f *fleet) {
@@ -904,7 +906,7 @@ func TestFrequentFlipsStopNoRunningCluster(t *testing.T) {
 			cached := map[string]bool{}
 			for i, name := range names {
 				cached[name] = f.shouldRun(name)
-				// Half of them come to rest in one state, and half in the other.
+				// Half of the clusters come to rest in one state, and half in the other.
 				f.setRunning(name, (flip+i)%2 == 0)
 			}
 			for _, wait := range []time.Duration{cacheLag, time.Second - cacheLag} {
@@ -941,7 +943,7 @@ func TestFrequentFlipsStopNoRunningCluster(t *testing.T) {
 	})
 }
 
-// pass runs a pass of a cluster that should run or hibernate, by its cache.
+// pass runs a pass of a cluster that should run or hibernate according to its cache.
 func (f *fleet) pass(name string, shouldRun bool) {
 	seen, isKnown := f.look(name, "a")
 	if !isKnown {

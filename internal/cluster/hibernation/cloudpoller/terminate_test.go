@@ -32,7 +32,7 @@ func (c *spotCloud) TerminateAll(_ context.Context, _ actuator.Target, clusters 
 	return make([]error, len(clusters))
 }
 
-// know polls the cluster c at the given cloud.
+// know polls the cluster c in the given cloud.
 func (f *fleet) know(cloud actuator.Actuator) Snapshot {
 	f.t.Helper()
 	const name = "c"
@@ -52,9 +52,9 @@ func TestStopsRequireTheRightsToTerminateSpotMachines(t *testing.T) {
 		cloud func(*batchCloud) actuator.Actuator
 		want  actuator.ErrorClass
 	}{
-		"rights are missing: PermissionDenied":           {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c, isDenied: true} }, actuator.PermissionDenied},
-		"the cloud does not terminate machines: Other":   {func(c *batchCloud) actuator.Actuator { return c }, actuator.Other},
-		"rights to stop and to terminate exist: stopped": {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c} }, ""},
+		"stop without the right to terminate is refused":            {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c, isDenied: true} }, actuator.PermissionDenied},
+		"stop is refused in a cloud that cannot terminate machines": {func(c *batchCloud) actuator.Actuator { return c }, actuator.Other},
+		"stop with the rights to stop and to terminate is accepted": {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {

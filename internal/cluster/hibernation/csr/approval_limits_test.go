@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestClientRequestsOnlyForMissingNodes tests every combination of the reasons not to approve an otherwise good
+// TestClientRequestsOnlyForMissingNodes tests every combination of the reasons not to approve an otherwise valid
 // request. A serving request gets the same verdict in all of them.
 func TestClientRequestsOnlyForMissingNodes(t *testing.T) {
 	now := testInventory().Now
@@ -55,7 +55,7 @@ func TestClientRequestsOnlyForMissingNodes(t *testing.T) {
 	}
 }
 
-// TestApprovalsOfANode judges several requests of one node together.
+// TestApprovalsOfANode evaluates several requests of one node together.
 func TestApprovalsOfANode(t *testing.T) {
 	at := func(minutes float64) metav1.Time {
 		return metav1.NewTime(resumed().Add(time.Duration(minutes * float64(time.Minute))))
@@ -83,39 +83,39 @@ func TestApprovalsOfANode(t *testing.T) {
 		requests map[string]func(*testRequest)
 		want     map[string]string
 	}{
-		"the newest of two requests is approved": {
+		"newest of two requests is approved": {
 			2, map[string]func(*testRequest){"a": created(1), "b": created(1.5)}, map[string]string{"a": "one-per-node", "b": "accepted"},
 		},
-		"one of two requests of the same second is approved": {
+		"one of two requests from the same second is approved": {
 			2, map[string]func(*testRequest){"a": created(1), "b": created(1)}, map[string]string{"a": "one-per-node", "b": "accepted"},
 		},
 		"requests of different nodes are independent": {
 			2, map[string]func(*testRequest){"a": created(1), "b": ofNode("n2")}, map[string]string{"a": "accepted", "b": "accepted"},
 		},
-		"the second request of a node waits": {
+		"second request of a node waits": {
 			2, map[string]func(*testRequest){"a": approved(1.9), "b": created(2)}, map[string]string{"a": "undecided", "b": "one-per-node"},
 		},
-		"a node that is still missing minutes later gets another certificate": {
+		"node that is still missing minutes later gets another certificate": {
 			8, map[string]func(*testRequest){"a": approved(2), "b": created(7)}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"an approval from before the resume does not count": {
+		"approval from before the resume does not count": {
 			2, map[string]func(*testRequest){"a": both(created(-9), approved(-8)), "b": created(1)}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"an approval of a resume that was cancelled a moment ago does not count": {
+		"approval of a resume that was cancelled a moment ago does not count": {
 			2, map[string]func(*testRequest){"a": both(created(0), approved(0.1), asleepAt(0.2)), "b": both(created(1), asleepAt(0.2))}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"an approval without a time is dated to the creation of its request": {
+		"approval without a time is dated to the creation of its request": {
 			2, map[string]func(*testRequest){"a": func(a *testRequest) {
 				approved(1)(a)
 				a.Status.Conditions[0].LastUpdateTime = metav1.Time{}
 			}, "b": created(1.5)}, map[string]string{"a": "undecided", "b": "one-per-node"},
 		},
-		"an approved serving request does not affect client requests": {
+		"approved serving request does not affect client requests": {
 			2,
 			map[string]func(*testRequest){"a": both(approved(1), withSigner(certificatesv1.KubeletServingSignerName)), "b": created(1.5)},
 			map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"more approvals than machines: no further request is approved": {
+		"more approvals than machines prevent further approvals": {
 			2, map[string]func(*testRequest){
 				"a": both(ofNode("n2"), approved(1)), "b": both(ofNode("n2"), approved(1)), "c": both(ofNode("n2"), approved(1)), "d": both(ofNode("n2"), approved(1)), "e": created(1),
 			}, map[string]string{"a": "undecided", "b": "undecided", "c": "undecided", "d": "undecided", "e": "pending-cap"},
@@ -143,22 +143,22 @@ func TestApprovalsOfANode(t *testing.T) {
 	}
 }
 
-// TestFloodsOfOneTokenDoNotDelayOtherNodes floods the cluster with requests of one bootstrap token, which all new nodes
-// share.
+// TestFloodsOfOneTokenDoNotDelayOtherNodes floods the cluster with requests of one bootstrap token, which all new
+// nodes share.
 func TestFloodsOfOneTokenDoNotDelayOtherNodes(t *testing.T) {
 	const flood = 500
 	otherNode := func(a *testRequest) { a.renameNode("n2") }
 	for name, row := range map[string]struct {
 		change func(*testRequest)
-		rule   string // of the flood
+		rule   string // rule of the flood's verdicts
 		honest string
 	}{
-		"500 requests for an unknown node: the node's own request is approved":                  {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
-		"500 requests for a healthy node: the node's own request is approved":                   {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
-		"500 requests for another missing node: the node's own request is approved":             {otherNode, "pending-cap", "accepted"},
-		"500 requests for the node with a broken signature: the node's own request is approved": {rewrittenBy(breakSignature), "signature", "accepted"},
-		"500 unreadable requests: the node's own request is approved":                           {rewrittenBy(emptied), "request", "accepted"},
-		"500 requests for the node, as good as its own requests: the node's own request waits":  {func(*testRequest) {}, "pending-cap", "pending-cap"},
+		"flood of requests for an unknown node does not delay the node's request":                  {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
+		"flood of requests for a healthy node does not delay the node's request":                   {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
+		"flood of requests for another missing node does not delay the node's request":             {otherNode, "pending-cap", "accepted"},
+		"flood of requests for the node with a broken signature does not delay the node's request": {rewrittenBy(breakSignature), "signature", "accepted"},
+		"flood of unreadable requests does not delay the node's request":                           {rewrittenBy(emptied), "request", "accepted"},
+		"flood of valid requests for the node delays the node's request":                           {func(*testRequest) {}, "pending-cap", "pending-cap"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bogus := tokenRequest()
@@ -187,23 +187,23 @@ func TestFloodsOfOneTokenDoNotDelayOtherNodes(t *testing.T) {
 	}
 }
 
-// TestTimesOfAClusterWithAWrongClock has requests and approvals dated by a clock that is not the hub's.
+// TestTimesOfAClusterWithAWrongClock uses requests and approvals that are dated by another clock than the hub's.
 func TestTimesOfAClusterWithAWrongClock(t *testing.T) {
 	for name, row := range map[string]struct {
 		ahead             time.Duration
-		created, approved time.Duration // before now, by the hub's clock; approved is of an earlier request, zero for none.
+		created, approved time.Duration // age by the hub's clock; approved is the age of an earlier request's approval, zero for none.
 		want              string
 	}{
-		"right clock, a new request: approved":                                    {0, time.Minute, 0, "accepted"},
-		"clock behind, a new request: approved":                                   {-time.Hour, time.Minute, 0, "accepted"},
-		"clock ahead, a new request: approved":                                    {time.Hour, time.Minute, 0, "accepted"},
-		"clock ahead, a request from before the resume: not approved":             {time.Hour, 20 * time.Minute, 0, "age"},
-		"clock behind, a minute after the node's last approval: not approved yet": {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"clock ahead, a minute after the node's last approval: not approved yet":  {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"clock ahead, a pause after the node's last approval: approved":           {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"clock behind, a pause after the node's last approval: approved":          {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"clock years behind, as without an RTC: approved":                         {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
-		"clock years ahead, a request from before the resume: not approved":       {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
+		"new request under a correct clock is approved":                                    {0, time.Minute, 0, "accepted"},
+		"new request under a slow clock is approved":                                       {-time.Hour, time.Minute, 0, "accepted"},
+		"new request under a fast clock is approved":                                       {time.Hour, time.Minute, 0, "accepted"},
+		"request from before the resume under a fast clock is not approved":                {time.Hour, 20 * time.Minute, 0, "age"},
+		"request a minute after the node's last approval under a slow clock waits":         {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"request a minute after the node's last approval under a fast clock waits":         {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"request a pause after the node's last approval under a fast clock is approved":    {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"request a pause after the node's last approval under a slow clock is approved":    {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"new request under a clock that is years behind is approved":                       {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
+		"request from before the resume under a clock that is years ahead is not approved": {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := tokenRequest()

@@ -10,9 +10,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// clientChecks judge requests for the certificate by which a kubelet authenticates to the API server. The old
-// one is no longer valid, so a bootstrap identity makes the request. It may do so only for a node that existed
-// before the hibernation.
+// clientChecks evaluate requests for the certificate with which a kubelet authenticates to the API server. The old
+// certificate is no longer valid, so a bootstrap identity makes the request. It may do so only for a node that
+// existed before the hibernation.
 func clientChecks() []namedCheck {
 	return []namedCheck{
 		{"sleep", Leave, requireRecordedSleep},
@@ -48,8 +48,8 @@ func requireTimeToReport(c judgedRequest) string {
 	return ""
 }
 
-// requireMissingNode runs after requireExistingNode. Every machine of a cluster has the bootstrap identity,
-// which must not become the identity of a healthy node.
+// requireMissingNode runs after requireExistingNode. Every machine of a cluster has the bootstrap identity, and must
+// not be able to obtain the identity of a healthy node.
 func requireMissingNode(c judgedRequest) string {
 	if c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].HasReported {
 		return fmt.Sprintf("expected node %s not to have reported since the resume, found that it has", quoteBounded(c.nodeName))
@@ -80,7 +80,7 @@ func requireBootstrapUser(c judgedRequest) string {
 }
 
 func requireBootstrapGroups(c judgedRequest) string {
-	// The groups of control-plane machines are accepted only if it is certain which machine is meant.
+	// The groups of control-plane machines are accepted only if it is certain which machine makes the request.
 	controlPlane := len(c.machines) == 1 && c.machines[0].ControlPlane
 	var expected []string
 	for _, b := range c.identitiesOfUser() {
@@ -99,7 +99,7 @@ func requireNodeCommonName(c judgedRequest) string {
 	return ""
 }
 
-// identitiesOfUser returns the identities with the user name of the request.
+// identitiesOfUser returns the identities with the request's user name.
 func (c judgedRequest) identitiesOfUser() []BootstrapIdentity {
 	return slices.DeleteFunc(slices.Clone(c.inv.Bootstrappers), func(b BootstrapIdentity) bool {
 		return !b.isUser(c.req.Spec.Username)

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// requestInfo is the signed part of PKCS #10.
+// requestInfo is the signed part of a PKCS #10 request.
 type requestInfo struct {
 	Version       int
 	Subject       asn1.RawValue
@@ -16,7 +16,7 @@ type requestInfo struct {
 	RawAttributes []asn1.RawValue `asn1:"tag:0"`
 }
 
-// pkcs10Attribute is one attribute of PKCS #10.
+// pkcs10Attribute is one attribute of a PKCS #10 request.
 type pkcs10Attribute struct {
 	ID     asn1.ObjectIdentifier
 	Values []asn1.RawValue `asn1:"set"`
@@ -47,7 +47,7 @@ func requireOnlySubjectAltName(c judgedRequest) string {
 // requireOnlyNamesAndIPs runs after requireOnlySubjectAltName.
 func requireOnlyNamesAndIPs(c judgedRequest) string {
 	const tagDNS, tagIP = 2, 7
-	// crypto/x509 skips unknown kinds of general names, and a signer may not.
+	// crypto/x509 skips unknown kinds of general names, but a signer may copy them.
 	names, ok := decodeExactly[[]asn1.RawValue](c.parsed.Extensions[0].Value)
 	if !ok || len(names) == 0 {
 		return "expected a list of DNS names and IP addresses in subjectAltName, found an empty or malformed one"
@@ -60,10 +60,10 @@ func requireOnlyNamesAndIPs(c judgedRequest) string {
 	return ""
 }
 
-// requestedExtensions returns the extensions of a request.
+// requestedExtensions returns a request's extensions.
 func requestedExtensions(der []byte) (extensions []pkix.Extension, problem string) {
-	// crypto/x509 skips unknown attributes, further values of known ones, and the version. Skipped parts could
-	// end up in the certificate.
+	// crypto/x509 skips unknown attributes, additional values of known ones, and the version. Skipped parts could be
+	// copied to the certificate.
 	info, ok := decodeExactly[requestInfo](der)
 	if !ok || info.Version != 0 {
 		return nil, "expected a PKCS #10 request of version 1, found another structure"

@@ -12,7 +12,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// FuzzJudge feeds raw requests: Judge must never panic, and must approve exactly what permitted allows.
+// FuzzJudge evaluates raw requests. Judge must never panic, and must approve exactly the requests that isPermitted
+// allows.
 func FuzzJudge(f *testing.F) {
 	for _, fresh := range []func() *testRequest{tokenRequest, openShiftRequest, servingRequest} {
 		for _, change := range []func(*testRequest){
@@ -39,7 +40,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// FuzzJudgeSigned makes properly signed requests of arbitrary content, which raw bytes never become by chance.
+// FuzzJudgeSigned creates correctly signed requests with arbitrary content, which random bytes never form.
 func FuzzJudgeSigned(f *testing.F) {
 	f.Add("system:node:n1", nodes, "", []byte{}, tokenUser, tokenGroup+","+authed, false, byte(0))
 	f.Add("system:node:m1", nodes, "", []byte{}, mcoUser, mcoGroup+","+authed, false, byte(1))
@@ -82,7 +83,7 @@ func splitList(list string) []string {
 	return strings.Split(list, ",")
 }
 
-// someUsages varies the right usages by the two low bits.
+// someUsages varies the correct usages by the two low bits.
 func someUsages(right []certificatesv1.KeyUsage, bits byte) []certificatesv1.KeyUsage {
 	if bits&1 != 0 {
 		right = append(right, certificatesv1.UsageKeyEncipherment)

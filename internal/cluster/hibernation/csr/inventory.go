@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// spareRequests is how many undecided requests are tolerated in addition to one per machine or node.
+	// spareRequests is the number of undecided requests that are tolerated in addition to one per machine or node.
 	spareRequests = 100
 	// tokenIDLength is the length of the public part of a bootstrap token.
 	tokenIDLength = 6
@@ -20,53 +20,52 @@ const (
 
 // KnownMachine is one machine that may request node certificates.
 type KnownMachine struct {
-	// NodeName is the node name that the machine may take: the name of its Node, or its InternalDNS address. It
-	// is compared without regard to case or a trailing dot.
+	// NodeName is the node name that the machine may take: the name of its Node, or its InternalDNS address. The
+	// comparison ignores case and a trailing dot.
 	NodeName string
-	// Addresses are what a serving certificate may name: Hostname, InternalDNS and ExternalDNS
-	// as DNS names; InternalIP, ExternalIP and a Hostname in IP form as IP addresses.
+	// Addresses are the addresses that a serving certificate may contain: Hostname, InternalDNS and ExternalDNS as
+	// DNS names; InternalIP, ExternalIP and a Hostname in IP form as IP addresses.
 	Addresses []corev1.NodeAddress
-	// ControlPlane allows ControlPlaneGroups of a Bootstrapper.
+	// ControlPlane allows the ControlPlaneGroups of a BootstrapIdentity.
 	ControlPlane bool
-	// Deleting machines get no certificate.
+	// Deleting is true if the machine is being deleted. Such a machine gets no certificate.
 	Deleting bool
 	// NodeUID is the UID of the Node as recorded before the hibernation; "" if unknown.
 	NodeUID types.UID
 }
 
-// ExistingNode is a Node object that exists at present.
+// ExistingNode is a Node object that currently exists.
 type ExistingNode struct {
 	Name string
 	UID  types.UID
-	// HasReported is true if the node has reported since the resume began, so that it needs no client
-	// certificate.
+	// HasReported is true if the node has reported since the resume began. Such a node needs no client certificate.
 	HasReported bool
 }
 
-// NodeInventory holds every fact that a verdict depends on, except the request itself.
+// NodeInventory contains every fact that a verdict depends on, except the request itself.
 type NodeInventory struct {
 	Machines []KnownMachine
 	Nodes    []ExistingNode
-	// Bootstrappers may request client certificates. Without any, no client request is approved.
+	// Bootstrappers may request client certificates. If there are none, no client request is approved.
 	Bootstrappers []BootstrapIdentity
-	// NotBefore is the start of the resume minus the clock skew. Requests created earlier are left pending.
-	// Creation times have whole seconds, so the fraction is ignored. While it is zero, no request is approved.
+	// NotBefore is the start of the resume minus the clock skew. Requests created earlier are left pending. Creation
+	// times have whole seconds, so the fraction is ignored. While NotBefore is zero, no request is approved.
 	NotBefore time.Time
 	// NotAfter is the end of the time in which requests are approved.
 	NotAfter time.Time
 	// ClientsFrom is the time from which client requests are approved; zero means never in this resume.
 	ClientsFrom time.Time
-	// Now is the time of judging.
+	// Now is the time of the evaluation.
 	Now time.Time
-	// ClockAhead is how far the cluster's clock, which dates requests and approvals, is ahead of the hub's;
-	// negative if it is behind.
+	// ClockAhead is how far the cluster's clock is ahead of the hub's; negative if it is behind. The cluster's clock
+	// dates requests and approvals.
 	ClockAhead time.Duration
-	// LastApprovals are when client requests were last approved in this resume, by node name.
+	// LastApprovals are the times, by node name, at which client requests were last approved in this resume.
 	LastApprovals map[string]time.Time
-	// SentApprovals are when this process approved requests, by UID, whether or not the cluster shows the
-	// approval.
+	// SentApprovals are the times, by UID, at which this process approved requests, whether or not the cluster shows
+	// the approval.
 	SentApprovals map[types.UID]time.Time
-	// MaxPending is how many undecided serving requests, and how many approved client requests, JudgeAll
+	// MaxPending is the number of undecided serving requests, and of approved client requests, that JudgeAll
 	// tolerates. Zero means 100 more than there are machines or nodes.
 	MaxPending int
 }
@@ -78,7 +77,7 @@ func (inv NodeInventory) maxPending() int {
 	return max(len(inv.Machines), len(inv.Nodes)) + spareRequests
 }
 
-// BootstrapIdentity is an identity that may request client certificates in the name of a machine.
+// BootstrapIdentity is an identity that may request client certificates on behalf of a machine.
 type BootstrapIdentity struct {
 	// User is the exact user name, or with TokenUser the part before the token id.
 	User string
@@ -88,12 +87,12 @@ type BootstrapIdentity struct {
 	Groups []string
 	// ControlPlaneGroups are accepted instead of Groups for control-plane machines; nil means none.
 	ControlPlaneGroups []string
-	// ExtraGroupPrefix allows further groups that start with it and are longer; "" allows none.
+	// ExtraGroupPrefix allows additional groups that start with the prefix and are longer; "" allows none.
 	ExtraGroupPrefix string
 }
 
-// OpenShiftIdentity is the service account with which new and returning machines of OpenShift make requests.
-// The token of the first control-plane machines lacks the group of all service accounts.
+// OpenShiftIdentity is the service account with which new and returning OpenShift machines make requests. The token
+// of the first control-plane machines lacks the group of all service accounts.
 func OpenShiftIdentity() BootstrapIdentity {
 	const namespaceGroup = "system:serviceaccounts:openshift-machine-config-operator"
 	return BootstrapIdentity{

@@ -16,11 +16,11 @@ import (
 
 const (
 	nodeUserPrefix = "system:node:"
-	// ApprovalPause is the time a node has to come up with a certificate before its next request is approved.
+	// ApprovalPause is the time a node has to use its certificate before its next request is approved.
 	ApprovalPause = 5 * time.Minute
 	// maxPendingOfNode is several times the number of requests that a kubelet makes in an hour.
 	maxPendingOfNode = 20
-	// recentlyPending is the age up to which a request counts as pending, as with OpenShift's own approver.
+	// recentlyPending is the age up to which a request counts as pending, as in OpenShift's own approver.
 	recentlyPending = time.Hour
 )
 
@@ -30,24 +30,23 @@ type judgedRequest struct {
 	inv      NodeInventory
 	kind     CertificateKind
 	parsed   *x509.CertificateRequest
-	nodeName string         // the X of the common name system:node:X, or "".
-	machines []KnownMachine // the machines that may take nodeName; one, if all is well.
+	nodeName string         // X in the common name system:node:X, or "".
+	machines []KnownMachine // machines that may take nodeName; normally one.
 }
 
-// namedCheck is one named condition. failure returns "" if it holds, otherwise what was expected and found.
+// namedCheck is one named check. failure returns "" if the check passes, otherwise the expected and the found value.
 type namedCheck struct {
 	rule      string
 	otherwise Decision
 	failure   func(judgedRequest) string
 }
 
-// JudgeAll judges every request and returns the verdicts sorted by name.
-// No request of a node that floods the cluster is approved. No serving request is approved while more recent
-// ones are undecided than inv.MaxPending. The verdicts contain that reason.
-// New nodes share the identity of their bootstrap token, so client requests are counted for the node that they
-// would be approved for, and requests that fail a check block no others. No client request is approved once
-// more than inv.MaxPending were approved in this resume. Of several requests for one node only the newest is
-// approved.
+// JudgeAll evaluates every request and returns the verdicts sorted by name.
+// Requests of a node that floods the cluster are not approved. No serving request is approved while more recent ones
+// than inv.MaxPending are undecided. The verdicts contain these reasons.
+// New nodes share the identity of their bootstrap token, so client requests are counted for the node that they would
+// be approved for. Requests that fail a check do not block others. No client request is approved once more than
+// inv.MaxPending were approved in this resume. Of several requests for one node only the newest is approved.
 func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
 	undecided := make([]judgedRequest, 0, len(reqs))
@@ -74,7 +73,7 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 			reason = fmt.Sprintf("expected at most %d approved client requests, found %d: none is approved", inv.maxPending(), approved)
 		}
 		if reason != "" {
-			// The cluster is being flooded. Parsing the requests would let an attacker choose the amount of
+			// The cluster is being flooded. If these requests were parsed, an attacker could choose the amount of
 			// work.
 			verdicts = append(verdicts, c.newVerdict(Retry, "pending-cap", reason))
 			continue
@@ -95,7 +94,7 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 // pendingRequests counts the recent undecided requests of one kind, by their requester or by their node.
 type pendingRequests map[string]int
 
-// sumHonest leaves out nodes that flood the cluster: they must not block others.
+// sumHonest omits nodes that flood the cluster, so they do not block others.
 func (p pendingRequests) sumHonest() (total int) {
 	for _, n := range p {
 		if n <= maxPendingOfNode {
@@ -105,7 +104,7 @@ func (p pendingRequests) sumHonest() (total int) {
 	return total
 }
 
-// overflowReason returns why a serving request is not parsed; empty if it is.
+// overflowReason explains why a serving request is not parsed; empty if it is parsed.
 func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
 	own, most := p[c.req.Spec.Username], c.inv.maxPending()
 	switch {
@@ -118,7 +117,8 @@ func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
 	}
 }
 
-// withholdFlooded leaves all client requests of a node pending if more would be approved than a kubelet sends.
+// withholdFlooded leaves all client requests of a node pending if more of them would be approved than a kubelet
+// sends.
 func (p pendingRequests) withholdFlooded(verdicts []Verdict) {
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -138,8 +138,9 @@ func (c judgedRequest) createdAt() time.Time {
 	return c.req.CreationTimestamp.Add(-c.inv.ClockAhead)
 }
 
-// findApprovals returns when client requests were last approved in this resume, by node name, and how many.
-// Requests remain for an hour after their approval, so this is known after a restart of the manager, too.
+// findApprovals returns the times of the last approved client requests in this resume, by node name, and the number
+// of all approved client requests. Requests remain for an hour after their approval, so this is known even after a
+// restart of the manager.
 func (inv NodeInventory) findApprovals(reqs []certificatesv1.CertificateSigningRequest) (map[string]time.Time, int) {
 	last, approved := maps.Clone(inv.LastApprovals), 0
 	if last == nil {
@@ -148,7 +149,7 @@ func (inv NodeInventory) findApprovals(reqs []certificatesv1.CertificateSigningR
 	for i := range reqs {
 		c := newJudgedRequest(&reqs[i], inv)
 		at, ok := c.approvedAt()
-		// An approval from before the machines stopped belonged to a resume that was cancelled.
+		// An approval from before the machines stopped belonged to a cancelled resume.
 		if !ok || c.kind != Client || requireCreatedSinceResume(c) != "" || at.Before(inv.ClientsFrom.Truncate(time.Second)) {
 			continue
 		}
@@ -182,7 +183,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// keepNewestOfNode withholds all but the newest of a node's approvable client requests: a kubelet waits only
+// keepNewestOfNode withholds all but the newest of a node's approvable client requests, because a kubelet waits only
 // for its last one.
 func keepNewestOfNode(verdicts []Verdict, reqs []certificatesv1.CertificateSigningRequest) {
 	created := map[string]time.Time{}
@@ -208,8 +209,8 @@ func keepNewestOfNode(verdicts []Verdict, reqs []certificatesv1.CertificateSigni
 	}
 }
 
-// JudgeRequest judges one request, which must not be nil. The cap on pending requests is applied by JudgeAll,
-// which has the other requests.
+// JudgeRequest evaluates one request, which must not be nil. JudgeAll applies the cap on pending requests, because
+// the cap depends on the other requests.
 func JudgeRequest(req *certificatesv1.CertificateSigningRequest, inv NodeInventory) Verdict {
 	c := newJudgedRequest(req, inv)
 	if v, failed := c.firstFailure(standingChecks()); failed {
@@ -222,7 +223,7 @@ func newJudgedRequest(req *certificatesv1.CertificateSigningRequest, inv NodeInv
 	return judgedRequest{req: req, inv: inv, kind: kindOf(req.Spec.SignerName)}
 }
 
-// judgeContent judges a request that is undecided, of a known signer and recent enough.
+// judgeContent evaluates a request that is undecided, has a known signer and is recent enough.
 func (c judgedRequest) judgeContent() Verdict {
 	parsed, problem := parseRequest(c.req.Spec.Request)
 	if problem != "" {
@@ -291,7 +292,7 @@ func requireNodeOrBootstrapUser(c judgedRequest) string {
 	return ""
 }
 
-// requireNotSent prevents endless approvals for a cluster that accepts them and does not show them.
+// requireNotSent prevents endless approvals for a cluster that accepts approvals but does not show them.
 func requireNotSent(c judgedRequest) string {
 	if at, ok := c.inv.SentApprovals[c.req.UID]; ok && c.inv.Now.Sub(at) < ApprovalPause {
 		return fmt.Sprintf("expected the cluster to show the approval that was sent less than %s ago, found the request undecided", ApprovalPause)
@@ -339,7 +340,7 @@ func requireResumeStart(c judgedRequest) string {
 }
 
 func requireCreatedSinceResume(c judgedRequest) string {
-	// Creation times have whole seconds, so a fraction of the start would reject a request of the same second.
+	// Creation times have whole seconds, so a fraction of the start would reject a request from the same second.
 	if c.createdAt().Before(c.inv.NotBefore.Truncate(time.Second)) {
 		return "expected a request created since the resume started, found an older one"
 	}

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// runJudged applies each change to a fresh request and compares the verdicts of Judge and JudgeAll.
+// runJudged applies each change to a new request and compares the verdicts of JudgeRequest and JudgeAll.
 func runJudged(t *testing.T, fresh func() *testRequest, cases map[string]judgeCase) {
 	t.Helper()
 	for name, tc := range cases {
@@ -58,40 +58,40 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"an approved request: skipped":        {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
-		"denied":                              {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
-		"failed":                              {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
-		"the certificate was issued: skipped": {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
-		"an unknown condition decides nothing: approved":                       {condition("Seen"), accepted()},
-		"a request from before the resume: not approved":                       {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
-		"a request created one second before the resume started: not approved": {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
-		"a request created in the same second as the resume started: approved": {created(resumed().Truncate(time.Second)), accepted()},
-		"a request without a creation time: not approved":                      {created(time.Time{}), left("age", "found an older one")},
-		"the time of approvals has ended: not approved":                        {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "period has ended")},
-		"the last moment of the approval period: approved":                     {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
-		"an approval sent a moment ago, undecided request: not approved yet":   {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
-		"an approval sent minutes ago, undecided request: approved again":      {sent(ApprovalPause), accepted()},
-		"another request of its name was sent: approved":                       {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
-		"the start of the resume is unknown: not approved yet":                 {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "expected a recorded start of the resume, found none")},
-		"an approved request is skipped without parsing: skipped":              {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
-		"a foreign request is left without parsing: not approved":              {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
+		"approved request is skipped":                                               {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
+		"denied request is skipped":                                                 {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
+		"failed request is skipped":                                                 {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
+		"request with an issued certificate is skipped":                             {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
+		"request with an unknown condition is approved":                             {condition("Seen"), accepted()},
+		"request from before the resume is not approved":                            {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
+		"request created one second before the resume is not approved":              {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
+		"request created in the same second as the start of the resume is approved": {created(resumed().Truncate(time.Second)), accepted()},
+		"request without a creation time is not approved":                           {created(time.Time{}), left("age", "found an older one")},
+		"request after the approval period is not approved":                         {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "period has ended")},
+		"request at the end of the approval period is approved":                     {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
+		"undecided request with an approval from a moment ago is not approved yet":  {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
+		"undecided request with an approval from minutes ago is approved again":     {sent(ApprovalPause), accepted()},
+		"request with the same name as one approved earlier is approved":            {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
+		"request is not approved while the start of the resume is unknown":          {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "expected a recorded start of the resume, found none")},
+		"approved request is skipped without parsing":                               {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
+		"request for a foreign signer is not parsed":                                {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
 	})
 }
 
 func TestMalformedRequests(t *testing.T) {
 	der := func(req []byte) []byte { block, _ := pem.Decode(req); return block.Bytes }
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"an empty request: not approved": {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
-		"DER without PEM: not approved":  {rewrittenBy(der), left("request", "expected one PEM block, found none")},
-		"another PEM type: not approved": {rewrittenBy(func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }), left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
-		"the old PEM type: not approved": {func(a *testRequest) {
+		"empty request is not approved":    {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
+		"DER without PEM is not approved":  {rewrittenBy(der), left("request", "expected one PEM block, found none")},
+		"another PEM type is not approved": {rewrittenBy(func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }), left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
+		"old PEM type is not approved": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {
 				return pem.EncodeToMemory(&pem.Block{Type: "NEW CERTIFICATE REQUEST", Bytes: der(req)})
 			}
 		}, left("request", `found "NEW CERTIFICATE REQUEST"`)},
-		"text before the PEM block: not approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("hello\n"), req...) }), left("request", "exactly one PEM block without headers")},
-		"text after the PEM block: not approved":  {rewrittenBy(func(req []byte) []byte { return append(req, "hello"...) }), left("request", "exactly one PEM block without headers")},
-		"a second PEM block: not approved": {
+		"text before the PEM block is not approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("hello\n"), req...) }), left("request", "exactly one PEM block without headers")},
+		"text after the PEM block is not approved":  {rewrittenBy(func(req []byte) []byte { return append(req, "hello"...) }), left("request", "exactly one PEM block without headers")},
+		"second PEM block is not approved": {
 			func(a *testRequest) { a.rewrite = func(req []byte) []byte { return append(req, req...) } },
 			left("request", "exactly one PEM block without headers"),
 		},
@@ -100,21 +100,21 @@ func TestMalformedRequests(t *testing.T) {
 				return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"a": "b"}, Bytes: der(req)})
 			}
 		}, left("request", "found headers")},
-		"white space around the PEM block: approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }), accepted()},
-		"not DER: not approved": {
+		"white space around the PEM block is approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }), accepted()},
+		"PEM block without DER is not approved": {
 			func(a *testRequest) { a.rewrite = func([]byte) []byte { return toPEM([]byte("hello")) } },
 			left("request", "expected a DER-encoded PKCS #10 request"),
 		},
-		"bytes after the DER: not approved": {rewrittenBy(func(req []byte) []byte { return toPEM(append(der(req), 0x05, 0x00)) }), left("request", "expected a DER-encoded PKCS #10 request")},
-		"an element after the signature: not approved": {
+		"bytes after the DER are not approved": {rewrittenBy(func(req []byte) []byte { return toPEM(append(der(req), 0x05, 0x00)) }), left("request", "expected a DER-encoded PKCS #10 request")},
+		"element after the signature is not approved": {
 			rawRequest{outerTail: []byte{0x05, 0x00}}.applyTo,
 			left("request", "expected a DER-encoded PKCS #10 request"),
 		},
-		"the same extension twice: not approved": {
+		"repeated extension is not approved": {
 			rawRequest{attributes: [][]byte{extensionRequest(altNames(), altNames())}}.applyTo,
 			left("request", "cannot be parsed"),
 		},
-		"a sequence of three integers: not approved": {func(a *testRequest) {
+		"sequence of three integers is not approved": {func(a *testRequest) {
 			a.rewrite = func([]byte) []byte {
 				one := []byte{0x02, 0x01, 0x01}
 				return toPEM(tlv(tagSequence, one, one, one))
@@ -178,22 +178,22 @@ func TestCapOnPendingRequests(t *testing.T) {
 		more       []func(*testRequest)
 		want       map[Decision]int
 	}{
-		"as many requests as the given cap: approved":                {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
-		"one request more than the given cap: none approved":         {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"as many requests as machines, and 100 more: approved":       {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
-		"one request more than machines and 100 more: none approved": {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
-		"as many requests as one node may have: approved":            {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
-		"one request more than one node may have: none approved":     {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
-		"a node that floods blocks only itself":                      {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"new nodes that flood block no serving request":              {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"bad requests count against the cap":                         {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"old requests do not count against the cap":                  {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
-		"decided requests do not count against the cap":              {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
-		"foreign requests do not count against the cap":              {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that do not count keep their own verdict":          {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
-		"requests of unknown users do not count against the cap":     {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that wait for hours do not count against the cap":  {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
-		"no requests: nothing to decide":                             {maxPending: 3, want: map[Decision]int{}},
+		"requests up to the given cap are approved":                 {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
+		"requests above the given cap are not approved":             {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"requests up to the default cap are approved":               {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
+		"requests above the default cap are not approved":           {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
+		"requests up to the limit of one node are approved":         {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
+		"requests above the limit of one node are not approved":     {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
+		"node that floods the cluster blocks only its own requests": {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"new nodes that flood the cluster block no serving request": {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"malformed requests count against the cap":                  {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"old requests do not count against the cap":                 {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
+		"decided requests do not count against the cap":             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
+		"foreign requests do not count against the cap":             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that do not count keep their own verdict":         {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
+		"requests of unknown users do not count against the cap":    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that wait for hours do not count against the cap": {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
+		"empty list has no verdicts":                                {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -222,12 +222,12 @@ func TestCapOnPendingRequests(t *testing.T) {
 
 func TestNodeNameIsOnlyThatOfAKnownMachine(t *testing.T) {
 	cases := map[string]struct{ commonName, want string }{
-		"the name is free for a machine: the node name": {"system:node:n1", "n1"},
-		"no machine may have the name: no node name":    {"system:node:orphan", ""},
-		"the prefix is missing: no node name":           {"n1", ""},
-		"nothing follows the prefix: no node name":      {"system:node:", ""},
-		"two machines claim the name: the node name":    {"system:node:twin", "twin"},
-		"the node no longer exists: the node name":      {"system:node:fresh", "fresh"},
+		"common name of a node with a machine is the node name": {"system:node:n1", "n1"},
+		"common name without a machine is no node name":         {"system:node:orphan", ""},
+		"common name without the prefix is no node name":        {"n1", ""},
+		"common name with only the prefix is no node name":      {"system:node:", ""},
+		"common name with two machines is the node name":        {"system:node:twin", "twin"},
+		"common name of a missing node is the node name":        {"system:node:fresh", "fresh"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -246,14 +246,14 @@ func TestReasonsStayShort(t *testing.T) {
 		change func(*testRequest)
 		want   string
 	}{
-		"a long name is cut": {withUser(long), `found "` + strings.Repeat("x", 80) + `"…`},
-		"many groups are cut": {func(a *testRequest) {
+		"long name is shortened": {withUser(long), `found "` + strings.Repeat("x", 80) + `"…`},
+		"long list of groups is shortened": {func(a *testRequest) {
 			for i := range 50 {
 				a.Spec.Groups = append(a.Spec.Groups, fmt.Sprintf("a%02d", i))
 			}
 		}, `"a08", "a09", 42 more`},
-		"a name at the limit is not cut": {withUser(long[:80]), `found "` + long[:80] + `"`},
-		"groups at the limit are all named": {func(a *testRequest) {
+		"name at the limit is not shortened": {withUser(long[:80]), `found "` + long[:80] + `"`},
+		"list of groups at the limit is not shortened": {func(a *testRequest) {
 			a.Spec.Groups = strings.Split("a0 a1 a2 a3 a4 a5 a6 a7 a8 a9", " ")
 		}, `"a8", "a9"`},
 		"control characters are escaped": {withUser("a\nb"), `found "a\nb"`},
@@ -293,7 +293,7 @@ func breakSignature(finished []byte) []byte {
 	return toPEM(der)
 }
 
-// rsaOf encodes a public key of that many bits without a private key.
+// rsaOf encodes an RSA public key of the given size without a private key.
 func rsaOf(bits uint) []byte {
 	n := new(big.Int).Lsh(big.NewInt(1), bits-1)
 	return must(x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537}))

@@ -13,11 +13,11 @@ import (
 
 const (
 	minRSABits = 2048
-	// maxRSABits bounds the work of checking a signature.
+	// maxRSABits limits the work of verifying a signature.
 	maxRSABits = 8192
 )
 
-// requireStrongKey runs before requireOwnSignature, so that no signature is checked with an absurdly large key.
+// requireStrongKey runs before requireOwnSignature, so no signature is verified with an absurdly large key.
 func requireStrongKey(c judgedRequest) string {
 	const expected = "expected a key of RSA with 2048 to 8192 bits, ECDSA P-256, P-384 or P-521, or Ed25519, found "
 	switch key := c.parsed.PublicKey.(type) {

@@ -19,7 +19,7 @@ func requireKnownMachine(c judgedRequest) string {
 }
 
 func requireSingleMachine(c judgedRequest) string {
-	// A name may be passed on to a new machine. Until the old one is gone, it is uncertain which of them made
+	// A new machine may take the name of an old one. Until the old one is deleted, it is uncertain which of them made
 	// the request.
 	if len(c.machines) > 1 {
 		return fmt.Sprintf("expected one machine for node %s, found %d", quoteBounded(c.nodeName), len(c.machines))
@@ -43,7 +43,7 @@ func requireExistingNode(c judgedRequest) string {
 
 // requireRecordedNode runs after requireExistingNode.
 func requireRecordedNode(c judgedRequest) string {
-	// A Node that was deleted and created again during the hibernation may belong to another machine.
+	// A Node that was deleted and recreated during the hibernation may belong to another machine.
 	recorded, found := c.machines[0].NodeUID, c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].UID
 	if recorded != "" && recorded != found {
 		return fmt.Sprintf("expected node %s with the recorded UID %q, found %q", quoteBounded(c.nodeName), recorded, found)
@@ -89,12 +89,12 @@ func (inv NodeInventory) machinesFor(nodeName string) []KnownMachine {
 }
 
 func (inv NodeInventory) nodeIndex(name string) int {
-	// Unlike machines, nodes are compared exactly: the certificate contains the name of the Node, not a variant
-	// of it.
+	// Unlike machine names, node names are compared exactly, because the certificate contains the name of the Node,
+	// not a variant.
 	return slices.IndexFunc(inv.Nodes, func(n ExistingNode) bool { return n.Name == name })
 }
 
-// dnsNames returns the DNS names of the machine in normal form.
+// dnsNames returns the machine's DNS names in normal form.
 func (m KnownMachine) dnsNames() []string {
 	types := []corev1.NodeAddressType{corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeExternalDNS}
 	var names []string
@@ -108,7 +108,7 @@ func (m KnownMachine) dnsNames() []string {
 	return names
 }
 
-// ipAddresses returns the IP addresses of the machine, IPv4-mapped ones as IPv4.
+// ipAddresses returns the machine's IP addresses. IPv4-mapped addresses are returned as IPv4.
 func (m KnownMachine) ipAddresses() []netip.Addr {
 	types := []corev1.NodeAddressType{corev1.NodeHostName, corev1.NodeInternalIP, corev1.NodeExternalIP}
 	var ips []netip.Addr
@@ -121,7 +121,7 @@ func (m KnownMachine) ipAddresses() []netip.Addr {
 	return ips
 }
 
-// NormalizeNodeName makes DNS names comparable that differ only in case or a trailing dot.
+// NormalizeNodeName returns the same text for DNS names that differ only in case or a trailing dot.
 func NormalizeNodeName(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }

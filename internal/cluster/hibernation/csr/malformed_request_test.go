@@ -30,11 +30,11 @@ func tlv(tag byte, parts ...[]byte) []byte {
 
 const (
 	tagSequence, tagSet, tagOctets, tagBits, tagAttributes = 0x30, 0x31, 0x04, 0x03, 0xa0
-	// General names of subjectAltName.
+	// Tags of the general names in subjectAltName.
 	tagOther, tagEmail, tagDNS, tagDirectory, tagURI, tagIP, tagRegisteredID = 0xa0, 0x81, 0x82, 0xa4, 0x86, 0x87, 0x88
 )
 
-// rawRequest describes a request by its raw parts; a nil part gets an ordinary value.
+// rawRequest describes a request by its raw parts. A nil part is replaced by an ordinary value.
 type rawRequest struct {
 	version    []byte
 	spki       []byte
@@ -49,17 +49,17 @@ func extension(id []byte, value []byte) []byte {
 	return tlv(tagSequence, id, tlv(tagOctets, value))
 }
 
-// altNames writes the extension subjectAltName with raw general names.
+// altNames encodes the extension subjectAltName with raw general names.
 func altNames(names ...[]byte) []byte {
 	return extension(oid(2, 5, 29, 17), tlv(tagSequence, names...))
 }
 
-// extensionRequest writes the attribute that carries extensions.
+// extensionRequest encodes the attribute that contains extensions.
 func extensionRequest(extensions ...[]byte) []byte {
 	return tlv(tagSequence, oid(1, 2, 840, 113549, 1, 9, 14), tlv(tagSet, tlv(tagSequence, extensions...)))
 }
 
-// rewrite returns a replacement for a finished request: correctly signed, but with the given parts.
+// rewrite returns a replacement for a finished request. It is correctly signed, but has the given parts.
 func (h rawRequest) rewrite(finished []byte) []byte {
 	block, _ := pem.Decode(finished)
 	ordinary := must(x509.ParseCertificateRequest(block.Bytes))

@@ -18,8 +18,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// isPermitted decides independently, without any function of the package under test. It relies on its callers
-// for an undecided request of the right age, and on the inventory of this test.
+// isPermitted decides independently, without any function of the package under test. It assumes an undecided request
+// of a valid age, and the inventory of this test.
 func isPermitted(req *certificatesv1.CertificateSigningRequest, inv NodeInventory) bool {
 	block, _ := pem.Decode(req.Spec.Request)
 	if block == nil || strings.TrimSpace(string(pem.EncodeToMemory(block))) != strings.TrimSpace(string(req.Spec.Request)) {
@@ -114,7 +114,7 @@ func mayBootstrap(user, groups string, controlPlane bool) bool {
 		regexp.MustCompile(`^system:authenticated\|system:bootstrappers(\|system:bootstrappers:[^|]+)*$`).MatchString(groups)
 }
 
-// namesOnly walks the DER of subjectAltName.
+// namesOnly checks the DER of subjectAltName.
 func namesOnly(csr *x509.CertificateRequest, machine *KnownMachine) bool {
 	if !plainAttributes(csr) || len(csr.Extensions) != 1 || csr.Extensions[0].Id.String() != "2.5.29.17" {
 		return false
@@ -144,7 +144,7 @@ func ownsName(machine *KnownMachine, name element) bool {
 	return false
 }
 
-// plainAttributes allows no attribute, or one extensionRequest whose extensions have two or three parts each.
+// plainAttributes allows no attribute, or one extensionRequest with extensions of two or three parts each.
 func plainAttributes(csr *x509.CertificateRequest) bool {
 	info := elements(csr.RawTBSCertificateRequest)
 	parts := elements(info[0].body)

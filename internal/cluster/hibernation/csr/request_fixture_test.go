@@ -32,7 +32,7 @@ const (
 	tokenGroup = "system:bootstrappers"
 )
 
-// keyring holds one key of each sort, because generating keys is the slow part of these tests.
+// keyring contains one key of each kind, because generating keys is the slow part of these tests.
 type keyring struct {
 	p224, p256, p384, p521 *ecdsa.PrivateKey
 	rsa1024, rsa2048       *rsa.PrivateKey
@@ -56,17 +56,18 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// testRequest builds a request: the object, the template of its PKCS #10 request, and the inventory for judging it.
+// testRequest builds a request: the object, the template of its PKCS #10 request, and the inventory for its
+// evaluation.
 type testRequest struct {
 	certificatesv1.CertificateSigningRequest
 	template x509.CertificateRequest
 	key      crypto.Signer
 	inv      NodeInventory
-	// rewrite changes the finished PEM; nil keeps it.
+	// rewrite changes the finished PEM; nil leaves it unchanged.
 	rewrite func([]byte) []byte
 }
 
-// finish finishes the object.
+// finish completes the object.
 func (a *testRequest) finish(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &a.template, a.key)
@@ -99,7 +100,7 @@ func newTestRequest(signer string, auth certificatesv1.KeyUsage, user string, gr
 	return a
 }
 
-// tokenRequest is the request of a kubelet of plain Kubernetes after its certificate has expired.
+// tokenRequest is the request of a plain Kubernetes kubelet after its certificate has expired.
 func tokenRequest() *testRequest {
 	return newTestRequest(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth,
 		tokenUser, tokenGroup, authed)
@@ -111,7 +112,7 @@ func openShiftRequest() *testRequest {
 		mcoUser, mcoGroup, allSAs, authed)
 }
 
-// servingRequest names every address of n1.
+// servingRequest contains every address of n1.
 func servingRequest() *testRequest {
 	a := newTestRequest(certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, "system:node:n1", nodes, authed)
 	a.template.DNSNames = []string{"n1", "n1.example.com"}
@@ -173,7 +174,7 @@ func rewrittenBy(rewrite func([]byte) []byte) func(*testRequest) {
 	return func(a *testRequest) { a.rewrite = rewrite }
 }
 
-// machine returns the machine of node n1, for changes.
+// machine returns node n1's machine, for changes.
 func (a *testRequest) machine() *KnownMachine { return &a.inv.Machines[0] }
 
 func address(kind corev1.NodeAddressType, value string) corev1.NodeAddress {
@@ -226,7 +227,7 @@ type judgement struct {
 	Says     string
 }
 
-// judgeCase is one case: a change to an acceptable request, and the verdict.
+// judgeCase is one case: a change to an acceptable request, and the expected verdict.
 type judgeCase struct {
 	change func(*testRequest)
 	want   judgement

@@ -8,8 +8,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// servingChecks judge requests for the certificate of the kubelet's own API. The node makes the request itself
-// and may name only the addresses of its own machine.
+// servingChecks evaluate requests for the certificate of the kubelet's own API. The node itself makes the request,
+// and may include only the addresses of its own machine.
 func servingChecks() []namedCheck {
 	return []namedCheck{
 		{"groups", Leave, requireNodeGroups},
@@ -31,10 +31,10 @@ func servingChecks() []namedCheck {
 	}
 }
 
-// requireNodeGroups requires exactly the groups of a kubelet.
+// requireNodeGroups requires exactly a kubelet's groups.
 func requireNodeGroups(c judgedRequest) string {
 	expected := []string{nodesGroup, "system:authenticated"}
-	// The signer would accept a superset, but a node with a further group is no plain kubelet.
+	// The signer would accept additional groups, but a node with such a group is not a plain kubelet.
 	if !sameSet(c.req.Spec.Groups, expected) {
 		return fmt.Sprintf("expected a requester in the groups %s, found %s", quoteSorted(expected), quoteSorted(c.req.Spec.Groups))
 	}

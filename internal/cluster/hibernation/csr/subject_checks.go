@@ -14,7 +14,7 @@ const nodesGroup = "system:nodes"
 // requireExactSubject requires one common name, one organisation, and no further attribute.
 func requireExactSubject(c judgedRequest) string {
 	subject := c.parsed.Subject
-	// Names holds every attribute. The other fields hide attributes that are repeated, unknown or not strings.
+	// Names contains every attribute. The other fields hide attributes that are repeated, unknown or not strings.
 	if len(subject.Names) != 2 || subject.CommonName == "" || len(subject.Organization) != 1 {
 		attributes := make([]string, 0, len(subject.Names))
 		for _, name := range subject.Names {
@@ -28,10 +28,10 @@ func requireExactSubject(c judgedRequest) string {
 	return ""
 }
 
-// requireExactUsages allows key encipherment in addition to the required usages of the kind.
+// requireExactUsages allows key encipherment in addition to the required usages.
 func requireExactUsages(c judgedRequest, auth certificatesv1.KeyUsage) string {
 	least := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, auth}
-	// Older kubelets request key encipherment with every key, newer ones with RSA keys only.
+	// Older kubelets request key encipherment with every key. Newer ones request it only with RSA keys.
 	most := append(slices.Clone(least), certificatesv1.UsageKeyEncipherment)
 	if found := c.req.Spec.Usages; !sameSet(found, least) && !sameSet(found, most) {
 		return fmt.Sprintf("expected the usages %s, with or without %q, found %s",

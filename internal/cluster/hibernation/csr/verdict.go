@@ -9,20 +9,20 @@ type Decision string
 
 // The decisions. Requests are never denied.
 const (
-	// Approve is for a request that passed every check.
+	// Approve is the decision on a request that passed every check.
 	Approve Decision = "Approve"
-	// Leave is for a request of another signer, or one that is rejected; it stays pending.
+	// Leave is the decision on a request that has another signer or is rejected. The request stays pending.
 	Leave Decision = "Leave"
-	// Retry is for a request that lacks facts; it is judged again with a newer inventory.
+	// Retry is the decision on a request about which facts are missing. It is evaluated again with a newer inventory.
 	Retry Decision = "Retry"
-	// Skip is for a request that is approved, denied, failed or issued.
+	// Skip is the decision on a request that is approved, denied, failed or issued.
 	Skip Decision = "Skip"
 )
 
 // CertificateKind is the kind of the requested certificate.
 type CertificateKind string
 
-// The kinds. A request of any other signer has the kind "".
+// A request for any other signer has the kind "".
 const (
 	Client  CertificateKind = "client"
 	Serving CertificateKind = "serving"
@@ -30,16 +30,17 @@ const (
 
 // Verdict is the result for one request.
 type Verdict struct {
-	// Name is the name of the request, and UID its identity.
+	// Name is the request's name, and UID its identity.
 	Name     string
 	UID      types.UID
 	Decision Decision
-	// Rule names the check that decided, or "accepted".
+	// Rule is the check that decided, or "accepted".
 	Rule string
-	// Reason describes what was expected and found. It is stable and bounded, and contains no key material.
+	// Reason describes the expected and the found value. It is stable and limited in length, and contains no key
+	// material.
 	Reason string
-	// NodeName is the node that the request names, if a machine of the inventory may take it; else "". Only
-	// with Approve has the requester proved a right to it.
+	// NodeName is the node that the request is for, if a machine of the inventory may take that name; else "". Only
+	// with Approve has the requester proved a right to the name.
 	NodeName string
 	Kind     CertificateKind
 }

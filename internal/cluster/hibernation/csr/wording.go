@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// A request may be large and its author is untrusted; a reason stays short.
+	// A request may be large and its author is untrusted, so the length of a reason is limited.
 	maxQuotedBytes = 80
 	maxListed      = 10
 )
@@ -37,7 +37,8 @@ func quoteSorted[S ~string](values []S) string {
 	return strings.Join(words, ", ")
 }
 
-// sameSet reports whether both hold the same values, in any order. A repeated value counts each time.
+// sameSet reports whether both slices contain the same values, in any order. Repeated values must occur equally
+// often.
 func sameSet[S ~string](a, b []S) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targetcluster is a client of the API server of a cluster that hibernates or resumes. It probes the
-// server, lists nodes and certificate requests, and approves requests.
-// The server belongs to a user of the hub and may be hostile, so every poll has a deadline and budgets of
-// bytes, pages and items. A connection ends with the first error and with each resume: connections from before
-// a hibernation cannot be trusted.
+// Package targetcluster is a client of the API server of a cluster that hibernates or resumes. It probes the server,
+// lists nodes and certificate requests, and approves requests.
+// The server belongs to a user of the hub and may be hostile, so every poll has a deadline and budgets of bytes,
+// pages and items. A connection is closed after the first error and at each resume, because a connection from before
+// a hibernation may hang.
 //
 // Reading order: pool.go (called by passes) → client.go (one connection) → server_override.go → list_items.go
 // (budgets) → nodes.go, requests.go, machines.go, survey.go.
@@ -34,25 +34,24 @@ import (
 )
 
 const (
-	// LookTimeout bounds all reads of a cluster in one pass.
+	// LookTimeout limits all reads of a cluster in one pass.
 	LookTimeout    = 10 * time.Second
 	connectTimeout = 4 * time.Second
 	callTimeout    = 5 * time.Second
 	// idleTimeout is how long an unused connection is kept. Most running clusters are polled every ten minutes.
 	idleTimeout = 30 * time.Second
-	// maxPageBytes and maxLookBytes allow for 5,000 nodes, the maximum that Kubernetes supports, of 20 KiB
-	// each.
+	// maxPageBytes and maxLookBytes allow 5,000 nodes of 20 KiB each. Kubernetes supports no more nodes.
 	maxPageBytes = 16 << 20
 	maxLookBytes = 128 << 20
-	// maxProbeBytes bounds answers that are discarded.
+	// maxProbeBytes limits answers that are discarded.
 	maxProbeBytes = 64 << 10
 )
 
-// Dialer connects to clusters by kubeconfigs that users of the hub write.
+// Dialer connects to clusters with kubeconfigs that users of the hub write.
 type Dialer struct {
 	// AllowInsecure permits kubeconfigs with plain http, unverified certificates, any proxy or impersonation.
 	AllowInsecure bool
-	// Proxies are the hosts of the proxies that a kubeconfig may name in proxy-url.
+	// Proxies are the hosts of the proxies that are allowed as a kubeconfig's proxy-url.
 	Proxies httpguard.Endpoints
 	// Endpoints may be dialled although their addresses are link-local.
 	Endpoints httpguard.Endpoints
@@ -65,12 +64,12 @@ type ClusterClient struct {
 	transport *http.Transport
 	wrapped   http.RoundTripper
 	date      *firstDate
-	// callTimeout bounds each request including its answer.
+	// callTimeout limits each request including its answer.
 	callTimeout time.Duration
 }
 
-// firstDate keeps the time of the server's first answer, and the earliest expiry of the certificates that
-// verified it.
+// firstDate stores the time of the server's first answer, and the earliest expiry of the certificates that verified
+// the server.
 type firstDate struct {
 	http.RoundTripper
 	once         sync.Once
@@ -91,17 +90,19 @@ func (d *firstDate) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// FirstDate returns the time of the server's first answer by its own clock; zero if the answer had none.
+// FirstDate returns the time of the server's first answer by the server's own clock. It is zero if the answer had
+// none.
 func (c *ClusterClient) FirstDate() time.Time { return c.date.date }
 
-// Dial prepares the connection that a kubeconfig and an override of its server describe. It sends nothing yet.
+// Dial prepares the connection that a kubeconfig and an override of its server describe. It does not send anything
+// yet.
 func (d Dialer) Dial(kubeconfig []byte, override hibernation.ServerOverride) (*ClusterClient, error) {
 	cfg, err := d.loadKubeconfig(kubeconfig, override)
 	if err != nil {
 		return nil, err
 	}
-	// A pass makes few requests, and its deadline must not be spent in a client-side rate limiter. Warnings of
-	// the server would be written to the manager's log.
+	// A pass makes few requests, and its deadline must not be spent in a client-side rate limiter. Warnings from the
+	// server would be written to the manager's log.
 	cfg.QPS, cfg.WarningHandler, cfg.UserAgent = -1, rest.NoWarnings{}, buildinfo.UserAgent("torpor")
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	tls, err := rest.TLSConfigFor(cfg)
@@ -114,11 +115,11 @@ func (d Dialer) Dial(kubeconfig []byte, override hibernation.ServerOverride) (*C
 	}
 	dial := (&net.Dialer{Timeout: connectTimeout, Control: d.Endpoints.ControlDial}).DialContext
 	if override.Address != "" {
-		// A proxy would resolve the name of the URL, and would be dialled at the address of the API server.
+		// A proxy would resolve the URL's host, and would itself be dialled at the override's address.
 		proxy, dial = nil, dialAddress(dial, override.Address)
 	}
-	// client-go caches its own transports and shares them between clients of the same configuration. A
-	// connection from before the hibernation could then be used again and hang until its timeout.
+	// client-go caches its own transports and shares them between clients with the same configuration. A connection
+	// from before the hibernation could then be reused and hang until its timeout.
 	transport := &http.Transport{
 		TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTimeout, Proxy: proxy,
 		DialContext: dial, IdleConnTimeout: idleTimeout,
@@ -143,15 +144,15 @@ func (c *ClusterClient) renew() (*ClusterClient, error) {
 	return &next, nil
 }
 
-// loadKubeconfig reads a kubeconfig and refuses settings by which its author, or the author of the override,
-// could reach more than the cluster.
+// loadKubeconfig reads a kubeconfig and refuses settings that would let its author, or the author of the override,
+// reach more than the cluster.
 func (d Dialer) loadKubeconfig(kubeconfig []byte, override hibernation.ServerOverride) (*rest.Config, error) {
 	if len(kubeconfig) > maxKubeconfigBytes {
 		return nil, errUnreadable
 	}
 	raw, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		// The parser's error may quote the kubeconfig, and with it a key.
+		// The parser's error may quote the kubeconfig, including a private key.
 		return nil, errUnreadable
 	}
 	if err := refuseForeign(raw); err != nil {
@@ -179,22 +180,22 @@ func (d Dialer) loadKubeconfig(kubeconfig []byte, override hibernation.ServerOve
 // Close closes the connections.
 func (c *ClusterClient) Close() { c.transport.CloseIdleConnections() }
 
-// Probe returns an error unless the API server is ready.
+// Probe returns an error if the API server is not ready.
 func (c *ClusterClient) Probe(ctx context.Context) error {
 	return c.discardAnswer(ctx, c.rest.Get().AbsPath("/readyz"))
 }
 
-// discardAnswer sends a request, discards the body of the answer, and returns an error unless the request succeeds.
+// discardAnswer sends a request and discards the body of the answer. It returns an error if the request fails.
 func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
-	// If the server asks to retry later, the next pass retries.
+	// If the server requests a later retry, the next pass retries.
 	body, err := request.MaxRetries(0).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("query the server: %w", err)
 	}
 	defer func() { _ = body.Close() }()
-	// One byte more than allowed is read to detect a too large answer.
+	// One byte more than allowed is read to detect an oversized answer.
 	n, err := io.Copy(io.Discard, io.LimitReader(body, maxProbeBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
@@ -208,11 +209,11 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 // versionPath is served by OpenShift.
 const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
 
-// maxVersionBytes is far more than a version needs. It is bounded because the version is written to the status.
+// maxVersionBytes is far more than a version needs. The limit exists because the version is written to the status.
 const maxVersionBytes = 256
 
-// ReadVersion returns the current or desired version of an OpenShift cluster. isOpenShift is false for other clusters.
-// A version that the user may not read is empty.
+// ReadVersion returns the current or desired version of an OpenShift cluster. isOpenShift is false for other
+// clusters. The version is empty if the kubeconfig's user may not read it.
 func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

@@ -27,7 +27,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// kubeconfig returns a complete kubeconfig with a token, edited.
+// kubeconfig returns a complete kubeconfig with a token, changed by edit.
 func kubeconfig(t *testing.T, server string, edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, *clientcmdapi.Config)) []byte {
 	t.Helper()
 	cluster, user, c := &clientcmdapi.Cluster{Server: server}, &clientcmdapi.AuthInfo{Token: "t0ken"}, clientcmdapi.NewConfig()
@@ -54,33 +54,33 @@ func TestDialRefuses(t *testing.T) {
 		edit func(*cluster, *user, *config)
 		want error
 	}{
-		"an exec plugin for credentials: refused": {func(_ *cluster, u *user, _ *config) {
+		"exec plugin for credentials is refused": {func(_ *cluster, u *user, _ *config) {
 			u.Exec = &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}, errForeign},
-		"an exec plugin of a user that no context uses: refused": {func(_ *cluster, _ *user, c *config) {
+		"exec plugin of a user without a context is refused": {func(_ *cluster, _ *user, c *config) {
 			c.AuthInfos["other"] = &user{Exec: &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1"}}
 		}, errForeign},
-		"an authentication plugin: refused": {func(_ *cluster, u *user, _ *config) {
+		"authentication plugin is refused": {func(_ *cluster, u *user, _ *config) {
 			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
 		}, errForeign},
-		"a file with a token: refused":                        {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
-		"a file with a certificate: refused":                  {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
-		"a file with a key: refused":                          {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
-		"a file with a CA certificate: refused":               {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
-		"plain http: refused":                                 {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
-		"no scheme: refused":                                  {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
-		"a server whose certificate is not verified: refused": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
-		"a proxy: refused":                                    {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
-		"impersonation of a user: refused":                    {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
-		"impersonation of a group: refused": {func(_ *cluster, u *user, _ *config) {
+		"file with a token is refused":                     {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
+		"file with a certificate is refused":               {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
+		"file with a key is refused":                       {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
+		"file with a CA certificate is refused":            {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
+		"plain http is refused":                            {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
+		"server without a scheme is refused":               {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
+		"server with an unverified certificate is refused": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
+		"proxy is refused":                                 {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
+		"impersonation of a user is refused":               {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
+		"impersonation of a group is refused": {func(_ *cluster, u *user, _ *config) {
 			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}
 		}, errInsecure},
-		"the address of a cloud's metadata service: refused": {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, httpguard.ErrAddressDenied},
-		"no server: refused":                     {func(c *cluster, _ *user, _ *config) { c.Server = "" }, errUnreadable},
-		"a context that does not exist: refused": {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
-		"a malformed CA certificate: refused":    {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
-		"a certificate without its key: refused": {func(_ *cluster, u *user, _ *config) { u.ClientCertificateData = []byte("garbage") }, errUnreadable},
-		"an empty kubeconfig: refused":           {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
+		"address of a cloud's metadata service is refused": {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, httpguard.ErrAddressDenied},
+		"missing server is refused":                        {func(c *cluster, _ *user, _ *config) { c.Server = "" }, errUnreadable},
+		"missing context is refused":                       {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
+		"malformed CA certificate is refused":              {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
+		"certificate without its key is refused":           {func(_ *cluster, u *user, _ *config) { u.ClientCertificateData = []byte("garbage") }, errUnreadable},
+		"empty kubeconfig is refused":                      {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); !errors.Is(err, row.want) {
@@ -94,8 +94,8 @@ func TestDialRefuses(t *testing.T) {
 		})
 	}
 	for name, data := range map[string]string{
-		"no text: refused": "", "no YAML: refused": "{{{", "another kind: refused": `{"apiVersion":"v1","kind":"Secret"}`,
-		"a kubeconfig beyond the size limit: refused": strings.Repeat("# comment\n", 20_000),
+		"empty text is refused": "", "text that is not YAML is refused": "{{{", "another kind is refused": `{"apiVersion":"v1","kind":"Secret"}`,
+		"kubeconfig beyond the size limit is refused": strings.Repeat("# comment\n", 20_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := (Dialer{}).Dial([]byte(data), hibernation.ServerOverride{}); !errors.Is(err, errUnreadable) {
@@ -111,20 +111,20 @@ func TestDescribeError(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a name that is unknown: the name api.example.com cannot be resolved":                          {&net.DNSError{Name: "api.example.com", Server: "10.0.0.1:53", IsNotFound: true}, "the name api.example.com cannot be resolved"},
-		"another authority: the server's certificate is not signed by the authority in the kubeconfig": {x509.UnknownAuthorityError{}, "the server's certificate is not signed by the authority in the kubeconfig"},
-		"an expired certificate: the server's certificate has expired or is not yet valid":             {x509.CertificateInvalidError{Reason: x509.Expired, Detail: "at 12:00:01"}, "the server's certificate has expired or is not yet valid"},
-		"a certificate that is broken: the server's certificate is not valid":                          {x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}, "the server's certificate is not valid"},
-		"another name: the server's certificate is for another name":                                   {x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}, "the server's certificate is for another name"},
-		"a closed port: the connection is refused":                                                     {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "the connection is refused"},
-		"a timeout: no answer in time":                                                                 {&net.OpError{Op: "dial", Err: timeoutError{}}, "no answer in time"},
-		"unauthorized":                                                                                 {k8serrors.NewUnauthorized("token expired 12:00"), "the server refuses the credentials of the kubeconfig (401)"},
-		"forbidden":                                                                                    {k8serrors.NewForbidden(resource, "n", errors.New("no")), "the kubeconfig's user lacks a permission (403)"},
-		"an error of the server: the server answers with 500":                                          {k8serrors.NewInternalError(errors.New("etcd is gone")), "the server answers with 500"},
-		"anything else: the connection fails":                                                          {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
-		"a kubeconfig that is refused: passed on":                                                      {errForeign, errForeign.Error()},
-		"an unreadable kubeconfig: passed on":                                                          {errUnreadable, errUnreadable.Error()},
-		"an answer that is too large: passed on":                                                       {httpguard.ErrAnswerTooLarge, httpguard.ErrAnswerTooLarge.Error()},
+		"unknown host name":                   {&net.DNSError{Name: "api.example.com", Server: "10.0.0.1:53", IsNotFound: true}, "the name api.example.com cannot be resolved"},
+		"certificate of an unknown authority": {x509.UnknownAuthorityError{}, "the server's certificate is not signed by the authority in the kubeconfig"},
+		"expired certificate":                 {x509.CertificateInvalidError{Reason: x509.Expired, Detail: "at 12:00:01"}, "the server's certificate has expired or is not yet valid"},
+		"invalid certificate":                 {x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}, "the server's certificate is not valid"},
+		"certificate for another name":        {x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}, "the server's certificate is for another name"},
+		"closed port":                         {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "the connection is refused"},
+		"timeout":                             {&net.OpError{Op: "dial", Err: timeoutError{}}, "no answer in time"},
+		"unauthorized":                        {k8serrors.NewUnauthorized("token expired 12:00"), "the server refuses the credentials of the kubeconfig (401)"},
+		"forbidden":                           {k8serrors.NewForbidden(resource, "n", errors.New("no")), "the kubeconfig's user lacks a permission (403)"},
+		"server error":                        {k8serrors.NewInternalError(errors.New("etcd is gone")), "the server answers with 500"},
+		"unknown error":                       {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
+		"refused kubeconfig":                  {errForeign, errForeign.Error()},
+		"unreadable kubeconfig":               {errUnreadable, errUnreadable.Error()},
+		"oversized answer":                    {httpguard.ErrAnswerTooLarge, httpguard.ErrAnswerTooLarge.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, err := range []error{row.err, fmt.Errorf("probe: %w", &url.Error{Op: "Get", URL: "https://127.0.0.1:4711/readyz", Err: row.err})} {
@@ -142,7 +142,7 @@ func (timeoutError) Error() string   { return "i/o timeout" }
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
-// TestDescribeErrorOfRealConnections describes the errors of real connections.
+// TestDescribeErrorOfRealConnections makes connections that fail, and compares the descriptions of their errors.
 func TestDescribeErrorOfRealConnections(t *testing.T) {
 	answer := func(status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
@@ -154,18 +154,18 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 		server  string
 		want    string
 	}{
-		"a server that is ready: no error":                                                                               {handler: answer(http.StatusOK), trust: true},
-		"a server that is not ready: the server answers with 500":                                                        {handler: answer(http.StatusInternalServerError), trust: true, want: "the server answers with 500"},
-		"a server that refuses: the server refuses the credentials of the kubeconfig (401)":                              {handler: answer(http.StatusUnauthorized), trust: true, want: "the server refuses the credentials of the kubeconfig (401)"},
-		"a server that redirects: the server answers with a redirect (302), which is not followed":                       {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
-		"a server with a foreign certificate: the server's certificate is not signed by the authority in the kubeconfig": {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
-		"a server that has gone: the connection is refused":                                                              {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
-		"a server under another name: the server's certificate is for another name":                                      {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
-		"a server that closes the connection at once: the connection fails":                                              {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, trust: true, want: "the connection fails"},
+		"ready server":                                      {handler: answer(http.StatusOK), trust: true},
+		"server that is not ready":                          {handler: answer(http.StatusInternalServerError), trust: true, want: "the server answers with 500"},
+		"server that refuses the credentials":               {handler: answer(http.StatusUnauthorized), trust: true, want: "the server refuses the credentials of the kubeconfig (401)"},
+		"server that redirects":                             {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
+		"server with a certificate of an unknown authority": {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
+		"stopped server":                                    {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
+		"server under another name":                         {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
+		"server that closes the connection at once":         {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, trust: true, want: "the connection fails"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(row.handler)
-			server.Config.ErrorLog = log.New(io.Discard, "", 0) // Clients refuse the connection on purpose.
+			server.Config.ErrorLog = log.New(io.Discard, "", 0) // The clients abort the handshake on purpose.
 			server.StartTLS()
 			defer server.Close()
 			c, err := (Dialer{}).Dial(kubeconfig(t, server.URL, func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo, _ *clientcmdapi.Config) {
@@ -192,7 +192,7 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 	}
 }
 
-// TestListsHaveAllPages serves every list in two pages, as an API server with many objects does.
+// TestListsHaveAllPages serves every list in two pages, like an API server with many objects.
 func TestListsHaveAllPages(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("limit") == "" {

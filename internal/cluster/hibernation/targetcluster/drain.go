@@ -26,28 +26,26 @@ import (
 const (
 	nodesPath = "/api/v1/nodes"
 	podsPath  = "/api/v1/pods"
-	// podsOfNodes selects scheduled Pods that may still run.
+	// podsOfNodes selects scheduled Pods that have not finished.
 	podsOfNodes = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-	// maxDrainedPods is the number of Pods that are kept from one poll. Further Pods are read once those are
-	// gone.
+	// maxDrainedPods is the number of Pods that one poll returns. More Pods are read once these are gone.
 	maxDrainedPods = 500
 	// drainPause is the shortest time between two attempts.
 	drainPause = 2 * time.Second
-	// drainTime is the part of a poll that is spent on changing nodes and evicting Pods.
+	// drainTime is the part of a poll in which nodes are changed and Pods evicted.
 	drainTime = 5 * time.Second
-	// maxKeptPods is the number of Pods kept by budgets that are reported.
+	// maxKeptPods limits the reported Pods that PodDisruptionBudgets keep from eviction.
 	maxKeptPods = 100
-	// maxRefusals is the number of names of permanently refused nodes and Pods that are kept.
+	// maxRefusals limits the stored names of permanently refused nodes and Pods.
 	maxRefusals = 2 * maxDrainedPods
-	// refusalMemory is how long a refusal of one attempt is kept for the next ones, because not every Pod is
-	// tried in each attempt.
+	// refusalMemory is how long the next attempts remember a refusal, because not every Pod is tried in each attempt.
 	refusalMemory = time.Minute
 )
 
-// errEnoughPods ends a list once enough Pods were read.
+// errEnoughPods stops a list request once enough Pods were read.
 var errEnoughPods = errors.New("enough pods were read")
 
-// Drain holds the changes that are wanted of nodes and Pods of a cluster.
+// Drain contains the requested changes of a cluster's nodes and Pods.
 type Drain struct {
 	Cordon, Uncordon []hibernation.NodeVersion
 	Evict            []hibernation.ObservedPod
@@ -58,14 +56,14 @@ func (d Drain) isEmpty() bool { return len(d.Cordon)+len(d.Uncordon)+len(d.Evict
 // DrainResult is the result of a Drain.
 type DrainResult struct {
 	At time.Time
-	// Kept are the names of Pods whose eviction was prevented by PodDisruptionBudgets.
+	// Kept are the names of Pods that PodDisruptionBudgets kept from eviction.
 	Kept []string
-	// Refused are the names of nodes and Pods that these credentials are permanently not allowed to change.
+	// Refused are the names of nodes and Pods that the credentials permanently may not change.
 	Refused map[string]bool
 	Err     error
 }
 
-// noteRefusal keeps a name, up to the limit.
+// noteRefusal stores a name, up to the limit.
 func (r *DrainResult) noteRefusal(name string) {
 	if r.Refused == nil {
 		r.Refused = map[string]bool{}
@@ -75,7 +73,7 @@ func (r *DrainResult) noteRefusal(name string) {
 	}
 }
 
-// noteEarlier keeps the refusals of a recent attempt.
+// noteEarlier copies the refusals of a recent attempt.
 func (r *DrainResult) noteEarlier(last DrainResult) {
 	if r.At.Sub(last.At) > refusalMemory {
 		return
@@ -85,8 +83,7 @@ func (r *DrainResult) noteEarlier(last DrainResult) {
 	}
 }
 
-// ListWorkerPods returns the Pods of nodes outside the control plane, without Pods of DaemonSets and static
-// Pods.
+// ListWorkerPods returns the Pods of nodes outside the control plane, except static Pods and Pods of DaemonSets.
 func (c *ClusterClient) ListWorkerPods(ctx context.Context, nodes []hibernation.ObservedNode) (hibernation.WorkerPods, error) {
 	isWorker := map[string]bool{}
 	for _, n := range nodes {
@@ -151,8 +148,8 @@ func decodePod(item []byte) (pod hibernation.ObservedPod, isDrained bool, err er
 
 func isNameOfPath(name string) bool { return len(validation.NameIsDNSSubdomain(name, false)) == 0 }
 
-// drain changes nodes and evicts Pods within its time budget. Pods are tried in turn, so Pods that budgets keep
-// do not delay others.
+// drain changes nodes and evicts Pods within its time budget. Each attempt starts with another Pod, so Pods that
+// PodDisruptionBudgets protect do not delay others.
 func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Time) {
 	if j.toDrain.isEmpty() {
 		return
@@ -190,10 +187,10 @@ func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Tim
 	}
 }
 
-// NameOfPod returns the name of a Pod among the nodes and Pods of a DrainResult.
+// NameOfPod returns the Pod's name in a DrainResult.
 func NameOfPod(p hibernation.ObservedPod) string { return p.Namespace + "/" + p.Name }
 
-// inTurn returns the Pods sorted by name, beginning after the given one.
+// inTurn returns the Pods sorted by name, starting after the given one.
 func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedPod {
 	sorted := slices.SortedFunc(slices.Values(pods), func(a, b hibernation.ObservedPod) int { return cmp.Compare(NameOfPod(a), NameOfPod(b)) })
 	first := slices.IndexFunc(sorted, func(p hibernation.ObservedPod) bool { return strings.Compare(NameOfPod(p), last) > 0 })
@@ -203,8 +200,8 @@ func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedP
 	return slices.Concat(sorted[first:], sorted[:first])
 }
 
-// setCordon cordons a node and marks it, or removes both. It sends the observed resource version, so the API
-// server refuses with a conflict if the node has changed in between.
+// setCordon cordons and marks a node, or removes both. It sends the observed resource version, so the API server
+// rejects the change with a conflict if the node has changed in between.
 func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion, isCordoned bool) error {
 	if !isNameOfPath(n.Name) {
 		return errMalformed
@@ -226,7 +223,7 @@ func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion
 	return nil
 }
 
-// evictPod requests the eviction of the observed Pod. It is no error if the Pod is gone.
+// evictPod requests the eviction of the observed Pod. A deleted Pod is not an error.
 func (c *ClusterClient) evictPod(ctx context.Context, p hibernation.ObservedPod) error {
 	eviction, err := json.Marshal(policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},

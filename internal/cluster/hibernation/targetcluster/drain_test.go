@@ -35,15 +35,15 @@ func TestDecodePod(t *testing.T) {
 		isDrained bool
 		err       error
 	}{
-		"a pod of a ReplicaSet: part of the drain":                          {build(ownedBy("ReplicaSet", true)), web, true, nil},
-		"a pod that is being deleted: part of the drain":                    {build(ownedBy("ReplicaSet", true) + `,"deletionTimestamp":"2026-01-02T03:04:05Z"`), leaving, true, nil},
-		"a pod without an owner: part of the drain":                         {build(""), bare, true, nil},
-		"a pod with an owner that is not its controller: part of the drain": {build(ownedBy("Backup", false)), bare, true, nil},
-		"a pod of a DaemonSet: left out of the drain":                       {build(ownedBy("DaemonSet", true)), web, false, nil},
-		"a static pod: left out of the drain":                               {build(`,"annotations":{"kubernetes.io/config.mirror":"x"}`), bare, false, nil},
-		"a name that is a path: refused":                                    {`{"metadata":{"namespace":"shop","name":"../../nodes/n1","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
-		"a malformed namespace: refused":                                    {`{"metadata":{"namespace":"","name":"web-0","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
-		"an item that is not a pod: refused":                                {`7`, hibernation.ObservedPod{}, false, errMalformed},
+		"pod of a ReplicaSet is drained":                          {build(ownedBy("ReplicaSet", true)), web, true, nil},
+		"pod that is being deleted is drained":                    {build(ownedBy("ReplicaSet", true) + `,"deletionTimestamp":"2026-01-02T03:04:05Z"`), leaving, true, nil},
+		"pod without an owner is drained":                         {build(""), bare, true, nil},
+		"pod with an owner that is not its controller is drained": {build(ownedBy("Backup", false)), bare, true, nil},
+		"pod of a DaemonSet is not drained":                       {build(ownedBy("DaemonSet", true)), web, false, nil},
+		"static pod is not drained":                               {build(`,"annotations":{"kubernetes.io/config.mirror":"x"}`), bare, false, nil},
+		"pod name with a path traversal is refused":               {`{"metadata":{"namespace":"shop","name":"../../nodes/n1","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
+		"malformed namespace is refused":                          {`{"metadata":{"namespace":"","name":"web-0","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
+		"number instead of a pod is refused":                      {`7`, hibernation.ObservedPod{}, false, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, isDrained, err := decodePod([]byte(row.item))
@@ -54,7 +54,7 @@ func TestDecodePod(t *testing.T) {
 	}
 }
 
-// drainServer records its requests, and keeps pods by a budget or refuses to evict them.
+// drainServer records its requests. Its budgets prevent evictions, or it refuses them.
 func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []string) {
 	t.Helper()
 	var requests []string
@@ -95,8 +95,8 @@ func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []
 	}
 }
 
-// forbidden returns the message of a refusal: by the authorizer, with incomplete roles, by a webhook, or for a
-// namespace that is being deleted.
+// forbidden returns the message of a refusal: by the authorizer, because of incomplete roles, by a webhook, or
+// because the namespace is being deleted.
 func forbidden(path string) string {
 	message, cause := `pods \"x\" is forbidden: User \"u\" cannot create resource \"pods/eviction\" in API group \"\" in the namespace \"shop\"`, ""
 	switch {

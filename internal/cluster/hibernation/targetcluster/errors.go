@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// IsTooCostly reports whether a server used up the budget of a poll. It is polled less often then.
+// IsTooCostly reports whether a server used up the budget of a poll. Such a server is polled less often.
 func IsTooCostly(err error) bool {
 	return errors.Is(err, httpguard.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems) || errors.Is(err, errTooManyNodes) ||
 		errors.Is(err, errTooMuchToKeep)
@@ -35,17 +35,16 @@ func IsLasting(err error) bool {
 	return findOwnError(err) != nil || isUntrusted || k8serrors.IsUnauthorized(err) || ok && isRedirect(status.Status().Code)
 }
 
-// IsKubeconfigRefused reports whether no connection was made because of the kubeconfig or the override of its
-// server.
+// IsKubeconfigRefused reports whether the kubeconfig or the override of its server prevented the connection.
 func IsKubeconfigRefused(err error) bool {
 	_, isMissing := errors.AsType[*KubeconfigError](err)
 	return isMissing || errors.Is(err, errUnreadable) || errors.Is(err, errForeign) || errors.Is(err, errInsecure) ||
 		errors.Is(err, errInsecureOverride) || errors.Is(err, errUnverifiedOverride)
 }
 
-// IsRefusedForGood reports whether a server has permanently refused an action of these credentials. A server
-// whose roles are not complete yet names the missing ones, a webhook may accept the next request, and objects
-// in a namespace that is being deleted disappear anyway.
+// IsRefusedForGood reports whether a server has permanently refused an action of these credentials. Three refusals
+// are not permanent: a server with incomplete roles lists the missing ones, a webhook may accept the next request,
+// and objects in a namespace that is being deleted disappear anyway.
 func IsRefusedForGood(err error) bool {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
 	if !ok || !k8serrors.IsForbidden(err) || k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -59,8 +58,8 @@ func isRedirect(code int32) bool {
 	return code >= http.StatusMultipleChoices && code < http.StatusBadRequest
 }
 
-// findOwnError returns the error of this package that explains why a server or its kubeconfig is refused; nil
-// if none exists.
+// findOwnError returns the error of this package that explains why a server or its kubeconfig is refused; nil if none
+// exists.
 func findOwnError(err error) error {
 	for _, known := range []error{
 		errUnreadable, errForeign, errInsecure, errInsecureOverride, errUnverifiedOverride, errTooManyItems, errTooManyNodes, errTooMuchToKeep,
@@ -73,8 +72,8 @@ func findOwnError(err error) error {
 	return nil
 }
 
-// DescribeError describes in stable text why a cluster cannot be reached. It contains no ports, times or
-// request ids, because the text is shown in a condition and compared with the previous one.
+// DescribeError describes in stable text why a cluster cannot be reached. The text contains no ports, times or
+// request ids, because it is shown in a condition and compared with the previous one.
 func DescribeError(err error) string {
 	if missing, ok := errors.AsType[*KubeconfigError](err); ok {
 		return missing.Message

@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 )
 
-// FuzzReadList reads lists of a hostile API server, and decodes each item as every kind that is read.
+// FuzzReadList reads lists from a hostile API server, and decodes each item as every kind that Torpor reads.
 func FuzzReadList(f *testing.F) {
 	for _, body := range []string{
 		`{"kind":"NodeList","metadata":{"continue":"x"},"items":[{"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`,
@@ -40,8 +40,8 @@ func FuzzReadList(f *testing.F) {
 	})
 }
 
-// FuzzLoadKubeconfig reads kubeconfigs of Secrets. An accepted one runs no program, names no file, and acts as no other
-// user.
+// FuzzLoadKubeconfig reads kubeconfigs from Secrets. An accepted kubeconfig runs no program, references no file, and
+// does not impersonate another user.
 func FuzzLoadKubeconfig(f *testing.F) {
 	const head, tail = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], clusters: [{name: c, cluster: {server: 'https://api.example.com:6443'", "}]}"
 	for _, rest := range []string{

@@ -21,7 +21,7 @@ import (
 const (
 	// pauseValue is the value of the pause annotation that Torpor sets. OpenShift and Cluster API ignore the value.
 	pauseValue = hivev1.MachineGroupsAnnotation
-	// maxHealthChecks is the limit of the record of a hibernation.
+	// maxHealthChecks is the limit in the hibernation record.
 	maxHealthChecks = 100
 	// namespaceOfMachines is the only namespace in which OpenShift acts on MachineHealthChecks.
 	namespaceOfMachines = "openshift-machine-api"
@@ -31,30 +31,30 @@ var errTooManyHealthChecks = errors.New("the cluster has more MachineHealthCheck
 
 // HealthCheck is an observed version of a MachineHealthCheck.
 type HealthCheck struct {
-	// Group is the group that the MachineHealthCheck is in the record.
+	// Group is the MachineHealthCheck's group in the record.
 	Group actuator.Group
-	// Path is the path of the object.
+	// Path is the object's path.
 	Path                 string
 	UID, ResourceVersion string
 }
 
-// HealthCheckChange pauses a MachineHealthCheck, or ends the pause.
+// HealthCheckChange pauses or unpauses a MachineHealthCheck.
 type HealthCheckChange struct {
 	HealthCheck
 
 	IsPause bool
 }
 
-// healthCheckKind is a served kind of MachineHealthChecks.
+// healthCheckKind is a served version of a kind of MachineHealthChecks.
 type healthCheckKind struct {
-	// api is the path of the API version.
+	// api is the API version's path.
 	api string
-	// namespace has the objects; empty means all namespaces.
+	// namespace contains the objects; empty means all namespaces.
 	namespace string
 	newGroup  func(namespace, name string, state hibernation.PauseState) actuator.Group
 }
 
-// healthCheckKinds returns the kinds, each in its versions. The first version that is served counts.
+// healthCheckKinds returns the kinds, each in all its versions. The first served version is used.
 func healthCheckKinds() [][]healthCheckKind {
 	ofOpenShift := func(_, name string, state hibernation.PauseState) actuator.Group {
 		return hibernation.NewHealthCheckGroup(name, state)
@@ -74,7 +74,7 @@ func (k healthCheckKind) pathOf(namespace string) string {
 	return k.api + "/namespaces/" + namespace + "/machinehealthchecks"
 }
 
-// PauseAttempt is the last attempt to change MachineHealthChecks; zero if there was none.
+// PauseAttempt is the last attempt to change MachineHealthChecks; zero without an attempt.
 type PauseAttempt struct {
 	At      time.Time
 	IsPause bool
@@ -131,7 +131,7 @@ func (k healthCheckKind) read(item []byte) (HealthCheck, error) {
 	}, nil
 }
 
-// ChangeHealthCheck sends the observed resource version, so that the API server refuses with a conflict if the
+// ChangeHealthCheck sends the observed resource version, so the API server rejects the change with a conflict if the
 // MachineHealthCheck has changed in between.
 func (c *ClusterClient) ChangeHealthCheck(ctx context.Context, change HealthCheckChange) error {
 	var value any
@@ -150,8 +150,8 @@ func (c *ClusterClient) ChangeHealthCheck(ctx context.Context, change HealthChec
 	return nil
 }
 
-// ChangeHealthChecks pauses MachineHealthChecks or ends their pauses, and then polls the cluster. It replaces the
-// previous changes. After a failed attempt it rests.
+// ChangeHealthChecks pauses or unpauses MachineHealthChecks, and then polls the cluster. The new changes replace the
+// previous ones. After a failed attempt, the next one waits for the given rest.
 func (p *Pool) ChangeHealthChecks(cluster types.NamespacedName, changes []HealthCheckChange, rest time.Duration) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -169,7 +169,7 @@ func (p *Pool) ChangeHealthChecks(cluster types.NamespacedName, changes []Health
 	p.clusters.Ask(cluster, c.pauseDue)
 }
 
-// takePauses returns the changes that are due. A poll from before them must not decide about their record.
+// takePauses returns the changes that are due. Their record must not be updated from an earlier poll.
 func (c *pooledCluster) takePauses(now time.Time) []HealthCheckChange {
 	if len(c.toPause) == 0 || now.Before(c.pauseDue) {
 		return nil
@@ -179,7 +179,7 @@ func (c *pooledCluster) takePauses(now time.Time) []HealthCheckChange {
 	return taken
 }
 
-// changeHealthChecks ends with the first error. A later pass tries the rest again.
+// changeHealthChecks stops at the first error. A later pass retries the remaining changes.
 func (j *lookJob) changeHealthChecks(ctx context.Context, client *ClusterClient, now time.Time) {
 	for _, change := range j.toPause {
 		j.paused = PauseAttempt{At: now, IsPause: change.IsPause, Err: ignoreDecided(client.ChangeHealthCheck(ctx, change))}

@@ -23,7 +23,7 @@ const (
 	newClusterAPIChecks = "/apis/cluster.x-k8s.io/v1beta2/machinehealthchecks"
 )
 
-// servedChecks are the items of each path that a server has, and the last change that it got.
+// servedChecks are the items of each path of a server, and the last change that the server received.
 type servedChecks struct {
 	items  map[string]string
 	change string
@@ -65,17 +65,17 @@ func TestHealthChecksOfBothProjectsAreListed(t *testing.T) {
 		items map[string]string
 		want  []actuator.Group
 	}{
-		"a cluster without the kinds: none": {nil, nil},
-		"a health check of OpenShift":       {map[string]string{openShiftChecks: checkNamed("openshift-machine-api", "w", "")}, []actuator.Group{ofOpenShift("w", hibernation.NotPaused)}},
-		"health checks of Cluster API in two namespaces, each with its pause": {
+		"cluster without the kinds has no health checks": {nil, nil},
+		"health check of OpenShift is listed":            {map[string]string{openShiftChecks: checkNamed("openshift-machine-api", "w", "")}, []actuator.Group{ofOpenShift("w", hibernation.NotPaused)}},
+		"health checks of Cluster API in two namespaces are listed with their pauses": {
 			map[string]string{clusterAPIChecks: checkNamed("a", "w", ours) + "," + checkNamed("b", "w", theirs)},
 			[]actuator.Group{ofClusterAPI("a", "w", hibernation.PausedByUs), ofClusterAPI("b", "w", hibernation.PausedByOther)},
 		},
-		"a Cluster API that serves both versions: the objects once": {
+		"health checks that are served in two versions are listed once": {
 			map[string]string{clusterAPIChecks: checkNamed("a", "w", ""), newClusterAPIChecks: checkNamed("a", "w", "")},
 			[]actuator.Group{ofClusterAPI("a", "w", hibernation.NotPaused)},
 		},
-		"a Cluster API that serves the newer version only": {
+		"health checks that are served in the newer version only are listed": {
 			map[string]string{newClusterAPIChecks: checkNamed("a", "w", "")}, []actuator.Group{ofClusterAPI("a", "w", hibernation.NotPaused)},
 		},
 	} {
@@ -102,10 +102,10 @@ func TestListsOfHealthChecksAreBounded(t *testing.T) {
 		items string
 		want  error
 	}{
-		"as many as a record can hold: listed":            {strings.Join(many[:maxHealthChecks], ","), nil},
-		"more than a record can hold: an error":           {strings.Join(many, ","), errTooManyHealthChecks},
-		"a name that is no part of a path: an error":      {checkNamed("a", "../w", ""), errMalformed},
-		"a namespace that is no part of a path: an error": {checkNamed("a/b", "w", ""), errMalformed},
+		"maximum number of health checks is listed":        {strings.Join(many[:maxHealthChecks], ","), nil},
+		"more health checks than the maximum are an error": {strings.Join(many, ","), errTooManyHealthChecks},
+		"name with a path traversal is an error":           {checkNamed("a", "../w", ""), errMalformed},
+		"namespace with a slash is an error":               {checkNamed("a/b", "w", ""), errMalformed},
 	} {
 		_, err := (&servedChecks{items: map[string]string{clusterAPIChecks: row.items}}).dial(t).ListHealthChecks(t.Context())
 		if !errors.Is(err, row.want) {

@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// repeatUntilRefused writes a text until the reader has gone, or up to a number of bytes.
+// repeatUntilRefused writes a text until the reader closes the connection, or up to a number of bytes.
 func repeatUntilRefused(w io.Writer, text string, atMost int) {
 	text = strings.Repeat(text, 1+(64<<10)/len(text))
 	for sent := 0; sent < atMost; sent += len(text) {
@@ -34,7 +34,7 @@ func repeatUntilRefused(w io.Writer, text string, atMost int) {
 	}
 }
 
-// TestHostileAnswersAreCut calls servers that try to use up the memory or the time of the client.
+// TestHostileAnswersAreCut uses servers that try to exhaust the client's memory or time.
 func TestHostileAnswersAreCut(t *testing.T) {
 	const muchMore, maxHeapGrowth = 400 << 20, 64 << 20
 	var bomb bytes.Buffer
@@ -59,71 +59,71 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		ask    func(*ClusterClient) error
 		want   error
 	}{
-		"a compressed answer that grows a thousandfold: cut off": {func(w http.ResponseWriter) {
+		"compressed answer that grows a thousandfold is cut off": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb.Bytes())
 		}, probe, httpguard.ErrAnswerTooLarge},
-		"an endless answer to a probe: cut off": {func(w http.ResponseWriter) { repeatUntilRefused(w, "ok", muchMore) }, probe, httpguard.ErrAnswerTooLarge},
-		"an endless error answer: cut off": {func(w http.ResponseWriter) {
+		"endless answer to a probe is cut off": {func(w http.ResponseWriter) { repeatUntilRefused(w, "ok", muchMore) }, probe, httpguard.ErrAnswerTooLarge},
+		"endless error answer is cut off": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusInternalServerError)
 			repeatUntilRefused(w, "no", muchMore)
 		}, probe, nil},
-		"an endless list of empty objects: cut off": {func(w http.ResponseWriter) {
+		"endless list of empty objects is cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
 		}, list, errTooManyItems},
-		"one endless object: cut off": {func(w http.ResponseWriter) {
+		"endless object is cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"`)
 			repeatUntilRefused(w, "a", muchMore)
 		}, list, httpguard.ErrAnswerTooLarge},
-		"endless white space: cut off": {func(w http.ResponseWriter) {
+		"endless white space is cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[`)
 			repeatUntilRefused(w, " ", muchMore)
 		}, list, httpguard.ErrAnswerTooLarge},
-		"an endless page of large objects: cut off": {func(w http.ResponseWriter) {
+		"endless page of large objects is cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 1<<20)+`"}}`, muchMore)
 		}, list, httpguard.ErrAnswerTooLarge},
-		"endless lists inside of objects: cut off": {func(w http.ResponseWriter) {
+		"endless lists inside of objects are cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{"status":{"conditions":[{}`)
 			repeatUntilRefused(w, ",{}", 2<<20)
 			_, _ = io.WriteString(w, `]}}]}`)
 		}, list, httpguard.ErrAnswerTooLarge},
-		"an endless list of served kinds: cut off": {func(w http.ResponseWriter) {
+		"endless list of served kinds is cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"resources":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
 		}, apply, errMalformed},
-		"an endless page of objects: cut off": {func(w http.ResponseWriter) {
+		"endless page of objects is cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
 		}, listPage, errTooManyItems},
-		"a list of more than one page: refused": {func(w http.ResponseWriter) {
+		"list of more than one page is refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listPage, errTooManyItems},
-		"an endless answer to an object: cut off": {func(w http.ResponseWriter) {
+		"endless answer to an applied object is cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
 			repeatUntilRefused(w, " ", muchMore)
 		}, apply, httpguard.ErrAnswerTooLarge},
-		"an endless sequence of pages: refused": {func(w http.ResponseWriter) {
+		"endless sequence of pages is refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listNodes, errTooManyItems},
-		"nodes with too many addresses: refused": {func(w http.ResponseWriter) { // They are decoded as leases, too, which are harmless, and fit into one page.
+		"nodes with too many addresses are refused": {func(w http.ResponseWriter) { // They are also decoded as leases, which are harmless and fit into one page.
 			node := `,{"status":{"addresses":[{}` + strings.Repeat(",{}", 20_000) + `]}}`
 			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(node, 250)+`]}`)
 		}, listNodes, errTooManyNodes},
-		"nodes of endless names: cut off": {func(w http.ResponseWriter) {
+		"nodes with very long names are cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 254)+`"},"spec":{"renewTime":"2026-01-02T03:04:05.000000Z"}}`, muchMore)
 		}, listNodes, errMalformed},
-		"an endless list of pods: cut off": {func(w http.ResponseWriter) {
+		"endless list of pods is cut off": {func(w http.ResponseWriter) {
 			pod := `{"metadata":{"namespace":"a","name":"b"}}`
 			_, _ = io.WriteString(w, `{"items":[`+pod)
 			repeatUntilRefused(w, ","+pod, muchMore)
 		}, listPods, errTooManyItems},
-		"an answer that is not a list: malformed":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
-		"items that are not a list: malformed":     {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
-		"half a list: malformed":                   {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
-		"an item that is not an object: malformed": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
+		"answer that is not a list is malformed":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
+		"items that are not a list are malformed": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
+		"truncated list is malformed":             {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
+		"item that is not an object is malformed": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialHostile(t, row.answer)
@@ -141,7 +141,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}
 }
 
-// dialHostile returns a client of a server that always gives the same answer.
+// dialHostile returns a client of a server that always returns the same answer.
 func dialHostile(t *testing.T, answer func(http.ResponseWriter)) *ClusterClient {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
@@ -151,11 +151,12 @@ func dialHostile(t *testing.T, answer func(http.ResponseWriter)) *ClusterClient 
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	c.callTimeout = time.Minute // On a busy machine the timeout of a call would end before its byte budget.
+	c.callTimeout = time.Minute // On a busy machine, the default timeout would expire before the byte budget is used up.
 	return c
 }
 
-// TestHostileListsAreNotKept calls servers whose lists are within the byte budgets and grow many times when decoded.
+// TestHostileListsAreNotKept uses servers whose lists are within the byte budgets, but multiply in size when they are
+// decoded.
 func TestHostileListsAreNotKept(t *testing.T) {
 	const maxKept = 16 << 20
 	requests := func(c *ClusterClient) (any, error) { return c.ListRequests(t.Context()) }
@@ -172,12 +173,12 @@ func TestHostileListsAreNotKept(t *testing.T) {
 		ask   func(*ClusterClient) (any, error)
 		want  error
 	}{
-		"requests of many conditions: cut":                          {request("", `"conditions":`+list("{}", 21_000)), 100, requests, nil},
-		"requests of many groups: cut":                              {request(`,"groups":`+list(`""`, 21_000), ""), 100, requests, nil},
-		"requests of many usages: cut":                              {request(`,"usages":`+list(`""`, 21_000), ""), 100, requests, nil},
-		"many requests with the kept number of conditions: refused": {request("", `"conditions":`+list("{}", maxRequestElements)), maxItems, requests, errTooMuchToKeep},
-		"Machines with many addresses: cut":                         {`{"status":{"addresses":` + list("{}", 21_000) + `}}`, 100, machines, nil},
-		"many Machines with the kept number of addresses: refused":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
+		"requests with many conditions are shortened":                     {request("", `"conditions":`+list("{}", 21_000)), 100, requests, nil},
+		"requests with many groups are shortened":                         {request(`,"groups":`+list(`""`, 21_000), ""), 100, requests, nil},
+		"requests with many usages are shortened":                         {request(`,"usages":`+list(`""`, 21_000), ""), 100, requests, nil},
+		"many requests with the maximum number of conditions are refused": {request("", `"conditions":`+list("{}", maxRequestElements)), maxItems, requests, errTooMuchToKeep},
+		"Machines with many addresses are shortened":                      {`{"status":{"addresses":` + list("{}", 21_000) + `}}`, 100, machines, nil},
+		"many Machines with the maximum number of addresses are refused":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialHostile(t, func(w http.ResponseWriter) {
@@ -229,7 +230,7 @@ func TestCredentialsStayWithTheServer(t *testing.T) {
 	}
 }
 
-// TestResolvedAddressesAreChecked dials a name that resolves to a metadata service.
+// TestResolvedAddressesAreChecked dials a name that resolves to the address of a metadata service.
 func TestResolvedAddressesAreChecked(t *testing.T) {
 	c, err := (Dialer{}).Dial(kubeconfig(t, "https://harmless.example.com", nil), hibernation.ServerOverride{})
 	if err != nil {

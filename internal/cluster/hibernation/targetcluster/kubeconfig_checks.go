@@ -26,8 +26,8 @@ var (
 		"spec.controlPlaneConfig.apiURLOverride, found neither, so any public certificate would be accepted; add one of them, or remove the override")
 )
 
-// refuseForeign refuses settings that would run programs or read files of the manager's host: the kubeconfig
-// comes from a Secret that a user of the hub may write.
+// refuseForeign refuses settings that would run programs or read files on the manager's host, because users of the
+// hub may write the kubeconfig's Secret.
 func refuseForeign(c *clientcmdapi.Config) error {
 	// Every entry is checked, so the result does not depend on the current context.
 	for _, a := range c.AuthInfos {
@@ -43,8 +43,7 @@ func refuseForeign(c *clientcmdapi.Config) error {
 	return nil
 }
 
-// refuseInsecure refuses settings that would expose credentials on the network, or send them through another
-// server.
+// refuseInsecure refuses settings that would expose credentials on the network, or send them through another server.
 func (d Dialer) refuseInsecure(c *clientcmdapi.Config) error {
 	for _, cluster := range c.Clusters {
 		isHTTPS := strings.HasPrefix(strings.ToLower(cluster.Server), "https://")
@@ -63,8 +62,8 @@ func (d Dialer) refuseInsecure(c *clientcmdapi.Config) error {
 	return nil
 }
 
-// isListedProxy reports whether the administrator lists the host of a proxy. A proxy sees only the TLS connection to the
-// API server, whose certificate is verified all the same.
+// isListedProxy reports whether the administrator has listed the host of a proxy. A proxy receives only the TLS
+// connection to the API server, and the server's certificate is still verified.
 func (d Dialer) isListedProxy(address string) bool {
 	proxy, err := url.Parse(address)
 	return err == nil && d.Proxies.Includes(proxy.Hostname())

@@ -17,19 +17,20 @@ import (
 
 const (
 	pageSize = 500
-	// maxPages and maxItems bound one list. 5,000 nodes, the maximum that Kubernetes supports, are ten pages.
+	// maxPages and maxItems limit one list. 5,000 nodes, the maximum that Kubernetes supports, are ten pages.
 	maxPages = 40
 	maxItems = 10_000
-	// maxItemBytes is more than etcd stores of one object, in JSON.
+	// maxItemBytes exceeds the JSON size of any object that etcd can store.
 	maxItemBytes = 3 << 20
-	// maxListBytes bounds the lists inside an item. Short elements such as {} grow most when they are decoded.
+	// maxListBytes limits the lists inside an item. Short elements such as {} need the most memory per byte when they
+	// are decoded.
 	maxListBytes = 64 << 10
 )
 
 var (
 	errTooManyItems = errors.New("the server's list has more pages or items than allowed")
 	errTooManyNodes = errors.New("the server has more nodes than a record can hold")
-	// errTooMuchToKeep is the error of lists whose elements grow when they are decoded.
+	// errTooMuchToKeep is the error of lists with elements that grow when they are decoded.
 	errTooMuchToKeep = errors.New("the items of the server's list need more memory than allowed")
 	errMalformed     = errors.New("the server's answer is not a Kubernetes list")
 )
@@ -37,8 +38,8 @@ var (
 // listQuery describes a list request: its path, its label selector and its field selector.
 type listQuery struct{ path, selector, fields string }
 
-// listItems calls visit with each item of a list as it arrives. It holds at most one undecoded item at any
-// time, so the memory of a list is what visit keeps.
+// listItems calls visit with each item of a list when it is received. It keeps at most one undecoded item in memory,
+// so the memory of a list depends only on visit.
 func (c *ClusterClient) listItems(ctx context.Context, path string, visit func(item []byte) error) error {
 	return c.listSelected(ctx, listQuery{path: path}, visit)
 }
@@ -60,11 +61,11 @@ func (c *ClusterClient) listSelected(ctx context.Context, q listQuery, visit fun
 	return errTooManyItems
 }
 
-// readPage returns the token of the next page, empty after the last.
+// readPage returns the token of the next page; empty after the last page.
 func (c *ClusterClient) readPage(ctx context.Context, q listQuery, from string, visit func(item []byte) error) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
-	// If the server asks to retry later, the next pass retries.
+	// If the server requests a later retry, the next pass retries.
 	request := c.rest.Get().AbsPath(q.path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)
 	if q.selector != "" {
 		request = request.Param("labelSelector", q.selector)
@@ -161,7 +162,7 @@ func (p *pageReader) readItems(visit func(item []byte) error) error {
 	return p.expectToken(']')
 }
 
-// hasMore needs a budget, too, because it skips white space.
+// hasMore also needs a budget, because it skips white space.
 func (p *pageReader) hasMore() bool {
 	p.left = maxItemBytes
 	return p.decoder.More()
@@ -182,7 +183,7 @@ func (p *pageReader) expectToken(want json.Delim) error {
 	return malformedUnlessBroken(err)
 }
 
-// malformedUnlessBroken keeps errors of the connection and of budgets, because their causes matter to the user.
+// malformedUnlessBroken keeps errors of the connection and of budgets, because users need their causes.
 func malformedUnlessBroken(err error) error {
 	_, isSyntax := errors.AsType[*json.SyntaxError](err)
 	switch {
@@ -195,7 +196,7 @@ func malformedUnlessBroken(err error) error {
 	}
 }
 
-// objectMetadata holds the fields that are read of an object's metadata.
+// objectMetadata contains the fields that are read from an object's metadata.
 type objectMetadata struct {
 	Name              string            `json:"name"`
 	UID               string            `json:"uid"`
@@ -205,7 +206,7 @@ type objectMetadata struct {
 	Labels            map[string]string `json:"labels"`
 }
 
-// decodeInnerList reads a list inside an item. A list that is longer than any plausible one is an error.
+// decodeInnerList decodes a list inside an item. A list that exceeds any plausible length is an error.
 func decodeInnerList[T any](raw json.RawMessage) ([]T, error) {
 	if len(raw) > maxListBytes {
 		return nil, httpguard.ErrAnswerTooLarge

@@ -27,22 +27,22 @@ const (
 	// roleLabel marks the control-plane Machines of OpenShift.
 	roleLabel  = "machine.openshift.io/cluster-api-machine-role"
 	roleMaster = "master"
-	// interruptibleLabel marks the Machines of spot machines.
+	// interruptibleLabel marks Machines that are spot machines.
 	interruptibleLabel = "machine.openshift.io/interruptible-instance"
-	// withoutDrainAnnotation skips the drain of a node that is gone.
+	// withoutDrainAnnotation skips the drain of a node that no longer exists.
 	withoutDrainAnnotation = "machine.openshift.io/exclude-node-draining"
-	// maxInstanceIDBytes is the limit of the record of a hibernation.
+	// maxInstanceIDBytes is the limit in the hibernation record.
 	maxInstanceIDBytes = 64
-	// maxMachineAddresses is several times what clouds list for a machine. A Machine with more is not matched
-	// to a node.
+	// maxMachineAddresses is several times the number of addresses that clouds list for a machine. A Machine with
+	// more addresses is not matched to a node.
 	maxMachineAddresses = 64
-	// maxMachinesBytes bounds the memory of all Machines: 5,000 Machines with at least a dozen addresses each.
+	// maxMachinesBytes limits the memory of all Machines: 5,000 Machines with at least a dozen addresses each.
 	maxMachinesBytes = 16 << 20
 	// machineOverhead is more than the fixed size of a Machine in memory.
 	machineOverhead = 256
 )
 
-// Machines are the OpenShift Machines of a cluster.
+// Machines are a cluster's OpenShift Machines.
 type Machines struct {
 	Known []csr.KnownMachine
 	// Replaceable are the Machines of spot machines that the cluster replaces when they are deleted.
@@ -51,7 +51,7 @@ type Machines struct {
 	IsOpenShift bool
 }
 
-// ListMachines returns the OpenShift Machines of the cluster.
+// ListMachines returns the cluster's OpenShift Machines.
 func (c *ClusterClient) ListMachines(ctx context.Context) (Machines, error) {
 	var all []decodedMachine
 	size := 0
@@ -79,10 +79,10 @@ func (c *ClusterClient) ListMachines(ctx context.Context) (Machines, error) {
 	return Machines{}, nil
 }
 
-// decodedMachine holds the relevant fields of a Machine.
+// decodedMachine contains the relevant fields of a Machine.
 type decodedMachine struct {
 	known csr.KnownMachine
-	// instance is the cloud's name of the machine; empty while the Machine has none.
+	// instance is the cloud's id of the machine; empty while the Machine has no id.
 	instance string
 	// replaceable is nil if no controller would replace the Machine.
 	replaceable *hibernation.ReplaceableMachine
@@ -108,7 +108,7 @@ func knownMachines(all []decodedMachine) []csr.KnownMachine {
 	return known
 }
 
-// replaceableMachines leaves out machines that two Machines claim.
+// replaceableMachines omits instances that two Machines claim.
 func replaceableMachines(all []decodedMachine) []hibernation.ReplaceableMachine {
 	claims := map[string]int{}
 	for _, m := range all {
@@ -150,7 +150,7 @@ func decodeMachine(item []byte) decodedMachine {
 	return decodedMachine{known: fields.known(), instance: instanceOf(fields.Spec.ProviderID), replaceable: fields.replaceable()}
 }
 
-// instanceOf reads the only form of an id for which machines are terminated.
+// instanceOf accepts only the form of provider IDs for which machines may be terminated.
 func instanceOf(providerID string) string {
 	place, isAWS := strings.CutPrefix(providerID, "aws:///")
 	_, id, hasZone := strings.Cut(place, "/")
@@ -160,7 +160,7 @@ func instanceOf(providerID string) string {
 	return id
 }
 
-// replaceable returns nil for a Machine whose machine must not be terminated: it is not a spot machine, is part
+// replaceable returns nil for a Machine with a machine that must not be terminated: it is not a spot machine, is part
 // of the control plane, has no MachineSet that would replace it, or is being deleted already.
 func (f machineFields) replaceable() *hibernation.ReplaceableMachine {
 	_, isSpot := f.Metadata.Labels[interruptibleLabel]
@@ -192,8 +192,7 @@ func (f machineFields) known() csr.KnownMachine {
 		m.NodeName = f.Status.NodeRef.Name
 		return m
 	}
-	// A Machine whose node has not joined yet has no reference. On AWS the node will be named after the
-	// internal DNS name.
+	// A Machine has no reference before its node has joined. On AWS the node will have the internal DNS name.
 	for _, a := range addresses {
 		if a.Type == corev1.NodeInternalDNS {
 			m.NodeName = a.Address
@@ -202,11 +201,11 @@ func (f machineFields) known() csr.KnownMachine {
 	return m
 }
 
-// ReplaceMachine deletes a Machine, so that its MachineSet creates a new one. It is no error if the Machine is
-// gone or was replaced.
+// ReplaceMachine deletes a Machine, so its MachineSet creates a new one. A deleted or replaced Machine is not an
+// error.
 func (c *ClusterClient) ReplaceMachine(ctx context.Context, m hibernation.ReplaceableMachine) error {
-	// With the UID of the judged Machine, the API server refuses with a conflict if the Machine was replaced in
-	// between.
+	// The patch contains the UID of the observed Machine. The API server rejects it with a conflict if the Machine
+	// was replaced in between.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": m.UID, "annotations": map[string]string{withoutDrainAnnotation: "true"}}})
 	if err != nil {
 		return fmt.Errorf("write annotation: %w", err)

@@ -24,38 +24,38 @@ func TestDecodeMachine(t *testing.T) {
 		object map[string]any
 		want   csr.KnownMachine
 	}{
-		"a Machine with a node: the node of its reference": {
+		"Machine with a node reference takes the name of its node": {
 			map[string]any{"status": map[string]any{"nodeRef": map[string]any{"kind": "Node", "name": "worker-0"}, "addresses": []any{internalDNS, internalIP}}},
 			csr.KnownMachine{NodeName: "worker-0", Addresses: both},
 		},
-		"a machine without a node takes the name of its internal DNS name": {
+		"Machine without a node reference takes its internal DNS name": {
 			map[string]any{"status": map[string]any{"addresses": []any{internalDNS, internalIP}}},
 			csr.KnownMachine{NodeName: "ip-10-0-0-1.ec2.internal", Addresses: both},
 		},
-		"the role master: a control-plane machine": {
+		"Machine with the role master belongs to the control plane": {
 			map[string]any{
 				"metadata": map[string]any{"labels": map[string]any{roleLabel: "master"}},
 				"status":   map[string]any{"nodeRef": map[string]any{"name": "master-0"}},
 			},
 			csr.KnownMachine{NodeName: "master-0", ControlPlane: true},
 		},
-		"the role worker: no control-plane machine": {
+		"Machine with the role worker does not belong to the control plane": {
 			map[string]any{"metadata": map[string]any{"labels": map[string]any{roleLabel: "worker"}}},
 			csr.KnownMachine{},
 		},
-		"a Machine that is being deleted: recorded": {
+		"Machine that is being deleted is recorded as deleting": {
 			map[string]any{
 				"metadata": map[string]any{"deletionTimestamp": "2026-07-01T12:00:00Z"},
 				"status":   map[string]any{"nodeRef": map[string]any{"name": "worker-0"}},
 			},
 			csr.KnownMachine{NodeName: "worker-0", Deleting: true},
 		},
-		"a machine without a status takes no node":     {map[string]any{}, csr.KnownMachine{}},
-		"a malformed Machine takes no node":            {map[string]any{"status": "fine"}, csr.KnownMachine{}},
-		"a malformed reference takes no node":          {map[string]any{"status": map[string]any{"nodeRef": "worker-0", "addresses": []any{internalDNS}}}, csr.KnownMachine{}},
-		"malformed addresses take no node":             {map[string]any{"status": map[string]any{"addresses": "10.0.0.1"}}, csr.KnownMachine{}},
-		"an external name is not used as a node name":  {map[string]any{"status": map[string]any{"addresses": []any{map[string]any{"type": "ExternalDNS", "address": "a.b"}}}}, csr.KnownMachine{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalDNS, Address: "a.b"}}}},
-		"an empty reference does not fall back to DNS": {map[string]any{"status": map[string]any{"nodeRef": map[string]any{}, "addresses": []any{internalDNS}}}, csr.KnownMachine{Addresses: both[:1]}},
+		"Machine without a status takes no name":                     {map[string]any{}, csr.KnownMachine{}},
+		"malformed Machine takes no name":                            {map[string]any{"status": "fine"}, csr.KnownMachine{}},
+		"Machine with a malformed reference takes no name":           {map[string]any{"status": map[string]any{"nodeRef": "worker-0", "addresses": []any{internalDNS}}}, csr.KnownMachine{}},
+		"Machine with malformed addresses takes no name":             {map[string]any{"status": map[string]any{"addresses": "10.0.0.1"}}, csr.KnownMachine{}},
+		"Machine with only an external name takes no name":           {map[string]any{"status": map[string]any{"addresses": []any{map[string]any{"type": "ExternalDNS", "address": "a.b"}}}}, csr.KnownMachine{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalDNS, Address: "a.b"}}}},
+		"Machine with an empty reference does not take its DNS name": {map[string]any{"status": map[string]any{"nodeRef": map[string]any{}, "addresses": []any{internalDNS}}}, csr.KnownMachine{Addresses: both[:1]}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			item, err := json.Marshal(row.object)
@@ -91,21 +91,21 @@ func TestOnlyRecreatedMachinesAreReplaceable(t *testing.T) {
 		t.Errorf("expected %+v, found %+v", want, got)
 	}
 	for name, change := range map[string]func(metadata, spec map[string]any){
-		"a Machine that is not a spot machine: not replaceable":   func(m, _ map[string]any) { m["labels"] = map[string]any{} },
-		"a Machine of the control plane: not replaceable":         func(m, _ map[string]any) { m["labels"] = map[string]any{interruptibleLabel: "", roleLabel: roleMaster} },
-		"a Machine that is being deleted: not replaceable":        func(m, _ map[string]any) { m["deletionTimestamp"] = "2026-07-01T12:00:00Z" },
-		"a Machine without an owner: not replaceable":             func(m, _ map[string]any) { delete(m, "ownerReferences") },
-		"a Machine of an owner of another kind: not replaceable":  func(m, _ map[string]any) { owner(m)["kind"] = "Machine" },
-		"a Machine of an owner in another group: not replaceable": func(m, _ map[string]any) { owner(m)["apiVersion"] = "apps/v1" },
-		"a Machine of an owner without control: not replaceable":  func(m, _ map[string]any) { owner(m)["controller"] = false },
-		"a Machine with malformed owners: not replaceable":        func(m, _ map[string]any) { m["ownerReferences"] = "workers" },
-		"a Machine without a provider ID: not replaceable":        func(_, s map[string]any) { delete(s, "providerID") },
-		"a Machine at another cloud: not replaceable":             func(_, s map[string]any) { s["providerID"] = "gce:///eu-central-1a/i-0" },
-		"a Machine without a zone: not replaceable":               func(_, s map[string]any) { s["providerID"] = "aws:///i-0" },
-		"a Machine with more than an id: not replaceable":         func(_, s map[string]any) { s["providerID"] = "aws:///eu-central-1a/i-0/x" },
-		"a Machine with an id beyond the limit: not replaceable":  func(_, s map[string]any) { s["providerID"] = "aws:///a/" + strings.Repeat("i", maxInstanceIDBytes+1) },
-		"a Machine with a name that is a path: not replaceable":   func(m, _ map[string]any) { m["name"] = "../../nodes/worker-0" },
-		"a Machine without a UID: not replaceable":                func(m, _ map[string]any) { delete(m, "uid") },
+		"Machine that is not a spot machine is not replaceable":               func(m, _ map[string]any) { m["labels"] = map[string]any{} },
+		"Machine of the control plane is not replaceable":                     func(m, _ map[string]any) { m["labels"] = map[string]any{interruptibleLabel: "", roleLabel: roleMaster} },
+		"Machine that is being deleted is not replaceable":                    func(m, _ map[string]any) { m["deletionTimestamp"] = "2026-07-01T12:00:00Z" },
+		"Machine without an owner is not replaceable":                         func(m, _ map[string]any) { delete(m, "ownerReferences") },
+		"Machine with an owner of another kind is not replaceable":            func(m, _ map[string]any) { owner(m)["kind"] = "Machine" },
+		"Machine with an owner in another group is not replaceable":           func(m, _ map[string]any) { owner(m)["apiVersion"] = "apps/v1" },
+		"Machine with an owner that is not its controller is not replaceable": func(m, _ map[string]any) { owner(m)["controller"] = false },
+		"Machine with malformed owners is not replaceable":                    func(m, _ map[string]any) { m["ownerReferences"] = "workers" },
+		"Machine without a provider ID is not replaceable":                    func(_, s map[string]any) { delete(s, "providerID") },
+		"Machine in another cloud is not replaceable":                         func(_, s map[string]any) { s["providerID"] = "gce:///eu-central-1a/i-0" },
+		"Machine with a provider ID without a zone is not replaceable":        func(_, s map[string]any) { s["providerID"] = "aws:///i-0" },
+		"Machine with a longer provider ID is not replaceable":                func(_, s map[string]any) { s["providerID"] = "aws:///eu-central-1a/i-0/x" },
+		"Machine with an instance id beyond the limit is not replaceable":     func(_, s map[string]any) { s["providerID"] = "aws:///a/" + strings.Repeat("i", maxInstanceIDBytes+1) },
+		"Machine name with a path traversal is not replaceable":               func(m, _ map[string]any) { m["name"] = "../../nodes/worker-0" },
+		"Machine without a UID is not replaceable":                            func(m, _ map[string]any) { delete(m, "uid") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := replaceableMachines([]decodedMachine{decodeMachine(build(change))}); len(got) > 0 {

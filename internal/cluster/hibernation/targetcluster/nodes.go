@@ -17,16 +17,16 @@ import (
 
 const controlPlaneRole = "node-role.kubernetes.io/control-plane"
 
-// masterRole is the label of the role in older releases, up to OpenShift 4.11.
+// masterRole is the label of the control-plane role in older releases, up to OpenShift 4.11.
 const masterRole = "node-role.kubernetes.io/master"
 
 const (
-	// maxNodesBytes bounds the memory of all nodes, about 4,000 with three addresses each. They are written to
-	// one object, and etcd accepts 1.5 MiB.
+	// maxNodesBytes limits the size of all nodes, about 4,000 with three addresses each. They are written to one
+	// object, and etcd accepts 1.5 MiB.
 	maxNodesBytes = 1280 << 10
-	// nodeOverhead and addressOverhead are more than JSON needs for field names and for values of fixed size.
+	// nodeOverhead and addressOverhead exceed the JSON size of field names and of values with a fixed size.
 	nodeOverhead, addressOverhead = 120, 28
-	// maxNameBytes is the limit of Kubernetes' own names.
+	// maxNameBytes is the limit for names in Kubernetes.
 	maxNameBytes = 253
 )
 
@@ -126,9 +126,9 @@ func decodeNode(item []byte, renewed map[string]time.Time) (hibernation.Observed
 		if cond.Type != corev1.NodeReady {
 			continue
 		}
-		// A Node keeps its Ready condition while its machine is off, so only lease and heartbeat are signs of
-		// life. By default kubelets renew the lease every ten seconds and the heartbeat every five minutes. The
-		// newer of both counts.
+		// A Node keeps its Ready condition while its machine is off, so only its lease and its heartbeat are signs of
+		// life. By default, kubelets renew the lease every ten seconds and the heartbeat every five minutes. The
+		// newer of the two counts.
 		out.Ready = cond.Status == corev1.ConditionTrue
 		if cond.LastHeartbeatTime.After(out.LastSeen) {
 			out.LastSeen = cond.LastHeartbeatTime.Time

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// maxDiscoveryBytes is several times the size of the largest group version of Kubernetes and OpenShift.
-	// Short elements such as {} grow most when they are decoded.
+	// maxDiscoveryBytes is several times the size of the largest group version in Kubernetes and OpenShift. Short
+	// elements such as {} need the most memory per byte when they are decoded.
 	maxDiscoveryBytes = 256 << 10
-	// defaultNamespace is the namespace of objects that name none, as in kubectl.
+	// defaultNamespace is the namespace of objects without a namespace, as in kubectl.
 	defaultNamespace = "default"
 	maxReasonBytes   = 400
 )
@@ -33,7 +33,7 @@ const (
 // ErrUnknownKind means that a cluster does not serve the kind.
 var ErrUnknownKind = errors.New("the cluster serves no such kind; install its CustomResourceDefinition first")
 
-// ObjectName names an object of a cluster.
+// ObjectName identifies an object of a cluster.
 type ObjectName struct {
 	schema.GroupVersionKind
 	types.NamespacedName
@@ -45,7 +45,7 @@ type servedResource struct {
 	isNamespaced bool
 }
 
-// ObjectWriter writes objects of a cluster. It reads once how the cluster serves the kinds of a group version.
+// ObjectWriter writes objects of a cluster. It discovers the kinds of each group version once.
 type ObjectWriter struct {
 	client *ClusterClient
 	// owner is the field manager.
@@ -53,13 +53,12 @@ type ObjectWriter struct {
 	served map[schema.GroupVersion]map[string]servedResource
 }
 
-// NewObjectWriter returns a writer whose field manager is owner.
+// NewObjectWriter returns a writer with owner as its field manager.
 func (c *ClusterClient) NewObjectWriter(owner string) *ObjectWriter {
 	return &ObjectWriter{client: c, owner: owner, served: map[schema.GroupVersion]map[string]servedResource{}}
 }
 
-// Apply applies the manifest by server-side apply. It takes over fields that other managers have set
-// differently.
+// Apply applies the manifest by server-side apply. It forces ownership of conflicting fields.
 func (w *ObjectWriter) Apply(ctx context.Context, name ObjectName, manifest []byte) error {
 	return w.patch(ctx, name, types.ApplyPatchType, manifest, true)
 }
@@ -81,7 +80,7 @@ func (w *ObjectWriter) patch(ctx context.Context, name ObjectName, kind types.Pa
 	return w.client.discardObject(ctx, request)
 }
 
-// Delete deletes an object and its dependents. It is no error if the object or its kind does not exist.
+// Delete deletes an object and its dependents. A missing object or an unknown kind is not an error.
 func (w *ObjectWriter) Delete(ctx context.Context, name ObjectName) error {
 	address, err := w.addressOf(ctx, name)
 	if errors.Is(err, ErrUnknownKind) {
@@ -97,7 +96,7 @@ func (w *ObjectWriter) Delete(ctx context.Context, name ObjectName) error {
 	return nil
 }
 
-// addressOf returns the path of an object.
+// addressOf returns an object's path.
 func (w *ObjectWriter) addressOf(ctx context.Context, name ObjectName) ([]string, error) {
 	version := name.GroupVersion()
 	kinds, isKnown := w.served[version]
@@ -109,7 +108,7 @@ func (w *ObjectWriter) addressOf(ctx context.Context, name ObjectName) ([]string
 	}
 	resource, isServed := kinds[name.Kind]
 	if !isServed {
-		return nil, ErrUnknownKind // The kind may be served soon, so the answer is not kept.
+		return nil, ErrUnknownKind // The kind may be served soon, so this result is not cached.
 	}
 	w.served[version] = kinds
 	address := groupPath(version)
@@ -155,15 +154,15 @@ func (c *ClusterClient) readServedResources(ctx context.Context, version schema.
 	kinds := map[string]servedResource{}
 	for _, r := range list.Resources {
 		if strings.Contains(r.Name, "/") || r.Name == "" || len(content.IsPathSegmentName(r.Name)) > 0 {
-			continue // A subresource, or a name that is not valid in a path.
+			continue // This is a subresource, or a name that is not valid in a path.
 		}
 		kinds[r.Kind] = servedResource{name: r.Name, isNamespaced: r.Namespaced}
 	}
 	return kinds, nil
 }
 
-// ListPage calls visit with each object of a kind in a namespace, in one request. A list of more than one page
-// is an error. A kind that is not served is ErrUnknownKind.
+// ListPage calls visit with each object of a kind in a namespace, in one request. A list of more than one page is an
+// error. If the kind is not served, the error is ErrUnknownKind.
 func (c *ClusterClient) ListPage(ctx context.Context, resource schema.GroupVersionResource, namespace string, visit func(item []byte) error) error {
 	path := append(groupPath(resource.GroupVersion()), "namespaces", namespace, resource.Resource)
 	items := 0
@@ -204,8 +203,8 @@ func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request
 	return nil
 }
 
-// DescribeRefusal describes why a cluster refused an object. The second result is false if the cluster did not answer
-// at all, or refuses everything. Unless mayQuote is true, the server's own message is left out, because it repeats
+// DescribeRefusal explains why a cluster refused an object. The second result is false if the cluster did not respond
+// at all, or refuses every request. Unless mayQuote is true, the server's own message is omitted, because it repeats
 // parts of the request.
 func DescribeRefusal(err error, mayQuote bool) (string, bool) {
 	if errors.Is(err, ErrUnknownKind) {
@@ -223,7 +222,7 @@ func DescribeRefusal(err error, mayQuote bool) (string, bool) {
 	return text, true
 }
 
-// printable returns the beginning of a server's text, in one line.
+// printable returns the beginning of a server's text, as one line.
 func printable(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], "")
 	return strings.Map(func(r rune) rune {

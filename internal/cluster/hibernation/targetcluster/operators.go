@@ -20,7 +20,7 @@ import (
 const (
 	operatorsPath = "/apis/config.openshift.io/v1/clusteroperators"
 	leasesPath    = "/apis/coordination.k8s.io/v1/leases"
-	// maxOperators is ten times the number of operators of OpenShift.
+	// maxOperators is ten times the number of OpenShift's operators.
 	maxOperators = 500
 	// operatorSuffix is the suffix of most namespaces in which operators run.
 	operatorSuffix = "-operator"
@@ -28,14 +28,14 @@ const (
 	operatorSyncTime = 30 * time.Second
 )
 
-// clusterOperator is a ClusterOperator with the namespaces that may have its lease.
+// clusterOperator is a ClusterOperator and the namespaces that may contain its lease.
 type clusterOperator struct {
 	hibernation.ObservedOperator
 	namespaces []string
 }
 
 // ListOperators returns the ClusterOperators of an OpenShift cluster, with their signs of life by the cluster's
-// clock. The result is empty if the cluster serves none, or does not allow reading them.
+// clock. The result is empty if the cluster does not serve them, or does not allow reading them.
 func (c *ClusterClient) ListOperators(ctx context.Context) ([]hibernation.ObservedOperator, error) {
 	all, err := c.listOperatorConditions(ctx)
 	if err != nil || len(all) == 0 {
@@ -57,7 +57,7 @@ func (c *ClusterClient) ListOperators(ctx context.Context) ([]hibernation.Observ
 	return operators, nil
 }
 
-// ListOperatorProblems returns the ClusterOperators as their conditions describe them, without their leases.
+// ListOperatorProblems returns the ClusterOperators with the problems in their conditions, without reading leases.
 func (c *ClusterClient) ListOperatorProblems(ctx context.Context) ([]hibernation.ObservedOperator, error) {
 	all, err := c.listOperatorConditions(ctx)
 	var operators []hibernation.ObservedOperator
@@ -127,7 +127,7 @@ type operatorCondition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
 }
 
-// problem describes what is wrong; empty if nothing is, or if the condition is of another type.
+// problem describes the problem; empty without a problem, or if the condition has another type.
 func (c operatorCondition) problem() string {
 	switch {
 	case c.Type == "Available" && c.Status != string(metav1.ConditionTrue):
@@ -149,7 +149,7 @@ type relatedObject struct {
 	Name     string `json:"name"`
 }
 
-// operatorNamespaces returns the namespaces in which the operator itself may run: a lease of its operand is no
+// operatorNamespaces returns the namespaces in which the operator itself may run. A lease of its operand is not a
 // sign of life of the operator.
 func operatorNamespaces(related []relatedObject) []string {
 	var all, own []string
@@ -168,8 +168,8 @@ func operatorNamespaces(related []relatedObject) []string {
 	return all
 }
 
-// listOperatorLeases returns the newest renewal of a lease in each namespace. A lease that was acquired a
-// moment ago does not count: its holder has not reported yet.
+// listOperatorLeases returns the newest renewal of a lease in each namespace. A lease that was acquired a moment ago
+// does not count, because its holder has not reported yet.
 func (c *ClusterClient) listOperatorLeases(ctx context.Context) (map[string]time.Time, error) {
 	renewed := map[string]time.Time{}
 	err := c.listItems(ctx, leasesPath, func(item []byte) error {

@@ -32,18 +32,18 @@ func TestSignsOfLifeOfOperators(t *testing.T) {
 		operator, lease string
 		want            hibernation.ObservedOperator
 	}{
-		"newest change of a condition: counts as a sign of life":                      {operator(own, ready...), lease("elsewhere", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
-		"own lease: counts as a sign of life":                                         {operator(own, ready...), lease("openshift-etcd-operator", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(9)}},
-		"a lease that was just acquired does not count":                               {operator(own, ready...), lease("openshift-etcd-operator", 9, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
-		"a lease of the operand does not count":                                       {operator(own+","+operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
-		"operator without its own namespace: a lease in any of its namespaces counts": {operator(operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(9)}},
-		"leases of nodes do not count":                                                {operator(`{"resource":"namespaces","name":"kube-node-lease"}`, ready...), lease("kube-node-lease", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
-		"operator that is not available: reported as not available":                   {operator(own, condition("Available", "False", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", IsBroken: true, LastSeen: at(4)}},
-		"operator with unknown availability: reported as not available":               {operator(own, condition("Available", "Unknown", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", IsBroken: true, LastSeen: at(4)}},
-		"operator that is degraded: reported as degraded":                             {operator(own, condition("Available", "True", 1), condition("Degraded", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "degraded", IsBroken: true, LastSeen: at(4)}},
-		"operator that is progressing: reported as progressing":                       {operator(own, condition("Progressing", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "progressing", LastSeen: at(4)}},
-		"operator that is progressing and degraded: broken":                           {operator(own, condition("Progressing", "True", 4), condition("Degraded", "True", 1)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "progressing", IsBroken: true, LastSeen: at(4)}},
-		"operator that has not reported yet: no sign of life":                         {operator(""), "", hibernation.ObservedOperator{Name: "etcd"}},
+		"newest change of a condition is a sign of life":                          {operator(own, ready...), lease("elsewhere", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"operator's own lease is a sign of life":                                  {operator(own, ready...), lease("openshift-etcd-operator", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(9)}},
+		"lease that was just acquired does not count":                             {operator(own, ready...), lease("openshift-etcd-operator", 9, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"lease of the operand does not count":                                     {operator(own+","+operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"lease in any namespace counts for an operator without its own namespace": {operator(operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(9)}},
+		"leases of nodes do not count":                                            {operator(`{"resource":"namespaces","name":"kube-node-lease"}`, ready...), lease("kube-node-lease", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"operator with Available False is not available":                          {operator(own, condition("Available", "False", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", IsBroken: true, LastSeen: at(4)}},
+		"operator with Available Unknown is not available":                        {operator(own, condition("Available", "Unknown", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", IsBroken: true, LastSeen: at(4)}},
+		"operator with Degraded True is degraded":                                 {operator(own, condition("Available", "True", 1), condition("Degraded", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "degraded", IsBroken: true, LastSeen: at(4)}},
+		"operator with Progressing True is progressing":                           {operator(own, condition("Progressing", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "progressing", LastSeen: at(4)}},
+		"operator that is progressing and degraded is broken":                     {operator(own, condition("Progressing", "True", 4), condition("Degraded", "True", 1)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "progressing", IsBroken: true, LastSeen: at(4)}},
+		"operator without conditions has no sign of life":                         {operator(""), "", hibernation.ObservedOperator{Name: "etcd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialOperators(t, http.StatusOK, row.operator, row.lease)
@@ -61,7 +61,7 @@ func TestSignsOfLifeOfOperators(t *testing.T) {
 	}
 }
 
-// TestProblemsOfOperatorsNeedNoLeases has a server that does not serve leases.
+// TestProblemsOfOperatorsNeedNoLeases uses a server that does not serve leases.
 func TestProblemsOfOperatorsNeedNoLeases(t *testing.T) {
 	const degraded = `{"metadata":{"name":"etcd"},"status":{"conditions":[{"type":"Degraded","status":"True"}]}}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

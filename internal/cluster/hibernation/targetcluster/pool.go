@@ -20,49 +20,50 @@ import (
 )
 
 const (
-	// promptLooks is the number of parallel polls. patientLooks is the number for clusters that did not answer
-	// in time before, so they do not delay others.
+	// promptLooks is the number of parallel polls. patientLooks is the number of parallel polls of clusters that did
+	// not respond in time before, so they do not delay others.
 	promptLooks, patientLooks = 100, 25
-	// kubeconfigAge is how long a working kubeconfig is used before it is read again.
+	// kubeconfigAge is how long a working kubeconfig is used before the next read.
 	kubeconfigAge = time.Minute
-	// patientAfter is the duration of a poll from which its cluster counts as slow.
+	// patientAfter is the duration of a poll from which the cluster counts as slow.
 	patientAfter = 2 * time.Second
-	// prepareDelay delays the read of kubeconfigs while a fleet is still being ordered to start. No machine
-	// runs earlier than that.
+	// prepareDelay delays reading kubeconfigs while a fleet is still being started. No machine runs earlier than
+	// that.
 	prepareDelay = 5 * time.Second
-	// calmInterval is the interval of polls that no pass waits for. While other passes wait, such a poll is
-	// late by up to its own interval or maxDelay, and is tried again after delayStep.
+	// calmInterval is the interval of polls that no pass waits for. While passes wait for other polls, such a poll is
+	// delayed by up to its own interval or maxDelay, and is tried again after delayStep.
 	calmInterval, maxDelay, delayStep = 5 * time.Second, 15 * time.Second, time.Second
-	// surveysPerSecond is enough to survey 10,000 clusters once an hour each.
+	// surveysPerSecond is enough to survey each of 10,000 clusters once an hour.
 	surveysPerSecond, surveysAtOnce = 5, 20
 )
 
-// Pool polls clusters outside the passes. Passes read its results and never wait for a cluster. It keeps a
-// connection as long as a cluster runs and answers. Its fields are set before it is used.
+// Pool polls clusters outside the passes. Passes read the results and never wait for a cluster. A connection is kept
+// as long as the cluster runs and responds. The fields are set before the pool is used.
 type Pool struct {
 	Dialer Dialer
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
 	// ReadKubeconfig reads a Secret of a namespace. A problem with the Secret is a *KubeconfigError.
 	ReadKubeconfig func(ctx context.Context, namespace, secret string) ([]byte, error)
-	// Enqueue triggers a pass of the cluster soon, and does not block. A calm pass is one that is not awaited.
+	// Enqueue triggers a pass of the cluster soon, and does not block. A pass is calm if the cluster did not wait for
+	// it.
 	Enqueue func(cluster types.NamespacedName, isCalm bool)
 
-	// clusters has the lock that guards all state of the pool.
+	// clusters contains the lock that guards all state of the pool.
 	clusters *background.Service[types.NamespacedName, pooledCluster]
-	// hurried are clusters that a pass waits for, except clusters that were slow before.
+	// hurried are clusters with a pass that waits for them, except clusters that were slow before.
 	hurried map[types.NamespacedName]bool
-	// surveys limits the number of surveys, so that a fleet which is stopped at once is not read completely first.
+	// surveys limits the number of surveys, so a fleet that is stopped at once is not read completely first.
 	surveys flowcontrol.PassiveRateLimiter
 	counts  PoolCounts
 }
 
-// PoolCounts counts polls by whether the cluster answered.
+// PoolCounts counts polls with and without an answer.
 type PoolCounts struct {
 	Answers, Silences float64
 }
 
-// NewPool returns a pool that dials no cluster before it is started.
+// NewPool returns a pool, which dials no cluster until it is started.
 func NewPool(d Dialer, c clock.PassiveClock) *Pool {
 	p := &Pool{
 		Dialer: d, Clock: c, hurried: map[types.NamespacedName]bool{},
@@ -78,16 +79,16 @@ func NewPool(d Dialer, c clock.PassiveClock) *Pool {
 	return p
 }
 
-// KubeconfigError describes why no kubeconfig is available.
+// KubeconfigError explains why no kubeconfig is available.
 type KubeconfigError struct{ Message string }
 
 // Error implements error.
 func (e *KubeconfigError) Error() string { return e.Message }
 
-// Depth is the amount that is read of a cluster.
+// Depth defines how much of a cluster is read.
 type Depth int
 
-// The depths; each includes the ones before. The first one only prepares the connection and dials no cluster.
+// Each depth includes the earlier ones. The first one only prepares the connection and dials no cluster.
 const (
 	readNothing Depth = iota
 	ReadAPI
@@ -96,24 +97,24 @@ const (
 	ReadRequests
 )
 
-// Question describes what a pass needs to read of a cluster.
+// Question describes the data that a pass needs from a cluster.
 type Question struct {
 	Cluster types.NamespacedName
-	// Secret contains the kubeconfig, and Override replaces its server.
+	// Secret is the kubeconfig's Secret. Override replaces the server in it.
 	Secret   string
 	Override hibernation.ServerOverride
-	// WakeUp is when the cluster's last resume began. A connection from before that is not used.
+	// WakeUp is when the cluster's last resume began. A connection from before that time is not used.
 	WakeUp time.Time
 	Depth  Depth
-	// WantsOperators requests the ClusterOperators of an OpenShift cluster, too. Their signs of life are read only
+	// WantsOperators also requests the ClusterOperators of an OpenShift cluster. Their signs of life are read only
 	// together with the certificate requests.
 	WantsOperators bool
-	// WantsPods requests the pods of workers, too.
+	// WantsPods also requests the pods of workers.
 	WantsPods bool
-	// WantsHealthChecks requests the MachineHealthChecks of the cluster, too.
+	// WantsHealthChecks also requests the cluster's MachineHealthChecks.
 	WantsHealthChecks bool
-	// WantsSurvey requests a survey, too, if the rate limit permits one now. It leaves out MachineHealthChecks that a
-	// hibernation pauses, if PausesHealthChecks is true.
+	// WantsSurvey also requests a survey, if the rate limit permits one now. If PausesHealthChecks is true, the
+	// survey omits MachineHealthChecks that a hibernation pauses.
 	WantsSurvey, PausesHealthChecks bool
 }
 
@@ -123,51 +124,51 @@ type Look struct {
 	// At is when the poll began, and Took is its duration.
 	At   time.Time
 	Took time.Duration
-	// Err is the reason why the cluster does not answer.
+	// Err explains why the cluster did not respond.
 	Err error
 	// Date is the time by the cluster's own clock; zero if it is unknown.
 	Date  time.Time
 	Nodes []hibernation.ObservedNode
-	// Requests are certificate requests. RequestsErr is the reason why they could not be read.
+	// Requests are certificate requests. RequestsErr explains why they could not be read.
 	Requests    []certificatesv1.CertificateSigningRequest
 	RequestsErr error
 	Machines
 	// HasReadMachines is true if the list of Machines is complete.
 	HasReadMachines bool
-	// Version is the version of an OpenShift cluster; empty for other clusters, or if it may not be read. Only
-	// polls that probe the API read it.
+	// Version is the version of an OpenShift cluster. It is empty for other clusters, and if the user may not read
+	// it. Only polls that probe the API read the version.
 	Version string
-	// Approvals are the results of the approvals that were requested before.
+	// Approvals are the results of previously requested approvals.
 	Approvals []Approval
-	// Replaced are the names of Machines that were deleted and not yet reported to a pass. Replacement is the
-	// result of the last attempt.
+	// Replaced are the names of deleted Machines that were not yet reported to a pass. Replacement is the result of
+	// the last attempt.
 	Replaced    []string
 	Replacement Replacement
-	// Pods are the pods of workers. PodsErr is the reason why they could not be read.
+	// Pods are the pods of workers. PodsErr explains why they could not be read.
 	Pods    hibernation.WorkerPods
 	PodsErr error
 	// Drained is the result of the last attempt to cordon, uncordon or evict.
 	Drained DrainResult
-	// Operators are ClusterOperators. OperatorsErr is the reason why they could not be read.
+	// Operators are ClusterOperators. OperatorsErr explains why they could not be read.
 	Operators    []hibernation.ObservedOperator
 	OperatorsErr error
-	// HealthChecks are the MachineHealthChecks of the cluster. HealthChecksErr is the reason why they could not
-	// be read. Paused is the last attempt to change them.
+	// HealthChecks are the cluster's MachineHealthChecks. HealthChecksErr explains why they could not be read. Paused
+	// is the last attempt to change them.
 	HealthChecks    []HealthCheck
 	HealthChecksErr error
 	Paused          PauseAttempt
-	// Survey holds the problems that a stop may meet; nil if no survey was made.
+	// Survey contains the problems that a stop may meet; nil without a survey.
 	Survey *stopcheck.Survey
 }
 
-// Replacement is an attempt to get Machines replaced.
+// Replacement is an attempt to delete Machines, so the cluster replaces them.
 type Replacement struct {
 	At  time.Time
 	Err error
 }
 
-// Approval is the result of approving a certificate request. It is no error if the request was decided, changed
-// or deleted in between.
+// Approval is the result of approving a certificate request. A request that was decided, changed or deleted in
+// between is not an error.
 type Approval struct {
 	Request *certificatesv1.CertificateSigningRequest
 	IsMade  bool
@@ -177,39 +178,39 @@ type Approval struct {
 // pooledCluster is the state of one cluster.
 type pooledCluster struct {
 	Question
-	// look is the result that no pass has read yet; nil if none exists. silence describes the last result if
-	// the cluster did not answer.
+	// look is the result that no pass has read yet, or nil. silence describes the last result if the cluster did not
+	// respond.
 	look    *Look
 	silence string
 	isSlow  bool
 	// isPlain is true if the cluster is not an OpenShift cluster.
 	isPlain bool
-	// interval is the pause before the next poll, as set by Watch. It is used again after each poll that fails with the same
-	// error as the previous one, unless a pass waits for the answer.
+	// interval is the pause before the next poll, as set by Watch. The pause is repeated after each poll that fails
+	// with the same error as the previous one, unless a pass waits for the answer.
 	interval time.Duration
-	// isAwaited is true if a pass has ended because it waits for the answer.
+	// isAwaited is true if a pass has returned because it waits for the answer.
 	isAwaited bool
-	// approvals are made before the next poll. made are the results.
+	// approvals are sent before the next poll. made are the results.
 	approvals []certificatesv1.CertificateSigningRequest
 	made      []Approval
-	// toReplace are Machines to delete before the next poll, replaced are the deleted ones, and replacement is
-	// the last attempt.
+	// toReplace are Machines to delete before the next poll. replaced are the deleted ones, and replacement is the
+	// last attempt.
 	toReplace   []hibernation.ReplaceableMachine
 	replaced    []string
 	replacement Replacement
-	// toDrain is done before the next poll, drained is the last attempt, and lastEvicted is the pod that was
-	// tried last.
+	// toDrain is done before the next poll. drained is the last attempt, and lastEvicted is the last pod that was
+	// tried.
 	toDrain     Drain
 	drained     DrainResult
 	lastEvicted string
-	// toPause is done before the first poll from pauseDue on, and paused is the last attempt.
+	// toPause is done before the first poll that begins at or after pauseDue. paused is the last attempt.
 	toPause  []HealthCheckChange
 	pauseDue time.Time
 	paused   PauseAttempt
 	connection
 }
 
-// connection is a connection to a cluster that has answered. A poll takes it while it is in progress.
+// connection is a connection to a cluster that has responded. A poll owns it while it is in progress.
 type connection struct {
 	client       *ClusterClient
 	kubeconfig   []byte
@@ -225,7 +226,7 @@ func (c *connection) end() {
 	*c = connection{}
 }
 
-// RequestLook returns a result that no pass has read yet. The second result is false if the pass must wait for one.
+// RequestLook returns a result that no pass has read yet. If the second result is false, the pass must wait for one.
 func (p *Pool) RequestLook(q Question) (Look, bool) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -235,7 +236,7 @@ func (p *Pool) RequestLook(q Question) (Look, bool) {
 		seen.Approvals, c.made, c.look = c.made, nil, nil
 		seen.Replaced, seen.Replacement, c.replaced = c.replaced, c.replacement, nil
 		seen.Drained, seen.Paused = c.drained, c.paused
-		c.toPause = nil // This pass decides again, with a newer observation.
+		c.toPause = nil // This pass decides again, based on a newer observation.
 		c.WantsSurvey = false
 		return seen, true
 	}
@@ -243,8 +244,8 @@ func (p *Pool) RequestLook(q Question) (Look, bool) {
 	return Look{}, false
 }
 
-// AskFurther requests what a poll has not read. Machines that the poll reported are reported again with the
-// answer, because the pass ends without a report.
+// AskFurther requests data that a poll has not read. Deleted Machines in the poll's result are included in the next
+// result, because this pass returns without a report.
 func (p *Pool) AskFurther(q Question, seen Look) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -270,7 +271,7 @@ func (p *Pool) hurry(c *pooledCluster) {
 	p.clusters.Ask(c.Cluster, p.Clock.Now())
 }
 
-// Prepare reads the kubeconfig of a cluster that will be polled, so that the poll does not have to.
+// Prepare reads the kubeconfig of a cluster before the cluster is polled.
 func (p *Pool) Prepare(q Question) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -300,7 +301,7 @@ func (p *Pool) IsPlain(cluster types.NamespacedName) bool {
 	return c != nil && c.isPlain
 }
 
-// Watch polls a cluster again after an interval, and enqueues it unless it stays unreachable.
+// Watch polls a cluster again after an interval. It enqueues the cluster unless the poll fails as before.
 func (p *Pool) Watch(cluster types.NamespacedName, interval time.Duration) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -330,8 +331,8 @@ func (p *Pool) Replace(cluster types.NamespacedName, machines []hibernation.Repl
 	}
 }
 
-// Drain cordons or uncordons nodes and evicts pods, and then polls the cluster. It replaces the previous Drain.
-// Attempts are some time apart: pods that a budget keeps are evicted again.
+// Drain cordons or uncordons nodes and evicts pods, and then polls the cluster. The new Drain replaces the previous
+// one. There is a pause between attempts, because the evictions that a PodDisruptionBudget prevents are repeated.
 func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -348,7 +349,7 @@ func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
 	}
 }
 
-// Rest ends the connection to a cluster that must not be dialled, or is gone.
+// Rest closes the connection to a cluster that must not be dialled, or was deleted.
 func (p *Pool) Rest(cluster types.NamespacedName) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -377,7 +378,7 @@ func (p *Pool) Start(ctx context.Context) error {
 	return err
 }
 
-// lookJob is one poll of a cluster, with the actions to take before it.
+// lookJob is one poll of a cluster, with the preceding actions.
 type lookJob struct {
 	connection
 	question  Question
@@ -396,7 +397,7 @@ type lookJob struct {
 
 func (p *Pool) take(_ types.NamespacedName, c *pooledCluster, due time.Time) background.Call {
 	now := p.Clock.Now()
-	// A poll that no pass waits for gives way for a while, because other passes wait for polls.
+	// A poll that no pass waits for is delayed for a while if passes wait for other polls.
 	if len(p.hurried) > 0 && !c.isAwaited && !c.isSlow && c.interval >= calmInterval && now.Sub(due) < min(c.interval, maxDelay) {
 		return background.Call{Again: now.Add(delayStep)}
 	}
@@ -410,7 +411,7 @@ func (p *Pool) take(_ types.NamespacedName, c *pooledCluster, due time.Time) bac
 	}}
 }
 
-// lookAt reads what the question requests. Only one poll of a cluster is in progress at any time.
+// lookAt reads the requested data. Only one poll of a cluster is in progress at any time.
 func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 	look := &Look{Question: job.question, At: p.Clock.Now()}
 	client, err := p.connect(ctx, job, look.At)
@@ -435,14 +436,14 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 		look.Survey = client.ReadSurvey(ctx, look)
 	}
 	if look.Err != nil {
-		// A partial result is no basis for a decision: a node that is missing in the list would look deleted.
+		// A partial result must not cause a decision: a node that is missing in the list would look deleted.
 		look.Nodes, look.Requests, look.Machines, look.HasReadMachines, look.Pods = nil, nil, Machines{}, false, hibernation.WorkerPods{}
 		look.HealthChecks = nil
 	}
 	return look
 }
 
-// replace ends with the first error. A later pass tries the rest again.
+// replace stops at the first error. A later pass retries the remaining Machines.
 func (j *lookJob) replace(ctx context.Context, client *ClusterClient, now time.Time) {
 	for _, m := range j.toReplace {
 		j.replacement = Replacement{At: now, Err: client.ReplaceMachine(ctx, m)}
@@ -453,7 +454,7 @@ func (j *lookJob) replace(ctx context.Context, client *ClusterClient, now time.T
 	}
 }
 
-// ignoreDecided drops the errors of requests that were decided, changed or deleted after they were judged.
+// ignoreDecided drops the errors of requests that were decided, changed or deleted after the verdict.
 func ignoreDecided(err error) error {
 	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
 		return nil
@@ -461,8 +462,8 @@ func ignoreDecided(err error) error {
 	return err
 }
 
-// connect keeps the connection to a cluster that answers. It makes a new one after an error, a resume, a new
-// kubeconfig or another override.
+// connect returns the existing connection while the cluster responds. It creates a new one after an error, a resume,
+// a new kubeconfig or another override.
 func (p *Pool) connect(ctx context.Context, job *lookJob, now time.Time) (*ClusterClient, error) {
 	isSame := job.client != nil && job.wakeUp.Equal(job.question.WakeUp) && job.override == job.question.Override
 	if isSame && now.Sub(job.kubeconfigAt) < kubeconfigAge {
@@ -498,15 +499,14 @@ func (p *Pool) count(look *Look) {
 	}
 }
 
-// publish keeps a result. It enqueues the cluster if its pass waits for the result or has something new to
-// report.
+// publish stores a result. It enqueues the cluster if its pass waits for the result or has a change to report.
 func (p *Pool) publish(c *pooledCluster, job *lookJob, look *Look) {
 	if look.Err != nil {
-		job.end() // Connections from before a hibernation cannot be trusted.
+		job.end() // Connections from before a hibernation may hang.
 	}
 	c.connection = job.connection
 	if look.Depth == readNothing && c.Depth == readNothing {
-		return // A problem with a kubeconfig is reported to the next pass that asks.
+		return // The next pass that requests a result reports the problem with the kubeconfig.
 	}
 	silence := ""
 	if look.Err != nil {
@@ -520,7 +520,7 @@ func (p *Pool) publish(c *pooledCluster, job *lookJob, look *Look) {
 	}
 	switch {
 	case !look.answers(c.Question):
-		p.clusters.Ask(c.Cluster, p.Clock.Now()) // The pass has requested more in the meantime.
+		p.clusters.Ask(c.Cluster, p.Clock.Now()) // The pass has requested more data in the meantime.
 	case isAsBefore && !c.isAwaited && c.interval > 0:
 		p.clusters.Ask(c.Cluster, p.Clock.Now().Add(c.interval))
 	default:
@@ -532,7 +532,7 @@ func (p *Pool) publish(c *pooledCluster, job *lookJob, look *Look) {
 	}
 }
 
-// noteDone keeps the results of the actions before a poll.
+// noteDone stores the results of the actions before a poll.
 func (c *pooledCluster) noteDone(job *lookJob) {
 	c.made, c.replaced = append(c.made, job.made...), append(c.replaced, job.replaced...)
 	c.lastEvicted = job.lastEvicted
@@ -548,7 +548,7 @@ func (c *pooledCluster) noteDone(job *lookJob) {
 	}
 }
 
-// read fills in what the question requests.
+// read fills in the requested data.
 func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	err := c.Probe(ctx)
 	if err != nil {
@@ -565,7 +565,7 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 		}
 	}
 	if look.WantsPods {
-		// A user who fills a cluster with pods must not make it look unreachable.
+		// The cluster must not look unreachable because a user has created a very large number of pods.
 		look.Pods, look.PodsErr = c.ListWorkerPods(ctx, look.Nodes)
 	}
 	if look.WantsHealthChecks {
@@ -581,7 +581,7 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 		return c.readMachines(ctx, look)
 	}
 	if look.Requests, err = c.ListRequests(ctx); IsTooCostly(err) {
-		// A user who fills a cluster with requests must not make it look unreachable.
+		// The cluster must not look unreachable because a user has created a very large number of requests.
 		look.RequestsErr = err
 		return nil
 	} else if err != nil {
@@ -596,8 +596,8 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	return nil
 }
 
-// readMachines returns no Machines if the kubeconfig's user may not list them before a hibernation. No machine
-// is terminated then.
+// readMachines returns no Machines if the kubeconfig's user may not list them before a hibernation. No machine is
+// terminated in this case.
 func (c *ClusterClient) readMachines(ctx context.Context, look *Look) (err error) {
 	look.Machines, err = c.ListMachines(ctx)
 	if look.HasReadMachines = err == nil; k8serrors.IsForbidden(err) && look.Depth == ReadMachines {

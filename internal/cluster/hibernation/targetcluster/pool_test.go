@@ -24,7 +24,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// poolServer is an API server that counts connections, and can be made unresponsive.
+// poolServer is an API server that counts connections, and can stop responding.
 type poolServer struct {
 	*httptest.Server
 	connections, approvals atomic.Int64
@@ -68,7 +68,7 @@ func startPoolServer(t *testing.T) *poolServer {
 	return s
 }
 
-// testPool is a pool with the clusters of a test, keyed by the names of their Secrets.
+// testPool is a pool with the clusters of a test. The keys are the names of the kubeconfig Secrets.
 type testPool struct {
 	*Pool
 	t        *testing.T
@@ -117,7 +117,7 @@ func question(name string, depth Depth) Question {
 	return Question{Cluster: types.NamespacedName{Namespace: "ns", Name: name}, Secret: name, Depth: depth}
 }
 
-// look requests a poll until there is a result, as passes do.
+// look requests a poll until a result exists, as passes do.
 func (p *testPool) look(q Question) Look {
 	p.t.Helper()
 	for {
@@ -202,7 +202,7 @@ func TestAClusterThatIsSilentAsBeforeHasNoPass(t *testing.T) {
 	}
 }
 
-// TestHangingClustersDoNotDelayOthers has more unresponsive clusters than are polled in parallel.
+// TestHangingClustersDoNotDelayOthers uses more unresponsive clusters than are polled in parallel.
 func TestHangingClustersDoNotDelayOthers(t *testing.T) {
 	p := startPool(t)
 	hung := p.add("hung")
@@ -264,7 +264,7 @@ func TestTheVersionIsReadWhereThereIsOne(t *testing.T) {
 	}
 }
 
-// TestAKubeconfigIsReadBeforeItIsNeeded counts the reads of a resume after its first machine runs.
+// TestAKubeconfigIsReadBeforeItIsNeeded counts the Secret reads of a resume after its first machine runs.
 func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	p := NewPool(Dialer{AllowInsecure: true}, now)
@@ -292,7 +292,7 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	if seen, isKnown := p.RequestLook(q); !isKnown || seen.Err != nil || reads != 1 || s.connections.Load() != 1 {
 		t.Errorf("expected an answer by one connection and no other read, found %+v, %d and %d", seen, s.connections.Load(), reads)
 	}
-	// Another resume uses nothing of the last one.
+	// Another resume reuses neither kubeconfig nor connection of the previous one.
 	q.WakeUp = now.Now()
 	p.Prepare(q)
 	now.SetTime(now.Now().Add(prepareDelay))
@@ -302,7 +302,7 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	}
 }
 
-// TestProbesWithoutAWaitingPassHaveLowerPriority has a cluster that has just resumed, and one whose pass waits.
+// TestProbesWithoutAWaitingPassHaveLowerPriority uses a cluster that has just resumed, and one with a waiting pass.
 func TestProbesWithoutAWaitingPassHaveLowerPriority(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	p := NewPool(Dialer{AllowInsecure: true}, now)
@@ -341,7 +341,7 @@ func expectNoJob(t *testing.T, p *Pool, cluster types.NamespacedName, because st
 	}
 }
 
-// lookOnce makes a due poll of a cluster, in a pool that was not started.
+// lookOnce runs a due poll of a cluster, in a pool that was not started.
 func (p *Pool) lookOnce(t *testing.T, cluster types.NamespacedName) {
 	t.Helper()
 	if !p.clusters.RunDue(t.Context(), cluster) {

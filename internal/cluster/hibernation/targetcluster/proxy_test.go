@@ -17,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// A cluster that only a proxy can reach is reached through it, and its certificate is verified. A proxy that the
-// administrator does not list receives nothing.
+// TestListedProxiesAreUsed expects that a cluster behind a listed proxy is reached, and its certificate verified. A
+// proxy that the administrator has not listed receives no connection.
 func TestListedProxiesAreUsed(t *testing.T) {
 	for name, row := range map[string]struct {
 		listed []string
@@ -26,11 +26,11 @@ func TestListedProxiesAreUsed(t *testing.T) {
 		want   error
 		says   string
 	}{
-		"a listed proxy: reached":                                  {listed: []string{"127.0.0.0/8"}, server: "https://example.com:"},
-		"a listed proxy to a server with another name: unverified": {listed: []string{"127.0.0.1"}, server: "https://another.example:", says: "the server's certificate is for another name"},
-		"a listed proxy to a metadata service: refused":            {listed: []string{"127.0.0.1"}, server: "https://169.254.169.254:", want: httpguard.ErrAddressDenied},
-		"an unlisted proxy: refused":                               {listed: []string{"10.0.0.0/8", "*.example.com"}, server: "https://example.com:", want: errUnlistedProxy},
-		"no list: refused":                                         {server: "https://example.com:", want: errUnlistedProxy},
+		"listed proxy is used": {listed: []string{"127.0.0.0/8"}, server: "https://example.com:"},
+		"listed proxy does not bypass the verification of the server's name": {listed: []string{"127.0.0.1"}, server: "https://another.example:", says: "the server's certificate is for another name"},
+		"listed proxy to a metadata service is refused":                      {listed: []string{"127.0.0.1"}, server: "https://169.254.169.254:", want: httpguard.ErrAddressDenied},
+		"unlisted proxy is refused":                                          {listed: []string{"10.0.0.0/8", "*.example.com"}, server: "https://example.com:", want: errUnlistedProxy},
+		"proxy without a list is refused":                                    {server: "https://example.com:", want: errUnlistedProxy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startNamedServer(t)

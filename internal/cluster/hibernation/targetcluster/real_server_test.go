@@ -59,18 +59,18 @@ func TestRealAPIServer(t *testing.T) {
 		meanwhile func(*testing.T, *certificatesv1.CertificateSigningRequest)
 		refused   func(error) bool
 	}{
-		"an unchanged request is approved": {func(*testing.T, *certificatesv1.CertificateSigningRequest) {}, nil},
-		"a request that changed after it was judged is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
+		"unchanged request is approved": {func(*testing.T, *certificatesv1.CertificateSigningRequest) {}, nil},
+		"request that changed after its verdict is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
 			t.Helper()
 			r.Labels = map[string]string{"changed": "yes"}
 			must(t, hub.Client.Update(t.Context(), r))
 		}, k8serrors.IsConflict},
-		"a request that was replaced by another of its name is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
+		"request that was replaced by another with the same name is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
 			t.Helper()
 			must(t, hub.Client.Delete(t.Context(), r))
 			must(t, hub.Client.Create(t.Context(), newRequest(t, r.Name)))
 		}, k8serrors.IsConflict},
-		"a deleted request is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
+		"deleted request is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
 			t.Helper()
 			must(t, hub.Client.Delete(t.Context(), r))
 		}, k8serrors.IsNotFound},
@@ -189,7 +189,7 @@ func randomName(t *testing.T) string {
 	return "x" + string('a'+b[0]%26) + string('a'+b[1]%26) + string('a'+b[2]%26) + string('a'+b[3]%26)
 }
 
-// newRequest returns a kubelet's real request for a client certificate.
+// newRequest returns a real kubelet's request for a client certificate.
 func newRequest(t *testing.T, name string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

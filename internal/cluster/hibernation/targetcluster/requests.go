@@ -18,24 +18,25 @@ const (
 	requestsPath    = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	approvalReason  = "TorporResumeApprove"
 	approvalMessage = "The request passed every check of Torpor for a node of a cluster that resumes from hibernation"
-	// maxRequestBytes is several times the size of a kubelet's request. A larger one is not kept and fails the
-	// judge's first check.
+	// maxRequestBytes is several times the size of a kubelet's request. A larger request is not kept and fails the
+	// first check of its content.
 	maxRequestBytes = 16 << 10
-	// maxRequestElements bounds each list in a request in the same way. Lists of kubelets have five elements.
+	// maxRequestElements limits each list in a request in the same way. The lists in kubelets' requests have up to
+	// five elements.
 	maxRequestElements = 32
-	// maxRequestsBytes bounds the memory of all requests: two for each of 5,000 nodes.
+	// maxRequestsBytes limits the memory of all requests: two for each of 5,000 nodes.
 	maxRequestsBytes = 32 << 20
-	// requestOverhead and elementOverhead are more than the fixed sizes in memory.
+	// requestOverhead and elementOverhead exceed the fixed sizes in memory.
 	requestOverhead, elementOverhead = 640, 128
 )
 
-// ListRequests returns the certificate signing requests of kubelets' signers.
+// ListRequests returns the certificate signing requests for the signers of kubelets.
 func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.CertificateSigningRequest, error) {
 	var requests []certificatesv1.CertificateSigningRequest
 	size := 0
 	err := c.listItems(ctx, requestsPath, func(item []byte) error {
 		request, err := decodeRequest(item)
-		// Requests of other signers are ignored, and any user may fill a cluster with them.
+		// Requests for other signers are ignored, because any user may create large numbers of them.
 		switch request.Spec.SignerName {
 		case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName:
 			if size += sizeOfRequest(&request); size > maxRequestsBytes {
@@ -115,16 +116,16 @@ func decodeRequest(item []byte) (certificatesv1.CertificateSigningRequest, error
 	return out, nil
 }
 
-// ApproveRequest approves one request exactly as it was judged.
+// ApproveRequest approves one request exactly as it was evaluated.
 func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.CertificateSigningRequest) error {
 	conditions := append(slices.Clip(r.Status.Conditions), certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvalReason, Message: approvalMessage,
 	})
-	// With the resource version and the UID of the judged request, the API server refuses with a conflict if
-	// the request was changed or replaced in between.
+	// The patch contains the resource version and the UID of the evaluated request. The API server rejects it with a
+	// conflict if the request was changed or replaced in between.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": r.UID, "resourceVersion": r.ResourceVersion},
-		// The server ignores the spec; audit logs show the kind of the approved certificate.
+		// The server ignores the spec, but audit logs show the kind of the approved certificate.
 		"spec":   map[string]any{"signerName": r.Spec.SignerName},
 		"status": map[string]any{"conditions": conditions},
 	})

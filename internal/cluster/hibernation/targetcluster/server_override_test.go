@@ -20,8 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// namedServer is an API server whose certificate is for example.com and 127.0.0.1. It records the names that it is
-// dialled by.
+// namedServer is an API server with a certificate for example.com and 127.0.0.1. It records the names by which
+// clients dial it.
 type namedServer struct {
 	*httptest.Server
 	port        string
@@ -36,7 +36,7 @@ func startNamedServer(t *testing.T) *namedServer {
 		s.host.Store(r.Host)
 		s.name.Store(r.TLS.ServerName)
 	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // Some clients refuse it.
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // Some clients reject the certificate.
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.connections.Add(1)
@@ -57,27 +57,27 @@ func TestOverridesAreDialled(t *testing.T) {
 		override   func(port string) hibernation.ServerOverride
 		edit       func(*clientcmdapi.Cluster)
 		dialer     Dialer
-		// host and server are the Host header, without its port, and the TLS name that the server receives.
+		// host is the Host header without its port, and server the TLS name, as the server receives them.
 		host, server string
 		want         string
 	}{
-		"no override: the connection is refused": {kubeconfig: dead, want: "the connection is refused"},
-		"a URL: reached":                         {kubeconfig: dead, override: overrideURL("https://127.0.0.1:"), host: "127.0.0.1"},
-		"a host and port: reached":               {kubeconfig: dead, override: overrideURL("127.0.0.1:"), host: "127.0.0.1"},
-		"a URL of another certificate: the server's certificate is for another name": {kubeconfig: dead, override: overrideURL("localhost:"), want: "the server's certificate is for another name"},
-		"a URL and a TLS name in the kubeconfig: reached": {
+		"unreachable server without an override":      {kubeconfig: dead, want: "the connection is refused"},
+		"override with a URL":                         {kubeconfig: dead, override: overrideURL("https://127.0.0.1:"), host: "127.0.0.1"},
+		"override with a host and port":               {kubeconfig: dead, override: overrideURL("127.0.0.1:"), host: "127.0.0.1"},
+		"override with a URL for another certificate": {kubeconfig: dead, override: overrideURL("localhost:"), want: "the server's certificate is for another name"},
+		"override with a URL and a TLS name in the kubeconfig": {
 			kubeconfig: dead, override: overrideURL("localhost:"), edit: func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, host: "localhost", server: "example.com",
 		},
-		"an address: reached": {kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), host: "example.com", server: "example.com"},
-		"an address of another certificate: the server's certificate is for another name": {
+		"override with an address": {kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), host: "example.com", server: "example.com"},
+		"override with the address of another certificate": {
 			kubeconfig: "https://another.example:PORT", override: overrideAddress("127.0.0.1"), want: "the server's certificate is for another name",
 		},
-		"an address that is dead: the connection is refused": {kubeconfig: "https://127.0.0.1:PORT", override: overrideAddress("127.0.0.9"), want: "the connection is refused"},
-		"an address and a proxy: reached": {
+		"override with an unreachable address": {kubeconfig: "https://127.0.0.1:PORT", override: overrideAddress("127.0.0.9"), want: "the connection is refused"},
+		"override with an address and a proxy in the kubeconfig": {
 			kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), dialer: Dialer{AllowInsecure: true},
 			edit: func(c *clientcmdapi.Cluster) { c.ProxyURL = dead }, host: "example.com", server: "example.com",
 		},
-		"a URL and an address: reached": {
+		"override with a URL and an address": {
 			kubeconfig: dead, host: "example.com", server: "example.com",
 			override: func(port string) hibernation.ServerOverride {
 				return hibernation.ServerOverride{URL: "example.com:" + port, Address: "127.0.0.1"}
@@ -131,16 +131,16 @@ func TestOverridesAreRefused(t *testing.T) {
 		edit     func(*clientcmdapi.Cluster)
 		want     error
 	}{
-		"a URL without a certificate authority: refused":           {hibernation.ServerOverride{URL: s.URL}, none, errUnverifiedOverride},
-		"a host and port without a certificate authority: refused": {hibernation.ServerOverride{URL: "127.0.0.1:" + s.port}, none, errUnverifiedOverride},
-		"a URL with a certificate authority: accepted":             {hibernation.ServerOverride{URL: s.URL}, authority, nil},
-		"a URL with a TLS server name: accepted":                   {hibernation.ServerOverride{URL: s.URL}, func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, nil},
-		"an address without a URL keeps the server name: accepted": {hibernation.ServerOverride{Address: "127.0.0.1"}, none, nil},
-		"plain http: refused":                                      {hibernation.ServerOverride{URL: "http://127.0.0.1:" + s.port}, authority, errInsecureOverride},
-		"a metadata service's URL: refused":                        {hibernation.ServerOverride{URL: "https://169.254.169.254"}, authority, httpguard.ErrAddressDenied},
-		"a metadata service's address: refused":                    {hibernation.ServerOverride{Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
-		"the IPv6 form of a metadata service's address: refused":   {hibernation.ServerOverride{Address: "::ffff:169.254.169.254"}, authority, httpguard.ErrAddressDenied},
-		"a URL with a metadata service's address: refused":         {hibernation.ServerOverride{URL: s.URL, Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"URL without a certificate authority is refused":             {hibernation.ServerOverride{URL: s.URL}, none, errUnverifiedOverride},
+		"host and port without a certificate authority are refused":  {hibernation.ServerOverride{URL: "127.0.0.1:" + s.port}, none, errUnverifiedOverride},
+		"URL with a certificate authority is accepted":               {hibernation.ServerOverride{URL: s.URL}, authority, nil},
+		"URL with a TLS server name is accepted":                     {hibernation.ServerOverride{URL: s.URL}, func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, nil},
+		"address without a URL or certificate authority is accepted": {hibernation.ServerOverride{Address: "127.0.0.1"}, none, nil},
+		"plain http is refused":                                      {hibernation.ServerOverride{URL: "http://127.0.0.1:" + s.port}, authority, errInsecureOverride},
+		"URL of a metadata service is refused":                       {hibernation.ServerOverride{URL: "https://169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"address of a metadata service is refused":                   {hibernation.ServerOverride{Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"IPv6 form of a metadata service's address is refused":       {hibernation.ServerOverride{Address: "::ffff:169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"URL with the address of a metadata service is refused":      {hibernation.ServerOverride{URL: s.URL, Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := (Dialer{}).Dial(kubeconfig(t, "https://127.0.0.1:1", func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo, _ *clientcmdapi.Config) { row.edit(c) }), row.override)
@@ -154,7 +154,7 @@ func TestOverridesAreRefused(t *testing.T) {
 			}
 		})
 	}
-	for name, override := range map[string]hibernation.ServerOverride{"not a URL: refused": {URL: "not a URL"}, "not an address: refused": {Address: "example.com"}} {
+	for name, override := range map[string]hibernation.ServerOverride{"text that is not a URL is refused": {URL: "not a URL"}, "host name instead of an address is refused": {Address: "example.com"}} {
 		t.Run(name, func(t *testing.T) {
 			_, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, s.URL, nil), override)
 			if err == nil || DescribeError(err) != override.Check().Error() || !IsKubeconfigRefused(err) {
@@ -167,7 +167,7 @@ func TestOverridesAreRefused(t *testing.T) {
 	}
 }
 
-// TestPoolKeepsServersApart polls one cluster whose override changes.
+// TestPoolKeepsServersApart polls one cluster with changing overrides.
 func TestPoolKeepsServersApart(t *testing.T) {
 	p := startPool(t)
 	kubeconfigServer, override := p.add("cluster"), startPoolServer(t)

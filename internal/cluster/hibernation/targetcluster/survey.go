@@ -15,11 +15,11 @@ import (
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
-// surveyTimeout bounds all reads of a survey, because a stop may wait for it.
+// surveyTimeout limits all reads of a survey, because a stop may wait for it.
 const surveyTimeout = 3 * time.Second
 
-// ReadSurvey reads the problems that a stop of the cluster may meet, after a poll. Parts that cannot be read
-// are left out, and the survey lists them.
+// ReadSurvey reads the problems that a stop of the cluster may meet, after a poll. Parts that cannot be read are
+// skipped and listed in the survey.
 func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.Survey {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
@@ -62,7 +62,7 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	return s
 }
 
-// readObject reads one object, unless it is larger than any plausible one.
+// readObject reads one object, unless its size exceeds any plausible one.
 func (c *ClusterClient) readObject(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

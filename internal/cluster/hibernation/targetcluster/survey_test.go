@@ -26,8 +26,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// testSurvey creates the problems that a stop may meet in a real API server. It expects the findings, and the expiry of
-// the certificates.
+// testSurvey creates the problems that a stop may meet in a real API server. It expects the findings and the expiry
+// of the certificates.
 func testSurvey(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	t.Helper()
 	const namespace = "default"
@@ -78,7 +78,7 @@ func testSurvey(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	}
 }
 
-// blockingWebhook matches no request of these tests, so it blocks none.
+// blockingWebhook matches no request of these tests, so it does not block any.
 func blockingWebhook(namespace string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 		Name: "guard.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
@@ -90,7 +90,7 @@ func blockingWebhook(namespace string) *admissionregistrationv1.ValidatingWebhoo
 	}}}
 }
 
-// TestSurveyOfAHangingServerEnds surveys a server that refuses one list, has endless pages of another, and never
+// TestSurveyOfAHangingServerEnds surveys a server that refuses one list, returns endless pages of another, and never
 // answers a third.
 func TestSurveyOfAHangingServerEnds(t *testing.T) {
 	ended := make(chan struct{})
@@ -131,7 +131,7 @@ func TestSurveyOfAHangingServerEnds(t *testing.T) {
 	}
 }
 
-// TestAFleetIsNotSurveyedAtOnce requests many surveys at once. Polls are answered with or without a survey.
+// TestAFleetIsNotSurveyedAtOnce requests many surveys at once. Only some of the polls return a survey.
 func TestAFleetIsNotSurveyedAtOnce(t *testing.T) {
 	p := startPool(t)
 	standstill := clocktesting.NewFakePassiveClock(time.Now())
