@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// maxResources, maxPatches and maxSecrets are the limits in the schema, for hubs with another schema.
+	// maxResources, maxPatches and maxSecrets are the limits in the schema. They also apply on hubs with another
+	// schema.
 	maxResources, maxPatches, maxSecrets = 500, 200, 100
-	// maxResourceBytes and maxPatchBytes bound the content of one request.
+	// maxResourceBytes and maxPatchBytes limit the content of one request.
 	maxResourceBytes, maxPatchBytes = 1 << 20, 256 << 10
 	maxSegmentBytes                 = 253
 )
@@ -30,7 +31,7 @@ type Object struct {
 	Manifest []byte
 }
 
-// ReadObjects returns the objects of a set. The error names the first object that cannot be sent.
+// ReadObjects returns the objects of a set. The error mentions the first object that cannot be sent.
 func ReadObjects(set *hivev1.SyncSetCommonSpec) ([]Object, error) {
 	if err := checkCounts(set); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func readObject(manifest []byte) (Object, error) {
 	return object, checkReference(object.Reference)
 }
 
-// checkReference refuses values that cannot be part of the path of a request.
+// checkReference refuses values that are unsafe in the path of a request.
 func checkReference(r Reference) error {
 	version, err := schema.ParseGroupVersion(r.APIVersion)
 	if err != nil || r.APIVersion == "" {
@@ -119,7 +120,7 @@ func checkReference(r Reference) error {
 	return nil
 }
 
-// ReferenceOfPatch names the object that a patch changes.
+// ReferenceOfPatch returns the reference to the object that a patch changes.
 func ReferenceOfPatch(p *hivev1.SyncObjectPatch) Reference {
 	return Reference{APIVersion: p.APIVersion, Kind: p.Kind, Name: p.Name, Namespace: p.Namespace}
 }
@@ -142,7 +143,7 @@ func ReadPatch(p *hivev1.SyncObjectPatch) ([]byte, error) {
 	return body, nil
 }
 
-// ReadPatches returns the patches of a set as JSON. The error names the first patch that cannot be sent.
+// ReadPatches returns the patches of a set as JSON. The error mentions the first patch that cannot be sent.
 func ReadPatches(set *hivev1.SyncSetCommonSpec) ([][]byte, error) {
 	var bodies [][]byte
 	for i := range set.Patches {
@@ -160,7 +161,7 @@ func hasAlias(node *yamlv3.Node) bool {
 	return node.Kind == yamlv3.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
 }
 
-// ReferenceOfSecret names a Secret of a cluster.
+// ReferenceOfSecret returns the reference to a Secret in a cluster.
 func ReferenceOfSecret(r hivev1.SecretReference) Reference {
 	return Reference{APIVersion: "v1", Kind: "Secret", Name: r.Name, Namespace: r.Namespace}
 }

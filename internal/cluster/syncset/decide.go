@@ -17,15 +17,15 @@ import (
 const (
 	// MaxSets is the maximum number of sets of one cluster.
 	MaxSets = 100
-	// maxReferences is the maximum number of objects of the mode Sync in one cluster. One ClusterSync holds all their
-	// names.
+	// maxReferences is the maximum number of objects with the mode Sync in one cluster. One ClusterSync contains all
+	// their names.
 	maxReferences = 5000
 	// syncInterval is the time after which unchanged sets are applied again, because their objects or a source Secret
-	// may have been changed. Up to a tenth is added, so that a hub does not apply to all clusters at once.
+	// may have changed. Up to a tenth is added, so a hub does not apply sets to all clusters at once.
 	syncInterval = 2 * time.Hour
 	// recordRetry is the delay of the pass after the objects to apply have been recorded.
 	recordRetry = time.Millisecond
-	// maxNames is the number of sets that a message names.
+	// maxNames is the number of sets that a message lists.
 	maxNames = 5
 )
 
@@ -33,14 +33,15 @@ const (
 type situation struct {
 	Observed
 	statuses statuses
-	// due are the sets whose current content is not in the cluster. orphans are the objects to delete from it.
+	// due are the sets with current content that is not in the cluster. orphans are the objects to delete from the
+	// cluster.
 	due     []ObservedSet
 	orphans []Reference
 	isFull  bool
 	refused []string
 }
 
-// rules are all rules of the decision. The first that matches wins.
+// rules are all rules of the decision. The first matching rule wins.
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
 		{Name: "everything is applied", When: (*situation).isSettled, Then: (*situation).rest},
@@ -56,16 +57,16 @@ func rules() []decision.Rule[*situation, Plan] {
 	}
 }
 
-// isSettled reports whether nothing is to be applied or deleted.
+// isSettled reports whether no set must be applied and no object deleted.
 func (s *situation) isSettled() bool { return len(s.due) == 0 && len(s.orphans) == 0 }
 
 // isPaused reports whether an annotation of the ClusterDeployment pauses changes.
 func (s *situation) isPaused() bool { return s.IsPaused }
 
-// mayNotDial reports whether the cluster is not running, or does not answer.
+// mayNotDial reports whether the cluster is not running, or does not respond.
 func (s *situation) mayNotDial() bool { return !s.MayDial }
 
-// mustRest reports whether the last attempt failed, for the same state as now, too recently for another.
+// mustRest reports whether the last attempt failed for the current state and is still backing off.
 func (s *situation) mustRest() bool {
 	return s.Attempt.Fingerprint == s.fingerprint() && s.Now.Before(s.Attempt.RetryAt)
 }
@@ -102,7 +103,7 @@ func Decide(seen Observed) Plan {
 	return plan
 }
 
-// limitReferences limits the names of a cluster's objects to the number that one ClusterSync can hold.
+// limitReferences limits the names of a cluster's objects to the number that one ClusterSync can contain.
 func (s *situation) limitReferences() {
 	total := 0
 	for i := range s.Sets {
@@ -139,8 +140,8 @@ func (s *situation) nextSync() time.Time {
 	return s.Status.LastSyncTime.Add(syncInterval + syncInterval/10*time.Duration(hash.Sum32()%spread)/spread)
 }
 
-// fingerprint changes with the wanted content of the cluster, with the way it is dialled, and with each resume. After
-// a change, an earlier failure does not delay the next attempt.
+// fingerprint changes with the wanted content of the cluster, the connection settings, and each resume. After a
+// change, an earlier failure does not delay the next attempt.
 func (s *situation) fingerprint() string {
 	hash := fnv.New64a()
 	_, _ = fmt.Fprintf(hash, "%q;", s.Server)
@@ -222,12 +223,12 @@ func (s *situation) rest() Plan {
 	return plan
 }
 
-// wait does nothing until an event shows that the cluster may be dialled.
+// wait plans no action until an event shows that the cluster may be dialled.
 func (s *situation) wait(reason, message string) Plan {
 	return Plan{Synced: decision.False(reason, message)}
 }
 
-// needsRecord reports whether a set would create objects whose names would be lost if the process ended then.
+// needsRecord reports whether a set would create objects with names that a crash of the manager would lose.
 func (s *situation) needsRecord() bool {
 	return slices.ContainsFunc(s.due, func(set ObservedSet) bool {
 		return set.Deletes && len(s.statuses[set.SetKey].missing(set.References)) > 0

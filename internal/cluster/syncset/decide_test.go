@@ -36,7 +36,7 @@ func applied(name string, objects ...Reference) hiveinternalv1alpha1.SyncStatus 
 	}
 }
 
-// observed returns a cluster that answers and whose sets were all applied an hour ago.
+// observed returns a reachable cluster with sets that were all applied an hour ago.
 func observed(sets []ObservedSet, statuses ...hiveinternalv1alpha1.SyncStatus) Observed {
 	return Observed{
 		Now: now, UID: "uid", MayDial: true, Sets: sets,
@@ -49,7 +49,7 @@ func (o Observed) with(change func(*Observed)) Observed {
 	return o
 }
 
-// decided is the expectation of a row.
+// decided is the expected plan of a row.
 type decided struct {
 	rule, synced, failed string
 	sets                 []string
@@ -69,113 +69,113 @@ func TestDecide(t *testing.T) {
 		seen Observed
 		want decided
 	}{
-		"a cluster whose sets have not changed is left alone": {oneApplied, decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}}},
-		"a set that has changed is applied":                   {changed, decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}}},
-		"a set that has changed waits while its cluster hibernates": {
+		"cluster with unchanged sets is not changed": {oneApplied, decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}}},
+		"changed set is applied":                     {changed, decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}}},
+		"changed set of a hibernating cluster waits": {
 			changed.with(func(o *Observed) { o.MayDial = false }), decided{rule: asleep, synced: "WaitingForCluster", recorded: []string{"a"}},
 		},
-		"a set that has changed waits while its cluster is paused": {
+		"changed set of a paused cluster waits": {
 			changed.with(func(o *Observed) { o.IsPaused = true }), decided{rule: "paused", synced: "Paused", recorded: []string{"a"}},
 		},
-		"an object of the mode Sync is recorded before it is created": {
+		"object of the mode Sync is recorded before it is created": {
 			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", a)), decided{rule: record, synced: "Applying", recorded: []string{"a", "b"}},
 		},
-		"the next objects of a hibernating cluster are not recorded yet": {
+		"new objects of a hibernating cluster are not recorded yet": {
 			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", a)).with(func(o *Observed) { o.MayDial = false }),
 			decided{rule: asleep, synced: "WaitingForCluster", recorded: []string{"a"}},
 		},
-		"an object that left a set of the mode Sync is deleted": {
+		"object removed from a set of the mode Sync is deleted": {
 			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a, b)), decided{rule: apply, synced: "Applying", deleted: []string{"b"}, recorded: []string{"a", "b"}},
 		},
-		"an object of a deleted set is deleted": {
+		"object of a deleted set is deleted": {
 			observed(nil, applied("s", a)), decided{rule: apply, synced: "Applying", deleted: []string{"a"}, recorded: []string{"a"}},
 		},
-		"an object that moved to another set is not deleted": {
+		"object that moved to another set is not deleted": {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "other"}, Generation: 1, References: []Reference{a}}}, applied("other"), applied("s", a)),
 			decided{rule: rest, synced: "AllApplied"},
 		},
-		"nothing is deleted while a set cannot be read": {
+		"unreadable set prevents deletions": {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "bad"}, Generation: 1, Invalid: "why"}}, applied("s", a)),
 			decided{rule: rest, synced: "Failure", failed: "SyncSet bad: why", recorded: []string{"a"}},
 		},
-		"nothing of SelectorSyncSets is deleted while they are not read": {
+		"objects of SelectorSyncSets are not deleted while these are not read": {
 			observed(nil).with(func(o *Observed) {
 				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s", a)}, true
 			}),
 			decided{rule: rest, synced: "Failure", failed: "SelectorSyncSets are not read", recorded: []string{"a"}},
 		},
-		"objects of an unread SelectorSyncSet are not deleted with a SyncSet": {
+		"object of an unread SelectorSyncSet is not deleted with a SyncSet": {
 			observed(nil, applied("gone", a, b)).with(func(o *Observed) {
 				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s", a)}, true
 			}),
 			decided{rule: apply, synced: "Applying", failed: "SelectorSyncSets are not read", deleted: []string{"b"}, recorded: []string{"b", "a"}},
 		},
-		"unread SelectorSyncSets without objects in the cluster are forgotten": {
+		"unread SelectorSyncSets without objects in the cluster are dropped": {
 			observed(nil).with(func(o *Observed) {
 				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s")}, true
 			}),
 			decided{rule: rest, synced: "AllApplied"},
 		},
-		"nothing is deleted while there are too many sets": {
+		"too many sets prevent deletions": {
 			observed(nil, applied("s", a)).with(func(o *Observed) { o.Excess = 1 }),
 			decided{rule: rest, synced: "Failure", failed: "Expected at most 100 sets", recorded: []string{"a"}},
 		},
-		"a set that became Upsert deletes nothing": {
+		"set that became Upsert deletes nothing": {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1}}, applied("s", a)), decided{rule: rest, synced: "AllApplied"},
 		},
 		"first pass after a resume applies all sets": {
 			oneApplied.with(func(o *Observed) { o.Resume = &resume }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
 		},
-		"sets that were applied after the resume are left alone": {
+		"sets that were applied after the resume are not applied again": {
 			oneApplied.with(func(o *Observed) { o.Resume, o.Status.SyncedResume = &resume, &resume }), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
 		},
 		"all sets are applied again after hours": {
 			oneApplied.with(func(o *Observed) { o.Now = now.Add(3 * time.Hour) }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
 		},
-		"a failure of the same sets has to wait": {
+		"failure of the same sets backs off": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute), NoAnswer: "no answer in time"}
 			}), decided{rule: retry, synced: "NoAnswer", recorded: []string{"a"}},
 		},
-		"a failure of other sets does not have to wait": {
+		"failure of other sets does not back off": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: "other", RetryAt: now.Add(time.Minute)}
 			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
 		},
-		"a failure at another server does not have to wait": {
+		"failure at another server does not back off": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute), NoAnswer: "no answer in time"}
 				o.Server = "another"
 			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
 		},
-		"a success is recorded": {
+		"success is recorded": {
 			changed.with(func(o *Observed) {
 				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 2}}}
 			}), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
 		},
-		"a set that changed while it was applied is applied again": {
+		"set that changed while it was applied is applied again": {
 			changed.with(func(o *Observed) {
 				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 1}}}
 			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
 		},
-		"a refusal names its set and object": {
+		"refusal is reported with its set and object": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute)}
 				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 2, Failure: "ConfigMap default/a: no"}}}
 			}), decided{rule: retry, synced: "Failure", failed: "SyncSet s: ConfigMap default/a: no", recorded: []string{"a"}},
 		},
-		"a deleted object is forgotten": {
+		"deleted object is dropped from the status": {
 			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a, b)).with(func(o *Observed) {
 				o.Answer = &Answer{At: now, Job: Job{Delete: []Reference{b}}, Deleted: []Reference{b}}
 			}), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
 		},
-		"a full job that ended early does not complete the sync of a resume": {
+		"interrupted full job does not complete the sync of a resume": {
 			oneApplied.with(func(o *Observed) {
 				o.Resume = &resume
 				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}, IsFull: true, Resume: &resume}}
 			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
 		},
-		"a full job that reached all sets completes the sync of its resume": {
+		"full job that reached all sets completes the sync of its resume": {
 			oneApplied.with(func(o *Observed) {
 				o.Resume = &resume
 				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}, IsFull: true, Resume: &resume}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 1}}}
@@ -191,7 +191,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestFullSyncThatTakesSeveralJobsEnds processes one set with each job, until the sync is complete.
+// TestFullSyncThatTakesSeveralJobsEnds processes one set with each job until the sync is complete.
 func TestFullSyncThatTakesSeveralJobsEnds(t *testing.T) {
 	seen := Observed{Now: now, MayDial: true, Resume: &resume}
 	for _, name := range []string{"a", "b", "c"} {
@@ -227,7 +227,7 @@ func fingerprintOf(o Observed) string {
 	return (&situation{Observed: o}).fingerprint()
 }
 
-// describe returns the part of the message of Failed that a row expects, or the whole message if it lacks that part.
+// describe returns the part of the message of Failed that a row expects, or the whole message without that part.
 func describe(plan Plan, failed string) decided {
 	d := decided{rule: plan.Rule, synced: plan.Synced.Reason}
 	if plan.Failed.Status == metav1.ConditionTrue {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// EventSyncSetsFailed reports sets that a cluster refused, or refused for a new reason.
+	// EventSyncSetsFailed reports sets that a cluster has refused, or has refused for a new reason.
 	EventSyncSetsFailed = "SyncSetsFailed"
 	// EventSyncSetsRecovered reports sets that were applied after a cluster had refused them.
 	EventSyncSetsRecovered = "SyncSetsRecovered"
@@ -25,7 +25,8 @@ const (
 // syncAction is the action in events.
 const syncAction = "Sync"
 
-// events returns the events since the status was written: at most one for each reason, however many sets there are.
+// events returns the events since the status was written. There is at most one for each reason, regardless of the
+// number of sets.
 func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decision.Event {
 	var events []decision.Event
 	before := readStatuses(saved)
@@ -56,7 +57,7 @@ func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decis
 	return events
 }
 
-// joinSome joins the first texts, and appends the number of the others.
+// joinSome joins the first texts, and appends how many were omitted.
 func joinSome(texts []string, separator string) string {
 	if more := len(texts) - maxNames; more > 0 {
 		texts = append(slices.Clone(texts[:maxNames]), fmt.Sprintf("and %d more", more))

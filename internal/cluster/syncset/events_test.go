@@ -27,31 +27,31 @@ func TestEventsReportTheResultsOfSets(t *testing.T) {
 		seen Observed
 		want string
 	}{
-		"an unchanged set has no event":                          {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
-		"a refused set has a warning":                            {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
-		"a set that is refused again has no event":               {answered(failed, "ConfigMap a: no"), ""},
-		"a set that is refused for another reason has a warning": {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
-		"a set that is applied after a refusal has an event":     {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
-		"a set that is applied again has no event":               {answered(applied("s", a), ""), ""},
-		"a set that was only recorded has no event":              {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
-		"an invalid set has a warning":                           {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
-		"an invalid set has one warning only":                    {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
-		"a cluster that has caught up has an event": {
+		"unchanged set emits no event":                           {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
+		"refused set emits a warning":                            {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
+		"set that is refused again emits no event":               {answered(failed, "ConfigMap a: no"), ""},
+		"set that is refused for another reason emits a warning": {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
+		"set that is applied after a refusal emits an event":     {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
+		"set that is applied again emits no event":               {answered(applied("s", a), ""), ""},
+		"set that was only recorded emits no event":              {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
+		"invalid set emits a warning":                            {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
+		"set that stays invalid emits no further warning":        {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
+		"cluster that has caught up emits an event": {
 			answered(applied("s", a), "").with(func(o *Observed) {
 				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
 			}), "Normal CaughtUp All sets are applied after the resume that began at 2026-11-23T11:59:00Z",
 		},
-		"a cluster that refuses a set has not caught up": {
+		"cluster that refuses a set has not caught up": {
 			answered(failed, "ConfigMap a: no").with(func(o *Observed) {
 				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
 			}), "",
 		},
-		"a cluster with too many sets has not caught up": {
+		"cluster with too many sets has not caught up": {
 			answered(applied("s", a), "").with(func(o *Observed) {
 				o.Excess, o.Resume, o.Answer.Job = 1, &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
 			}), "",
 		},
-		"only some of many sets are named": {
+		"long list of sets is shortened": {
 			observed(nil).with(func(o *Observed) {
 				o.Answer = &Answer{At: now, Results: many}
 				for _, r := range many {

@@ -13,10 +13,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Reference names an object of a cluster.
+// Reference identifies an object of a cluster.
 type Reference = hiveinternalv1alpha1.SyncResourceReference
 
-// SetKey names a set of a cluster.
+// SetKey identifies a set of a cluster.
 type SetKey struct {
 	// IsSelector reports whether the set is a SelectorSyncSet.
 	IsSelector bool
@@ -46,19 +46,19 @@ func (k SetKey) Compare(other SetKey) int {
 type ObservedSet struct {
 	SetKey
 	Generation int64
-	// Deletes reports whether objects that leave the set are deleted from the cluster.
+	// Deletes reports whether objects removed from the set are deleted from the cluster.
 	Deletes bool
-	// References are the objects of the set.
+	// References are the set's objects.
 	References []Reference
-	// Invalid describes why the set cannot be applied. It is empty if the set can be applied.
+	// Invalid explains why the set cannot be applied. It is empty if the set can be applied.
 	Invalid string
 }
 
-// Result is the result of a set at the cluster.
+// Result is the result of applying a set to a cluster.
 type Result struct {
 	SetKey
 	Generation int64
-	// Failure names the refused object and the reason. It is empty if the whole set is in the cluster.
+	// Failure contains the refused object and the reason. It is empty if the whole set was applied.
 	Failure string
 }
 
@@ -67,28 +67,29 @@ type Answer struct {
 	Job     Job
 	At      time.Time
 	Results []Result
-	// Deleted are the objects that are deleted from the cluster. NotDeleted describes why one is not.
+	// Deleted are the objects that were deleted from the cluster. NotDeleted explains why one could not be deleted.
 	Deleted    []Reference
 	NotDeleted string
-	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered.
+	// NoAnswer explains why the cluster did not respond. It is empty if the cluster responded.
 	NoAnswer string
 }
 
 // Attempt is the last attempt since the process began.
 type Attempt struct {
-	// Fingerprint is the fingerprint of the job. RetryAt is the earliest time of another attempt for the same job.
+	// Fingerprint is the job's fingerprint. RetryAt is the earliest time of another attempt with the same
+	// fingerprint.
 	Fingerprint string
 	RetryAt     time.Time
-	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered. NotDeleted describes why
-	// an object could not be deleted.
+	// NoAnswer explains why the cluster did not respond. It is empty if the cluster responded. NotDeleted explains
+	// why an object could not be deleted.
 	NoAnswer, NotDeleted string
 	// Reached are the sets that the full sync Round has processed so far, with their generations.
 	Round   string
 	Reached map[SetKey]int64
 }
 
-// AddReached returns the attempt with the sets that an answer processed in a full sync, added to those of the previous
-// attempt.
+// AddReached returns the attempt with the sets that an answer processed in a full sync. The sets of the previous
+// attempt are included.
 func (a Attempt) AddReached(before Attempt, answer *Answer) Attempt {
 	a.Round, a.Reached = before.Round, before.Reached
 	if !answer.Job.IsFull {
@@ -109,11 +110,11 @@ type Job struct {
 	Sets []SetKey
 	// Delete are the objects to delete after the sets are applied.
 	Delete []Reference
-	// IsFull reports whether all sets are applied, including unchanged ones, except those that earlier jobs of the
-	// same Round have processed.
+	// IsFull reports whether all sets are applied, including unchanged ones. Sets that earlier jobs of the same Round
+	// have processed are excluded.
 	IsFull bool
 	Round  string
-	// Resume is the start of the last resume of the cluster; nil if it never hibernated.
+	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
 	Resume *metav1.Time
 	// Fingerprint is equal for jobs with the same purpose.
 	Fingerprint string
@@ -124,18 +125,18 @@ type Observed struct {
 	Now time.Time
 	// UID is the UID of the ClusterSync.
 	UID string
-	// MayDial reports whether the cluster answered and should run.
+	// MayDial reports whether the cluster responded and should run.
 	MayDial bool
 	// IsPaused reports whether an annotation pauses all changes.
 	IsPaused bool
 	// Server identifies the connection settings of the cluster.
 	Server string
-	// Resume is the start of the last resume of the cluster; nil if it never hibernated.
+	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
 	Resume *metav1.Time
-	// Sets are the sets of the cluster. Excess is the number of further sets beyond the maximum of one cluster.
+	// Sets are the cluster's sets. Excess is the number of sets beyond the maximum for one cluster.
 	Sets   []ObservedSet
 	Excess int
-	// AreSelectorsUnread reports that SelectorSyncSets are not read, so none can be assumed to be deleted.
+	// AreSelectorsUnread reports that SelectorSyncSets are not read. None of them can be assumed to be deleted.
 	AreSelectorsUnread bool
 	Status             hiveinternalv1alpha1.ClusterSyncStatus
 	// Answer is the answer of a job that has not been reported yet, or nil.
@@ -145,9 +146,9 @@ type Observed struct {
 
 // Plan holds the actions and the reported status.
 type Plan struct {
-	// Rule names the decision, for the log.
+	// Rule is the name of the matching rule, for the log.
 	Rule string
-	// Job is submitted to the applier; nil for none.
+	// Job is submitted to the applier, unless it is nil.
 	Job *Job
 	// Status is the new status, without its conditions.
 	Status         hiveinternalv1alpha1.ClusterSyncStatus

@@ -58,7 +58,7 @@ func (s setStatus) missing(references []Reference) []Reference {
 	return missing
 }
 
-// record adds the objects that a set will have in the cluster to the resourcesToDelete of its status.
+// record adds the objects that a set will have in the cluster to the resourcesToDelete of the set's status.
 func (all statuses) record(set ObservedSet, now *metav1.Time) {
 	status, isKnown := all[set.SetKey]
 	if !isKnown {
@@ -119,7 +119,7 @@ func (s *situation) recordAnswer() {
 	}
 }
 
-// settleStatuses forgets statuses that no longer matter, and records which sets cannot be applied.
+// settleStatuses drops statuses that are no longer needed, and records which sets cannot be applied.
 func (s *situation) settleStatuses() {
 	current := map[SetKey]bool{}
 	for _, set := range s.Sets {
@@ -139,10 +139,11 @@ func (s *situation) settleStatuses() {
 	maps.DeleteFunc(s.statuses, func(key SetKey, status setStatus) bool { return !current[key] && len(status.ResourcesToDelete) == 0 })
 }
 
-// isUnread reports whether a set may still apply to the cluster. Its status and objects must then be kept.
+// isUnread reports whether an unread set may still apply to the cluster. The status and objects of such a set must be
+// kept.
 func (s *situation) isUnread(key SetKey) bool { return key.IsSelector && s.AreSelectorsUnread }
 
-// findOrphans returns the objects to delete, and forgets those that now belong to another set. No object is deleted
+// findOrphans returns the objects to delete, and drops those that now belong to another set. No object is deleted
 // while the content of any set is unknown.
 func (s *situation) findOrphans() []Reference {
 	if s.Excess > 0 || slices.ContainsFunc(s.Sets, func(set ObservedSet) bool { return set.Invalid != "" }) {

@@ -22,9 +22,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
-// act starts the one action of a plan and does not wait for it. A later pass observes its result.
+// act starts the plan's action and does not wait for it. A later pass observes the result.
 func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
-	c.pool.Drain(seen.name, targetcluster.Drain{}) // The drain that an earlier pass wanted may be outdated.
+	c.pool.Drain(seen.name, targetcluster.Drain{}) // The drain requested by an earlier pass may be outdated.
 	c.pool.ChangeHealthChecks(seen.name, nil, 0)
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
@@ -41,7 +41,7 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 		log.FromContext(ctx).Info("Setting groups of machines back", "groups", do.Changes)
 		return c.changeGroups(ctx, seen, cloudpoller.ReleaseVerb, do.Changes, plan.RetryAfter)
 	case hibernation.ApproveRequests:
-		// Machines that are being started continue.
+		// Machines that are starting are not interrupted.
 		c.withdrawStops(seen.name)
 		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
 		c.approveRequests(seen, do.Requests)
@@ -62,7 +62,7 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 	return nil
 }
 
-// withdrawStops drops orders of a hibernation. Machines that are being started continue.
+// withdrawStops drops the orders of a hibernation. Machines that are starting are not interrupted.
 func (c Controller) withdrawStops(cluster types.NamespacedName) {
 	c.accounts.Withdraw(cluster, cloudpoller.HoldVerb, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
 }
@@ -97,7 +97,7 @@ func (c Controller) holdGroups(ctx context.Context, seen *clusterObservation, ch
 	return c.changeGroups(ctx, seen, cloudpoller.HoldVerb, changes, rest)
 }
 
-// changeGroups changes each group where it is: in the cloud, on the hub, or in the cluster.
+// changeGroups sends each change to the group's location: the cloud, the hub, or the cluster.
 func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, verb cloudpoller.Verb, changes []actuator.GroupChange, rest time.Duration) error {
 	var ofCloud []actuator.GroupChange
 	var ofTarget []targetcluster.HealthCheckChange
@@ -136,13 +136,13 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	if err := c.live.Get(ctx, name, &cd); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	// With Hive's schema only the annotation holds the record. Without the record, a resumed cluster would seem
+	// With Hive's schema, only the annotation contains the record. Without the record, a resumed cluster would seem
 	// to have exceeded its run time.
 	statusannotation.RestoreStatus(&cd)
 	return hibernation.MayBeStopped(c.observeObject(&cd, readFacts(&cd))), nil
 }
 
-// approveRequests submits approvals. A later pass gets the results.
+// approveRequests submits approvals. A later pass receives the results.
 func (c Controller) approveRequests(seen *clusterObservation, names []string) {
 	var requests []certificatesv1.CertificateSigningRequest
 	for _, v := range seen.verdicts {

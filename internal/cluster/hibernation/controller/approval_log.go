@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// maxApprovalsPerPass paces approvals. The next pass runs half a second later.
+	// maxApprovalsPerPass limits approvals. The next pass runs half a second later.
 	maxApprovalsPerPass = 50
-	// maxToldVerdicts bounds the number of reported requests that are not approved, in one resume: other
+	// maxToldVerdicts limits the number of reported requests that are not approved in one resume, because other
 	// parties choose how many there are.
 	maxToldVerdicts = 500
-	// maxResumeAge is longer than the time of approvals of any resume.
+	// maxResumeAge exceeds the approval period of any resume.
 	maxResumeAge = 24 * time.Hour
 )
 
-// approvalLog keeps the decisions on certificate requests of resuming clusters, independent of what the
-// clusters report. After a restart most of it can be read from the requests.
+// approvalLog stores the decisions on certificate requests of resuming clusters, independent of the clusters'
+// reports. After a restart, most of them can be read from the requests.
 type approvalLog struct {
 	mu      sync.Mutex
 	resumes map[types.UID]*resumeApprovals
 }
 
-// resumeApprovals are the decisions of one resume. Only the pass of its cluster uses them.
+// resumeApprovals are the decisions of one resume. Only the pass of the cluster uses them.
 type resumeApprovals struct {
 	startedAt time.Time
 	sent      map[types.UID]time.Time
@@ -39,7 +39,7 @@ type resumeApprovals struct {
 	// pending are the submitted approvals without a result.
 	pending map[types.UID]csr.Verdict
 	told    map[toldVerdict]bool
-	// untold are decisions whose events and counts wait for the next status update.
+	// untold are decisions with events and counts that wait for the next status update.
 	untold []csr.Verdict
 }
 
@@ -48,11 +48,11 @@ type toldVerdict struct {
 	rule string
 }
 
-// ofResume returns the decisions of a cluster's current resume, and forgets earlier ones.
+// ofResume returns the decisions of a cluster's current resume, and drops earlier ones.
 func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApprovals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Old entries are dropped as well, so nothing remains of deleted clusters.
+	// Old entries are also dropped, so nothing remains of deleted clusters.
 	maps.DeleteFunc(l.resumes, func(_ types.UID, old *resumeApprovals) bool { return o.Now.Sub(old.startedAt) > maxResumeAge })
 	if !o.Now.Before(hibernation.ApprovalsUntil(o.Record)) {
 		delete(l.resumes, uid)
@@ -67,7 +67,7 @@ func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApp
 	return known
 }
 
-// noteSent records an approval before it is made, so that none is made twice.
+// noteSent records an approval before it is sent, so it is not sent twice.
 func (r *resumeApprovals) noteSent(v csr.Verdict, at time.Time) {
 	r.sent[v.UID], r.pending[v.UID] = at, v
 	if v.Kind == csr.Client {
@@ -75,7 +75,7 @@ func (r *resumeApprovals) noteSent(v csr.Verdict, at time.Time) {
 	}
 }
 
-// noteAnswers keeps the results of approvals, and returns the error of a failed one.
+// noteAnswers stores the results of approvals, and returns the error of a failed one.
 func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed string) {
 	for _, a := range answers {
 		if a.Err != nil {
@@ -92,7 +92,7 @@ func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed 
 			r.untold = append(r.untold, v)
 		default:
 			delete(r.sent, v.UID)
-			if v.Kind == csr.Client { // Requests of other kinds began no pause.
+			if v.Kind == csr.Client { // Requests of other kinds did not start a pause.
 				delete(r.byNode, v.NodeName)
 			}
 		}
@@ -100,7 +100,7 @@ func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed 
 	return failed
 }
 
-// noteRefusals keeps new verdicts on requests that were not approved.
+// noteRefusals stores new verdicts on requests that were not approved.
 func (r *resumeApprovals) noteRefusals(verdicts []csr.Verdict) {
 	for _, v := range verdicts {
 		told := toldVerdict{v.UID, v.Rule}

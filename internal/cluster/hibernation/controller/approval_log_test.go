@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 )
 
-// TestOnlyARefusedClientApprovalEndsItsPause approves a client request of a node, and then gets the result of
-// another one.
+// TestOnlyARefusedClientApprovalEndsItsPause approves a client request of a node, and then receives the result of
+// another approval.
 func TestOnlyARefusedClientApprovalEndsItsPause(t *testing.T) {
 	const node = "worker-0"
 	now := time.Now()
@@ -25,10 +25,10 @@ func TestOnlyARefusedClientApprovalEndsItsPause(t *testing.T) {
 		pausedFor        time.Duration
 		isMade, isPaused bool
 	}{
-		"a serving request is refused":  {csr.Serving, time.Second, false, true},
-		"a serving request is approved": {csr.Serving, time.Second, true, true},
-		"a client request is refused":   {csr.Client, csr.ApprovalPause, false, false},
-		"a client request is approved":  {csr.Client, csr.ApprovalPause, true, true},
+		"refused serving request does not end the pause":  {csr.Serving, time.Second, false, true},
+		"approved serving request does not end the pause": {csr.Serving, time.Second, true, true},
+		"refused client request ends the pause":           {csr.Client, csr.ApprovalPause, false, false},
+		"approved client request does not end the pause":  {csr.Client, csr.ApprovalPause, true, true},
 	} {
 		r := &resumeApprovals{sent: map[types.UID]time.Time{}, byNode: map[string]time.Time{}, pending: map[types.UID]csr.Verdict{}}
 		answer := func(uid types.UID, kind csr.CertificateKind, isMade bool, at time.Time) {

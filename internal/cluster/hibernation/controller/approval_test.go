@@ -24,7 +24,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// missingNodeName is a node that never reports.
+// missingNodeName is the name of a node that never reports.
 const missingNodeName = "silent"
 
 // TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation requests certificates from a real API server, as kubelets do
@@ -45,7 +45,7 @@ func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	if e.isApproved(t, "while-it-runs") {
 		t.Error("a request of a cluster that does not resume was approved")
 	}
-	// The request is more recent than the permitted clock skew, so after such a short hibernation it would count.
+	// The request is more recent than the permitted clock skew, so it would count after such a short hibernation.
 	if err := e.Client.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "while-it-runs"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	}
 }
 
-// bootstrapClient returns a client with the name and the groups of a bootstrap token.
+// bootstrapClient returns a client with the user name and the groups of a bootstrap token.
 func (e *env) bootstrapClient(t *testing.T) client.Client {
 	t.Helper()
 	const group = "system:bootstrappers"

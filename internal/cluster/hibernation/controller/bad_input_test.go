@@ -15,13 +15,13 @@ import (
 const (
 	// quietTime is the time for which clusters that only a user can fix must stay unchanged.
 	quietTime = 4 * time.Second
-	// maxLatePasses is the number of reconciliations that one cluster may have in quietTime: one at its retry interval,
-	// which requests a poll of the cloud, and one with the result of the poll.
+	// maxLatePasses is the number of reconciliations that one cluster may have in quietTime: one at its retry
+	// interval, which requests a poll of the cloud, and one with the result of the poll.
 	maxLatePasses = 2
-	// maxEarlyPasses is the number of reconciliations that one cluster may have before quietTime: two, and two for each
-	// change by a test. Each shortestRetry that passes until then adds two.
+	// maxEarlyPasses is the number of reconciliations that one cluster may have before quietTime: two, and two more
+	// for each change by a test. Each shortestRetry that elapses until then adds two.
 	maxEarlyPasses, shortestRetry = 8, time.Minute
-	// maxAttempts is how many times the actuator tries a call that fails.
+	// maxAttempts is the number of times that the actuator tries a failing call.
 	maxAttempts = 4
 )
 
@@ -67,73 +67,73 @@ func incompleteObjects() map[string]badInput {
 		return func(r *clusterSetup) { r.cd.Labels = map[string]string{hivev1.VersionLabel: v} }
 	}
 	return map[string]badInput{
-		"no cluster metadata: InvalidSpec": {
+		"cluster metadata is missing": {
 			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata = nil },
 			want: unknownConditions(hivev1.InvalidSpecReason, "spec.clusterMetadata.infraID", "adminKubeconfigSecretRef.name", toBeSet),
 		},
-		"an empty infraID: InvalidSpec": {
+		"infraID is empty": {
 			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.InfraID = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.clusterMetadata.infraID to be set", toBeSet),
 		},
-		"empty name of the kubeconfig Secret: InvalidSpec": {
+		"name of the kubeconfig Secret is empty": {
 			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set", toBeSet),
 		},
-		"empty name of the credentials Secret: InvalidSpec": {
+		"name of the credentials Secret is empty": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.CredentialsSecretRef.Name = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.credentialsSecretRef.name to be set", toBeSet),
 		},
-		"an empty region: InvalidSpec": {
+		"region is empty": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.region to be set", toBeSet),
 		},
-		"URL override that is not a URL: InvalidSpec": {
+		"URL override is not a URL": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "the other one"}
 			},
 			want: unknownConditions(hivev1.InvalidSpecReason, `expected spec.controlPlaneConfig.apiURLOverride to be a URL such as https://api.example.com:6443, or host:port, found "the other one"; correct`),
 		},
-		"IP override that is not an IP address: InvalidSpec": {
+		"IP override is not an IP address": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "api.example.com"}
 			},
 			want: append(unknownConditions(hivev1.InvalidSpecReason, `expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "api.example.com"; correct`),
 				expectedCondition{hivev1.ClusterUnreachableCondition, "Unknown", hivev1.NotProbedReason, []string{"not probed"}}),
 		},
-		"no platform: Unsupported": {
+		"platform is missing": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS = nil },
 			want: unsupportedConditions("Expected one of the platforms aws under spec.platform"),
 		},
-		"an unknown platform: Unsupported": {
+		"platform is unknown": {
 			make: func(r *clusterSetup) { r.platform = map[string]any{"abacus": map[string]any{"beads": "ten"}} },
 			want: unsupportedConditions("Expected one of the platforms aws under spec.platform"),
 		},
-		"not installed: NotInstalled": {
+		"cluster is not installed": {
 			make: func(r *clusterSetup) { r.cd.Spec.Installed = false },
 			want: unknownConditions(hivev1.NotInstalledReason, "spec.installed is not true"),
 		},
-		"no version: Unsupported": {
+		"version is missing": {
 			make: func(r *clusterSetup) { r.cd.Labels, r.kubeconfig = nil, nil },
 			want: []expectedCondition{
 				{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{"No version of the cluster is known", "expected OpenShift 4.4.8 or later in status.clusterVersionStatus.desired.version"}},
 				{hivev1.ClusterReadyCondition, "False", hivev1.APIUnreachableReason, []string{"Expected the Secret " + adminSecret}},
 			},
 		},
-		"a malformed version: Unsupported": {
+		"version is malformed": {
 			make: version("four-point-sixteen"),
 			want: unsupportedConditions(`Expected an OpenShift version such as 4.4.8, found "four-point-sixteen"; correct`),
 		},
-		"a version that is too old: Unsupported": {
+		"version is too old": {
 			make: version("4.4.7"),
 			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.7; upgrade"),
 		},
-		"a pre-release of the first version that can hibernate: Unsupported": {
+		"version is a pre-release of the first version that can hibernate": {
 			make: version("4.4.8-rc.1"),
 			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.8-rc.1; upgrade"),
 		},
-		"a paused reconciliation: Paused": {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
-		"a paused hibernation: Paused":    {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
-		"deleted cluster with a foreign finalizer: machines are left as they are": {
+		"reconciliation is paused": {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
+		"power state is paused":    {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
+		"cluster is being deleted with a foreign finalizer": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.Installed = false
 				r.cd.Finalizers = []string{"example.com/held"}
@@ -150,64 +150,64 @@ func incompleteObjects() map[string]badInput {
 	}
 }
 
-// unobservableClouds are clusters whose cloud cannot be polled.
+// unobservableClouds are clusters in clouds that cannot be polled.
 func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort string) map[string]badInput {
 	key := func(name, value string) func(*clusterSetup) {
 		return func(r *clusterSetup) { r.keys[name] = []byte(value) }
 	}
 	return map[string]badInput{
-		"no Secret for the cloud: CredentialsMissing": {
+		"credentials Secret is missing": {
 			make: func(r *clusterSetup) { r.keys = nil },
 			want: unknownConditions(hivev1.CredentialsMissingReason, "Expected the Secret "+cloudSecret, "found none; create it"),
 		},
-		"a Secret without keys: CredentialsMissing": {
+		"credentials Secret has no keys": {
 			make: func(r *clusterSetup) { r.keys = map[string][]byte{"unrelated": []byte("x")} },
 			want: unknownConditions(hivev1.CredentialsMissingReason, "the credentials Secret has no aws_access_key_id: add it"),
 		},
-		"a malformed key: CredentialsInvalid": {
+		"access key is malformed": {
 			make: key("aws_secret_access_key", testenv.SecretKey+"\nsecond line"),
 			want: unknownConditions(hivev1.CredentialsInvalidReason, "aws_secret_access_key in the credentials Secret must be printable ASCII", "put the value in again"),
 		},
-		"an access key that is unknown to the cloud: CredentialsInvalid": {
+		"access key is unknown to the cloud": {
 			make: key("aws_access_key_id", wrongKey),
 			want: unknownConditions(hivev1.CredentialsInvalidReason, "AuthFailure", "correct the credentials Secret or the region"),
 		},
-		"another region than the cloud's: CredentialsInvalid": {
+		"region is another one than the cloud's": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" },
 			want: unknownConditions(hivev1.CredentialsInvalidReason, `valid region: this cloud is "local-1", the request is signed for "elsewhere-1"`, "correct the credentials Secret or the region"),
 		},
-		"a malformed region: CloudError": {
+		"region is malformed": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "Mars Base" },
 			want: unknownConditions(hivev1.CloudErrorReason, `the region must be one such as us-east-1, found "Mars Base": set spec.platform.aws.region`),
 		},
-		"an endpoint that no cloud listens on: CloudUnreachable": {
+		"endpoint has no listener": {
 			make: key("endpoint_url", closedPort),
 			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: the API does not answer; check the region, the endpoint and the network"),
 		},
-		"a malformed endpoint: CloudError": {
+		"endpoint is malformed": {
 			make: key("endpoint_url", "not a URL"),
 			want: unknownConditions(hivev1.CloudErrorReason, "the endpoint must be a URL", "correct endpoint_url in the credentials Secret"),
 		},
-		"a cloud that denies a permission: PermissionDenied": {
+		"cloud denies a permission": {
 			make: key("endpoint_url", refusing.URL),
 			want: unknownConditions(hivev1.PermissionDeniedReason, "UnauthorizedOperation", "grant this permission to the user of the credentials Secret"),
 		},
-		"a cloud that throttles: CloudThrottled": {
+		"cloud throttles": {
 			make: key("endpoint_url", throttled.URL),
 			want: unknownConditions(hivev1.CloudThrottledReason, "RequestLimitExceeded", "retries the request automatically"),
 		},
-		"no machines: NoMachinesFound": {
+		"machines of a cluster that should hibernate are missing": {
 			make: func(r *clusterSetup) { r.machines = 0 },
 			want: unknownConditions(hivev1.NoMachinesFoundReason, "Expected machines of the cluster that spec.clusterMetadata names, found none; check infraID"),
 		},
-		"no machines of a cluster that should run: NoMachinesFound": {
+		"machines of a cluster that should run are missing": {
 			make: func(r *clusterSetup) { r.machines, r.cd.Spec.PowerState = 0, hivev1.PowerStateRunning },
 			want: unknownConditions(hivev1.NoMachinesFoundReason, "found none; check infraID"),
 		},
 	}
 }
 
-// unreachableClusters are clusters that should run and whose API server cannot be probed.
+// unreachableClusters are clusters that should run, but have an API server that cannot be probed.
 func unreachableClusters() map[string]badInput {
 	kubeconfig := func(data map[string][]byte) func(*clusterSetup) {
 		return func(r *clusterSetup) { r.kubeconfig, r.cd.Spec.PowerState = data, hivev1.PowerStateRunning }
@@ -217,33 +217,33 @@ func unreachableClusters() map[string]badInput {
 		"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}}}]}`
 	token := map[string][]byte{kubeconfigKey: []byte(strings.Replace(plugin, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}`, `"token":"t"`, 1))}
 	return map[string]badInput{
-		"no Secret for the kubeconfig: the API server is unreachable": {
+		"kubeconfig Secret is missing": {
 			make: kubeconfig(nil),
 			want: unreachableConditions("Expected the Secret " + adminSecret),
 		},
-		"a Secret without a kubeconfig: the API server is unreachable": {
+		"kubeconfig Secret has no kubeconfig": {
 			make: kubeconfig(map[string][]byte{"other": []byte("x")}),
 			want: unreachableConditions("the kubeconfig cannot be read; expected a kubeconfig with"),
 		},
-		"an unreadable kubeconfig: the API server is unreachable": {
+		"kubeconfig is unreadable": {
 			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte("{{{ " + testenv.SecretKey)}),
 			want: unreachableConditions("the kubeconfig cannot be read; expected a kubeconfig with"),
 		},
-		"a kubeconfig that runs a program: the API server is unreachable": {
+		"kubeconfig runs a program": {
 			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte(plugin)}),
 			want: unreachableConditions("refers to files, programs or plugins; expected certificates, keys or tokens embedded in it"),
 		},
-		"kubeconfig with the address of no server: the API server is unreachable": {
+		"kubeconfig has the address of no server": {
 			make: kubeconfig(token),
 			want: unreachableConditions("the connection is refused"),
 		},
-		"URL override with the address of no server: the API server is unreachable": {
+		"URL override has the address of no server": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.PowerState, r.cd.Spec.ControlPlaneConfig = hivev1.PowerStateRunning, &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
 			},
 			want: unreachableConditions("the connection is refused; the connection uses spec.controlPlaneConfig.apiURLOverride"),
 		},
-		"URL override and a kubeconfig without a CA certificate: the API server is unreachable": {
+		"URL override is used with a kubeconfig without a CA certificate": {
 			make: func(r *clusterSetup) {
 				kubeconfig(token)(r)
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
@@ -301,8 +301,8 @@ func maxPassesSince(began time.Time) int {
 	return maxEarlyPasses + 2*int(time.Since(began)/shortestRetry)
 }
 
-// expectQuiet watches for a while: no cluster may have more passes than its retry interval allows, and none is
-// written to.
+// expectQuiet observes the clusters for a while. No cluster may have more passes than its retry interval allows, or
+// be written to.
 func (e *env) expectQuiet(t *testing.T, made map[string]*testCluster, began time.Time) {
 	t.Helper()
 	before, maxEarly := e.counts.all(), maxPassesSince(began)
@@ -320,8 +320,8 @@ func (e *env) expectQuiet(t *testing.T, made map[string]*testCluster, began time
 	}
 }
 
-// corrections are mistakes that a user corrects. The retry interval of such mistakes is 5 minutes, far longer than
-// a test waits, so only a watch can have noticed the correction.
+// corrections are mistakes that a user corrects. Their retry interval is five minutes, far longer than a test waits,
+// so only a watch can have noticed the correction.
 func corrections() map[string]struct {
 	make    func(*clusterSetup)
 	trouble string
@@ -332,33 +332,33 @@ func corrections() map[string]struct {
 		trouble string
 		correct func(*testing.T, *testCluster)
 	}{
-		"a missing Secret is reported until it is created": {
+		"missing Secret is reported until it is created": {
 			func(r *clusterSetup) { r.keys = nil }, hivev1.CredentialsMissingReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
-		"an empty Secret is reported until it has its keys": {
+		"empty Secret is reported until it has its keys": {
 			func(r *clusterSetup) { r.keys = map[string][]byte{} }, hivev1.CredentialsMissingReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
-		"a wrong key is reported until it is corrected": {
+		"wrong key is reported until it is corrected": {
 			func(r *clusterSetup) { r.keys["aws_access_key_id"] = []byte(wrongKey) }, hivev1.CredentialsInvalidReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
-		"a wrong region is reported until it is corrected": {
+		"wrong region is reported until it is corrected": {
 			func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" }, hivev1.CredentialsInvalidReason,
 			func(t *testing.T, s *testCluster) {
 				t.Helper()
 				s.patch(t, "alice", fmt.Sprintf(`{"spec":{"platform":{"aws":{"region":%q}}}}`, testenv.Region))
 			},
 		},
-		"a pause is reported until its annotation is removed": {
+		"pause is reported until its annotation is removed": {
 			func(r *clusterSetup) { r.cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "true"} }, hivev1.PausedReason,
 			func(t *testing.T, s *testCluster) {
 				t.Helper()
 				s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, hivev1.PowerStatePauseAnnotation))
 			},
 		},
-		"an unknown version is reported until it is known": {
+		"unknown version is reported until it is known": {
 			func(r *clusterSetup) {
 				r.cd.Labels, r.kubeconfig, r.cd.Spec.PowerState = nil, nil, hivev1.PowerStateHibernating
 			}, hivev1.UnsupportedHibernationReason,

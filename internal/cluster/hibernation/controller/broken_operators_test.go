@@ -15,7 +15,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestAResumeDoesNotWaitForOperatorsThatWereBrokenBefore has an operator that was degraded long before the
+// TestAResumeDoesNotWaitForOperatorsThatWereBrokenBefore uses an operator that was degraded long before the
 // hibernation.
 func TestAResumeDoesNotWaitForOperatorsThatWereBrokenBefore(t *testing.T) {
 	t.Parallel()

@@ -16,11 +16,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
 )
 
-// clockSkew is how far the clocks of the hub and the cluster may differ without being compared.
+// clockSkew is the tolerated difference between the clocks of the hub and the cluster.
 const clockSkew = 10 * time.Second
 
-// measureClock returns how far the server's clock is ahead, by the date of its answer to a request of this
-// moment. It is zero without a date, or if rounding and latency may explain the difference.
+// measureClock returns how far the server's clock is ahead, based on the date of its answer to a current request. It
+// is zero without a date, or if rounding and latency may explain the difference.
 func measureClock(date, asked time.Time) time.Duration {
 	ahead := date.Sub(asked)
 	if date.IsZero() || ahead.Abs() < clockSkew {
@@ -29,16 +29,16 @@ func measureClock(date, asked time.Time) time.Duration {
 	return ahead
 }
 
-// buildInventory returns the machines that may get certificates. For each node it uses the OpenShift Machine if
-// there is one, and otherwise the node as recorded before the hibernation. In both cases a recorded node keeps
-// its identity.
+// buildInventory returns the machines that may get certificates. For each node it uses the OpenShift Machine if one
+// exists, and otherwise the node as recorded before the hibernation. In both cases a recorded node keeps its
+// identity.
 func buildInventory(o hibernation.Observed, machines []csr.KnownMachine, isOpenShift bool) csr.NodeInventory {
 	inv := csr.NodeInventory{Now: o.Now}
 	for _, n := range o.Nodes {
 		inv.Nodes = append(inv.Nodes, csr.ExistingNode{Name: n.Name, UID: types.UID(n.UID), HasReported: hibernation.HasReported(o.Record, n)})
 	}
 	if o.Record == nil || o.Record.ResumeStartedAt == nil {
-		// Without the start of a resume the judge approves nothing.
+		// Without the start of a resume, no request is approved.
 		return inv
 	}
 	inv.NotBefore, inv.NotAfter = o.Record.ResumeStartedAt.Add(-clockSkew), hibernation.ApprovalsUntil(o.Record)
@@ -47,7 +47,7 @@ func buildInventory(o hibernation.Observed, machines []csr.KnownMachine, isOpenS
 	if isOpenShift {
 		inv.Bootstrappers = []csr.BootstrapIdentity{csr.OpenShiftIdentity()}
 	}
-	// Machines and nodes may spell DNS names differently.
+	// The spelling of DNS names may differ between machines and nodes.
 	recorded, withMachine := map[string]types.UID{}, map[string]bool{}
 	for _, n := range o.Record.Nodes {
 		recorded[csr.NormalizeNodeName(n.Name)] = types.UID(n.UID)
@@ -74,17 +74,17 @@ func recordedMachine(n hivev1.RecordedNode, owners machineOwners) csr.KnownMachi
 	return m
 }
 
-// machineOwners maps nodes to machines of the cloud. A kubelet writes the addresses of its node itself, and
-// could claim those of another.
+// machineOwners maps nodes to machines of the cloud. A kubelet writes its node's addresses itself, and could claim
+// those of another node.
 type machineOwners struct {
-	// byAddress and byName find machines; their addresses are also names.
+	// byAddress and byName find machines. Addresses are also used as names.
 	byAddress, byName map[string][]*claimedMachine
 }
 
 type claimedMachine struct {
-	// isNamed is true if a recorded node has its name.
+	// isNamed is true if a recorded node has the machine's name.
 	isNamed bool
-	// claims is how many recorded nodes have one of its addresses.
+	// claims is the number of recorded nodes that have one of the machine's addresses.
 	claims int
 }
 
@@ -123,8 +123,8 @@ func (o machineOwners) claimedBy(n hivev1.RecordedNode) map[*claimedMachine]bool
 	return claimed
 }
 
-// ownerOf returns the machine of a node; nil if that is uncertain. A machine with the name of the node is its
-// machine. If names do not decide, it is the only machine with addresses of this node and of no other.
+// ownerOf returns a node's machine; nil if that is uncertain. A machine with the node's name is its machine. If no
+// name matches, it is the only machine with addresses of this node and of no other.
 func (o machineOwners) ownerOf(n hivev1.RecordedNode) *claimedMachine {
 	claimed := o.claimedBy(n)
 	named := o.byName[csr.NormalizeNodeName(n.Name)]
@@ -139,8 +139,8 @@ func (o machineOwners) ownerOf(n hivev1.RecordedNode) *claimedMachine {
 	return nil
 }
 
-// confirmedAddresses returns the addresses of a node that its machine has, in addition to its own name. If the
-// cloud lists no addresses, all are confirmed.
+// confirmedAddresses returns the node's name, and the addresses that its machine also has. If the cloud lists no
+// addresses, all are confirmed.
 func (o machineOwners) confirmedAddresses(n hivev1.RecordedNode) []hivev1.NodeAddress {
 	if len(o.byAddress) == 0 {
 		return n.Addresses

@@ -46,10 +46,10 @@ func TestBuildInventory(t *testing.T) {
 		openShift bool
 		want      csr.NodeInventory
 	}{
-		"a cluster that never hibernated admits no node":                  {nil, nil, false, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
-		"a cluster that still hibernates admits no node":                  {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
-		"a plain Kubernetes cluster admits the recorded nodes":            {record, nil, false, inventory(csr.TokenIdentity(), first, second)},
-		"an OpenShift cluster without Machines admits the recorded nodes": {record, nil, true, inventory(csr.OpenShiftIdentity(), first, second)},
+		"cluster that never hibernated admits no node":                 {nil, nil, false, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
+		"hibernating cluster admits no node":                           {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
+		"plain Kubernetes cluster admits the recorded nodes":           {record, nil, false, inventory(csr.TokenIdentity(), first, second)},
+		"OpenShift cluster without Machines admits the recorded nodes": {record, nil, true, inventory(csr.OpenShiftIdentity(), first, second)},
 		"Machines decide if all nodes have one, and recorded nodes keep their identity": {
 			record,
 			[]csr.KnownMachine{machine("n1"), machine("N2.local."), machine("new")},
@@ -76,12 +76,12 @@ func TestMeasureClock(t *testing.T) {
 		date time.Time
 		want time.Duration
 	}{
-		"a response without a date: no skew":                {time.Time{}, 0},
-		"a clock in the same second: no skew":               {asked.Truncate(time.Second), 0},
-		"a slow response: no skew":                          {asked.Add(5 * time.Second), 0},
-		"a clock that is a minute ahead: one minute":        {asked.Add(time.Minute), time.Minute},
-		"a clock that is an hour behind: minus one hour":    {asked.Add(-time.Hour), -time.Hour},
-		"a clock at the start of Unix time: its whole skew": {time.Unix(0, 0), time.Unix(0, 0).Sub(asked)},
+		"response without a date means no skew":       {time.Time{}, 0},
+		"clock in the same second means no skew":      {asked.Truncate(time.Second), 0},
+		"slow response means no skew":                 {asked.Add(5 * time.Second), 0},
+		"clock that is a minute ahead is measured":    {asked.Add(time.Minute), time.Minute},
+		"clock that is an hour behind is measured":    {asked.Add(-time.Hour), -time.Hour},
+		"clock at the start of Unix time is measured": {time.Unix(0, 0), time.Unix(0, 0).Sub(asked)},
 	} {
 		if got := measureClock(row.date, asked); got != row.want {
 			t.Errorf("%s: expected %s, found %s", name, row.want, got)
@@ -106,21 +106,21 @@ func TestConfirmedAddresses(t *testing.T) {
 		atCloud []actuator.Machine
 		want    []string
 	}{
-		"all addresses of the own machine: confirmed":                                  {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
-		"an address that no machine has: only the others are confirmed":                {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
-		"the address of another machine next to the own address: nothing is confirmed": {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
-		"no address that the cloud lists: nothing is confirmed":                        {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
-		"the address of another machine instead of the own one: nothing is confirmed":  {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
-		"the address of another machine instead of the own one, which has the node's name: nothing is confirmed": {
+		"all addresses of the node's machine are confirmed":                       {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
+		"address of no machine is not confirmed":                                  {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
+		"address of another machine prevents the confirmation of the own address": {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"addresses that the cloud does not list are not confirmed":                {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
+		"address of another machine alone is not confirmed":                       {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"address of another machine is not confirmed for a machine with the node's name": {
 			[]string{"10.0.0.1"}, []actuator.Machine{namedWorker, master}, nil,
 		},
-		"the address of a machine that has another node's name: nothing is confirmed": {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
-		"own address, and machines with the names of nodes: confirmed":                {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
-		"own address that another node also claims: confirmed": {
+		"address of a machine with another node's name is not confirmed": {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
+		"own address is confirmed for machines with the names of nodes":  {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
+		"own address that another node also claims is confirmed for a named machine": {
 			[]string{"10.0.0.1"}, []actuator.Machine{{ID: "w", Addresses: []string{"10.0.0.1", "worker"}}, namedMaster}, []string{"Worker", "10.0.0.1"},
 		},
-		"a cloud that lists no addresses: confirmed":                                 {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}}, []string{"Worker", "10.9.9.9"}},
-		"a cloud that lists the addresses of one machine only: nothing is confirmed": {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}, master}, nil},
+		"all addresses are confirmed if the cloud lists none":                      {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}}, []string{"Worker", "10.9.9.9"}},
+		"no address is confirmed if the cloud lists addresses of one machine only": {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}, master}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

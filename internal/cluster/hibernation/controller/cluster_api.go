@@ -29,23 +29,23 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;patch
 
 const (
-	// pauseManager is the field manager of pauses. It shows that no other user has set one.
+	// pauseManager is the field manager of pauses. It shows that no other user has set a pause.
 	pauseManager = "torpor-machine-groups"
-	// kindRetry is how long a hub without Cluster API is not asked for it again.
+	// kindRetry is the interval of checking whether a hub without Cluster API serves it.
 	kindRetry = time.Minute
 )
 
-// clusterAPI reads and pauses the Clusters of Cluster API on the hub. A paused Cluster stops the controllers of its
-// MachineDeployments, MachineSets, Machines and MachineHealthChecks, and those of its infrastructure.
+// clusterAPI reads and pauses the Clusters of Cluster API on the hub. The pause stops the controllers of the
+// Cluster's MachineDeployments, MachineSets, Machines and MachineHealthChecks, and those of its infrastructure.
 type clusterAPI struct {
 	client client.Client
 	live   client.Reader
 	clock  clock.PassiveClock
 
 	mu sync.Mutex
-	// missingAt is when the hub was found not to serve the kind.
+	// missingAt is when the hub was last found not to serve the kind.
 	missingAt time.Time
-	// refusals are the last refused changes of each ClusterDeployment.
+	// refusals are the last refused changes, by ClusterDeployment.
 	refusals map[types.NamespacedName]pauseRefusal
 }
 
@@ -60,7 +60,7 @@ func newClusterAPI(c client.Client, live client.Reader, clock clock.PassiveClock
 	return &clusterAPI{client: c, live: live, clock: clock, refusals: map[types.NamespacedName]pauseRefusal{}}
 }
 
-// version returns the served version of the kind; empty if the hub does not serve it.
+// version returns the served version of the kind; empty if the hub does not serve the kind.
 func (a *clusterAPI) version() (string, error) {
 	a.mu.Lock()
 	missingAt := a.missingAt
@@ -82,8 +82,8 @@ func (a *clusterAPI) version() (string, error) {
 	return mapping.GroupVersionKind.Version, nil
 }
 
-// find adds the Cluster of a ClusterDeployment to an observation, if there is one. It has the same namespace, and the name by
-// which its machines are marked or that of the ClusterDeployment.
+// find adds the Cluster of a ClusterDeployment to an observation, if there is one. The Cluster is in the same
+// namespace. Its name is the one with which its machines are marked, or that of the ClusterDeployment.
 func (a *clusterAPI) find(ctx context.Context, seen *clusterObservation) error {
 	version, err := a.version()
 	if version == "" {
@@ -146,7 +146,8 @@ func classOfRefusal(err error) actuator.ErrorClass {
 	return actuator.Other
 }
 
-// pauseOf returns who has paused a Cluster. The owners of the field decide; without owners, the record does.
+// pauseOf reports which party has paused a Cluster. The owners of the field decide. Without owners, the record
+// decides.
 func pauseOf(u *unstructured.Unstructured, record *hivev1.HibernationRecord) hibernation.PauseState {
 	if isPaused, _, err := unstructured.NestedBool(u.Object, "spec", "paused"); err != nil || !isPaused {
 		return hibernation.NotPaused
@@ -176,7 +177,7 @@ func ownsPause(entry metav1.ManagedFieldsEntry) bool {
 	return entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec.Paused != nil
 }
 
-// change pauses a Cluster or ends its pause. It sends the observed resource version, so that the hub refuses with a
+// change pauses or unpauses a Cluster. It sends the observed resource version, so the hub rejects the change with a
 // conflict if the Cluster has changed in between.
 func (a *clusterAPI) change(ctx context.Context, seen *clusterObservation, change actuator.GroupChange) error {
 	u := seen.cluster
@@ -184,7 +185,7 @@ func (a *clusterAPI) change(ctx context.Context, seen *clusterObservation, chang
 		return nil // The Cluster no longer exists.
 	}
 	isHold := len(change.Suspend) > 0
-	var paused any // Absent and false mean the same.
+	var paused any // Absent and false have the same meaning.
 	if isHold {
 		paused = true
 	}

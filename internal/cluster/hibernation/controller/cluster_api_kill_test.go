@@ -19,7 +19,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// mortalTarget is the API server of a cluster. It kills the manager at changes of MachineHealthChecks, or refuses them.
+// mortalTarget is the API server of a cluster. At changes of MachineHealthChecks it kills the manager, or refuses
+// them.
 type mortalTarget struct {
 	kubeconfig []byte
 	kill       atomic.Pointer[killSwitch]
@@ -50,7 +51,7 @@ func newMortalTarget(t *testing.T, e *env) *mortalTarget {
 			return nil
 		})
 		if err != nil {
-			panic(http.ErrAbortHandler) // The manager never reads an answer.
+			panic(http.ErrAbortHandler) // The manager never receives an answer.
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -65,8 +66,8 @@ func newMortalTarget(t *testing.T, e *env) *mortalTarget {
 	return m
 }
 
-// TestManagersThatDieAtEachActKeepPauses gives each manager one act, and kills it before or after the act. The cluster
-// hibernates and resumes nevertheless, no machine is replaced, and each controller is as before.
+// TestManagersThatDieAtEachActKeepPauses lets each manager do one action, and kills it before or after the action.
+// The cluster still hibernates and resumes, no machine is replaced, and each controller ends in its earlier state.
 func TestManagersThatDieAtEachActKeepPauses(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

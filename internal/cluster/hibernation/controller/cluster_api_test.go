@@ -24,12 +24,12 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// controllerInterval is how often the doubles look at machines. Real health checks wait for minutes.
+// controllerInterval is how often the test doubles check machines. Real health checks wait for minutes.
 const controllerInterval = 50 * time.Millisecond
 
-// managedCluster is a cluster whose machines are replaced by a double of Cluster API on the hub, and by doubles of
-// MachineHealthChecks of OpenShift and of Cluster API in the cluster. They replace each machine that does not run, at
-// once, unless they are paused.
+// managedCluster is a cluster with machines that test doubles replace: one for Cluster API on the hub, and those for
+// the MachineHealthChecks of OpenShift and of Cluster API in the cluster. Unless they are paused, they replace each
+// machine that does not run at once.
 type managedCluster struct {
 	*testCluster
 	cluster      *unstructured.Unstructured
@@ -37,7 +37,7 @@ type managedCluster struct {
 	machines     []*unstructured.Unstructured
 }
 
-// objects are the Cluster and the health checks.
+// objects are the Cluster and the MachineHealthChecks.
 func (s *managedCluster) objects() []*unstructured.Unstructured {
 	return append([]*unstructured.Unstructured{s.cluster}, s.healthChecks...)
 }
@@ -56,7 +56,7 @@ func newObject(group, version, kind string, key client.ObjectKey) *unstructured.
 }
 
 // newManagedCluster creates the Cluster before the ClusterDeployment. edit changes the objects before the controllers
-// begin.
+// start.
 func (e *env) newManagedCluster(t *testing.T, mode string, edit func(s *managedCluster)) *managedCluster {
 	t.Helper()
 	s := &managedCluster{}
@@ -98,8 +98,8 @@ func (e *env) newManagedCluster(t *testing.T, mode string, edit func(s *managedC
 	return s
 }
 
-// replaceMachines runs a double. It deletes the Machine of each machine that does not run, with the machine, and makes
-// new ones. The health check, which runs in the cluster, acts only while a machine runs.
+// replaceMachines runs a test double. It deletes the Machine of each machine that does not run, together with the
+// machine, and creates new ones. The health check runs in the cluster, and therefore acts only while a machine runs.
 func (s *managedCluster) replaceMachines(t *testing.T, name string, of *unstructured.Unstructured, isPaused func(*unstructured.Unstructured) bool) {
 	t.Helper()
 	hub := s.env.Client
@@ -128,7 +128,7 @@ func (s *managedCluster) replaceMachines(t *testing.T, name string, of *unstruct
 			}
 			var now unstructured.Unstructured
 			now.SetGroupVersionKind(of.GroupVersionKind())
-			// An error is no pause, and ends with the test.
+			// After an error, for example because the test has ended, no machine is replaced.
 			if err := hub.Get(ctx, client.ObjectKeyFromObject(of), &now); err != nil || isPaused(&now) {
 				continue
 			}
@@ -156,7 +156,7 @@ func (s *managedCluster) expectSameMachines(t *testing.T) {
 	}
 }
 
-// stateOf returns the parts of objects that users see.
+// stateOf returns the user-visible parts of objects.
 func (s *managedCluster) stateOf(t *testing.T, objects ...*unstructured.Unstructured) string {
 	t.Helper()
 	var text strings.Builder
@@ -174,7 +174,7 @@ func (s *managedCluster) patchObject(t *testing.T, u *unstructured.Unstructured,
 	testenv.ExpectNoError(t, s.env.Client.Patch(t.Context(), u.DeepCopy(), rawMerge(patch), client.FieldOwner("kubectl-edit")))
 }
 
-// groupNames are the names of the objects in the record.
+// groupNames are the objects' names in the record.
 func (s *managedCluster) groupNames() []string {
 	return []string{
 		"Cluster.cluster.x-k8s.io/" + s.cluster.GetName(),
@@ -198,17 +198,17 @@ func (s *managedCluster) resume(t *testing.T) {
 	}
 }
 
-// TestMachineControllersArePaused hibernates clusters whose controllers replace each machine that does not run.
+// TestMachineControllersArePaused hibernates clusters with controllers that replace each machine that does not run.
 func TestMachineControllersArePaused(t *testing.T) {
 	t.Parallel()
 	for name, scenario := range map[string]func(*testing.T, *env){
-		"controllers that are paused and set back":         pausesControllers,
-		"controllers that a user has paused before":        keepsPausesOfUsers,
-		"controllers that a user pauses meanwhile":         leavesPausesOfUsers,
-		"a Cluster without the annotation":                 refusesActiveCluster,
-		"a Cluster with the annotation scale-to-zero":      refusesToScaleCluster,
-		"a Cluster that is paused, without the annotation": stopsPausedCluster,
-		"a hibernation that is cancelled before the end":   releasesCancelledPauses,
+		"active controllers are paused and unpaused":                      pausesControllers,
+		"controllers paused by a user before stay paused":                 keepsPausesOfUsers,
+		"controllers paused by a user during the hibernation stay paused": leavesPausesOfUsers,
+		"Cluster without the annotation is refused":                       refusesActiveCluster,
+		"Cluster with the annotation scale-to-zero is refused":            refusesToScaleCluster,
+		"paused Cluster without the annotation hibernates":                stopsPausedCluster,
+		"cancelled hibernation unpauses the controllers":                  releasesCancelledPauses,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -253,7 +253,8 @@ func keepsPausesOfUsers(t *testing.T, e *env) {
 	s.expectSameMachines(t)
 }
 
-// leavesPausesOfUsers sets pauses of a user during the hibernation: one in the place of Torpor's, one with another value.
+// leavesPausesOfUsers sets two pauses as a user during the hibernation: one replaces Torpor's, and one has another
+// value.
 func leavesPausesOfUsers(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
@@ -288,7 +289,7 @@ func refusesToScaleCluster(t *testing.T, e *env) {
 	s.expectSameMachines(t)
 }
 
-// expectRefusal expects that no machine is stopped, and that the Cluster is named with the way out.
+// expectRefusal expects that no machine is stopped, and that a message contains the Cluster and advice.
 func (s *managedCluster) expectRefusal(t *testing.T) {
 	t.Helper()
 	before := s.stateOf(t, s.cluster)
@@ -300,7 +301,7 @@ func (s *managedCluster) expectRefusal(t *testing.T) {
 	testenv.ExpectEqual(t, "the Cluster", before, s.stateOf(t, s.cluster))
 }
 
-// stopsPausedCluster stops and starts a cluster whose controllers a user has paused.
+// stopsPausedCluster stops and starts a cluster with controllers that a user has paused.
 func stopsPausedCluster(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newManagedCluster(t, "", func(s *managedCluster) {
@@ -327,7 +328,7 @@ func releasesCancelledPauses(t *testing.T, e *env) {
 	s.expectSameMachines(t)
 }
 
-// refusedPatches refuses changes of Clusters on the hub, as a missing right does.
+// refusedPatches refuses changes of Clusters on the hub, as if a right were missing.
 type refusedPatches struct {
 	http.RoundTripper
 	refuses *atomic.Bool
@@ -341,7 +342,7 @@ func (r refusedPatches) RoundTrip(request *http.Request) (*http.Response, error)
 	return r.RoundTripper.RoundTrip(request)
 }
 
-// TestPausesThatAreRefusedStopNothing refuses the pause on the hub, and then the one in the cluster.
+// TestPausesThatAreRefusedStopNothing refuses the pause on the hub, and then the pause in the cluster.
 func TestPausesThatAreRefusedStopNothing(t *testing.T) {
 	t.Parallel()
 	for name, isOfHub := range map[string]bool{"the hub": true, "the cluster": false} {

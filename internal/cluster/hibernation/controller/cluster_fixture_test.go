@@ -30,23 +30,24 @@ const (
 	machines       = 2
 )
 
-// clusterSetup holds the parts of a cluster that a test changes before it is created.
+// clusterSetup contains the parts of a cluster that a test changes before the cluster is created.
 type clusterSetup struct {
 	cd *hivev1.ClusterDeployment
-	// keys and kubeconfig are the data of the two Secrets; nil creates none.
+	// keys and kubeconfig are the data of the two Secrets. A nil value creates no Secret.
 	keys, kubeconfig map[string][]byte
-	// machines is the number of machines in the cloud. named are their names instead, which follow the cluster's name.
+	// machines is the number of machines in the cloud. named contains their names instead, without the prefix of the
+	// cluster's name.
 	machines int
 	named    []string
-	// cloud has the machines; it is the environment's, unless a test disturbs it for all clusters.
+	// cloud contains the machines. It is the environment's cloud, unless a test causes faults for all clusters in it.
 	cloud *testenv.CloudServer
-	// endpoint is the address at which the manager calls that cloud; the cloud's own unless set.
+	// endpoint is the address at which the manager calls the cloud. If it is empty, the cloud's own address is used.
 	endpoint string
 	// platform replaces spec.platform with fields that are unknown to Torpor.
 	platform map[string]any
 }
 
-// testCluster is one ClusterDeployment with its own namespace and machines.
+// testCluster is one ClusterDeployment with a separate namespace and machines.
 type testCluster struct {
 	env   *env
 	cloud *testenv.CloudServer
@@ -55,7 +56,7 @@ type testCluster struct {
 	key      client.ObjectKey
 	infraID  string
 	ids      []string
-	// desiredGeneration is the generation of the newest change by the test.
+	// desiredGeneration is the generation of the test's newest change.
 	desiredGeneration int64
 	history           *statusHistory
 }
@@ -148,11 +149,11 @@ func (s *testCluster) get(t *testing.T) *hivev1.ClusterDeployment {
 	return &cd
 }
 
-// patch applies a JSON merge patch as a user; the field manager is a program.
+// patch applies a JSON merge patch as a user. The field manager is a program.
 func (s *testCluster) patch(t *testing.T, who, patch string) {
 	t.Helper()
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
-	// Some patches belong to a cleanup.
+	// Some patches are part of a cleanup.
 	ctx := context.WithoutCancel(t.Context())
 	if err := s.env.clientOf(t, who).Patch(ctx, cd, rawMerge(patch), client.FieldOwner("some-program")); err != nil {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ func (s *testCluster) touchAnnotation(t *testing.T, value int) {
 	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, value))
 }
 
-// expectedCondition is an expected condition: its status, its reason and parts of its message.
+// expectedCondition is the expected status and reason of a condition, and parts of its message.
 type expectedCondition struct {
 	kind, status, reason string
 	says                 []string
@@ -195,7 +196,7 @@ func (e expectedCondition) check(cd *hivev1.ClusterDeployment) error {
 	return nil
 }
 
-// hasCondition checks a condition of the newest generation: an older one may have been equal.
+// hasCondition checks a condition of the newest generation, because an older one may have been equal.
 func (s *testCluster) hasCondition(e expectedCondition) error {
 	cd := s.history.newest()
 	if cd == nil {
@@ -216,7 +217,7 @@ func (s *testCluster) awaitCondition(t *testing.T, e expectedCondition) {
 	testenv.Eventually(t, s.infraID+" becomes "+e.reason, func() error { return s.hasCondition(e) })
 }
 
-// awaitSettled waits until the cluster has the power state, with its machines.
+// awaitSettled waits until the cluster and its machines have the power state.
 func (s *testCluster) awaitSettled(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
 	s.awaitCondition(t, settledCondition(state))

@@ -12,8 +12,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAnUpgradeOfTheClusterIsNoticed upgrades an OpenShift cluster that is too old to hibernate, without a change
-// at the hub.
+// TestAnUpgradeOfTheClusterIsNoticed upgrades an OpenShift cluster that is too old to hibernate. Nothing changes on
+// the hub.
 func TestAnUpgradeOfTheClusterIsNoticed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -27,7 +27,7 @@ func TestAnUpgradeOfTheClusterIsNoticed(t *testing.T) {
 	setVersion("4.4.7")
 	e.ExpectCreated(t, version)
 	e.startManager(t, clouds())
-	// The outdated label has another version.
+	// The outdated label contains another version.
 	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Labels[hivev1.VersionLabel] = "4.16.3" })
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
@@ -40,7 +40,7 @@ func TestAnUpgradeOfTheClusterIsNoticed(t *testing.T) {
 
 	setVersion("4.4.8")
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), version))
-	s.touchAnnotation(t, 1) // The next poll would come within ten minutes.
+	s.touchAnnotation(t, 1) // The next poll would run within ten minutes.
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	testenv.ExpectEqual(t, "status.clusterVersionStatus.desired.version", "4.4.8", s.get(t).Status.ClusterVersionStatus.Desired.Version)
 }

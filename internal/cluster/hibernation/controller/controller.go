@@ -44,18 +44,18 @@ type Controller struct {
 	Actuators map[string]actuator.Actuator
 	// Dialer connects to target clusters.
 	Dialer targetcluster.Dialer
-	// RequiresPossible refuses every hibernation while HibernationPossible is False, as torpor.dev/require does for one
-	// cluster.
+	// RequiresPossible refuses every hibernation while HibernationPossible is False, as torpor.dev/require does for
+	// one cluster.
 	RequiresPossible bool
-	// UsesHiveReasons reports the conditions in the reasons of Hive.
+	// UsesHiveReasons reports the conditions with Hive's reasons.
 	UsesHiveReasons bool
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Guard excludes objects that another project writes; nil excludes none.
+	// Guard excludes objects that another project writes. A nil Guard excludes no object.
 	Guard *reconcile.WriterGuard
 	// Metrics exposes states and counts.
 	Metrics *Metrics
-	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
+	// Ends contains the overdue ends of stops of all controllers. If nil, overdue ends have no precedence.
 	Ends *urgency.OverdueEnds
 
 	client      client.Client
@@ -66,7 +66,7 @@ type Controller struct {
 	firstLooks  *firstLooks
 	surveys     *surveySchedule
 	clusterAPI  *clusterAPI
-	// machineAccounts holds the owners of machines with the same infraID.
+	// machineAccounts contains the owners of machines with the same infraID.
 	machineAccounts *machineAccounts
 }
 
@@ -94,15 +94,15 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts), mgr.Add(c.pool)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	// The timeout bounds the total time of a pass; each call has its own deadline.
+	// The timeout limits the total time of a pass. Each call has a separate deadline.
 	ends := urgency.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).
 		Watches(&hivev1.ClusterDeployment{}, ends.EnqueueOverdue()).
-		// Secrets are read on demand and not watched: the permission to watch them is a permission to read all
-		// Secrets of the hub.
+		// Secrets are read on demand and not watched, because the permission to watch them would allow reading all
+		// Secrets on the hub.
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsOfSameMachines), builder.WithPredicates(machinesChangeHands())).
 		WatchesRawSource(c.answers()).
 		WithOptions(workers.Options()).
@@ -116,8 +116,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:  c.report,
 			Status: reconcilestatus.Storage[*hivev1.ClusterDeployment]{
 				Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
-				// Upstream's schema drops the record, and may replace this repository's schema while clusters
-				// hibernate. A resume that is forgotten is begun again.
+				// Hive's own schema drops the record, and may replace this repository's schema while clusters
+				// hibernate. A lost start of a resume is recorded again.
 				Remember: rememberRecord, RemembersAlways: true, RemembersIfDropped: []string{"savings"},
 				Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt", "hibernationCheck"},
 			},
@@ -128,7 +128,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// answers triggers passes of clusters that accounts and the pool have results for.
+// answers triggers passes of clusters with new results from accounts or the pool.
 func (c Controller) answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		c.accounts.Enqueue = func(look types.NamespacedName) {
@@ -154,15 +154,14 @@ func (c Controller) forget(cluster types.NamespacedName) {
 	c.clusterAPI.forget(cluster)
 }
 
-// forgetMachines drops the state and the orders of a cluster's machines.
+// forgetMachines drops the state of a cluster's machines and their orders.
 func (c Controller) forgetMachines(cluster types.NamespacedName) {
 	c.machineAccounts.forget(cluster)
 	c.accounts.ForgetCluster(cluster)
 	c.accounts.ForgetCluster(ownerLook(cluster))
 }
 
-// machinesChangeHands selects deletions of a ClusterDeployment, and changes after which it refers to other
-// machines.
+// machinesChangeHands selects deletions of a ClusterDeployment, and changes after which it refers to other machines.
 func machinesChangeHands() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -191,7 +190,7 @@ func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
 	return remembered
 }
 
-// specOrVersionChanged selects changes that can change a decision, including stops of Slumbers, and not the
+// specOrVersionChanged selects changes that can change a decision, including stops by Slumbers. It ignores the
 // controller's own reports.
 func specOrVersionChanged() predicate.Predicate {
 	return predicate.Or(

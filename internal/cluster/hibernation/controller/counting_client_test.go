@@ -42,7 +42,7 @@ func (c *callCounts) all() map[client.ObjectKey]callCount {
 	return maps.Clone(c.per)
 }
 
-// countingClient is the manager's client with counters.
+// countingClient is the manager's client with request counters.
 type countingClient struct {
 	client.Client
 	counts *callCounts

@@ -24,8 +24,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestWorkersAreDrained has a real API server as the target, which implements PodDisruptionBudgets. Its pods are
-// not run.
+// TestWorkersAreDrained uses a real API server as the target, which implements PodDisruptionBudgets. The pods are not
+// run.
 func TestWorkersAreDrained(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -68,8 +68,8 @@ func TestWorkersAreDrained(t *testing.T) {
 	testenv.ExpectEqual(t, "cordoned nodes", map[string]string{readyNodeName: "not", "by-hand": "by a user", "master": "not"}, e.listCordons(t))
 }
 
-// TestADrainThatTheClusterRefusesEndsAtOnce has kubeconfigs of users that lack a right, and a budget that is too
-// long to wait for.
+// TestADrainThatTheClusterRefusesEndsAtOnce uses kubeconfigs of users that lack a right, and a budget that exceeds
+// the time limit of the test.
 func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -83,9 +83,9 @@ func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
 		rules []rbacv1.PolicyRule
 		left  []string
 	}{
-		"a user that may not evict: the drain ends and reports it":     {[]rbacv1.PolicyRule{read, readPods, cordon}, []string{"nodes or pods cannot be changed: " + mayNot, "pods that the cluster refuses to evict: NAMESPACE/web"}},
-		"a user that may not cordon: the drain ends and reports it":    {[]rbacv1.PolicyRule{read, readPods, evict}, []string{"nodes or pods cannot be changed: " + mayNot, "nodes that the cluster refuses to cordon: " + readyNodeName, "not evicted yet: NAMESPACE/web"}},
-		"a user that may not list pods: the drain ends and reports it": {[]rbacv1.PolicyRule{read, cordon, evict}, []string{"pods cannot be read: " + mayNot}},
+		"drain by a user that may not evict ends and is reported":     {[]rbacv1.PolicyRule{read, readPods, cordon}, []string{"nodes or pods cannot be changed: " + mayNot, "pods that the cluster refuses to evict: NAMESPACE/web"}},
+		"drain by a user that may not cordon ends and is reported":    {[]rbacv1.PolicyRule{read, readPods, evict}, []string{"nodes or pods cannot be changed: " + mayNot, "nodes that the cluster refuses to cordon: " + readyNodeName, "not evicted yet: NAMESPACE/web"}},
+		"drain by a user that may not list pods ends and is reported": {[]rbacv1.PolicyRule{read, cordon, evict}, []string{"pods cannot be read: " + mayNot}},
 	} {
 		t.Run(name, func(t *testing.T) { // The cases run one after the other, because they share the node.
 			s := e.newCluster(t, func(r *clusterSetup) {
@@ -148,7 +148,7 @@ func (e *env) createNode(t *testing.T, name string, edit func(*corev1.Node)) {
 	e.ExpectCreated(t, node)
 }
 
-// listCordons returns for each node why it is cordoned.
+// listCordons returns the cause of each node's cordon.
 func (e *env) listCordons(t *testing.T) map[string]string {
 	t.Helper()
 	var nodes corev1.NodeList
@@ -170,7 +170,7 @@ func (e *env) listCordons(t *testing.T) map[string]string {
 	return cordons
 }
 
-// createPod creates a running, ready pod that ends as soon as it is deleted.
+// createPod creates a running, ready pod that terminates as soon as it is deleted.
 func (s *testCluster) createPod(t *testing.T, name, node, owner string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -189,8 +189,8 @@ func (s *testCluster) createPod(t *testing.T, name, node, owner string) *corev1.
 	return pod
 }
 
-// forbidEviction creates a PodDisruptionBudget that allows no eviction, with the status that its controller would
-// write.
+// forbidEviction creates a PodDisruptionBudget that allows no eviction, with the status that the PodDisruptionBudget
+// controller would write.
 func (s *testCluster) forbidEviction(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	budget := &policyv1.PodDisruptionBudget{

@@ -33,7 +33,7 @@ const (
 )
 
 // env is a hub, a simulated cloud and a manager with the controller. The hub is also the target cluster of its
-// ClusterDeployments: it has one node that renews its lease.
+// ClusterDeployments, with one node that renews its lease.
 type env struct {
 	*testenv.Environment
 	cloud  *testenv.CloudServer
@@ -41,9 +41,9 @@ type env struct {
 	log    testenv.LogBuffer
 	// metrics are the metrics of the manager that was started last.
 	metrics *Metrics
-	// witness counts wrong stops; nil unless the test needs it.
+	// witness counts wrong stops. It is nil if the test does not need it.
 	witness *stopWitness
-	// usesHiveReasons is set for managers that are started after it.
+	// usesHiveReasons applies to managers that are started later.
 	usesHiveReasons bool
 }
 
@@ -67,7 +67,7 @@ func clouds() map[string]actuator.Actuator {
 	return map[string]actuator.Actuator{"aws": aws.New(aws.Options{Endpoints: listed})}
 }
 
-// startManager runs a manager for the rest of the test, or until stop.
+// startManager runs a manager for the rest of the test, or until stop is called.
 func (e *env) startManager(t *testing.T, actuators map[string]actuator.Actuator) (stop func()) {
 	t.Helper()
 	e.metrics = NewMetrics()
@@ -95,7 +95,7 @@ func (e *env) renewLease(t *testing.T) {
 	testenv.Eventually(t, "a node with a lease", func() error {
 		return errors.Join(client.IgnoreAlreadyExists(e.Client.Create(t.Context(), node.DeepCopy())), client.IgnoreAlreadyExists(e.Client.Create(t.Context(), lease.DeepCopy())))
 	})
-	hub := e.Client // A test may count its own requests with another client in the meantime.
+	hub := e.Client // A test may temporarily replace the client to count its own requests.
 	testenv.RunInBackground(t, "the node's lease", func(ctx context.Context) error {
 		tick := time.NewTicker(leaseInterval)
 		defer tick.Stop()
@@ -107,12 +107,12 @@ func (e *env) renewLease(t *testing.T) {
 			}
 			before := lease.DeepCopy()
 			lease.Spec.RenewTime = new(metav1.NowMicro())
-			_ = hub.Patch(ctx, lease, client.MergeFrom(before)) // A failed renewal is repeated with the next one, as a kubelet does.
+			_ = hub.Patch(ctx, lease, client.MergeFrom(before)) // A failed renewal is repeated with the next one, as in a kubelet.
 		}
 	})
 }
 
-// checkSecretsStayHidden searches everything that is shown to users for secrets.
+// checkSecretsStayHidden searches all user-visible output for secrets.
 func (e *env) checkSecretsStayHidden(t *testing.T) {
 	t.Helper()
 	kubeconfig, err := os.ReadFile(e.KubeconfigPath(t))

@@ -24,25 +24,26 @@ const (
 	shownLag = 2 * time.Second
 	// flipInterval is the interval between changes of a power state.
 	flipInterval = time.Second
-	// usualFlips is the number of changes of all clusters together, unless TORPOR_FLIPS sets another. There are at
-	// least minFlipped clusters, and more if each would change more than maxFlipsEach times.
+	// usualFlips is the number of changes of all clusters together, unless TORPOR_FLIPS sets another number. There
+	// are at least minFlipped clusters, and more if each would change more than maxFlipsEach times.
 	usualFlips, minFlipped, maxFlipsEach = 200, 10, 200
 	flipsVariable                        = "TORPOR_FLIPS"
 )
 
-// fault is a failure during a hibernation and again during the resume. The cluster must reach the power state after it.
+// fault is a failure during a hibernation and during the next resume. The cluster must reach the power state
+// afterwards.
 type fault struct {
-	// cloudFlags are the flags of a cloud that only this cluster uses.
+	// cloudFlags are the flags of a separate cloud for this cluster.
 	cloudFlags []string
 	// before runs before the power state is requested, and during runs after that. Both may be nil.
 	before, during func(*testing.T, *testCluster)
-	// shows is the condition that is reported for each requested power state; without an entry the test does not wait.
+	// shows contains the reported condition for each requested power state. Without an entry, the test does not wait.
 	shows map[hivev1.PowerState]expectedCondition
-	// end ends the fault; nil if no action ends it.
+	// end removes the fault; nil if no action is needed.
 	end func(*testing.T, *testCluster)
 }
 
-// faults are faults of the table in docs/testing.md; the other rows of the table have separate tests.
+// faults are faults from the table in docs/testing.md. The other rows of the table have separate tests.
 func faults() map[string]fault {
 	inject := func(f testenv.CloudFault) func(*testing.T, *testCluster) {
 		return func(t *testing.T, s *testCluster) { t.Helper(); s.cloud.InjectFault(t, f) }
@@ -71,8 +72,8 @@ func faults() map[string]fault {
 		"the cloud throttles all calls": {
 			before: inject(testenv.CloudFault{Code: "RequestLimitExceeded"}), shows: unknown(hivev1.CloudThrottledReason), end: restore,
 		},
-		"the cloud takes one call in a second": {cloudFlags: []string{"--rate", "1", "--burst", "5"}},
-		"the cloud shows late what was done":   {cloudFlags: []string{"--read-lag", shownLag.String()}},
+		"the cloud accepts one call per second":     {cloudFlags: []string{"--rate", "1", "--burst", "5"}},
+		"the cloud shows the effect of orders late": {cloudFlags: []string{"--read-lag", shownLag.String()}},
 		"one machine hangs between two states": {
 			before: func(t *testing.T, s *testCluster) {
 				t.Helper()
@@ -81,14 +82,14 @@ func faults() map[string]fault {
 			},
 			shows: ready(hivev1.StoppingMachinesReason, hivev1.StartingMachinesReason), end: restore,
 		},
-		"one machine is refused until there is capacity": {
+		"one machine is refused until the cloud has capacity": {
 			before: oneMachine(testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room."}),
 			shows: map[hivev1.PowerState]expectedCondition{
 				hivev1.PowerStateRunning: {hivev1.ClusterDegradedCondition, "True", hivev1.MachinesMissingReason, nil},
 			},
 			end: restore,
 		},
-		"a machine is replaced by another one": {during: func(t *testing.T, s *testCluster) {
+		"one machine is replaced by another": {during: func(t *testing.T, s *testCluster) {
 			t.Helper()
 			s.ids[0] = s.cloud.ReplaceInstance(t, s.infraID, s.ids[0])
 			s.env.witness.addMachines(s)
@@ -104,10 +105,10 @@ func faults() map[string]fault {
 		"the credentials are revoked and restored": {
 			before: inject(testenv.CloudFault{Code: "AuthFailure"}), shows: unknown(hivev1.CredentialsInvalidReason), end: restore,
 		},
-		"the cloud takes calls and does not answer": {
+		"the cloud accepts calls and does not answer": {
 			before: inject(testenv.CloudFault{Delay: "1h"}), shows: unknown(hivev1.CloudUnreachableReason), end: restore,
 		},
-		"the API server takes connections and does not answer": {
+		"the API server accepts connections and does not answer": {
 			before: func(t *testing.T, s *testCluster) {
 				t.Helper()
 				good := string(s.env.adminKubeconfig(t)[kubeconfigKey])
@@ -123,8 +124,8 @@ func faults() map[string]fault {
 	}
 }
 
-// TestFaults injects each fault into a cluster with its own cloud, all at the same time. It counts the stops that
-// the manager sent without reading the live spec, or against it.
+// TestFaults injects each fault into a cluster with a separate cloud, all at the same time. It counts the stops that
+// the manager sent without reading the current spec, or against it.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -140,7 +141,7 @@ func TestFaults(t *testing.T) {
 				}
 			})
 		}
-		t.Run("the power state changes every second, and the cloud throttles and shows late what was done", func(t *testing.T) {
+		t.Run("power state changes every second while the cloud throttles and lags", func(t *testing.T) {
 			t.Parallel()
 			e.flipPowerStates(t)
 		})
@@ -179,7 +180,7 @@ func (s *testCluster) meetFault(t *testing.T, f fault, state hivev1.PowerState) 
 	s.awaitSettled(t, state)
 }
 
-// startCloudAgain restarts a cloud that was killed, on its folder and port.
+// startCloudAgain restarts a killed cloud with the same folder and port.
 func startCloudAgain(t *testing.T, killed *testenv.CloudServer, dir string, flags []string) *testenv.CloudServer {
 	t.Helper()
 	u, err := url.Parse(killed.URL)
@@ -187,7 +188,7 @@ func startCloudAgain(t *testing.T, killed *testenv.CloudServer, dir string, flag
 	return testenv.StartCloud(t, append([]string{"--port", u.Port(), "--dir", dir}, flags...)...)
 }
 
-// listenSilently returns an address that takes connections and never answers.
+// listenSilently returns an address that accepts connections and never answers.
 func listenSilently(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -196,8 +197,8 @@ func listenSilently(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// flipPowerStates changes the power states of clusters of one account every second, half of them to one state and
-// half to the other, and then lets them come to rest.
+// flipPowerStates changes the power states of an account's clusters every second, and then lets them come to rest.
+// Half of them are set to one state and half to the other.
 func (e *env) flipPowerStates(t *testing.T) {
 	t.Helper()
 	flips := usualFlips
@@ -217,7 +218,7 @@ func (e *env) flipPowerStates(t *testing.T) {
 	rounds, tick := flips/len(all), time.NewTicker(flipInterval)
 	defer tick.Stop()
 	for round := range rounds {
-		// The cloud makes the manager retry, which must not stop a cluster that should run by then.
+		// The cloud makes the manager retry. The retry must not stop a cluster that should run by then.
 		shared.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "RequestLimitExceeded", Times: 1})
 		for i, s := range all {
 			e.witness.request(t, s, wanted(round, i))

@@ -12,25 +12,25 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 )
 
-// firstLooks keep the last signs of life of nodes with wrong clocks from the first poll of a resume, because
-// for them only a change is a sign of life. After a restart the next poll is the first: a kubelet renews its
-// lease every ten seconds.
+// firstLooks stores the last signs of life of nodes with wrong clocks from the first poll of a resume. For these
+// nodes, only a change is a sign of life. After a restart the next poll is the first one. This loses little time,
+// because a kubelet renews its lease every ten seconds.
 type firstLooks struct {
 	mu      sync.Mutex
 	resumes map[types.UID]*firstLook
 }
 
-// firstLook is the first poll of one resume. Only the pass of its cluster uses it.
+// firstLook is the first poll of one resume. Only the pass of the cluster uses it.
 type firstLook struct {
 	startedAt time.Time
 	lastSeen  map[string]time.Time
 }
 
-// ofResume returns the first poll of a cluster's current resume, nil if none exists.
+// ofResume returns the first poll of a cluster's current resume, or nil.
 func (l *firstLooks) ofResume(uid types.UID, o hibernation.Observed) *firstLook {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Old entries are dropped as well, so nothing remains of deleted clusters.
+	// Old entries are also dropped, so nothing remains of deleted clusters.
 	maps.DeleteFunc(l.resumes, func(_ types.UID, old *firstLook) bool { return o.Now.Sub(old.startedAt) > maxResumeAge })
 	if o.Record == nil || o.Record.ResumeStartedAt == nil {
 		delete(l.resumes, uid)
@@ -45,8 +45,8 @@ func (l *firstLooks) ofResume(uid types.UID, o hibernation.Observed) *firstLook 
 	return known
 }
 
-// compare fills in the fields of nodes with wrong clocks. A clock that was found to be wrong counts as wrong
-// for the rest of the resume.
+// compare fills in the fields of nodes with wrong clocks. A clock that was found to be wrong counts as wrong for the
+// rest of the resume.
 func (l *firstLook) compare(o hibernation.Observed) {
 	if l == nil {
 		return

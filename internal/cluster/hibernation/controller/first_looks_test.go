@@ -14,27 +14,27 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 )
 
-// TestClocksOfNodes hibernates clusters with a wrong clock of a node for three minutes, and checks when the node
-// counts as back.
+// TestClocksOfNodes hibernates clusters for three minutes while the clock of a node is wrong, and checks when the
+// node counts as back.
 func TestClocksOfNodes(t *testing.T) {
 	const slept, renewal = 3 * time.Minute, 10 * time.Second
 	sleep := time.Unix(1_800_000_000, 0)
 	for name, row := range map[string]struct {
-		// before and after are the node's clock minus the hub's, before the hibernation and after it.
+		// before and after are the differences of the node's clock to the hub's, before and after the hibernation.
 		before, after time.Duration
 		// isUnread is true if the nodes could not be read before the hibernation.
 		isUnread bool
-		// looks is the number of polls until the node counts as back. The node renews its Lease before the second poll
-		// and before each later one.
+		// looks is the number of polls until the node counts as back. The node renews its Lease before the second
+		// poll and before each later one.
 		looks int
 	}{
-		"correct node clock: the node is back at the second poll":                                  {0, 0, false, 2},
-		"node clock ahead by more than the hibernation lasts: the node is back at the second poll": {5 * time.Minute, 5 * time.Minute, false, 2},
-		"node clock hours ahead: the node is back at the second poll":                              {5 * time.Hour, 5 * time.Hour, false, 2},
-		"node clock hours ahead, nodes not recorded: the node is back at the second poll":          {5 * time.Hour, 5 * time.Hour, true, 2},
-		"node clock hours behind: the node is back at the second poll":                             {-5 * time.Hour, -5 * time.Hour, false, 2},
-		"node clock ahead and corrected at the resume: the node is back at the second poll":        {5 * time.Hour, 0, false, 2},
-		"node clock behind and corrected at the resume: the node is back at the second poll":       {-5 * time.Hour, 0, false, 2},
+		"node with a correct clock is back at the second poll":                                  {0, 0, false, 2},
+		"node with a clock ahead by more than the hibernation lasts is back at the second poll": {5 * time.Minute, 5 * time.Minute, false, 2},
+		"node with a clock hours ahead is back at the second poll":                              {5 * time.Hour, 5 * time.Hour, false, 2},
+		"unrecorded node with a clock hours ahead is back at the second poll":                   {5 * time.Hour, 5 * time.Hour, true, 2},
+		"node with a clock hours behind is back at the second poll":                             {-5 * time.Hour, -5 * time.Hour, false, 2},
+		"node with a clock ahead that is corrected at the resume is back at the second poll":    {5 * time.Hour, 0, false, 2},
+		"node with a clock behind that is corrected at the resume is back at the second poll":   {-5 * time.Hour, 0, false, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := func(seen time.Time) []hibernation.ObservedNode {

@@ -9,8 +9,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestReasonsOfHiveAreReported hibernates and resumes a cluster with the reasons of Hive. The events stay Torpor's, one
-// for each step, also when a manager with the other reasons takes over.
+// TestReasonsOfHiveAreReported hibernates and resumes a cluster with Hive's reasons. The events still have Torpor's
+// reasons, with one event for each step. This does not change when a manager with the other reasons takes over.
 func TestReasonsOfHiveAreReported(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -14,7 +14,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// requestCounter counts the manager's requests to the hub, by method and by the end of the path from its resource on.
+// requestCounter counts the manager's requests to the hub, by method and by the path from the resource on.
 type requestCounter struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -58,9 +58,9 @@ func (c *requestCounter) of(what string) int {
 	return c.counts[what]
 }
 
-// TestRequestsOfTransitions counts requests that a fleet makes a thousand times. The annotation with the record is
-// written once a cluster hibernates and not while it resumes, and the kubeconfig is read before the first machine
-// runs.
+// TestRequestsOfTransitions counts the requests of one transition, because a fleet makes them a thousand times. The
+// annotation with the record is written once a cluster hibernates, but not while it resumes. The kubeconfig is read
+// before the first machine runs.
 func TestRequestsOfTransitions(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -14,9 +14,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestRestoredHub expects that no machine is started or stopped when the objects of a hub come back from a dump while
-// their clusters hibernate or run. Tools such as Velero drop the status unless they are asked to restore it. The user who
-// restores an object becomes the requester of its stop, unless the status has the record.
+// TestRestoredHub restores the objects of a hub from a dump while their clusters hibernate or run. No machine may be
+// started or stopped. Tools such as Velero drop the status unless they are configured to restore it. The user who
+// restores an object becomes the requester of its stop, unless the status contains the record.
 func TestRestoredHub(t *testing.T) {
 	t.Parallel()
 	asleep := func(says string) expectedCondition {
@@ -28,11 +28,11 @@ func TestRestoredHub(t *testing.T) {
 		keep  keptParts
 		ready expectedCondition
 	}{
-		"a hibernating cluster with its status":            {hivev1.PowerStateHibernating, keptParts{status: true, annotations: true}, asleep("asked for by bob")},
-		"a hibernating cluster without its status":         {hivev1.PowerStateHibernating, keptParts{annotations: true}, asleep("asked for by admin")},
-		"a hibernating cluster whose nodes are not known":  {hivev1.PowerStateHibernating, keptParts{}, asleep("the cluster's nodes could not be recorded")},
-		"a running cluster with its status":                {hivev1.PowerStateRunning, keptParts{status: true, annotations: true}, running},
-		"a running cluster without status and annotations": {hivev1.PowerStateRunning, keptParts{}, running},
+		"hibernating cluster with its status":                {hivev1.PowerStateHibernating, keptParts{status: true, annotations: true}, asleep("asked for by bob")},
+		"hibernating cluster without its status":             {hivev1.PowerStateHibernating, keptParts{annotations: true}, asleep("asked for by admin")},
+		"hibernating cluster without recorded nodes":         {hivev1.PowerStateHibernating, keptParts{}, asleep("the cluster's nodes could not be recorded")},
+		"running cluster with its status":                    {hivev1.PowerStateRunning, keptParts{status: true, annotations: true}, running},
+		"running cluster without its status and annotations": {hivev1.PowerStateRunning, keptParts{}, running},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
@@ -68,10 +68,10 @@ func TestRestoredHub(t *testing.T) {
 	}
 }
 
-// keptParts are the parts of an object that a dump contains beside its spec.
+// keptParts are the parts of an object that a dump contains in addition to its spec.
 type keptParts struct{ status, annotations bool }
 
-// restore replaces the ClusterDeployment with a copy with another UID, as a restore from a dump does.
+// restore replaces the ClusterDeployment with a copy under another UID, as a restore from a dump does.
 func (s *testCluster) restore(t *testing.T, keep keptParts) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

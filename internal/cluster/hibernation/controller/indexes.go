@@ -31,8 +31,8 @@ func addIndexes(mgr manager.Manager) error {
 	return nil
 }
 
-// machineTags returns the keys by which the machines are found, in a form that is common to all
-// ClusterDeployments of them. It is empty if the machines cannot be found, or are not managed.
+// machineTags returns the keys of the cluster's machines. The keys are equal for all ClusterDeployments with the same
+// machines. The result is empty if the machines cannot be found, or are not managed.
 func machineTags(cd *hivev1.ClusterDeployment) []string {
 	return tagMachines(cd, cd.Spec.PlatformSettings())
 }
@@ -43,13 +43,12 @@ func tagMachines(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings)
 	}
 	cloud := platform.Cloud
 	if platform.IsCloudNamedBySecret {
-		cloud = "" // Accounts distinguish clouds.
+		cloud = "" // The account already identifies the cloud.
 	}
 	return []string{platform.Name + "/" + cloud + platform.Region + "/" + platform.Machines}
 }
 
-// clusterDeploymentsOfSameMachines maps a ClusterDeployment to those that it may have excluded from its
-// machines.
+// clusterDeploymentsOfSameMachines maps a ClusterDeployment to those that may have had to wait for its machines.
 func (c Controller) clusterDeploymentsOfSameMachines(ctx context.Context, o client.Object) []ctrl.Request {
 	var requests []ctrl.Request
 	if cd, ok := o.(*hivev1.ClusterDeployment); ok {
@@ -72,9 +71,9 @@ func (c Controller) listRequests(ctx context.Context, which ...client.ListOption
 	return requests
 }
 
-// findMachineOwner returns the oldest ClusterDeployment of the same machines, nil if it is this one. Two
-// ClusterDeployments with different power states would undo each other's actions. The spec of another
-// ClusterDeployment alone does not count: its credentials must list machines of the same account.
+// findMachineOwner returns the oldest ClusterDeployment of the same machines, or nil if it is this one. Two
+// ClusterDeployments with different power states would undo each other's actions. Another ClusterDeployment's spec
+// alone does not count: its credentials must list machines of the same account.
 func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) (*hivev1.ClusterDeployment, error) {
 	if len(seen.Machines) == 0 {
 		return nil, nil

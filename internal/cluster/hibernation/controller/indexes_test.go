@@ -11,7 +11,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// refusesSecondOwner has two ClusterDeployments of the same machines; the more recent one wants another power state.
+// refusesSecondOwner uses two ClusterDeployments of the same machines. The more recent one requests another power
+// state.
 func refusesSecondOwner(t *testing.T, e *env) {
 	t.Helper()
 	first := e.newCluster(t, nil)
@@ -34,7 +35,8 @@ func refusesSecondOwner(t *testing.T, e *env) {
 	second.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
-// tellsAccountsApart has two ClusterDeployments with one infraID in different accounts, which do not affect each other.
+// tellsAccountsApart uses two ClusterDeployments with the same infraID in different accounts, which do not affect
+// each other.
 func tellsAccountsApart(t *testing.T, e *env) {
 	t.Helper()
 	first := e.newCluster(t, nil)
@@ -49,7 +51,7 @@ func tellsAccountsApart(t *testing.T, e *env) {
 	first.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-// ignoresOwnersWithoutMachines has an older ClusterDeployment that names the infraID of another owner.
+// ignoresOwnersWithoutMachines uses an older ClusterDeployment with the infraID of another owner.
 func ignoresOwnersWithoutMachines(t *testing.T, e *env) {
 	t.Helper()
 	const victim = "victim-x7k2p"
@@ -79,8 +81,8 @@ func asksForRightsFirst(t *testing.T, e *env) {
 	}
 }
 
-// TestSharedMachinesAreFoundUnderDifferentCloudNames has two ClusterDeployments of one cluster, whose owners use
-// different names in clouds.yaml.
+// TestSharedMachinesAreFoundUnderDifferentCloudNames uses two ClusterDeployments of one cluster with different cloud
+// names in clouds.yaml.
 func TestSharedMachinesAreFoundUnderDifferentCloudNames(t *testing.T) {
 	on := func(platform hivev1.Platform) []string {
 		cd := &hivev1.ClusterDeployment{}

@@ -20,7 +20,7 @@ const (
 	optIn    = `{"metadata":{"annotations":{"hive.openshift.io/infra-disabled":null}}}`
 )
 
-// TestInfraDisabled checks that no machine is started, stopped or listed for clusters whose owners have opted out.
+// TestInfraDisabled checks that no machine is started, stopped or listed for clusters with owners who have opted out.
 func TestInfraDisabled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -34,11 +34,11 @@ func TestInfraDisabled(t *testing.T) {
 	})
 	s.cloud.ResetCalls(t)
 	s.cloud.StopInstance(t, s.ids[0])
-	t.Run("a machine that its owner stops stays off", func(t *testing.T) {
+	t.Run("machine stopped by its owner stays off", func(t *testing.T) {
 		s.touchAnnotation(t, 1)
 		s.expectOptedOut(t, "Running", hivev1.RunningHibernationReason)
 	})
-	t.Run("a hibernation is not supported", func(t *testing.T) {
+	t.Run("hibernation is unsupported", func(t *testing.T) {
 		s.setPowerState(t, hivev1.PowerStateHibernating)
 		s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{optedOut}})
 		s.expectOptedOut(t, "Unsupported", hivev1.UnsupportedHibernationReason)
@@ -49,11 +49,11 @@ func TestInfraDisabled(t *testing.T) {
 			t.Errorf("expected no calls but the owner's stop, found %v", calls)
 		}
 	})
-	t.Run("the cluster continues after an opt-in", func(t *testing.T) {
+	t.Run("cluster hibernates after an opt-in", func(t *testing.T) {
 		s.patch(t, "alice", optIn)
 		s.awaitSettled(t, hivev1.PowerStateHibernating)
 	})
-	t.Run("a cluster that hibernates is left as it is", func(t *testing.T) {
+	t.Run("hibernating cluster is not changed", func(t *testing.T) {
 		s.patch(t, "alice", optOut)
 		s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{optedOut}})
 		s.setPowerState(t, hivev1.PowerStateRunning)
@@ -68,7 +68,7 @@ func TestInfraDisabled(t *testing.T) {
 	})
 }
 
-// TestInfraDisabledNeedsNoPlatform has clusters without a known cloud.
+// TestInfraDisabledNeedsNoPlatform uses clusters without a known cloud.
 func TestInfraDisabledNeedsNoPlatform(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -78,15 +78,15 @@ func TestInfraDisabledNeedsNoPlatform(t *testing.T) {
 			edit  func(*clusterSetup)
 			ready expectedCondition
 		}{
-			"no infraID and no platform: Running": {
+			"cluster without infraID and platform runs": {
 				func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.InfraID, r.cd.Spec.Platform.AWS = "", nil },
 				expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"The API server answers"}},
 			},
-			"no kubeconfig: InvalidSpec": {
+			"cluster without kubeconfig is invalid": {
 				func(r *clusterSetup) { r.cd.Spec.ClusterMetadata = nil },
 				expectedCondition{hivev1.ClusterReadyCondition, "Unknown", hivev1.InvalidSpecReason, []string{"spec.clusterMetadata.adminKubeconfigSecretRef.name"}},
 			},
-			"an API server that does not answer: APIUnreachable": {
+			"cluster with an unresponsive API server is unreachable": {
 				func(r *clusterSetup) { r.kubeconfig = e.kubeconfigWithServer(t, "https://127.0.0.1:1") },
 				expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.APIUnreachableReason, []string{"refused"}},
 			},
@@ -109,7 +109,7 @@ func TestInfraDisabledNeedsNoPlatform(t *testing.T) {
 	}
 }
 
-// expectOptedOut waits for the report of the newest change, which makes no claim about machines.
+// expectOptedOut waits for the report of the newest change. The report does not describe machines.
 func (s *testCluster) expectOptedOut(t *testing.T, powerState, reason string) {
 	t.Helper()
 	testenv.Eventually(t, "the power state is "+powerState, func() error {

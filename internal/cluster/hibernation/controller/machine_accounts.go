@@ -19,20 +19,19 @@ import (
 )
 
 const (
-	// accountTTL is the maximum age of the known account of another cluster, which its own passes renew. No
+	// accountTTL is the maximum age of another cluster's stored account, which that cluster's passes refresh. No
 	// event reports that another cluster has lost its credentials.
 	accountTTL = 15 * time.Minute
-	// unknownAccountTTL is how long the manager waits before it calls a cloud again that listed no machines for
-	// another cluster's credentials.
+	// unknownAccountTTL is the interval of calling a cloud that listed no machines for another cluster's credentials.
 	unknownAccountTTL = time.Minute
 )
 
-// machineAccounts holds the account of each cluster's machines, as last observed. If the manager loses it by a
-// restart, it needs one call for each pair of clusters with the same infraID.
+// machineAccounts stores the account of each cluster's machines, as last observed. After a restart of the manager,
+// one call for each pair of clusters with the same infraID restores it.
 type machineAccounts struct {
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]machineAccount
-	// waiting holds, by the name of the poll, the clusters that wait for its result.
+	// waiting contains, by the name of the poll, the clusters that wait for its result.
 	waiting map[types.NamespacedName][]types.NamespacedName
 }
 
@@ -41,7 +40,7 @@ func newMachineAccounts() *machineAccounts {
 }
 
 // ownerLook returns the name under which a cluster is polled when another cluster needs the account of its machines.
-// The reconciles of the cluster itself do not use the result. The name contains a slash, so that no object has it.
+// The cluster's own passes do not use the result. The name contains a slash, so no object can have it.
 func ownerLook(cluster types.NamespacedName) types.NamespacedName {
 	cluster.Name += "/owner"
 	return cluster
@@ -55,8 +54,8 @@ func (a *machineAccounts) await(look, waiting types.NamespacedName) {
 	}
 }
 
-// takeWaiting returns the clusters that are reconciled after a poll: the cluster itself, or, for a name of ownerLook, the
-// clusters that wait for the account.
+// takeWaiting returns the clusters to reconcile after a poll. These are the cluster itself or, for a name returned by
+// ownerLook, the clusters that wait for the account.
 func (a *machineAccounts) takeWaiting(look types.NamespacedName) []types.NamespacedName {
 	if !strings.Contains(look.Name, "/") {
 		return []types.NamespacedName{look}
@@ -68,7 +67,8 @@ func (a *machineAccounts) takeWaiting(look types.NamespacedName) []types.Namespa
 	return waiting
 }
 
-// machineAccount is what the credentials of a cluster list; without machines it owns none.
+// machineAccount is the account of the machines that a cluster's credentials list. Without machines, the cluster owns
+// none.
 type machineAccount struct {
 	account     string
 	hasMachines bool
@@ -84,7 +84,7 @@ func (a machineAccount) isFresh(now time.Time) bool {
 	return now.Sub(a.at) < unknownAccountTTL
 }
 
-// store keeps the result of a poll. A result without machines changes nothing while the known one is fresh.
+// store stores the result of a poll. A result without machines has no effect while the stored one is recent.
 func (a *machineAccounts) store(cluster types.NamespacedName, machines []actuator.Machine, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,16 +103,16 @@ func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen cloudpoll
 	a.store(cluster, seen.Machines, now)
 }
 
-// storeFailure keeps the machines of a cluster, however long ago they were observed, until its cloud rejects its
-// credentials or does not find what contains its machines. A cluster that was never observed with machines owns
-// none: an account that cannot be reached must not block others.
+// storeFailure keeps a cluster's machines, regardless of their age, until its cloud rejects its credentials or does
+// not find the resource that contains its machines. A cluster that was never observed with machines owns none,
+// because an unreachable account must not block others.
 func (a *machineAccounts) storeFailure(cluster types.NamespacedName, class actuator.ErrorClass, now time.Time) {
 	if !a.find(cluster).hasMachines || isAnswer(class) {
 		a.store(cluster, nil, now)
 	}
 }
 
-// isAnswer reports whether an error means that no machines are listed, and not that a cloud, or the hub, is
+// isAnswer reports whether an error means that no machines are listed, rather than that a cloud or the hub is
 // temporarily unreachable.
 func isAnswer(class actuator.ErrorClass) bool {
 	switch class {
@@ -138,8 +138,8 @@ func (a *machineAccounts) forget(cluster types.NamespacedName) {
 	delete(a.waiting, ownerLook(cluster))
 }
 
-// accountOf returns the owner of another cluster's machines, by its own credentials. The second result is false while
-// the owner is determined for the first time.
+// accountOf returns the account of another cluster's machines, found with that cluster's credentials. The second
+// result is false while the account is determined for the first time.
 func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployment, waiting types.NamespacedName) (machineAccount, bool) {
 	name, now := client.ObjectKeyFromObject(other), c.Clock.Now()
 	known := c.machineAccounts.find(name)

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// TestTemporaryFailuresKeepMachineOwners renews an outdated state by a poll that fails.
+// TestTemporaryFailuresKeepMachineOwners refreshes an outdated state with a poll that fails.
 func TestTemporaryFailuresKeepMachineOwners(t *testing.T) {
 	now, older := time.Now(), types.NamespacedName{Namespace: "ns", Name: "older"}
 	machine := actuator.Machine{ID: "i-0", Account: "aws/1"}
@@ -19,15 +19,15 @@ func TestTemporaryFailuresKeepMachineOwners(t *testing.T) {
 		failures []actuator.ErrorClass
 		owns     bool
 	}{
-		"cloud throttles: the older cluster keeps its machines":                {[]actuator.ErrorClass{actuator.Throttled}, true},
-		"cloud does not answer: the older cluster keeps its machines":          {[]actuator.ErrorClass{actuator.Unreachable}, true},
-		"cloud returns an unknown error: the older cluster keeps its machines": {[]actuator.ErrorClass{actuator.Other}, true},
-		"several temporary failures: the older cluster keeps its machines":     {[]actuator.ErrorClass{actuator.Throttled, actuator.Unreachable, actuator.Throttled}, true},
-		"cloud rejects the credentials: the machines are released":             {[]actuator.ErrorClass{actuator.CredentialsInvalid}, false},
-		"credentials are missing: the machines are released":                   {[]actuator.ErrorClass{actuator.CredentialsMissing}, false},
-		"credentials may not list machines: the machines are released":         {[]actuator.ErrorClass{actuator.PermissionDenied}, false},
-		"resource group does not exist: the machines are released":             {[]actuator.ErrorClass{actuator.NotFound}, false},
-		"throttling after rejected credentials: the machines stay released":    {[]actuator.ErrorClass{actuator.CredentialsInvalid, actuator.Throttled}, false},
+		"throttling keeps the owner of the machines":                          {[]actuator.ErrorClass{actuator.Throttled}, true},
+		"unresponsive cloud keeps the owner of the machines":                  {[]actuator.ErrorClass{actuator.Unreachable}, true},
+		"unknown error keeps the owner of the machines":                       {[]actuator.ErrorClass{actuator.Other}, true},
+		"several temporary failures keep the owner of the machines":           {[]actuator.ErrorClass{actuator.Throttled, actuator.Unreachable, actuator.Throttled}, true},
+		"rejected credentials release the machines":                           {[]actuator.ErrorClass{actuator.CredentialsInvalid}, false},
+		"missing credentials release the machines":                            {[]actuator.ErrorClass{actuator.CredentialsMissing}, false},
+		"credentials without the right to list machines release the machines": {[]actuator.ErrorClass{actuator.PermissionDenied}, false},
+		"missing resource group releases the machines":                        {[]actuator.ErrorClass{actuator.NotFound}, false},
+		"throttling after rejected credentials does not restore the owner":    {[]actuator.ErrorClass{actuator.CredentialsInvalid, actuator.Throttled}, false},
 	} {
 		known := newMachineAccounts()
 		known.store(older, []actuator.Machine{machine}, now)

@@ -23,20 +23,20 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// groupedCluster is a cluster with one machine outside of groups and two members of a group.
+// groupedCluster is a cluster with one machine outside of groups, and two members of a group.
 type groupedCluster struct {
 	*testCluster
 	group  string
 	before testenv.CloudGroup
 }
 
-// newGroupedCluster creates a cluster whose group has numbers and suspended processes of its own.
+// newGroupedCluster creates a cluster with a group that has its own sizes and suspended processes.
 func (e *env) newGroupedCluster(t *testing.T, mode string) *groupedCluster {
 	t.Helper()
 	return e.newGroupedClusterAt(t, e.cloud, mode)
 }
 
-// newGroupedClusterAt creates the group before the cluster: a poll from before the group would not have it.
+// newGroupedClusterAt creates the group before the cluster, because a poll from before the group would not return it.
 func (e *env) newGroupedClusterAt(t *testing.T, cloud *testenv.CloudServer, mode string, edit ...func(s *groupedCluster)) *groupedCluster {
 	t.Helper()
 	s := &groupedCluster{}
@@ -98,20 +98,20 @@ func (s *groupedCluster) awaitResume(t *testing.T) {
 	}
 }
 
-// TestMachineGroups hibernates clusters whose groups replace stopped members at once.
+// TestMachineGroups hibernates clusters with groups that replace stopped members at once.
 func TestMachineGroups(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.cloud.SetLatency(t, machineLatency, machineLatency)
 	e.startManager(t, clouds())
 	for name, scenario := range map[string]func(*testing.T, *env){
-		"suspended groups":                               suspendsGroups,
-		"groups that are scaled to zero":                 scalesGroups,
-		"a suspended group whose members change asleep":  holdsGroupsAgain,
-		"an unknown option":                              refusesUnknownOption,
-		"a node group of EKS":                            refusesToScaleNodeGroups,
-		"rights that are missing":                        stopsNothingWithoutRights,
-		"a hibernation that is cancelled before the end": releasesGroupsOfCancelledHibernation,
+		"suspended groups are restored":                  suspendsGroups,
+		"groups that are scaled to zero are restored":    scalesGroups,
+		"suspended group with new members is held again": holdsGroupsAgain,
+		"unknown option is refused":                      refusesUnknownOption,
+		"EKS node group is not scaled to zero":           refusesToScaleNodeGroups,
+		"missing rights prevent the stop":                stopsNothingWithoutRights,
+		"cancelled hibernation restores the groups":      releasesGroupsOfCancelledHibernation,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +146,7 @@ func scalesGroups(t *testing.T, e *env) {
 	testenv.ExpectEqual(t, "terminated machines", 2, len(s.terminated(t)))
 }
 
-// holdsGroupsAgain resumes the processes of a group during the hibernation, which terminates its members.
+// holdsGroupsAgain resumes a group's processes during the hibernation, which terminates its members.
 func holdsGroupsAgain(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newGroupedCluster(t, hivev1.MachineGroupsSuspend)
@@ -192,7 +192,7 @@ func refusesToScaleNodeGroups(t *testing.T, e *env) {
 	testenv.ExpectEqual(t, "terminated machines", 0, len(s.terminated(t)))
 }
 
-// stopsNothingWithoutRights uses a cloud of its own, because a fault is one of all clusters.
+// stopsNothingWithoutRights uses a separate cloud, because a fault affects all clusters of a cloud.
 func stopsNothingWithoutRights(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newGroupedClusterAt(t, testenv.StartCloud(t, "--access-keys", testenv.AccessKey), hivev1.MachineGroupsSuspend)
@@ -206,7 +206,8 @@ func stopsNothingWithoutRights(t *testing.T, e *env) {
 	s.expectGroup(t, s.before)
 }
 
-// releasesGroupsOfCancelledHibernation cancels while a machine outside of the group still stops.
+// releasesGroupsOfCancelledHibernation cancels the hibernation while a machine outside of the group is still
+// stopping.
 func releasesGroupsOfCancelledHibernation(t *testing.T, e *env) {
 	t.Helper()
 	for _, mode := range []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero} {
@@ -221,21 +222,22 @@ func releasesGroupsOfCancelledHibernation(t *testing.T, e *env) {
 	}
 }
 
-// killSwitch ends a manager at its first act, as kill -9 would: nothing leaves it afterwards.
+// killSwitch kills a manager at its first action, as kill -9 would: no later request of the manager is sent.
 type killSwitch struct {
 	mu sync.Mutex
-	// lost has the names of the acts of which the last one was lost. The next one is carried out before its manager ends.
+	// lost contains the actions that were dropped at their last occurrence. The next time, such an action is done
+	// before its manager is killed.
 	lost   map[string]bool
 	killed chan struct{}
 	isDead bool
 	act    string
-	// isAfter is true if the act was carried out.
+	// isAfter is true if the action was done.
 	isAfter bool
 }
 
 var errKilled = errors.New("the manager was killed")
 
-// perform carries out an act of a manager that lives, and kills it.
+// perform does a running manager's action, and kills the manager.
 func (k *killSwitch) perform(name string, do func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -251,7 +253,7 @@ func (k *killSwitch) perform(name string, do func() error) error {
 	return errors.Join(do(), errKilled)
 }
 
-// mortalCloud kills the manager at orders.
+// mortalCloud kills the manager when it sends orders.
 type mortalCloud struct {
 	*aws.Actuator
 	kill *killSwitch
@@ -277,13 +279,13 @@ func (c mortalCloud) orderAll(name string, clusters [][]string, do func() []erro
 	return slices.Repeat([]error{err}, len(clusters))
 }
 
-// mortalClient kills the manager at writes of the status.
+// mortalClient kills the manager when it writes a status or pauses a Cluster.
 type mortalClient struct {
 	client.Client
 	kill *killSwitch
 }
 
-// Patch implements client.Client. Only pauses of Clusters are acts.
+// Patch implements client.Client. Only pauses of Clusters count as actions.
 func (c mortalClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	if _, isCluster := obj.(*unstructured.Unstructured); !isCluster {
 		return c.Client.Patch(ctx, obj, patch, opts...)
@@ -306,7 +308,7 @@ func (c mortalStatus) Patch(ctx context.Context, obj client.Object, patch client
 	return c.kill.perform("write the status", func() error { return c.SubResourceWriter.Patch(ctx, obj, patch, opts...) })
 }
 
-// startMortalManager runs a manager that performs one act.
+// startMortalManager runs a manager that does one action.
 func (e *env) startMortalManager(t *testing.T, kill *killSwitch) (stop func()) {
 	t.Helper()
 	cloud, ok := clouds()["aws"].(*aws.Actuator)
@@ -323,8 +325,8 @@ func (e *env) startMortalManager(t *testing.T, kill *killSwitch) (stop func()) {
 	})
 }
 
-// TestManagersThatDieAtEachActKeepGroups gives each manager one act, and kills it before or after the act. The cluster
-// hibernates and resumes nevertheless, and its group is as before.
+// TestManagersThatDieAtEachActKeepGroups lets each manager do one action, and kills it before or after the action.
+// The cluster still hibernates and resumes, and its group ends in its earlier state.
 func TestManagersThatDieAtEachActKeepGroups(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero} {
@@ -345,8 +347,9 @@ func TestManagersThatDieAtEachActKeepGroups(t *testing.T) {
 	}
 }
 
-// killUntilSettled starts managers until the cluster reports the power state, with a number of recorded groups. Each act
-// is lost once before it is made. The API server of the cluster, if not nil, ends the managers, too.
+// killUntilSettled starts managers until the cluster reports the power state with the given number of recorded
+// groups. Each action is dropped once before it is done. If target is not nil, the cluster's API server also kills
+// managers.
 func (e *env) killUntilSettled(t *testing.T, s *testCluster, state hivev1.PowerState, groups int, target *mortalTarget) (acts map[string]int) {
 	t.Helper()
 	acts = map[string]int{}

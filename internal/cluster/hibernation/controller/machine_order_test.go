@@ -47,7 +47,7 @@ func stopsWorkersFirst(t *testing.T, e *env) {
 	}
 }
 
-// expectTold expects each of the parts in a message of Ready, at any time.
+// expectTold expects that the message of Ready contains each of the parts at some time.
 func (s *testCluster) expectTold(t *testing.T, parts ...string) {
 	t.Helper()
 	var told []string

@@ -19,9 +19,8 @@ import (
 	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
 )
 
-// Metrics exposes the power state of every cluster straight from the cache, so it is right after a restart and
-// disappears with the object. It also counts actions. One instance lives as long as the process; register it
-// once.
+// Metrics exposes the power state of every cluster directly from the cache. The metrics are therefore correct after a
+// restart, and disappear with the object. Metrics also counts actions. Register one per process.
 type Metrics struct {
 	cache       reconcile.ScrapedCache
 	state       *prometheus.Desc
@@ -116,7 +115,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.saved.EndScrape()
 }
 
-// counted are the metrics that keep their own counts.
+// counted returns the metrics that store their own counts.
 func (m *Metrics) counted() []prometheus.Collector {
 	return []prometheus.Collector{m.transitions, m.requests, m.decisions, m.durations}
 }
@@ -135,7 +134,7 @@ func (m *Metrics) collectServices(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(m.probes, prometheus.CounterValue, counts.Silences, "false")
 }
 
-// finishedTransition is a completed hibernation or resume, and its duration.
+// finishedTransition is a completed hibernation or resume and its duration.
 type finishedTransition struct {
 	name string
 	took time.Duration

@@ -17,7 +17,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// silentCloud never answers, so no pass ends.
+// silentCloud never answers, so passes do not finish.
 type silentCloud struct{ actuator.Actuator }
 
 // Observe implements actuator.Actuator.
@@ -90,8 +90,8 @@ func (e *env) awaitMetric(t *testing.T, name string, want map[string]string) {
 	})
 }
 
-// TestMetricsCountStopsAndStarts hibernates a cluster while its account throttles for a moment, and resumes it without
-// one machine.
+// TestMetricsCountStopsAndStarts hibernates a cluster while its account throttles for a moment, and resumes it with
+// one machine missing.
 func TestMetricsCountStopsAndStarts(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -131,8 +131,8 @@ func (e *env) awaitSeries(t *testing.T, names ...string) {
 	}
 }
 
-// gatherMetrics returns the values of all series, and the counts of histograms, by name and labels. Accounts are
-// named "one".
+// gatherMetrics returns the values of all series, and the counts of histograms, by name and labels. The account label
+// is always "one".
 func (e *env) gatherMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -167,13 +167,13 @@ func TestTransitionsAreTimed(t *testing.T) {
 		before, after *hivev1.HibernationRecord
 		want          []finishedTransition
 	}{
-		"a cluster that never hibernated: no transition is timed":  {nil, nil, nil},
-		"a hibernation that begins: no transition is timed":        {nil, stopping, nil},
-		"a hibernation that is complete: the hibernation is timed": {stopping, asleep, []finishedTransition{{"hibernate", 30 * time.Second}}},
-		"a cluster that hibernates: no transition is timed":        {asleep, asleep, nil},
-		"a resume that begins: no transition is timed":             {asleep, waking, nil},
-		"a resume that is complete: the resume is timed":           {waking, awake, []finishedTransition{{"resume", 45 * time.Second}}},
-		"a cluster that runs: no transition is timed":              {awake, awake, nil},
+		"cluster that never hibernated is not timed": {nil, nil, nil},
+		"start of a hibernation is not timed":        {nil, stopping, nil},
+		"complete hibernation is timed":              {stopping, asleep, []finishedTransition{{"hibernate", 30 * time.Second}}},
+		"hibernating cluster is not timed":           {asleep, asleep, nil},
+		"start of a resume is not timed":             {asleep, waking, nil},
+		"complete resume is timed":                   {waking, awake, []finishedTransition{{"resume", 45 * time.Second}}},
+		"running cluster is not timed":               {awake, awake, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, finishedTransitions(row.before, row.after), cmp.AllowUnexported(finishedTransition{})); diff != "" {

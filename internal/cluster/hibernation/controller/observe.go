@@ -28,7 +28,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// maxFrequentLook is the maximum duration of a poll of a cluster that is polled often.
+// maxFrequentLook is the maximum duration of a poll for a cluster that is polled often.
 const maxFrequentLook = 3 * time.Second
 
 // readKubeconfig reads a kubeconfig for the pool.
@@ -40,7 +40,7 @@ func (c Controller) readKubeconfig(ctx context.Context, namespace, secret string
 	return data[kubeconfigKey], nil
 }
 
-// clusterObservation is the result of observing, with the handles that acting needs.
+// clusterObservation is an observation and the data that actions need.
 type clusterObservation struct {
 	hibernation.Observed
 	objectFacts
@@ -51,29 +51,29 @@ type clusterObservation struct {
 	target   actuator.Target
 	requests []certificatesv1.CertificateSigningRequest
 	verdicts []csr.Verdict
-	// version is the version of the cluster; empty if it was not read or does not exist.
+	// version is the cluster's version; empty if it was not read or does not exist.
 	version string
 	// clockAhead is how far the cluster's clock is ahead of the hub's.
 	clockAhead time.Duration
-	// approvals is nil while no certificate request is judged.
+	// approvals is nil while certificate requests are not evaluated.
 	approvals *resumeApprovals
-	// ownerInterval is the interval of polling a cluster whose machines belong to another ClusterDeployment;
-	// zero otherwise.
+	// ownerInterval is the interval of polling a cluster with machines that belong to another ClusterDeployment; zero
+	// otherwise.
 	ownerInterval time.Duration
 	// replaced are Machines that were deleted since the last pass.
 	replaced []string
 	// firstLook is nil unless the cluster is resuming.
 	firstLook *firstLook
-	// cluster is the Cluster of Cluster API on the hub; nil if none exists. healthChecks are the MachineHealthChecks of
-	// the cluster.
+	// cluster is the Cluster of Cluster API on the hub; nil if none exists. healthChecks are the cluster's
+	// MachineHealthChecks.
 	cluster      *unstructured.Unstructured
 	healthChecks []targetcluster.HealthCheck
-	// check holds the problems that a hibernation may meet; nil if no survey was made.
+	// check contains the problems that a hibernation may meet; nil without a survey.
 	check *hivev1.HibernationCheck
 }
 
-// observe reads exactly the facts that the decision depends on. A cloud or cluster that cannot be read is part
-// of the observation and no error.
+// observe reads exactly the facts that the decision depends on. The failure to read a cloud or cluster is part of the
+// observation, not an error.
 func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
 	facts := readFacts(cd)
 	seen := &clusterObservation{Observed: c.observeObject(cd, facts), objectFacts: facts, name: client.ObjectKeyFromObject(cd)}
@@ -85,7 +85,7 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 		return nil, err
 	}
 	if seen.IsInfraDisabled {
-		c.forgetMachines(seen.name) // Otherwise its account would continue to list them.
+		c.forgetMachines(seen.name) // Otherwise its account would continue to list the machines.
 	}
 	if hibernation.NeedsCloud(seen.Observed) && c.findTarget(ctx, cd, seen) {
 		if err := c.observeCloud(ctx, cd, seen); err != nil {
@@ -118,8 +118,8 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	return seen, nil
 }
 
-// observeFirstSync reads whether the SyncSets of a new cluster have been applied. Without a controller that
-// maintains its ClusterSync, the hibernation does not wait.
+// observeFirstSync reads whether the SyncSets of a new cluster have been applied. Without a controller that maintains
+// the ClusterSync, the hibernation does not wait.
 func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	deadline := hibernation.FirstSyncDeadline(cd)
 	if !seen.Now.Before(deadline) || !hibernation.MayAwaitFirstSync(seen.Observed) {
@@ -130,7 +130,7 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 	var sync hiveinternalv1alpha1.ClusterSync
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(cd), &sync)
 	switch {
-	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err), meta.IsNoMatchError(err): // No controller may have a role for it, either.
+	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err), meta.IsNoMatchError(err): // It is possible that no controller has a role for it, either.
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the ClusterSync: %w", err)
@@ -141,7 +141,8 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 	return nil
 }
 
-// findTarget determines the cluster's machines and credentials. It returns false if that fails with an error to report.
+// findTarget determines the cluster's machines and credentials. It returns false if this fails with an error to
+// report.
 func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
 	platform := seen.platform
 	seen.actuator = c.Actuators[platform.Name]
@@ -174,13 +175,12 @@ const (
 	// aftercareLookAge is the maximum age while late changes are expected.
 	freshLookAge     = 10 * time.Second
 	aftercareLookAge = 30 * time.Second
-	// asleepLookAge is unlimited: an account polls clusters that are off in turn, and enqueues those that no
-	// longer are.
+	// asleepLookAge is unlimited: an account polls clusters that are off in turns, and enqueues those with a machine
+	// that is no longer off.
 	asleepLookAge = time.Duration(math.MaxInt64)
 )
 
-// observeCloud reads the known state of the machines. A result that is too old is renewed, and the pass waits
-// for that.
+// observeCloud reads the known state of the machines. If the result is too old, the pass waits for a new one.
 func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	_, seen.CanChangeGroups = seen.actuator.(actuator.GroupActuator)
 	wanted := cloudpoller.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target, WantsGroups: hibernation.NeedsGroups(seen.Observed)}
@@ -208,7 +208,7 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	return nil
 }
 
-// maxLookAge is long for a settled cluster whose pass runs only by schedule.
+// maxLookAge returns a long age for a settled cluster if the pass runs only by schedule.
 func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloudpoller.Snapshot) time.Duration {
 	o.Machines, o.Groups = look.Machines, look.Groups
 	switch {
@@ -217,7 +217,7 @@ func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloud
 	case look.Err != nil || !hibernation.IsPowerSettled(o) || cd.Status.PowerState != string(cmp.Or(o.DesiredPowerState, hivev1.PowerStateRunning)):
 		return freshLookAge
 	case look.IsUsed && !look.IsScheduled:
-		return 0 // An object has changed, perhaps in order to fix a problem.
+		return 0 // An object has changed, perhaps to fix a problem.
 	case hibernation.IsAsleep(o):
 		return asleepLookAge
 	case hibernation.IsInAftercare(o):
@@ -237,8 +237,8 @@ func questionOf(cd *hivev1.ClusterDeployment, seen *clusterObservation) targetcl
 	return q
 }
 
-// observeCluster reads the known state of the cluster itself. Missing parts are polled, and the pass waits for
-// that.
+// observeCluster reads the known state of the cluster itself. Missing parts are polled, and the pass waits for the
+// result.
 func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	q := questionOf(cd, seen)
 	switch {
@@ -270,7 +270,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		c.surveys.noteMade(seen.name, look.Survey.IsCutShort(), seen.Now)
 	}
 	if !seen.HasNoVersion && seen.declaredVersion == "" && c.pool.IsPlain(seen.name) {
-		// The findings of this pass decide about the next one.
+		// The findings of this pass decide in the next one.
 		c.pool.Enqueue(seen.name, false)
 		return reconcile.ErrPending
 	}
@@ -290,7 +290,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	return c.observeOperators(q, seen, look)
 }
 
-// noteReplaceable records the machines that OpenShift replaces, unless the actuator cannot end them.
+// noteReplaceable records the machines that OpenShift replaces, unless the actuator cannot terminate them.
 func (s *clusterObservation) noteReplaceable(look targetcluster.Look) {
 	s.Replaceable, s.HasReadMachines = look.Replaceable, look.HasReadMachines
 	if _, ok := s.actuator.(actuator.Terminator); !ok && s.DesiredPowerState == hivev1.PowerStateHibernating {
@@ -298,14 +298,14 @@ func (s *clusterObservation) noteReplaceable(look targetcluster.Look) {
 	}
 }
 
-// wantsSurvey reports whether the cluster is surveyed with this poll: in its turn, and before a hibernation that the
-// findings may refuse.
+// wantsSurvey reports whether this poll includes a survey of the cluster: when the survey is due, and before a
+// hibernation that the findings may refuse.
 func (c Controller) wantsSurvey(cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
 	isDue := c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
 	return hibernation.MayBeSurveyed(seen.Observed) && (isDue || hibernation.MayBeRefused(seen.Observed))
 }
 
-// noteSilence records why a cluster does not answer. It returns false if the cluster answers.
+// noteSilence records why a cluster does not respond. It returns false if the cluster responds.
 func (s *clusterObservation) noteSilence(look targetcluster.Look) bool {
 	if look.Err == nil {
 		return false
@@ -319,16 +319,16 @@ func (s *clusterObservation) noteSilence(look targetcluster.Look) bool {
 	return true
 }
 
-// wereOperatorsMissing reports whether the previous report named ClusterOperators, so that they are read with
-// the next poll.
+// wereOperatorsMissing reports whether the previous report listed ClusterOperators. If so, they are read with the
+// next poll.
 func wereOperatorsMissing(cd *hivev1.ClusterDeployment) bool {
 	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
 	degraded := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterDegradedCondition)
 	return ready != nil && ready.Reason == hivev1.WaitingForClusterOperatorsReason || degraded != nil && degraded.Reason == hivev1.ClusterOperatorsNotReadyReason
 }
 
-// observeOperators reads ClusterOperators only once everything else of an OpenShift cluster is back, because
-// they cost more than a poll of its nodes.
+// observeOperators reads ClusterOperators only once all other parts of an OpenShift cluster are back, because they
+// cost more than a poll of its nodes.
 func (c Controller) observeOperators(q targetcluster.Question, seen *clusterObservation, look targetcluster.Look) error {
 	if !look.IsOpenShift || !hibernation.NeedsOperators(seen.Observed) {
 		return nil
@@ -353,7 +353,7 @@ func (s *clusterObservation) noteOperators(look targetcluster.Look) {
 	}
 }
 
-// replacementRest is how long Machines rest that could not be deleted. Machines are started in the meantime.
+// replacementRest is the pause before another attempt to delete Machines. Machines are started in the meantime.
 const replacementRest = 15 * time.Second
 
 func (s *clusterObservation) noteReplacement(look targetcluster.Look) {
@@ -415,7 +415,7 @@ func (s *clusterObservation) noteHealthChecks(look targetcluster.Look) {
 	}
 }
 
-// judgeRequests judges the cluster's certificate requests against the machines that may make them.
+// judgeRequests evaluates the cluster's certificate requests against the machines that may make them.
 func (s *clusterObservation) judgeRequests(look targetcluster.Look) {
 	if look.RequestsErr != nil {
 		s.Blocked, s.IsAPICostly = []hibernation.BlockedRequest{{Reason: targetcluster.DescribeError(look.RequestsErr)}}, true

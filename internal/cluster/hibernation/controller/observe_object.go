@@ -18,10 +18,10 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// objectFacts are facts of the object that several steps of a pass need. A pass reads them once.
+// objectFacts are facts about the object that several steps of a pass need. A pass reads them once.
 type objectFacts struct {
 	platform hivev1.PlatformSettings
-	// declaredVersion is the version of the cluster according to its object; empty if the object has none.
+	// declaredVersion is the cluster's version according to its object; empty if the object contains none.
 	declaredVersion string
 }
 
@@ -29,7 +29,7 @@ func readFacts(cd *hivev1.ClusterDeployment) objectFacts {
 	return objectFacts{platform: cd.Spec.PlatformSettings(), declaredVersion: declaredVersion(cd)}
 }
 
-// observeObject returns the facts that the decision needs of the object alone.
+// observeObject returns the facts for the decision that depend on the object alone.
 func (c Controller) observeObject(cd *hivev1.ClusterDeployment, facts objectFacts) hibernation.Observed {
 	requestedBy, requestedAt := lastPowerStateWriter(cd)
 	timer, malformed := hibernation.ReadTimer(cd)
@@ -68,7 +68,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment, facts objectFact
 	}
 }
 
-// isEndOverdue reports whether the time of a stop has ended and its record does not reflect that yet.
+// isEndOverdue reports whether a stop has expired and its record does not reflect that yet.
 func (c Controller) isEndOverdue(cd *hivev1.ClusterDeployment) bool {
 	before := stoprecord.Records(cd.Status.Stops)
 	return before.Holds() && stoprecord.NextRecords(before, readStopRequest(cd), c.Clock.Now()).HasExpired()
@@ -100,7 +100,7 @@ func skipsOperators(cd *hivev1.ClusterDeployment) bool {
 	return err == nil && skips || cd.HasTrueAnnotation(hivev1.ResumeSkipsClusterOperatorsLabel)
 }
 
-// invalidSpec describes missing or malformed fields of the spec; empty if there are none.
+// invalidSpec describes missing or malformed fields of the spec; empty if all are valid.
 func invalidSpec(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) string {
 	missing, purpose := missingFields(cd, platform), "the cluster's machines can be found"
 	if isInfraDisabled(cd) {
@@ -115,7 +115,8 @@ func invalidSpec(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings)
 	return ""
 }
 
-// missingFields returns the required fields that are empty. Machines that are not managed need none.
+// missingFields returns the required fields that are empty. Clusters with unmanaged machines require no fields about
+// machines.
 func missingFields(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) []string {
 	var missing []string
 	isManaged := !isInfraDisabled(cd)
@@ -131,7 +132,7 @@ func missingFields(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSetting
 	return missing
 }
 
-// unsupportedPlatform returns why no actuator may be used; empty if one may.
+// unsupportedPlatform explains why no actuator may be used; empty if one may.
 func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) string {
 	if isInfraDisabled(cd) {
 		return fmt.Sprintf("The annotation %s is %.40q, so Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective",
@@ -144,7 +145,7 @@ func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment, platform h
 		strings.Join(slices.Sorted(maps.Keys(c.Actuators)), ", "))
 }
 
-// declaredVersion returns the version of the cluster from the preferred source that has one.
+// declaredVersion returns the cluster's version from the preferred source that contains one.
 func declaredVersion(cd *hivev1.ClusterDeployment) string {
 	var current, installed string
 	if s := cd.Status.ClusterVersionStatus; s != nil {
@@ -156,7 +157,7 @@ func declaredVersion(cd *hivev1.ClusterDeployment) string {
 	return cmp.Or(current, cd.Labels[hivev1.VersionLabel], cd.Labels[hivev1.VersionMajorMinorPatchLabel], installed)
 }
 
-// lastPowerStateWriter returns which field manager last set spec.powerState, and when.
+// lastPowerStateWriter returns the field manager that last set spec.powerState, and the time.
 func lastPowerStateWriter(cd *hivev1.ClusterDeployment) (manager string, at time.Time) {
 	for _, entry := range cd.ManagedFields {
 		if entry.FieldsV1 == nil || entry.Time == nil || !entry.Time.After(at) {
@@ -166,7 +167,7 @@ func lastPowerStateWriter(cd *hivev1.ClusterDeployment) (manager string, at time
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			// The requester is shown for information only, so an entry of another form is skipped.
+			// The requester is only shown for information, so an entry in another form is skipped.
 			continue
 		}
 		if _, ok := fields.Spec["f:powerState"]; ok {

@@ -34,8 +34,8 @@ func TestObserveObject(t *testing.T) {
 		edit func(*hivev1.ClusterDeployment)
 		want func(*hibernation.Observed)
 	}{
-		"a complete cluster: every field is observed": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
-		"spec.powerState: observed": {
+		"complete cluster has all fields": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
+		"spec.powerState is observed": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
 			func(o *hibernation.Observed) {
 				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateHibernating, hivev1.PowerStateHibernating
@@ -43,7 +43,7 @@ func TestObserveObject(t *testing.T) {
 				o.Stops = stoprecord.Records{{Since: metav1.NewTime(fixedTime()), By: "unknown", Requested: true}}
 			},
 		},
-		"the run time starts at the claim of the cluster": {
+		"run time starts at the claim of the cluster": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.Spec.PowerState = "1h30m", hivev1.PowerStateRunning
 				cd.CreationTimestamp = metav1.NewTime(fixedTime().Add(-5 * time.Hour))
@@ -55,7 +55,7 @@ func TestObserveObject(t *testing.T) {
 				o.Timer = hibernation.RunTimer{Limit: 90 * time.Minute, Since: fixedTime().Add(-2 * time.Hour)}
 			},
 		},
-		"without an installation time, the run time starts at the creation of the cluster": {
+		"run time without an installation time starts at the creation of the cluster": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-time.Hour))
 			},
@@ -63,7 +63,7 @@ func TestObserveObject(t *testing.T) {
 				o.Timer = hibernation.RunTimer{Limit: 8 * time.Hour, Since: fixedTime().Add(-time.Hour)}
 			},
 		},
-		"a request to resume restarts the run time": {
+		"request to resume restarts the run time": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
 				cd.Annotations = map[string]string{hivev1.ResumeRequestedAtAnnotation: "2026-07-01T11:00:00Z"}
@@ -73,20 +73,20 @@ func TestObserveObject(t *testing.T) {
 				o.Timer = hibernation.RunTimer{Limit: 8 * time.Hour, Since: asked, ResumeRequestedAt: asked}
 			},
 		},
-		"an unclaimed cluster of a pool is left to its pool": {
+		"unclaimed cluster of a pool has no run time limit": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.CreationTimestamp = "1h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
 				cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "spare"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"a malformed hibernateAfter: reported": {
+		"malformed hibernateAfter is reported": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.HibernateAfter = "9999999999999h" },
 			func(o *hibernation.Observed) {
 				o.Invalid = `Expected spec.hibernateAfter to be a duration such as 8h, found "9999999999999h"; correct or remove it`
 			},
 		},
-		"a request to resume at a malformed time: reported": {
+		"request to resume at a malformed time is reported": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.Annotations = "8h", map[string]string{hivev1.ResumeRequestedAtAnnotation: "now"}
 			},
@@ -94,23 +94,23 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = `Expected the annotation torpor.dev/resume-requested-at to be a time such as 2026-07-01T08:00:00Z, found "now"; correct or remove it`
 			},
 		},
-		"a deletion timestamp: deleted": {
+		"deletion timestamp is observed": {
 			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(fixedTime())) },
 			func(o *hibernation.Observed) { o.Deleted = true },
 		},
-		"a pause in another spelling of true: paused": {
+		"pause in another spelling of true is observed": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "T"}
 			},
 			func(o *hibernation.Observed) { o.Paused = true },
 		},
-		"a pause that is false or no boolean: not paused": {
+		"pause that is false or not a boolean is ignored": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "false", hivev1.ReconcilePauseAnnotation: "maybe"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"the running version has precedence over the label, and the label over the installed version": {
+		"running version has precedence over the label, and the label over the installed version": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: "4.4.7"}}
 				cd.Status.InstallVersion = new("4.1.0")
@@ -119,17 +119,17 @@ func TestObserveObject(t *testing.T) {
 				o.Incompatible = "Expected OpenShift 4.4.8 or later, found 4.4.7; upgrade the cluster to hibernate it"
 			},
 		},
-		"the installed version is used if no other is known": {
+		"installed version is used if no other version is known": {
 			func(cd *hivev1.ClusterDeployment) { cd.Labels, cd.Status.InstallVersion = nil, new("4.12.0") },
 			func(*hibernation.Observed) {},
 		},
-		"the short label is used if no other version is known": {
+		"short label is used if no other version is known": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Labels = map[string]string{hivev1.VersionMajorMinorPatchLabel: "4.12.0"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"the requester is the last writer of the power state, not of the object": {
+		"last writer of the power state, not of the object, is the requester": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.ManagedFields = []metav1.ManagedFieldsEntry{
 					managedFieldsOf("old", fixedTime(), power), managedFieldsOf("alice", fixedTime().Add(time.Hour), power),
@@ -140,7 +140,7 @@ func TestObserveObject(t *testing.T) {
 			},
 			func(o *hibernation.Observed) { o.RequestedBy, o.RequestedAt = "alice", fixedTime().Add(time.Hour) },
 		},
-		"the record is a copy": {
+		"record is a copy": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Status.Hibernation = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
 			},
@@ -148,7 +148,7 @@ func TestObserveObject(t *testing.T) {
 				o.Record = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
 			},
 		},
-		"an invalid override: InvalidSpec": {
+		"invalid override is an invalid spec": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "10.0.0.256"}
 			},
@@ -156,7 +156,7 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = `Torpor does not connect to the API server: expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "10.0.0.256"; correct or remove it`
 			},
 		},
-		"an opt-out: observed": {
+		"opt-out is observed": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "true"}
 				cd.Spec.Platform, cd.Spec.ClusterMetadata.InfraID = hivev1.Platform{}, ""
@@ -166,7 +166,7 @@ func TestObserveObject(t *testing.T) {
 				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
 			},
 		},
-		"an opt-out of a cluster without kubeconfig: observed": {
+		"opt-out of a cluster without kubeconfig is observed": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations, cd.Spec.ClusterMetadata = map[string]string{hivev1.InfraDisabledAnnotation: "1"}, nil
 			},
@@ -176,13 +176,13 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, found it empty; set it so that the cluster's API server can be found"
 			},
 		},
-		"an opt-out that is not true: ignored": {
+		"opt-out that is not true is ignored": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "false"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"everything is missing: each problem is observed": {
+		"every missing part is observed": {
 			func(cd *hivev1.ClusterDeployment) { *cd = hivev1.ClusterDeployment{} },
 			func(o *hibernation.Observed) {
 				o.Installed = false
@@ -230,14 +230,14 @@ func (r storedCluster) Get(_ context.Context, _ client.ObjectKey, obj client.Obj
 	return nil
 }
 
-// With Hive's schema only the annotation holds the record of a resume.
+// With Hive's schema, only the annotation contains the record of a resume.
 func TestOrderToStopIsHeldBackByTheRememberedRecord(t *testing.T) {
 	for name, row := range map[string]struct {
 		resumedAt time.Time
 		want      bool
 	}{
-		"a cluster that was resumed a minute ago keeps running":                {fixedTime().Add(-time.Minute), false},
-		"a cluster whose run time after the resume has elapsed may be stopped": {fixedTime().Add(-2 * time.Hour), true},
+		"cluster that was resumed a minute ago keeps running":              {fixedTime().Add(-time.Minute), false},
+		"cluster with an elapsed run time after the resume may be stopped": {fixedTime().Add(-2 * time.Hour), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testCluster{key: client.ObjectKey{Namespace: "n", Name: "c"}, infraID: "x"}
@@ -257,15 +257,15 @@ func TestCloudErrorsHideSecrets(t *testing.T) {
 		err  error
 		want hibernation.ObservationError
 	}{
-		"an error of the actuator is shown, with advice": {
+		"actuator error is shown with advice": {
 			&actuator.Error{Class: actuator.Throttled, Message: "slow down"},
 			hibernation.ObservationError{Class: actuator.Throttled, Message: "slow down; Torpor retries the request automatically"},
 		},
-		"a timeout: unreachable": {
+		"timeout is reported as unreachable": {
 			context.DeadlineExceeded,
 			hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"},
 		},
-		"an error of another origin is not shown": {
+		"error from another source is not shown": {
 			errors.New("password is hunter2"),
 			hibernation.ObservationError{Class: actuator.Other, Message: "The request to the cloud failed with an unknown error"},
 		},

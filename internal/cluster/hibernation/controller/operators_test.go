@@ -16,8 +16,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAResumeWaitsForOperatorsThatHaveReportedSince has an OpenShift cluster whose operator always looks ready,
-// because its conditions have not changed since before the hibernation.
+// TestAResumeWaitsForOperatorsThatHaveReportedSince uses an OpenShift cluster with an operator that always looks
+// ready, because its conditions have not changed since before the hibernation.
 func TestAResumeWaitsForOperatorsThatHaveReportedSince(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -51,7 +51,7 @@ func TestAResumeWaitsForOperatorsThatHaveReportedSince(t *testing.T) {
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.WaitingForClusterOperatorsReason, []string{"waiting for ClusterOperators"}})
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterUnreachableCondition, "False", hivev1.ClusterReachableReason, nil})
 
-	// The operator acquires its lease, which is no report of its operand yet, and then keeps it.
+	// The operator acquires its lease, which is not yet a report about its operand, and then keeps the lease.
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(time.Second)))
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), lease))
 	s.awaitSettled(t, hivev1.PowerStateRunning)

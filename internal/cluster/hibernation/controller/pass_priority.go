@@ -13,19 +13,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
-// goesOnWithin is the longest interval after which a pass counts as the continuation of the previous one, whose
-// report has just been saved.
+// goesOnWithin is the longest interval after which a pass counts as the continuation of the previous one, which has
+// just saved its report.
 const goesOnWithin = time.Second
 
-// begunFirst gives passes that continue priority over passes that begin. A cluster that has begun continues
-// before another one begins, so its machines change while other clusters are recorded. With one priority for
-// all, no machine of a fleet would be ordered to change before the last cluster has begun.
+// begunFirst gives passes that continue priority over passes that begin. A cluster that has begun continues before
+// another one begins, so its machines change while other clusters are recorded. With equal priorities, no machine of
+// a fleet would be ordered to change before the last cluster has begun.
 type begunFirst struct{ ctrlreconcile.Reconciler }
 
 // Reconcile implements reconcile.Reconciler.
 func (b begunFirst) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := b.Reconciler.Reconcile(ctx, req)
-	// Without a priority, a pass would keep that of the previous one forever.
+	// Without an explicit priority, a pass would keep the priority of the previous one forever.
 	result.Priority = new(urgency.UsualPriority)
 	if result.RequeueAfter > 0 && result.RequeueAfter < goesOnWithin {
 		result.Priority = new(urgency.UrgentPriority)

@@ -22,10 +22,10 @@ func TestOngoingTransitionsHavePriority(t *testing.T) {
 		err    error
 		want   int
 	}{
-		"a saved record is acted on at once":                                            {ctrl.Result{RequeueAfter: time.Millisecond}, nil, urgency.UrgentPriority},
-		"a cluster that is settled has lost its priority":                               {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(urgency.UrgentPriority)}, nil, urgency.UsualPriority},
-		"a cluster that waits for an event has lost its priority":                       {ctrl.Result{}, nil, urgency.UsualPriority},
-		"a cluster whose pass fails has lost its priority, so it does not delay others": {ctrl.Result{}, errors.New("no hub"), urgency.UsualPriority},
+		"pass after a saved record is urgent":                {ctrl.Result{RequeueAfter: time.Millisecond}, nil, urgency.UrgentPriority},
+		"settled cluster loses its priority":                 {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(urgency.UrgentPriority)}, nil, urgency.UsualPriority},
+		"cluster that waits for an event loses its priority": {ctrl.Result{}, nil, urgency.UsualPriority},
+		"cluster with a failed pass loses its priority":      {ctrl.Result{}, errors.New("no hub"), urgency.UsualPriority},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pass := begunFirst{ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return row.result, row.err })}
@@ -37,7 +37,7 @@ func TestOngoingTransitionsHavePriority(t *testing.T) {
 	}
 }
 
-// TestAnswersOvertakeClustersThatBegin queues a hundred clusters that begin before one that has its result.
+// TestAnswersOvertakeClustersThatBegin queues a hundred clusters that begin, before one that has its result.
 func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()

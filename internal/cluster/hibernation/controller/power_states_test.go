@@ -28,8 +28,8 @@ const busyServer = "the server answers with 500"
 
 const machineLatency = 300 * time.Millisecond
 
-// TestPowerStates runs all scenarios on one hub at the same time. Each has its own cluster, whose history must be
-// consistent.
+// TestPowerStates runs all scenarios on one hub at the same time. Each scenario has a separate cluster. The cluster's
+// status history must be consistent.
 func TestPowerStates(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -58,27 +58,27 @@ func TestPowerStates(t *testing.T) {
 
 func scenarios() map[string]func(*testing.T, *env) {
 	return map[string]func(*testing.T, *env){
-		"a cluster hibernates and resumes, and each step has one event":           hibernatesAndResumes,
-		"a settled cluster is not written to":                                     settledIsNotWritten,
-		"a machine without capacity does not delay the others":                    startsOtherMachines,
-		"a cluster that cannot be stopped completely is not stopped in part":      keepsUnstoppableCluster,
-		"a cluster without its kubeconfig hibernates, and the report warns":       warnsOfUnrecordedNodes,
-		"an unreachable API server is awaited, and its nodes are recorded":        waitsForNodeRecord,
-		"the more recent of two ClusterDeployments with one infraID waits":        refusesSecondOwner,
-		"an infraID of another account is another cluster":                        tellsAccountsApart,
-		"an older ClusterDeployment that lists no machines blocks no other":       ignoresOwnersWithoutMachines,
-		"a cluster that may not be started again is not stopped":                  asksForRightsFirst,
-		"a machine that another tool stopped is started again":                    startsStoppedMachine,
-		"a start that the cloud accepts and forgets is repeated":                  repeatsLostStarts,
-		"a hibernated cluster resumes although its version has become unknown":    resumesWithoutVersion,
-		"a plain Kubernetes cluster hibernates without a version":                 hibernatesWithoutVersion,
-		"a paused cluster is left as it is, and continues after the pause":        pausesAndContinues,
-		"a cluster that is deleted while it hibernates is left as it is":          deletedWhileHibernated,
+		"cluster hibernates and resumes with one event for each step":             hibernatesAndResumes,
+		"settled cluster is not written to":                                       settledIsNotWritten,
+		"machine without capacity does not delay other machines":                  startsOtherMachines,
+		"cluster that cannot be stopped completely is not stopped partly":         keepsUnstoppableCluster,
+		"cluster without its kubeconfig hibernates with a warning":                warnsOfUnrecordedNodes,
+		"unreachable API server is awaited before its nodes are recorded":         waitsForNodeRecord,
+		"more recent of two ClusterDeployments with one infraID waits":            refusesSecondOwner,
+		"infraID in another account is another cluster":                           tellsAccountsApart,
+		"older ClusterDeployment that lists no machines does not block others":    ignoresOwnersWithoutMachines,
+		"cluster that may not be started again is not stopped":                    asksForRightsFirst,
+		"machine stopped by another tool is started again":                        startsStoppedMachine,
+		"start that the cloud accepts but drops is repeated":                      repeatsLostStarts,
+		"hibernated cluster resumes although its version has become unknown":      resumesWithoutVersion,
+		"plain Kubernetes cluster hibernates without a version":                   hibernatesWithoutVersion,
+		"paused cluster is not changed until the pause is removed":                pausesAndContinues,
+		"cluster that is deleted while it hibernates is not changed":              deletedWhileHibernated,
 		"a cluster whose run time has elapsed hibernates, and resumes on request": hibernatesAfterItsTime,
-		"a new cluster hibernates once its SyncSets are applied":                  awaitsFirstSync,
+		"new cluster hibernates once its SyncSets are applied":                    awaitsFirstSync,
 		"workers stop before the control plane, and start after it":               stopsWorkersFirst,
-		"a stop ends at its time, although the spec still requests it":            endsStopAtItsTime,
-		"a stop that ended before the first pass stops nothing":                   ignoresStopThatIsOver,
+		"stop expires although the spec still requests it":                        endsStopAtItsTime,
+		"stop that expired before the first pass stops nothing":                   ignoresStopThatIsOver,
 	}
 }
 
@@ -295,7 +295,7 @@ func startsOtherMachines(t *testing.T, e *env) {
 
 func keepsUnstoppableCluster(t *testing.T, e *env) {
 	t.Helper()
-	// The cluster has its own cloud, because orders of other clusters would be in the same calls.
+	// The cluster has a separate cloud, because otherwise the calls would also contain orders for other clusters.
 	s := e.newCluster(t, func(r *clusterSetup) { r.cloud = testenv.StartCloud(t) })
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1]})
@@ -420,9 +420,9 @@ func deletedWhileHibernated(t *testing.T, e *env) {
 
 // moment is a state within a transition at which the desired power state changes back.
 type moment struct {
-	// from is the initial state of the cluster: it goes to the other state and back.
+	// from is the initial power state of the cluster, which changes and is then restored.
 	from hivev1.PowerState
-	// reached returns nil at the moment.
+	// reached returns nil once the moment is reached.
 	reached func(*testing.T, *testCluster) error
 }
 
@@ -431,8 +431,8 @@ func moments() map[string]moment {
 	has := func(e expectedCondition) func(*testing.T, *testCluster) error {
 		return func(_ *testing.T, s *testCluster) error { return s.hasCondition(e) }
 	}
-	// A machine changes its state quickly, and a busy test may miss it. A machine that has left the old state has
-	// begun.
+	// A machine changes its state quickly, and a busy test may miss the transition. A machine that has left its old
+	// state counts as changing.
 	leave := func(state string) func(*testing.T, *testCluster) error {
 		return func(t *testing.T, s *testCluster) error {
 			t.Helper()
@@ -449,16 +449,16 @@ func moments() map[string]moment {
 	}
 	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
 	return map[string]moment{
-		"the power state is changed back at once, before the hibernation begins":                              {running, atOnce},
-		"the power state is changed back once the status reports Stopping":                                    {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
-		"the power state is changed back when the machines begin to stop":                                     {running, leave("running")},
-		"the power state is changed back when all machines are stopped and the status does not report it yet": {running, all("stopped")},
-		"the power state is changed back once the cluster hibernates":                                         {running, has(settledCondition(hibernating))},
-		"the power state is changed back at once, before the resume begins":                                   {hibernating, atOnce},
-		"the power state is changed back once the status reports Resuming":                                    {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
-		"the power state is changed back when the machines begin to start":                                    {hibernating, leave("stopped")},
-		"the power state is changed back when all machines run and the status does not report it yet":         {hibernating, all("running")},
-		"the power state is changed back once the cluster runs and its record is still fresh":                 {hibernating, has(settledCondition(running))},
+		"power state is changed back before the hibernation begins":                              {running, atOnce},
+		"power state is changed back once the status reports Stopping":                           {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
+		"power state is changed back when the machines begin to stop":                            {running, leave("running")},
+		"power state is changed back when all machines are stopped before the status reports it": {running, all("stopped")},
+		"power state is changed back once the cluster hibernates":                                {running, has(settledCondition(hibernating))},
+		"power state is changed back before the resume begins":                                   {hibernating, atOnce},
+		"power state is changed back once the status reports Resuming":                           {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
+		"power state is changed back when the machines begin to start":                           {hibernating, leave("stopped")},
+		"power state is changed back when all machines run before the status reports it":         {hibernating, all("running")},
+		"power state is changed back shortly after the cluster has resumed":                      {hibernating, has(settledCondition(running))},
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAHibernationIsRefusedWhereItsConditionIsRequired has a cluster of Karpenter whose first node comes after the
-// first survey. The cluster hibernates once that node is gone.
+// TestAHibernationIsRefusedWhereItsConditionIsRequired uses a Karpenter cluster with a first node that joins after
+// the first survey. The cluster hibernates once that node is deleted.
 func TestAHibernationIsRefusedWhereItsConditionIsRequired(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -39,6 +39,6 @@ func TestAHibernationIsRefusedWhereItsConditionIsRequired(t *testing.T) {
 	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
 
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), node))
-	s.touchAnnotation(t, 1) // The next survey would come within minutes.
+	s.touchAnnotation(t, 1) // The next survey would run within minutes.
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 }

@@ -23,7 +23,7 @@ import (
 
 // report writes the plan to the status. Later passes observe the results of actions.
 func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
-	// A watch spares the passes that would only find that nothing has changed.
+	// Watching replaces passes that would find no change.
 	c.accounts.Watch(seen.name, plan.CloudInterval)
 	if plan.ProbeInterval > 0 {
 		c.pool.Watch(seen.name, plan.ProbeInterval)
@@ -82,9 +82,9 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	}
 }
 
-// setPowerState sets the conditions and the power state that follows from them. The time of Ready, which
-// kubectl shows as SINCE, is also that of the power state: Ready is False from the start of a hibernation to
-// the end of the next resume.
+// setPowerState sets the conditions and the power state that follows from them. kubectl shows the transition time of
+// Ready as SINCE. It is also the transition time of the power state, because Ready is False from the start of a
+// hibernation to the end of the next resume.
 func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condition, powerState string, now clock.PassiveClock) {
 	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, now)
 	cd.Status.ObservedGeneration = cd.Generation
@@ -95,8 +95,8 @@ func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condi
 	}
 }
 
-// rememberDelay is the time for which only the status holds the start or the end of a resume, and of the stop before
-// it. The annotation is written after it. While a fleet resumes, each saved write per cluster counts.
+// rememberDelay is the time for which only the status contains the start or the end of a resume, and of the preceding
+// stop. The annotation is written after that. While a fleet resumes, each saved write per cluster counts.
 const rememberDelay = time.Minute
 
 func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {
@@ -104,8 +104,8 @@ func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {
 	return r != nil && (isRecent(r.ResumeStartedAt) || isRecent(r.ResumedAt))
 }
 
-// addTrouble adds a condition that most clusters never have. Once added, it stays, so that clients can wait for
-// its end.
+// addTrouble adds a condition that most clusters never have. Once added, the condition stays, so clients can wait
+// until it is False.
 func addTrouble(owned map[string]decision.Condition, before []metav1.Condition, kind string, is decision.Condition) {
 	switch {
 	case is.Status == metav1.ConditionTrue:
@@ -121,7 +121,7 @@ const maxVerdictsPerEvent = 8
 // maxNamesPerEvent keeps an event's note within its limit: a name has at most 253 bytes.
 const maxNamesPerEvent = 3
 
-// approvalEvents return an event for every approval, and for the first of the requests that were not approved.
+// approvalEvents returns an event for every approval, and one for the first request that was not approved.
 func approvalEvents(decided []csr.Verdict) []decision.Event {
 	var approved, left []string
 	for _, v := range decided {

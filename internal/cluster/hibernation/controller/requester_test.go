@@ -21,7 +21,7 @@ import (
 
 const recordPolicy = "torpor-hibernation-record"
 
-// installRecordPolicies creates the policies of config and waits until the API server applies them.
+// installRecordPolicies creates the policies from config and waits until the API server applies them.
 func (e *env) installRecordPolicies(t *testing.T) {
 	t.Helper()
 	e.ApplyManifest(t, "record/hibernation.yaml")
@@ -89,7 +89,7 @@ func TestRequesterIsRecorded(t *testing.T) {
 	e.WaitForEvent(t, s.key.Namespace, stoprecord.EventRequesterUnknown, "found unknown (field manager some-program)")
 }
 
-// TestStopEndsWhileNoManagerRuns has a stop that ends during an outage.
+// TestStopEndsWhileNoManagerRuns uses a stop that expires while no manager runs.
 func TestStopEndsWhileNoManagerRuns(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -126,7 +126,7 @@ func (s *testCluster) expectRequester(t *testing.T, who string) {
 	}
 }
 
-// removeNotingPolicy leaves the API server with only the policy that refuses forged names.
+// removeNotingPolicy leaves only the policy that rejects forged names in the API server.
 func (e *env) removeNotingPolicy(t *testing.T) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: recordPolicy}

@@ -10,8 +10,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestSavingsOfAClusterSurviveTheManager hibernates a cluster, replaces the manager, and resumes it. The status has the
-// machine-seconds of the record, and the counter of each later manager continues from them.
+// TestSavingsOfAClusterSurviveTheManager hibernates a cluster, replaces the manager, and resumes the cluster. The
+// status contains the machine-seconds of the record, and the counter of each later manager continues from them.
 func TestSavingsOfAClusterSurviveTheManager(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -33,7 +33,7 @@ func TestSavingsOfAClusterSurviveTheManager(t *testing.T) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	awake := s.get(t)
 	is, machines := awake.Status.Savings, float64(asleep.Status.Savings.Machines)
-	// The record rounds the begin of the resume up to the next second.
+	// The record rounds the start of the resume up to the next second.
 	longest := awake.Status.Hibernation.ResumeStartedAt.Sub(asleep.Status.Savings.Since.Time)
 	if least := machines * (longest - time.Second).Seconds(); is.Since != nil || float64(is.MachineSeconds) < least-1 || float64(is.MachineSeconds) > machines*longest.Seconds()+1 {
 		t.Errorf("expected about %.0f machine-seconds, found %+v", machines*longest.Seconds(), is)
@@ -49,7 +49,7 @@ func TestSavingsOfAClusterSurviveTheManager(t *testing.T) {
 	})
 }
 
-// readSavedSeconds returns the counter of a cluster.
+// readSavedSeconds returns a cluster's counter.
 func (e *env) readSavedSeconds(t *testing.T, s *testCluster) float64 {
 	t.Helper()
 	return e.gatherMetrics(t)["torpor_saved_machine_seconds_total kind=ClusterDeployment name="+s.key.Name+" namespace="+s.key.Namespace]

@@ -27,23 +27,23 @@ func TestTheSchemaRefuses(t *testing.T) {
 		value any
 		says  string
 	}{
-		"a power state that does not exist: rejected":  {[]string{"spec", "powerState"}, "Napping", `spec.powerState: Unsupported value: "Napping": supported values: "", "Running", "Hibernating"`},
-		"a power state that is not a string: rejected": {[]string{"spec", "powerState"}, true, "spec.powerState: Invalid value"},
-		"no cluster name: rejected":                    {[]string{"spec", "clusterName"}, nil, "spec.clusterName: Required value"},
-		"no base domain: rejected":                     {[]string{"spec", "baseDomain"}, nil, "spec.baseDomain: Required value"},
-		"no platform: rejected":                        {[]string{"spec", "platform"}, nil, "spec.platform: Required value"},
-		"no region: rejected":                          {[]string{"spec", "platform", "aws", "region"}, nil, "spec.platform.aws.region: Required value"},
-		"no infraID: rejected":                         {[]string{"spec", "clusterMetadata", "infraID"}, nil, "spec.clusterMetadata.infraID: Required value"},
-		"no cluster id: rejected":                      {[]string{"spec", "clusterMetadata", "clusterID"}, nil, "spec.clusterMetadata.clusterID: Required value"},
-		"no reference to the kubeconfig: rejected":     {[]string{"spec", "clusterMetadata", "adminKubeconfigSecretRef"}, nil, "adminKubeconfigSecretRef: Required value"},
-		"no spec: rejected":                            {[]string{"spec"}, nil, "spec: Required value"},
-		"an override of 2,049 characters: rejected": {
+		"unknown power state is rejected":                 {[]string{"spec", "powerState"}, "Napping", `spec.powerState: Unsupported value: "Napping": supported values: "", "Running", "Hibernating"`},
+		"power state that is not a string is rejected":    {[]string{"spec", "powerState"}, true, "spec.powerState: Invalid value"},
+		"missing cluster name is rejected":                {[]string{"spec", "clusterName"}, nil, "spec.clusterName: Required value"},
+		"missing base domain is rejected":                 {[]string{"spec", "baseDomain"}, nil, "spec.baseDomain: Required value"},
+		"missing platform is rejected":                    {[]string{"spec", "platform"}, nil, "spec.platform: Required value"},
+		"missing region is rejected":                      {[]string{"spec", "platform", "aws", "region"}, nil, "spec.platform.aws.region: Required value"},
+		"missing infraID is rejected":                     {[]string{"spec", "clusterMetadata", "infraID"}, nil, "spec.clusterMetadata.infraID: Required value"},
+		"missing cluster id is rejected":                  {[]string{"spec", "clusterMetadata", "clusterID"}, nil, "spec.clusterMetadata.clusterID: Required value"},
+		"missing reference to the kubeconfig is rejected": {[]string{"spec", "clusterMetadata", "adminKubeconfigSecretRef"}, nil, "adminKubeconfigSecretRef: Required value"},
+		"missing spec is rejected":                        {[]string{"spec"}, nil, "spec: Required value"},
+		"override of 2,049 characters is rejected": {
 			[]string{"spec", "controlPlaneConfig", "apiURLOverride"}, strings.Repeat("a", 2049), "spec.controlPlaneConfig.apiURLOverride: Too long: may not be more than 2048",
 		},
-		"an address of 46 characters: rejected": {
+		"address of 46 characters is rejected": {
 			[]string{"spec", "controlPlaneConfig", "apiServerIPOverride"}, strings.Repeat("1", 46), "spec.controlPlaneConfig.apiServerIPOverride: Too long: may not be more than 45",
 		},
-		"a text in spec.installed: rejected": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
+		"text in spec.installed is rejected": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testCluster{key: client.ObjectKey{Namespace: "default", Name: "refused"}, infraID: "x"}
@@ -66,7 +66,8 @@ func TestTheSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestTheLargestRecordIsSaved records as many nodes as are read from a cluster, near the limit of etcd.
+// TestTheLargestRecordIsSaved records the maximum number of nodes that Torpor reads from a cluster, near the size
+// limit of etcd.
 func TestTheLargestRecordIsSaved(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)

@@ -16,7 +16,7 @@ import (
 // unknownName is a name in the API server's certificate that cannot be resolved.
 const unknownName = "kubernetes.default.svc"
 
-// TestServerOverrides hibernates and resumes clusters whose kubeconfig names an address that does not answer.
+// TestServerOverrides hibernates and resumes clusters with an unresponsive address in the kubeconfig.
 func TestServerOverrides(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -31,9 +31,9 @@ func TestServerOverrides(t *testing.T) {
 			because string
 			config  map[string]string
 		}{
-			"a URL: the cluster is reached":           {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": e.Config.Host}},
-			"a host and port: the cluster is reached": {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(host, port)}},
-			"an address: the cluster is reached":      {"https://" + net.JoinHostPort(unknownName, port), "cannot be resolved", map[string]string{"apiServerIPOverride": host}},
+			"cluster is reached by a URL":           {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": e.Config.Host}},
+			"cluster is reached by a host and port": {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(host, port)}},
+			"cluster is reached by an address":      {"https://" + net.JoinHostPort(unknownName, port), "cannot be resolved", map[string]string{"apiServerIPOverride": host}},
 			"both": {
 				"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(unknownName, port), "apiServerIPOverride": host},
 			},

@@ -31,7 +31,7 @@ func machineKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: kind}
 }
 
-// TestSpotMachines has clusters with a spot machine of a MachineSet, on one API server with OpenShift's Machines.
+// TestSpotMachines uses clusters with a MachineSet's spot machine, on one API server with OpenShift's Machines.
 func TestSpotMachines(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -40,12 +40,12 @@ func TestSpotMachines(t *testing.T) {
 	stop := e.startManager(t, clouds())
 	t.Run("rows", func(t *testing.T) {
 		for name, row := range map[string]func(*testing.T, *env){
-			"spot machines are terminated last, and replaced at the resume":                  terminatesAndReplaces,
-			"a spot machine that is created after the record was written is terminated, too": terminatesLateSpotMachine,
-			"a hibernation that is cancelled terminates no spot machine":                     cancelledTerminatesNone,
-			"a spot machine without the label of its Machine keeps its cluster running":      keepsOtherSpotMachines,
-			"no machine is stopped without the right to terminate":                           asksForTerminationFirst,
-			"a protected spot machine prevents a complete hibernation":                       tellsProtectedSpotMachine,
+			"spot machines are terminated last, and replaced at the resume":           terminatesAndReplaces,
+			"spot machine created after the record was written is terminated":         terminatesLateSpotMachine,
+			"cancelled hibernation terminates no spot machine":                        cancelledTerminatesNone,
+			"spot machine without the label on its Machine keeps its cluster running": keepsOtherSpotMachines,
+			"missing right to terminate prevents the stop":                            asksForTerminationFirst,
+			"protected spot machine prevents a complete hibernation":                  tellsProtectedSpotMachine,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -57,11 +57,12 @@ func TestSpotMachines(t *testing.T) {
 	terminatesBesideManagersThatEnd(t, e)
 }
 
-// spotCluster is a cluster with one more machine, of a MachineSet that replaces it when its Machine is deleted.
+// spotCluster is a cluster with an additional machine of a MachineSet. The MachineSet replaces the machine when its
+// Machine is deleted.
 type spotCluster struct {
 	*testCluster
 	set *unstructured.Unstructured
-	// spot is the current spot machine, and made are the names of all Machines so far.
+	// spot is the current spot machine, and made are the names of all Machines created so far.
 	spot string
 	made []string
 	// withoutDrain records for each deleted Machine whether the drain of its node was skipped.
@@ -69,7 +70,7 @@ type spotCluster struct {
 	labels       map[string]string
 }
 
-// newSpotCluster creates a cluster in its own cloud, whose calls are counted.
+// newSpotCluster creates a cluster in a separate cloud, and counts the cloud's calls.
 func (e *env) newSpotCluster(t *testing.T, labels map[string]string) *spotCluster {
 	t.Helper()
 	s := &spotCluster{labels: labels, withoutDrain: map[string]bool{}, set: &unstructured.Unstructured{}}
@@ -92,7 +93,8 @@ func interruptible() map[string]string {
 	return map[string]string{"machine.openshift.io/interruptible-instance": ""}
 }
 
-// reconcileMachines acts as OpenShift's controllers: it finalizes deleted Machines, and creates one if there is none.
+// reconcileMachines acts like OpenShift's controllers: it finalizes deleted Machines, and creates one if there is
+// none.
 func (s *spotCluster) reconcileMachines(t *testing.T) {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -149,7 +151,7 @@ func (s *spotCluster) awaitPowerState(t *testing.T, state hivev1.PowerState) {
 	s.awaitSettled(t, state)
 }
 
-// awaitRunning waits until the spot machine of the MachineSet runs.
+// awaitRunning waits until the MachineSet's spot machine runs.
 func (s *spotCluster) awaitRunning(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, "all machines run", func() error { return s.cloud.ExpectState(t, s.infraID, "running") })
@@ -202,7 +204,7 @@ func (s *spotCluster) expectReplaced(t *testing.T) {
 	}
 }
 
-// terminatesLateSpotMachine creates another machine while the others stop. The cluster does not answer before they
+// terminatesLateSpotMachine creates another machine while the others stop. The cluster does not respond until they
 // run again.
 func terminatesLateSpotMachine(t *testing.T, e *env) {
 	t.Helper()
@@ -304,7 +306,7 @@ func tellsProtectedSpotMachine(t *testing.T, e *env) {
 	}
 }
 
-// terminatesBesideManagersThatEnd ends managers at any point; the next one continues with the status alone.
+// terminatesBesideManagersThatEnd stops managers at any point. The next manager continues based on the status alone.
 func terminatesBesideManagersThatEnd(t *testing.T, e *env) {
 	t.Helper()
 	stop := e.startManager(t, clouds())

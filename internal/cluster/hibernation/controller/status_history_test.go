@@ -21,13 +21,13 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// statusHistory is every version of a ClusterDeployment that the API server has stored.
+// statusHistory contains every version of a ClusterDeployment that the API server has stored.
 type statusHistory struct {
 	mu       sync.Mutex
 	versions []*hivev1.ClusterDeployment
 }
 
-// watchHistory watches from now on. When the test ends, the whole history must be consistent.
+// watchHistory starts to record the versions. When the test ends, the whole history must be consistent.
 func (e *env) watchHistory(t *testing.T, key client.ObjectKey) *statusHistory {
 	t.Helper()
 	c, err := client.NewWithWatch(e.Config, client.Options{Scheme: e.Client.Scheme()})
@@ -80,7 +80,7 @@ func (h *statusHistory) newest() *hivev1.ClusterDeployment {
 	return all[len(all)-1]
 }
 
-// awaitNewest waits until the newest version has arrived, or the object is gone.
+// awaitNewest waits until the newest version is recorded, or the object is deleted.
 func (h *statusHistory) awaitNewest(t *testing.T, e *env, key client.ObjectKey) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -96,7 +96,7 @@ func (h *statusHistory) awaitNewest(t *testing.T, e *env, key client.ObjectKey) 
 	})
 }
 
-// violations lists every breach of the invariants of a version, and of those between consecutive versions of one object.
+// violations lists every violation of an invariant in a version, or between consecutive versions of one object.
 func (h *statusHistory) violations() []string {
 	var list []string
 	var before *hivev1.ClusterDeployment
@@ -145,7 +145,7 @@ func violationsWithin(cd *hivev1.ClusterDeployment) []string {
 	return list
 }
 
-// TestSinceFollowsThePowerState goes through a hibernation and a resume, an hour each step.
+// TestSinceFollowsThePowerState goes through a hibernation and a resume. Each step takes an hour.
 func TestSinceFollowsThePowerState(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	cd := &hivev1.ClusterDeployment{}
@@ -186,7 +186,7 @@ func violationsBetween(before, now *hivev1.ClusterDeployment) []string {
 		case next.ObservedGeneration < c.ObservedGeneration && c.ObservedGeneration <= before.Generation:
 			list = append(list, fmt.Sprintf("version %s: observedGeneration of %s fell from %d to %d",
 				now.ResourceVersion, c.Type, c.ObservedGeneration, next.ObservedGeneration))
-		case c.Type == hivev1.ClusterReadyCondition && now.Status.PowerState != before.Status.PowerState: // The time of Ready is that of the power state.
+		case c.Type == hivev1.ClusterReadyCondition && now.Status.PowerState != before.Status.PowerState: // The transition time of Ready is that of the power state.
 		case next.Status == c.Status && !next.LastTransitionTime.Equal(&c.LastTransitionTime):
 			list = append(list, fmt.Sprintf("version %s: %s stayed %s but has a new transition time", now.ResourceVersion, c.Type, c.Status))
 		}

@@ -20,13 +20,14 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// policyCase is a patch of a cluster in a power state, and the API server's refusal; empty if it admits the patch.
+// policyCase is a patch of a cluster in a power state, and the API server's refusal. The refusal is empty if the
+// patch is admitted.
 type policyCase struct {
 	from           hivev1.PowerState
 	patch, refusal string
 }
 
-// TestStopPolicies applies each of the policies in examples to a real API server.
+// TestStopPolicies applies each policy in examples to a real API server.
 func TestStopPolicies(t *testing.T) {
 	t.Parallel()
 	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
@@ -37,20 +38,20 @@ func TestStopPolicies(t *testing.T) {
 	until := func(value string) string { return stopWith(torporv1alpha1.UntilAnnotation, value) }
 	for file, cases := range map[string]map[string]policyCase{
 		"reason-required.yaml": {
-			"a stop without a reason: refused": {running, stop, "expected a reason to hibernate the cluster"},
-			"a stop with a blank: refused":     {running, stopWith(torporv1alpha1.ReasonAnnotation, " "), "expected a reason to hibernate the cluster"},
-			"a stop with a reason: allowed":    {running, stopWith(torporv1alpha1.ReasonAnnotation, "holidays"), ""},
-			"a start: allowed":                 {hibernating, start, ""},
-			"an unrelated change: allowed":     {hibernating, unrelated, ""},
+			"stop without a reason is refused":    {running, stop, "expected a reason to hibernate the cluster"},
+			"stop with a blank reason is refused": {running, stopWith(torporv1alpha1.ReasonAnnotation, " "), "expected a reason to hibernate the cluster"},
+			"stop with a reason is allowed":       {running, stopWith(torporv1alpha1.ReasonAnnotation, "holidays"), ""},
+			"start is allowed":                    {hibernating, start, ""},
+			"unrelated change is allowed":         {hibernating, unrelated, ""},
 		},
 		"longest-stop.yaml": {
-			"a stop without an end: refused":   {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
-			"a stop of 73 hours: refused":      {running, until("73h"), `found "73h"`},
-			"a stop until a time: refused":     {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
-			"a stop of 72 hours: allowed":      {running, until("71h60m"), ""},
-			"a stop that is extended: refused": {hibernating, until("9999h"), `found "9999h"`},
-			"a start: allowed":                 {hibernating, start, ""},
-			"an unrelated change: allowed":     {hibernating, unrelated, ""},
+			"stop without an end is refused": {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
+			"stop for 73 hours is refused":   {running, until("73h"), `found "73h"`},
+			"stop until a time is refused":   {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
+			"stop for 72 hours is allowed":   {running, until("71h60m"), ""},
+			"extension of a stop is refused": {hibernating, until("9999h"), `found "9999h"`},
+			"start is allowed":               {hibernating, start, ""},
+			"unrelated change is allowed":    {hibernating, unrelated, ""},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {

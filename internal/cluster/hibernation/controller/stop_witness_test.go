@@ -21,21 +21,23 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// stopWitness is a proxy between the manager and its clouds that compares each stop with the live specs. No cloud
-// can refuse a stop that was requested just before the spec changed. A stop is wrong if the user's change was
-// confirmed before the manager read the spec.
+// stopWitness is a proxy between the manager and its clouds that compares each stop with the current specs. No cloud
+// can refuse a stop that was requested just before the spec changed. A stop is therefore wrong only if the user's
+// change was confirmed before the manager read the spec.
 type stopWitness struct {
 	mu sync.Mutex
 	// clusters maps machines to namespaces.
 	clusters map[string]string
-	// runningSince are when changes of clusters to Running were confirmed; clusters that are to hibernate are missing.
+	// runningSince contains the times at which changes of clusters to Running were confirmed. It has no entries for
+	// clusters that should hibernate.
 	runningSince map[string]time.Time
-	// confirmedAt are when the manager began to read a live spec. A stop uses the time up, except for parts of a
-	// call that was refused for one machine. lastStop is the number of machines of the last confirmed stop.
+	// confirmedAt contains the times at which the manager began to read a current spec. A stop removes the entry,
+	// except for parts of a call that was refused for one machine. lastStop is the number of machines in the last
+	// confirmed stop.
 	confirmedAt map[string]time.Time
 	lastStop    map[string]int
-	// stops counts clusters in calls, raced counts those that were to run when the call arrived, and wrong
-	// describes violations.
+	// stops counts clusters in calls. raced counts those that should run when the call was received. wrong describes
+	// violations.
 	stops, raced int
 	wrong        []string
 }
@@ -67,7 +69,7 @@ func (w witnessedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r)
 }
 
-// request changes a power state as a user. The change is confirmed once the hub has answered.
+// request changes a power state as a user. The change is confirmed once the hub has responded.
 func (w *stopWitness) request(t *testing.T, s *testCluster, state hivev1.PowerState) {
 	t.Helper()
 	if state == hivev1.PowerStateHibernating {
@@ -155,7 +157,8 @@ func (w *stopWitness) serve(t *testing.T, cloud string) string {
 	return server.URL
 }
 
-// newWitnessedClusters creates running clusters in their own cloud. Its flags take effect once they run.
+// newWitnessedClusters creates running clusters in a separate cloud. The flags of that cloud take effect once they
+// run.
 func (e *env) newWitnessedClusters(t *testing.T, count int, cloudFlags []string) []*testCluster {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,25 +17,26 @@ import (
 )
 
 const (
-	// surveyInterval is how often a running cluster is surveyed for problems that a hibernation may meet.
-	// surveyJitter is the fraction by which a survey may be later. A survey is part of a poll that is made
-	// anyway.
+	// surveyInterval is the interval of surveying a running cluster for problems that a hibernation may meet.
+	// surveyJitter is the maximum delay of a survey as a fraction of the interval. A survey is part of a poll that is
+	// needed anyway.
 	surveyInterval = time.Hour
 	surveyJitter   = 0.2
-	// firstSurveyRetry is the delay before an incomplete survey is repeated. It doubles with each further repetition.
+	// firstSurveyRetry is the delay before an incomplete survey is repeated. The delay doubles with each further
+	// repetition.
 	firstSurveyRetry = 15 * time.Second
-	// firstSurveyJitter spreads the surveys of clusters over the interval after a start.
+	// firstSurveyJitter spreads the surveys of clusters over the interval after a start of the manager.
 	firstSurveyDelay, firstSurveyJitter = time.Minute, 59
 )
 
-// surveySchedule holds when clusters are surveyed next.
+// surveySchedule contains the time of each cluster's next survey.
 type surveySchedule struct {
 	mu  sync.Mutex
 	due map[types.NamespacedName]surveyDue
 }
 
-// surveyDue holds the time of the next survey of a cluster. Backoff is the last wait after an incomplete survey;
-// zero if it was complete.
+// surveyDue is the time of a cluster's next survey. Backoff is the last wait after an incomplete survey; zero if the
+// survey was complete.
 type surveyDue struct {
 	at      time.Time
 	backoff time.Duration
@@ -45,7 +46,8 @@ func newSurveySchedule() *surveySchedule {
 	return &surveySchedule{due: map[types.NamespacedName]surveyDue{}}
 }
 
-// isDue reports whether a cluster is to be surveyed. A cluster without a survey is due, and others are in turn.
+// isDue reports whether a cluster should be surveyed. A cluster without a survey is due at once, and others by
+// schedule.
 func (s *surveySchedule) isDue(cluster types.NamespacedName, isKnown bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +72,8 @@ func (s *surveySchedule) noteMade(cluster types.NamespacedName, wasCutShort bool
 	s.due[cluster] = surveyDue{now.Add(wait.Jitter(interval, surveyJitter)), backoff}
 }
 
-// untilRetry returns when an incomplete survey is repeated; zero if the last one was complete, or another one
-// is due already.
+// untilRetry returns the time until an incomplete survey is repeated. It is zero if the last survey was complete, or
+// if another one is due already.
 func (s *surveySchedule) untilRetry(cluster types.NamespacedName, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +117,7 @@ func (s *clusterObservation) noteCheck(check *hivev1.HibernationCheck) {
 	}
 }
 
-// stopOf returns the stop in progress, or one that would begin now.
+// stopOf returns the stop in progress, or the one that would begin now.
 func stopOf(o hibernation.Observed) stopcheck.StopWindow {
 	stop := stopcheck.StopWindow{Now: o.Now, Since: o.Now}
 	switch {

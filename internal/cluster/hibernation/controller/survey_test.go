@@ -26,8 +26,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestSurveyReportsRisksOfAHibernation has a cluster with a CronJob that starts every minute and a webhook that
-// nodes need. The cluster hibernates anyway.
+// TestSurveyReportsRisksOfAHibernation uses a cluster with a CronJob that starts every minute, and a webhook that
+// nodes need. The cluster hibernates despite the findings.
 func TestSurveyReportsRisksOfAHibernation(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -71,8 +71,8 @@ func TestSurveyReportsRisksOfAHibernation(t *testing.T) {
 	}
 }
 
-// TestIncompleteSurveyIsRepeated has API servers that fail to serve a list the first time. The missing
-// findings are reported within minutes, and not only by the next regular pass, ten minutes later.
+// TestIncompleteSurveyIsRepeated uses API servers that fail to serve a list the first time. The missing findings are
+// reported within minutes, not only by the next regular pass ten minutes later.
 func TestIncompleteSurveyIsRepeated(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -84,9 +84,9 @@ func TestIncompleteSurveyIsRepeated(t *testing.T) {
 	}
 	clusters := map[string]surveyed{}
 	for title, failOnce := range map[string]http.HandlerFunc{
-		"no answer in time: the survey is repeated": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"too many requests: the survey is repeated": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
-		"an internal error: the survey is repeated": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"survey without an answer in time is repeated": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"survey after too many requests is repeated":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"survey with an internal error is repeated":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 	} {
 		kubeconfig, lists := e.serveTargetAPI(t, failOnce)
 		s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = kubeconfig })
@@ -102,8 +102,8 @@ func TestIncompleteSurveyIsRepeated(t *testing.T) {
 	}
 }
 
-// serveTargetAPI returns a kubeconfig for an address of the API server whose first list of CronJobs fails, and the
-// number of those lists.
+// serveTargetAPI returns a kubeconfig for an API server that fails the first list of CronJobs, and the number of
+// those lists.
 func (e *env) serveTargetAPI(t *testing.T, failOnce http.HandlerFunc) (kubeconfig map[string][]byte, lists *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(e.Config.Host)
@@ -133,8 +133,8 @@ func TestClustersAreSurveyedInTurn(t *testing.T) {
 		isKnown           bool
 		atOnce, afterHour bool
 	}{
-		"a cluster without a survey is surveyed at once":                          {false, true, true},
-		"a cluster that was surveyed before a restart is surveyed within an hour": {true, false, true},
+		"cluster without a survey is surveyed at once":                          {false, true, true},
+		"cluster that was surveyed before a restart is surveyed within an hour": {true, false, true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newSurveySchedule()
@@ -151,7 +151,7 @@ func TestClustersAreSurveyedInTurn(t *testing.T) {
 	}
 }
 
-// TestAClusterThatNeverShowsAllCostsLittle has surveys that are always incomplete: the interval doubles, up to the
+// TestAClusterThatNeverShowsAllCostsLittle uses surveys that are always incomplete. The interval doubles up to the
 // usual one.
 func TestAClusterThatNeverShowsAllCostsLittle(t *testing.T) {
 	name, now := types.NamespacedName{Namespace: "n", Name: "c"}, fixedTime()

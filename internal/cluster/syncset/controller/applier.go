@@ -15,12 +15,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
-// jobTime limits a job so that other clusters get their turn. No set is begun after that time; the remaining sets
+// jobTime limits a job, so other clusters get their turn. No set is started after that time. The remaining sets
 // follow in the next job.
 const jobTime = time.Minute
 
-// Applier applies sets to clusters outside the passes, which never wait for a cluster. Its fields are set before it is
-// used.
+// Applier applies sets to clusters outside the passes, which never wait for a cluster. Its fields are set before it
+// is used.
 type Applier struct {
 	targetcalls.Connector
 	*targetcalls.Runner[clusterJob, syncset.Answer, syncset.Attempt]
@@ -29,12 +29,12 @@ type Applier struct {
 	Metrics *Metrics
 }
 
-// clusterJob is a job with the data that it needs.
+// clusterJob is a job and the data that it needs.
 type clusterJob struct {
 	syncset.Job
 	Cluster types.NamespacedName
 	Server  targetcalls.Server
-	// Sets are the sets of the job, in its order.
+	// Sets are the job's sets, in its order.
 	Sets []setToApply
 }
 
@@ -47,7 +47,7 @@ type setToApply struct {
 	IsUnreadable bool
 }
 
-// NewApplier returns an applier that dials no cluster before it is started.
+// NewApplier returns an applier, which dials no cluster until it is started.
 func NewApplier(d targetcluster.Dialer, c clock.PassiveClock) *Applier {
 	a := &Applier{Connector: targetcalls.Connector{Dialer: d}, Clock: c, Metrics: NewMetrics()}
 	a.Runner = targetcalls.NewRunner(a.do, rememberAttempt)
@@ -60,7 +60,7 @@ func (a *Applier) do(ctx context.Context, job *clusterJob) (*syncset.Answer, tar
 	answer := a.run(ctx, job)
 	took := answer.At.Sub(begun)
 	a.Metrics.countJob(answer, took)
-	// A set may have so many objects that one job at a slow cluster uses the whole time of a job.
+	// A set may have so many objects that one job at a slow cluster uses its whole time.
 	return answer, targetcalls.Outcome{At: answer.At, HasFailed: hasFailed(answer), IsSilent: answer.NoAnswer != "" || took > jobTime}
 }
 

@@ -30,7 +30,7 @@ type clusterConnection struct {
 	writer  *targetcluster.ObjectWriter
 }
 
-// run does a job. It ends with the first request that gets no answer, or when the cluster may no longer be dialled.
+// run does a job. It stops at the first request that gets no response, and when the cluster may no longer be dialled.
 func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
 	answer := &syncset.Answer{Job: job.Job}
 	err := a.runOn(ctx, job, answer)
@@ -125,7 +125,7 @@ func (c *clusterConnection) send(ctx context.Context, r syncset.Reference, reque
 	if err == nil {
 		return nil
 	}
-	// A server quotes refused values, which may be those of a Secret.
+	// A server quotes refused values, which may be part of a Secret.
 	if why, isRefusal := targetcluster.DescribeRefusal(err, !isSecret(version.WithKind(r.Kind))); isRefusal {
 		return &refusal{nameOf(r) + ": " + why}
 	}
@@ -143,9 +143,8 @@ func nameOf(r syncset.Reference) string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// copySecret copies a Secret of the hub. The source of a SyncSet must be in the namespace of the SyncSet, so that a
-// user cannot copy a Secret of another namespace into a cluster. Only administrators of the hub may write
-// SelectorSyncSets.
+// copySecret copies a Secret of the hub. The source of a SyncSet must be in the SyncSet's namespace, so a user cannot
+// copy a Secret of another namespace into a cluster. Only administrators of the hub may write SelectorSyncSets.
 func (c *clusterConnection) copySecret(ctx context.Context, set *setToApply, mapping hivev1.SecretMapping) error {
 	source := types.NamespacedName{Namespace: mapping.SourceRef.Namespace, Name: mapping.SourceRef.Name}
 	switch {

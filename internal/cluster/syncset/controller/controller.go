@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller applies the SyncSets and SelectorSyncSets of clusters. A pass observes the sets and the
-// ClusterSync, calls syncset.Decide, submits at most one job and reports. An applier does the jobs outside the passes.
+// ClusterSync, calls syncset.Decide, submits at most one job and reports. An applier does the jobs outside the
+// passes.
 package controller
 
 import (
@@ -39,11 +40,11 @@ type Controller struct {
 	// Clock is the source of the current time.
 	Clock   clock.PassiveClock
 	Metrics *Metrics
-	// Guard makes the controller leave alone the objects that another project's controller writes, such as Hive's. If nil, it
-	// handles all objects.
+	// Guard excludes objects that another project's controller writes, such as Hive's. A nil Guard excludes no
+	// object.
 	Guard *reconcile.WriterGuard
-	// WatchNamespaces are the only namespaces whose objects are handled. If empty, all namespaces are handled.
-	// SelectorSyncSets are cluster-scoped, and are handled only if it is empty.
+	// WatchNamespaces are the only namespaces with objects that are handled. If empty, all namespaces are handled.
+	// SelectorSyncSets are cluster-scoped, and are handled only if WatchNamespaces is empty.
 	WatchNamespaces []string
 
 	client  client.Client
@@ -87,7 +88,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Report:  c.report,
 		Status: reconcilestatus.Storage[*hiveinternalv1alpha1.ClusterSync]{
 			Conditions: func(cs *hiveinternalv1alpha1.ClusterSync) *[]metav1.Condition { return &cs.Status.Conditions },
-			// Upstream's schema drops both fields. Without them all sets would be applied again and again.
+			// Hive's own schema drops both fields. Without them, Torpor would apply all sets over and over.
 			Remember: rememberSync,
 		},
 	}})
@@ -112,7 +113,7 @@ func rememberSync(cs *hiveinternalv1alpha1.ClusterSync) map[string]any {
 }
 
 // creatingReconciler creates the ClusterSync of a cluster that has sets but no ClusterSync. The cluster owns the
-// ClusterSync, which is deleted with it.
+// ClusterSync, which is therefore deleted with the cluster.
 type creatingReconciler struct {
 	Controller
 	pass *reconcile.Pass[*hiveinternalv1alpha1.ClusterSync, *clusterObservation, syncset.Plan]
@@ -144,7 +145,7 @@ func (r *creatingReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	cs := &hiveinternalv1alpha1.ClusterSync{ObjectMeta: metav1.ObjectMeta{
 		Namespace: req.Namespace, Name: req.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&cd, hivev1.ClusterDeploymentKind())},
 	}}
-	// Without the right to set a finalizer on the owner, the API server may refuse blockOwnerDeletion.
+	// Without the right to set a finalizer on the owner, the API server may reject blockOwnerDeletion.
 	cs.OwnerReferences[0].BlockOwnerDeletion = nil
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

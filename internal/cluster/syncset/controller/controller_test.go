@@ -119,7 +119,7 @@ func TestRefusedObjectIsNamedAndOtherSetsAreApplied(t *testing.T) {
 	foreign := c.newSyncSet(t, "foreign", hivev1.SyncSetCommonSpec{Secrets: []hivev1.SecretMapping{{
 		SourceRef: hivev1.SecretReference{Namespace: "kube-system", Name: "any"}, TargetRef: hivev1.SecretReference{Namespace: c.namespace, Name: "stolen"},
 	}}})
-	// The API server quotes refused values.
+	// The API server quotes rejected values.
 	quoted := c.newSyncSet(t, "quoted", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{
 		{Raw: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"quoted","namespace":%q},"data":{"password":%q}}`, c.namespace, secretValue)},
 	}})
@@ -160,7 +160,8 @@ func TestHibernatingClusterIsUpdatedOnceAfterTheResume(t *testing.T) {
 	set := c.newSyncSet(t, "set", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{c.configMap("one", "1")}, ResourceApplyMode: hivev1.SyncResourceApplyMode})
 	other := c.newSyncSet(t, "unchanged", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{c.configMap("two", "1")}})
 	c.waitForSynced(t, set, other)
-	// restart proves that a manager has evaluated all clusters: it applies a set of another one.
+	// restart restarts the manager and applies a set to another cluster, which proves that the manager has evaluated
+	// all clusters.
 	restart := func(name string) {
 		t.Helper()
 		stop()
@@ -278,7 +279,7 @@ func TestInvalidSelectorDeletesNoObjects(t *testing.T) {
 	}
 }
 
-// TestResumeAfterAnExpiredStopIsDetected has a cluster whose expired stop is still in its status.
+// TestResumeAfterAnExpiredStopIsDetected uses a cluster with an expired stop in its status.
 func TestResumeAfterAnExpiredStopIsDetected(t *testing.T) {
 	testenv.ExpectWakeAfterExpiredStop(t, func(cd *hivev1.ClusterDeployment, now time.Time) bool { return readGate(cd, now).MayDial }, gateOrLabelsChanged())
 }
@@ -313,7 +314,7 @@ func TestJobEndsWhenItsClusterHibernates(t *testing.T) {
 	}
 }
 
-// hastyClock advances by a share of the time of a job at each reading.
+// hastyClock advances by a fraction of the job time at each reading.
 type hastyClock struct {
 	clock.PassiveClock
 	looks atomic.Int64
@@ -335,7 +336,7 @@ func (c *stridingClock) Now() time.Time {
 	return time.Unix(0, 0).Add(time.Duration(c.asked) * c.stride)
 }
 
-// TestSlowClusterDoesNotDelayOthers has a cluster that answers everything, in more or less than the time of a job.
+// TestSlowClusterDoesNotDelayOthers uses a cluster that answers all requests, in more or less than the time of a job.
 func TestSlowClusterDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
@@ -354,7 +355,7 @@ func TestSlowClusterDoesNotDelayOthers(t *testing.T) {
 	}
 }
 
-// TestJobOfASlowClusterEndsBetweenSets has a job of three sets at a cluster so slow that the time suffices for two.
+// TestJobOfASlowClusterEndsBetweenSets uses a job of three sets at a slow cluster. The time suffices for two of them.
 func TestJobOfASlowClusterEndsBetweenSets(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)

@@ -53,7 +53,7 @@ func (e *env) startManager(t testing.TB) (stop func()) {
 	return testenv.StartManager(t, e.Environment, Controller{Clock: clock.RealClock{}, Metrics: e.metrics}.SetupWithManager, func(o *manager.Options) { o.Logger = e.log.Logger(9) })
 }
 
-// testCluster is a cluster of the hub behind a separate proxy.
+// testCluster is a hub's cluster behind a separate proxy.
 type testCluster struct {
 	*env
 	cd *hivev1.ClusterDeployment
@@ -62,7 +62,7 @@ type testCluster struct {
 	proxy     *testenv.TargetProxy
 }
 
-// newCluster creates a cluster that answers.
+// newCluster creates a reachable cluster.
 func (e *env) newCluster(t *testing.T, namespace, name string, labels map[string]string) *testCluster {
 	t.Helper()
 	proxy := testenv.StartTargetProxy(t, e.Environment)
@@ -80,7 +80,7 @@ func (e *env) newClusterBehind(t *testing.T, proxy *testenv.TargetProxy, namespa
 	return c
 }
 
-// wake and sleep set the status of a cluster as the hibernation controller does.
+// wake and sleep set a cluster's status as the hibernation controller does.
 func (c *testCluster) wake(t *testing.T, resume *metav1.Time) {
 	t.Helper()
 	c.WakeCluster(t, c.cd, resume)
@@ -95,7 +95,7 @@ func (c *testCluster) sync() *hiveinternalv1alpha1.ClusterSync {
 	return &hiveinternalv1alpha1.ClusterSync{ObjectMeta: metav1.ObjectMeta{Namespace: c.cd.Namespace, Name: c.cd.Name}}
 }
 
-// waitForSynced waits until sets are in the cluster at these generations.
+// waitForSynced waits until the given sets are applied to the cluster at their current generations.
 func (c *testCluster) waitForSynced(t *testing.T, sets ...client.Object) *hiveinternalv1alpha1.ClusterSync {
 	t.Helper()
 	cs := c.sync()

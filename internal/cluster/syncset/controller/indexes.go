@@ -41,7 +41,7 @@ func addIndexes(mgr manager.Manager) error {
 	return nil
 }
 
-// clustersOfSyncSet maps a SyncSet to the clusters that it names.
+// clustersOfSyncSet maps a SyncSet to the clusters that it references.
 func clustersOfSyncSet(_ context.Context, o client.Object) []ctrl.Request {
 	set, ok := o.(*hivev1.SyncSet)
 	if !ok {
@@ -77,9 +77,9 @@ func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Obje
 	return requests
 }
 
-// gateOrLabelsChanged passes updates that change whether, how and for what a cluster is dialled, or its labels. It
-// evaluates both objects at the zero time: a cluster that has run for too long counts as changed only once that is
-// reported.
+// gateOrLabelsChanged passes updates that change whether or how a cluster is dialled, with which data, or its labels.
+// Both objects are evaluated at the zero time. A cluster that has run for too long therefore counts as changed only
+// once that is reported.
 func gateOrLabelsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)

@@ -13,9 +13,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics reports the progress of every ClusterSync directly from the cache, so that it is correct after a restart and
-// disappears with the object. It also counts the connections to clusters that apply
-// SyncSets, by result, and measures their duration. Register one Metrics per process.
+// Metrics reports the progress of every ClusterSync directly from the cache. The metrics are therefore correct after
+// a restart, and disappear with the object. Metrics also counts the connections to clusters that apply SyncSets, by
+// result, and measures their duration. Register one per process.
 type Metrics struct {
 	cache    reconcile.ScrapedCache
 	progress *prometheus.Desc

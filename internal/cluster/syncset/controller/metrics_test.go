@@ -18,9 +18,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent has a set whose last patch is invalid. The patch is then
-// fixed, and the cluster hibernates and resumes. An event reports each step, and a metric shows the progress of the
-// cluster.
+// TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent uses a set with an invalid last patch. The patch is then
+// fixed, and the cluster hibernates and resumes. An event reports each step, and a metric shows the cluster's
+// progress.
 func TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
@@ -49,7 +49,7 @@ func TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent(t *testing.T) {
 	e.WaitForEvent(t, c.cd.Namespace, syncset.EventCaughtUp, "All sets are applied after the resume")
 }
 
-// waitForProgress waits until the metric has one reason of a cluster, and jobs are counted.
+// waitForProgress waits until the metric has the wanted reason for a cluster, and jobs are counted.
 func (e *env) waitForProgress(t *testing.T, c *testCluster, want string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// clusterObservation is the observation, with the data that a job needs.
+// clusterObservation is the observation and the data that a job needs.
 type clusterObservation struct {
 	syncset.Observed
 	cluster types.NamespacedName
@@ -28,8 +28,8 @@ type clusterObservation struct {
 	sets    []setToApply
 }
 
-// observe reads the sets of a cluster and the answer of the last job. While a job at the cluster is in progress, the
-// pass waits for its end.
+// observe reads a cluster's sets and the answer of the last job. While a job at the cluster is in progress, the pass
+// waits for its end.
 func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.ClusterSync) (*clusterObservation, error) {
 	seen := &clusterObservation{cluster: client.ObjectKeyFromObject(cs)}
 	answer, attempt, isIdle := c.applier.RequestAnswer(seen.cluster)
@@ -39,7 +39,7 @@ func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.Cluste
 	seen.Observed = syncset.Observed{Now: c.Clock.Now(), UID: string(cs.UID), Status: cs.Status, Answer: answer, Attempt: attempt}
 	var cd hivev1.ClusterDeployment
 	if err := c.client.Get(ctx, seen.cluster, &cd); k8serrors.IsNotFound(err) {
-		return seen, nil // The ClusterSync is deleted with it.
+		return seen, nil // The ClusterSync is deleted with the cluster.
 	} else if err != nil {
 		return nil, fmt.Errorf("read the ClusterDeployment: %w", err)
 	}
@@ -61,9 +61,9 @@ func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.Cluste
 	return seen, nil
 }
 
-// listSets returns the sets of a cluster in the order in which they are applied, and the number of further sets beyond
-// the maximum. A SelectorSyncSet with an invalid selector counts as one of the cluster only if it is known to have
-// selected the cluster before.
+// listSets returns a cluster's sets in the order in which they are applied, and the number of sets beyond the
+// maximum. A SelectorSyncSet with an invalid selector is included only if it is known to have selected the cluster
+// before.
 func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment, known []hiveinternalv1alpha1.SyncStatus) ([]setToApply, int, error) {
 	var sets []setToApply
 	var own hivev1.SyncSetList

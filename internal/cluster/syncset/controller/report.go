@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// nextJobDelay is the delay of a job that must wait until the previous answer is recorded.
+// nextJobDelay is the delay before a job that waits until the previous answer is recorded.
 const nextJobDelay = time.Millisecond
 
 // report writes the results of the sets into the status.
