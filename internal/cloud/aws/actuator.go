@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aws stops and starts the EC2 machines of clusters.
+// Package aws stops and starts clusters' EC2 machines.
 //
 // Reading order: credentials.go (the Secret) → client.go (one client per account, region and endpoint) → actuator.go
 // (a refused machine does not affect the others) → errors.go (messages for users).
@@ -42,30 +42,31 @@ type RequestSender interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Options configure the access to the cloud. The zero value is suitable for production.
+// Options configures the access to the cloud. The zero value is suitable for production.
 type Options struct {
-	// HTTPClient is shared by all accounts. If nil, a client is used that has the SDK's timeouts and limits the size
-	// of answers.
+	// HTTPClient is shared by all accounts. If nil, a client with the SDK's timeouts is used that limits the size of
+	// answers.
 	HTTPClient RequestSender
-	// Endpoint replaces EC2's own URLs, as the environment variable AWS_ENDPOINT_URL does; a Secret's endpoint_url wins.
+	// Endpoint replaces EC2's own URLs, as the environment variable AWS_ENDPOINT_URL does. A Secret's endpoint_url
+	// takes precedence.
 	Endpoint string
-	// Endpoints are the endpoints that an endpoint_url may name. If empty, all endpoints are allowed except link-local
-	// ones. Messages are shown to users only from listed endpoints and from those of AWS.
+	// Endpoints are the allowed values of endpoint_url. If empty, all endpoints except link-local ones are allowed.
+	// Messages are shown to users only if they come from listed endpoints or from those of AWS.
 	Endpoints httpguard.Endpoints
-	// AssumableRoles are the roles that the manager assumes with its own identity. If empty, it assumes none.
+	// AssumableRoles are the roles that the manager may assume with its own identity. If empty, it assumes no role.
 	AssumableRoles []AssumableRole
-	// CallTimeout bounds one API call, including all attempts; 0 means 15 s.
+	// CallTimeout limits one API call, including all attempts; 0 means 15 s.
 	CallTimeout time.Duration
-	// Attempts is the number of attempts of a call while the cloud throttles or does not answer; 0 means 4.
+	// Attempts is the number of attempts of a call while the cloud throttles or does not respond; 0 means 4.
 	Attempts int
 }
 
-// Actuator stops and starts machines at EC2. It is safe for concurrent use.
+// Actuator stops and starts EC2 machines. It is safe for concurrent use.
 type Actuator struct {
 	options Options
 	clients *cloudrest.AccountCache[*accountClient]
-	// identity is the manager's own identity at AWS. It is set when a role is first assumed, and guarded by the lock
-	// of clients.
+	// identity is the manager's own AWS identity. It is set when a role is first assumed, and guarded by the lock of
+	// clients.
 	identity *awssdk.Config
 }
 
@@ -99,16 +100,16 @@ const (
 	// pageSize applies to one cluster, batchPageSize to several. A page of machines with all optional fields must not
 	// become too large to read.
 	pageSize, batchPageSize = 100, 500
-	// maxPages and maxMachines bound one listing; the largest clusters have 5,000 nodes.
+	// maxPages and maxMachines limit one listing. The largest clusters have 5,000 nodes.
 	maxPages    = 100
 	maxMachines = 5_500
-	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
+	// listTimeoutFactor limits the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 2
 	// maxFilterValues is the number of values that EC2 accepts in the filters of one call.
 	maxFilterValues = 200
 	// parallelCalls is the number of concurrent calls per account.
 	parallelCalls = 5
-	// maxIDBytes and maxNameBytes are larger than what EC2 allows.
+	// maxIDBytes and maxNameBytes exceed the lengths that EC2 allows.
 	maxIDBytes, maxNameBytes = 64, 256
 	maxAddresses             = 64
 )
@@ -161,7 +162,7 @@ func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs [
 // errListTooLarge is returned for a listing that is too large, but can be split.
 var errListTooLarge = errors.New("the list is too large")
 
-// observeClusters lists the machines of clusters. It splits the listing if it is too large.
+// observeClusters lists the machines of clusters. It splits a listing that is too large.
 func (c *accountClient) observeClusters(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	found, err := c.listMachines(ctx, infraIDs)
 	if !errors.Is(err, errListTooLarge) {
@@ -234,13 +235,14 @@ func escapeWildcards(value string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`).Replace(value)
 }
 
-// addOwnedMachines assigns the machines of a page to the wanted clusters, and returns the number of machines assigned.
+// addOwnedMachines assigns the machines of a page to the wanted clusters, and returns the number of assigned
+// machines.
 func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, page *ec2.DescribeInstancesOutput, wanted map[string]string) (int, error) {
 	count := 0
 	for _, reservation := range page.Reservations {
 		for _, i := range reservation.Instances {
 			// The tags are checked again, because returned machines may be stopped. An endpoint that ignores the
-			// filter must not add machines of others.
+			// filter must not add machines of other owners.
 			owners := ownersOf(i, wanted)
 			if len(owners) == 0 || isTerminated(i) {
 				continue
@@ -270,8 +272,8 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 	return count, nil
 }
 
-// groupTag is the tag that EC2 Auto Scaling adds to the instances of a group. Other callers cannot set tags that begin
-// with aws:.
+// groupTag is the tag that EC2 Auto Scaling adds to the instances of a group. Other callers cannot set tags that
+// begin with aws:.
 const groupTag = "aws:autoscaling:groupName"
 
 // groupOf returns the name of the Auto Scaling group of an instance, or "". Such a group terminates each instance that
@@ -282,7 +284,7 @@ func groupOf(i types.Instance) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "")
 }
 
-// ownersOf returns the infraIDs of the wanted clusters that own an instance by its tags.
+// ownersOf returns the infraIDs of the wanted clusters that own an instance according to its tags.
 func ownersOf(i types.Instance, wanted map[string]string) []string {
 	var owners []string
 	for _, tag := range i.Tags {
@@ -293,8 +295,8 @@ func ownersOf(i types.Instance, wanted map[string]string) []string {
 	return owners
 }
 
-// accountName returns a name that differs between accounts of different clouds. An endpoint could claim to be any
-// account.
+// accountName returns a name that differs between accounts of different clouds, because any endpoint could claim to
+// be a given account.
 func (c *accountClient) accountName(owner string) string {
 	if c.isAWS {
 		return "aws/" + owner
@@ -361,17 +363,17 @@ func stateOf(i types.Instance) (actuator.MachineState, bool) {
 	return state, ok
 }
 
-// maxBatchSize is the number of machines in one call; EC2 advises to stay below 1000. StartInstances has the strictest
-// limit of all calls, two per second.
+// maxBatchSize is the number of machines in one call. EC2 advises to stay below 1000. StartInstances has the
+// strictest limit of all calls, two per second.
 const maxBatchSize = 900
 
-// Start implements actuator.Actuator. If EC2 refuses single machines, the error names them, and the other machines are
-// started.
+// Start implements actuator.Actuator. If EC2 refuses single machines, the error lists them, and the other machines
+// are started.
 func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
-// Stop implements actuator.Actuator. If EC2 can only terminate one of the given machines, such as one of a one-time
+// Stop implements actuator.Actuator. If EC2 can only terminate one of the given machines, such as one from a one-time
 // spot request, no machine of the cluster is stopped and the error contains EC2's message.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
@@ -425,12 +427,11 @@ func (a *Actuator) TerminateAll(ctx context.Context, t actuator.Target, clusters
 	})
 }
 
-// maxPermissionRefusals bounds the number of refused orders that are spent on finding the clusters for which rights
-// are missing.
+// maxPermissionRefusals limits the refused orders that are spent on finding the clusters with missing rights.
 const maxPermissionRefusals = 20
 
-// withoutRetries keeps the SDK from repeating an order. Before repeating it, a caller must check that the order is
-// still wanted.
+// withoutRetries keeps the SDK from repeating an order. Before repeating an order, a caller must check that the order
+// is still wanted.
 func withoutRetries(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
 
 // requirePermissions checks by dry runs that the machines may be started and stopped. A refusal halfway would leave a
@@ -464,8 +465,8 @@ func (c *accountClient) requirePermission(ctx context.Context, operation string,
 	for batch := range slices.Chunk(ids, maxBatchSize) {
 		group.Go(func() error {
 			err := c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return ask(ctx, batch) })
-			// EC2 reports a successful dry run as an error too. Problems of single machines show when they are
-			// stopped.
+			// EC2 also reports a successful dry run as an error. Problems of single machines are detected when they
+			// are stopped.
 			if _, isOfMachine := errors.AsType[*machineRefusedError](err); isOfMachine {
 				return nil
 			}
@@ -478,7 +479,7 @@ func (c *accountClient) requirePermission(ctx context.Context, operation string,
 	return group.Wait()
 }
 
-// changePower starts, stops or terminates all machines in as few calls as possible. A cluster's error names its
+// changePower starts, stops or terminates all machines in as few calls as possible. A cluster's error lists its
 // refused machines.
 func (a *Actuator) changePower(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(context.Context, *accountClient, []string) error) []error {
 	errs := make([]error, len(clusters))
@@ -516,8 +517,8 @@ type powerChange struct {
 	do        func(context.Context, []string) error
 	clusters  [][]string
 	errs      []error
-	// refusals is the number of further refusals for missing rights after which all remaining clusters count as
-	// refused. All parts share it.
+	// refusals is the remaining number of refusals for missing rights. After that, all remaining clusters count as
+	// refused. All parts share the number.
 	refusals *int
 }
 
@@ -527,8 +528,8 @@ func (p powerChange) part(from, to int) powerChange {
 }
 
 // changeClusters starts, stops or terminates the machines of clusters in one call. EC2 refuses the whole call for one
-// invalid machine. Each half of the clusters is then tried separately, down to the machines of one cluster. Rights may
-// also be missing for one cluster only, except the right to assume a role.
+// invalid machine. Each half of the clusters is then tried separately, down to the machines of one cluster. Missing
+// rights may also concern only one cluster, except the right to assume a role.
 func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
 	if len(p.clusters) == 1 {
 		if p.errs[0] = c.changeCluster(ctx, p); actuator.ClassOf(p.errs[0]) == actuator.PermissionDenied {
@@ -558,7 +559,7 @@ func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
 	c.changeClusters(ctx, p.part(middle, len(p.clusters)))
 }
 
-// changeCluster starts, stops or terminates the machines of one cluster. The error names the refused machines.
+// changeCluster starts, stops or terminates the machines of one cluster. The error lists the refused machines.
 func (c *accountClient) changeCluster(ctx context.Context, p powerChange) error {
 	refused := refusedMachines{}
 	for batch := range slices.Chunk(p.clusters[0], maxBatchSize) {
@@ -579,10 +580,11 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 	case !ok:
 		return err
 	case p.operation == stopInstances && machine.class == actuator.Other:
-		// A machine that can never be stopped keeps its cluster running: a partly stopped cluster is of no use.
+		// A machine that can never be stopped keeps its cluster running, because a partly stopped cluster is of no
+		// use.
 		return actuator.Errorf(machine.class, "%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)
 	case p.operation == terminateInstances && machine.class == actuator.NotFound && len(ids) == 1:
-		return nil // The machine is terminated already.
+		return nil // The machine is already terminated.
 	case len(ids) == 1:
 		refused[machine.code] = append(refused[machine.code], refusedMachine{id: ids[0], why: machine})
 		return nil
@@ -604,8 +606,7 @@ type refusedMachine struct {
 	why *machineRefusedError
 }
 
-// combinedError returns one error for all refused machines, with the class that needs attention most, or nil if there
-// are none.
+// combinedError returns one error for all refused machines, with the most urgent class, or nil without refusals.
 func (r refusedMachines) combinedError(operation string) error {
 	if len(r) == 0 {
 		return nil
@@ -630,7 +631,7 @@ func (r refusedMachines) combinedError(operation string) error {
 
 // urgencyOf ranks the classes of refusals of single machines. It is negative for all other classes.
 func urgencyOf(c actuator.ErrorClass) int {
-	// A wrong state ranks last because it ends without intervention.
+	// A wrong state ranks last because it is temporary.
 	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
 }
 

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// sessionRenewal is how long before it expires a session is replaced. It is longer than any observation with all
-	// its calls.
+	// sessionRenewal is the remaining lifetime at which a session is replaced. It exceeds the duration of any
+	// observation with all its calls.
 	sessionRenewal = 5 * time.Minute
-	// maxSessionNameBytes is the length that STS accepts.
+	// maxSessionNameBytes is the maximum length that STS accepts.
 	maxSessionNameBytes = 64
 )
 
 // AssumableRole is an entry of --aws-assume-roles: roles that may be assumed for the clusters of a namespace.
 type AssumableRole struct{ namespace, pattern string }
 
-// ParseAssumableRoles parses NAMESPACE=ARN. The namespace may be *. The ARN may be a pattern, whose * does not match a
-// slash.
+// ParseAssumableRoles parses NAMESPACE=ARN. The namespace may be *. The ARN may be a pattern with a * that does not
+// match a slash.
 func ParseAssumableRoles(list []string) ([]AssumableRole, error) {
 	var roles []AssumableRole
 	for _, entry := range list {
@@ -74,7 +74,7 @@ func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region
 	})
 }
 
-// newSession returns credentials that are fetched when they are needed, and again before they expire.
+// newSession returns credentials that are fetched on demand, and again before they expire.
 func (a *Actuator) newSession(ctx context.Context, role actuator.Role, region string) (*awssdk.CredentialsCache, error) {
 	if a.identity == nil {
 		// The sources are the environment, a web identity such as that of a ServiceAccount, and the role of a
@@ -103,7 +103,7 @@ func (a *Actuator) newSession(ctx context.Context, role actuator.Role, region st
 	return awssdk.NewCredentialsCache(explaining, func(o *awssdk.CredentialsCacheOptions) { o.ExpiryWindow = sessionRenewal }), nil
 }
 
-// assumeRoleError reports that a role could not be assumed, before any call to EC2.
+// assumeRoleError reports that a role could not be assumed. No call to EC2 was made.
 type assumeRoleError struct {
 	role  string
 	cause error

@@ -25,7 +25,7 @@ const (
 // roleCloud serves STS and EC2 at one address. It issues sessions, and accepts only the newest one.
 type roleCloud struct {
 	t *testing.T
-	// lifetime is that of sessions. refuse is the error code of the answer to AssumeRole, if set.
+	// lifetime is the lifetime of sessions. refuse is the error code of the answer to AssumeRole, if set.
 	lifetime time.Duration
 	refuse   string
 	// refused counts the refused requests.
@@ -74,7 +74,7 @@ func (c *roleCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// start returns an actuator of a manager with a web identity, and a target that names the role.
+// start returns an actuator of a manager with a web identity, and a target with the role.
 func (c *roleCloud) start(t *testing.T, roles ...string) (*Actuator, actuator.Target) {
 	t.Helper()
 	c.t = t
@@ -138,12 +138,12 @@ func TestRolesThatCannotBeAssumed(t *testing.T) {
 		class  actuator.ErrorClass
 		want   string
 	}{
-		"an empty list of roles: Other":                            {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
-		"the role of another namespace: Other":                     {[]string{"team-b=" + testRole}, "", actuator.Other, "have it listed"},
-		"another role: Other":                                      {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "have it listed"},
-		"a role that does not trust the manager: PermissionDenied": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
-		"STS that throttles: Throttled":                            {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
-		"a region where STS is switched off: Other":                {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},
+		"empty list of roles":                  {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
+		"role of another namespace":            {[]string{"team-b=" + testRole}, "", actuator.Other, "have it listed"},
+		"unlisted role":                        {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "have it listed"},
+		"role that does not trust the manager": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
+		"STS that throttles":                   {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
+		"region in which STS is disabled":      {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := roleCloud{lifetime: time.Hour, refuse: row.refuse}
@@ -162,7 +162,7 @@ func TestRolesThatCannotBeAssumed(t *testing.T) {
 			t.Errorf("found %v after %d requests, want one request", errs, c.refused)
 		}
 	})
-	t.Run("a manager without credentials", func(t *testing.T) {
+	t.Run("manager without credentials is reported", func(t *testing.T) {
 		c := roleCloud{}
 		a, target := c.start(t, testTenant+"="+testRole)
 		t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/none")
@@ -172,7 +172,7 @@ func TestRolesThatCannotBeAssumed(t *testing.T) {
 	})
 }
 
-// A tenant may put anything into a Secret, including the name of another tenant's role.
+// A tenant may put any text into a Secret, including the name of another tenant's role.
 func TestSecretsWithTheNameOfARoleGetAnotherAccount(t *testing.T) {
 	c := roleCloud{lifetime: time.Hour}
 	a, ofRole := c.start(t, testTenant+"="+testRole)

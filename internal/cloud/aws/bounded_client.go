@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// maxAnswerBytes allows for a page of 100 machines of 40 KiB each.
+	// maxAnswerBytes allows a page of 100 machines of 40 KiB each.
 	maxAnswerBytes = 4 << 20
-	// maxAnswerItems is the number of list elements in an answer, doubled because each has an opening and a closing
-	// tag. The SDK decodes an element of seven bytes to a structure of almost a kilobyte.
+	// maxAnswerItems is the maximum number of list elements in an answer, doubled because each has an opening and a
+	// closing tag. The SDK decodes an element of seven bytes to a structure of almost a kilobyte.
 	maxAnswerItems = 100_000
 	// largeAnswerBytes is the size above which only a few answers are decoded concurrently.
 	largeAnswerBytes = 256 << 10
@@ -36,7 +36,7 @@ func newBoundedClient(endpoints httpguard.Endpoints) RequestSender {
 }
 
 // wholeAnswers reads each answer completely before the SDK decodes it. Answers that would grow too large are refused,
-// and a slow server occupies no place that other requests wait for.
+// and a slow server does not occupy a place that other requests wait for.
 type wholeAnswers struct {
 	base  RequestSender
 	slots chan struct{}

@@ -21,8 +21,8 @@ import (
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// accountClient accesses the machines of an account in a region. Each client has its own retry quota, so that a
-// throttled account does not use up the attempts of others. All clients share one pool of connections.
+// accountClient accesses an account's machines in a region. Each client has a separate retry quota, so a throttled
+// account does not use up the attempts of others. All clients share one pool of connections.
 type accountClient struct {
 	api *ec2.Client
 	// scaling calls EC2 Auto Scaling with the same credentials.
@@ -36,9 +36,9 @@ type accountClient struct {
 	isTrusted bool
 	secrets   []string
 	timeout   time.Duration
-	// session holds the session of a role. It is nil if the keys of a Secret are used.
+	// session is the session of a role. It is nil if the keys of a Secret are used.
 	session *awssdk.CredentialsCache
-	// account is the public name of the client: a hash of all fields that identify it.
+	// account is the client's public name: a hash of all fields that identify it.
 	account string
 }
 
@@ -55,8 +55,8 @@ func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountCl
 		return nil, err
 	}
 	endpoint := keys.endpointOrDefault(a.options.Endpoint)
-	// The first field distinguishes keys from roles. Without it, a tenant could write a Secret that is taken for the
-	// role of another.
+	// The first field distinguishes keys from roles. Without it, a tenant could write a Secret that is mistaken for
+	// another tenant's role.
 	fields := []string{"keys", keys.id, keys.secret, keys.token, t.Region, endpoint}
 	return a.clients.GetOrBuild(t.Namespace, fields, func(name string) (*accountClient, error) {
 		static := awssdk.Credentials{AccessKeyID: keys.id, SecretAccessKey: keys.secret, SessionToken: keys.token, Source: "Secret"}
@@ -99,7 +99,7 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 	}, nil
 }
 
-// checkSecretEndpoint refuses an endpoint_url that is not allowed. A user who may write a Secret must not use it to
+// checkSecretEndpoint refuses an endpoint_url that is not allowed. A user who may write a Secret must not be able to
 // reach or read servers in the manager's network.
 func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
 	c.isTrusted = a.options.Endpoints.Includes(c.host) || c.isAWS
@@ -113,8 +113,8 @@ func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
 	return nil
 }
 
-// isOwnEndpoint reports whether an endpoint is one of EC2's own for a region. A suffix check is not enough: the
-// machines, load balancers and functions of AWS customers have names in the domains of AWS too.
+// isOwnEndpoint reports whether an endpoint is one of EC2's own for a region. A suffix check is not enough, because
+// machines, load balancers and functions of AWS customers also have names in AWS domains.
 func isOwnEndpoint(ctx context.Context, region string, endpoint *url.URL) bool {
 	for _, useFIPS := range []bool{false, true} {
 		for _, useDualStack := range []bool{false, true} {
@@ -127,10 +127,10 @@ func isOwnEndpoint(ctx context.Context, region string, endpoint *url.URL) bool {
 	return false
 }
 
-// newRetryer returns a retryer that repeats a call while the cloud throttles or does not answer.
+// newRetryer returns a retryer that repeats a call while the cloud throttles or does not respond.
 func (o Options) newRetryer() *retry.Standard {
-	// EC2 reports missing capacity with status 500, which the SDK would retry. There is no more capacity seconds
-	// later.
+	// EC2 reports missing capacity with status 500, which the SDK would retry. The capacity does not change within
+	// seconds.
 	noCapacityIsFinal := retry.IsErrorRetryableFunc(func(err error) awssdk.Ternary {
 		if api, ok := asAPIError(err); ok && classOf(api.ErrorCode(), 0) == actuator.NoCapacity {
 			return awssdk.FalseTernary

@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// The keys of the credentials Secret; the first four are also settings of a profile.
+// Keys of the credentials Secret. The first four are also settings of a profile.
 const (
 	accessKeyID     = "aws_access_key_id"
 	secretAccessKey = "aws_secret_access_key"
@@ -19,15 +19,15 @@ const (
 	configFile      = "aws_config"
 )
 
-// staticCredentials holds the content of a Secret. It is complete and well-formed.
+// staticCredentials is the content of a Secret. It is complete and well-formed.
 type staticCredentials struct {
 	id, secret, token, endpoint string
 }
 
-// secretValues returns the values that must not be shown anywhere.
+// secretValues returns the values that must never be shown.
 func (c staticCredentials) secretValues() []string { return []string{c.secret, c.token, c.id} }
 
-// readCredentials reads the Secret: its keys, or the profile "default" of the AWS configuration file it holds.
+// readCredentials reads the Secret: its keys, or the profile "default" of the AWS configuration file in it.
 func readCredentials(secret map[string][]byte) (staticCredentials, error) {
 	setting, place := func(key string) string { return string(bytes.TrimSpace(secret[key])) }, "the credentials Secret"
 	if file, ok := secret[configFile]; ok {
@@ -61,13 +61,13 @@ func readCredentials(secret map[string][]byte) (staticCredentials, error) {
 	}, nil
 }
 
-// refuseIndirectKeys refuses profiles that take their keys from elsewhere.
+// refuseIndirectKeys refuses profiles that refer to another source of keys.
 func refuseIndirectKeys(profile map[string]string) error {
 	indirect := []string{
 		"credential_process", "credential_source", "role_arn", "source_profile", "sso_session", "sso_start_url",
 		"web_identity_token_file",
 	}
-	// A user who may write a Secret must not be able to run a program in the manager with credential_process, nor to
+	// A user who may write a Secret must not be able to run a program in the manager with credential_process, or to
 	// act with the manager's identity.
 	for _, key := range indirect {
 		if _, ok := profile[key]; ok {
@@ -78,13 +78,13 @@ func refuseIndirectKeys(profile map[string]string) error {
 	return nil
 }
 
-// endpointOrDefault returns the URL that replaces EC2's own endpoint. It is empty if EC2's own is used.
+// endpointOrDefault returns the URL that replaces EC2's own endpoint. It is empty if EC2's own endpoint is used.
 func (c staticCredentials) endpointOrDefault(fallback string) string {
 	return cmp.Or(c.endpoint, fallback)
 }
 
 // readDefaultProfile reads the settings of the profile "default" from an AWS configuration file, with keys in lower
-// case. Errors identify lines by number only, because any line may contain a secret.
+// case. Errors identify lines only by number, because any line may contain a secret.
 func readDefaultProfile(file string) (map[string]string, error) {
 	profile := map[string]string{}
 	section, opened := "", false

@@ -23,28 +23,28 @@ func TestReadCredentials(t *testing.T) {
 		wantErr actuator.ErrorClass
 		saying  string
 	}{
-		"two keys: accepted": {
+		"two keys are accepted": {
 			secret: map[string]string{accessKeyID: "AKIA1", secretAccessKey: "s"},
 			want:   staticCredentials{id: "AKIA1", secret: "s"},
 		},
-		"all keys, with trailing newlines: accepted": {
+		"all keys with trailing newlines are accepted": {
 			secret: map[string]string{accessKeyID: "AKIA1\n", secretAccessKey: " s\r\n", sessionToken: "t\n", endpointURL: "http://[::1]:1\n"},
 			want:   staticCredentials{id: "AKIA1", secret: "s", token: "t", endpoint: "http://[::1]:1"},
 		},
-		"no Secret: CredentialsMissing": {wantErr: actuator.CredentialsMissing, saying: "the credentials Secret has no aws_access_key_id: add it"},
-		"no secret key: CredentialsMissing": {
+		"missing Secret": {wantErr: actuator.CredentialsMissing, saying: "the credentials Secret has no aws_access_key_id: add it"},
+		"missing secret key": {
 			secret:  map[string]string{accessKeyID: "AKIA1", secretAccessKey: "\n"},
 			wantErr: actuator.CredentialsMissing, saying: "has no aws_secret_access_key: add it",
 		},
-		"a key with a line break: CredentialsInvalid": {
+		"key with a line break": {
 			secret:  map[string]string{accessKeyID: "AKIA1\nAKIA2", secretAccessKey: "s"},
 			wantErr: actuator.CredentialsInvalid, saying: "aws_access_key_id in the credentials Secret must be printable ASCII",
 		},
-		"a profile: accepted": {
+		"profile is accepted": {
 			secret: map[string]string{configFile: profile},
 			want:   staticCredentials{id: "AKIA1", secret: "s/e+c="},
 		},
-		"a profile among comments and other profiles: accepted": {
+		"profile among comments and other profiles is accepted": {
 			secret: map[string]string{
 				configFile: "# comment\r\n; comment\n[profile other]\naws_access_key_id=WRONG\ncredential_process=/bin/sh\n" +
 					"[ profile  default ] ; mine\nAWS_Access_Key_ID=AKIA1 # mine\n\taws_secret_access_key\t=\ts=\n" +
@@ -53,36 +53,36 @@ func TestReadCredentials(t *testing.T) {
 			},
 			want: staticCredentials{id: "AKIA1", secret: "s=", token: "t;t", endpoint: "http://a"},
 		},
-		"the Secret's endpoint applies to a profile without one": {
+		"Secret's endpoint applies to a profile without one": {
 			secret: map[string]string{configFile: profile, endpointURL: "http://b"},
 			want:   staticCredentials{id: "AKIA1", secret: "s/e+c=", endpoint: "http://b"},
 		},
-		"a profile takes precedence over keys": {
+		"profile takes precedence over keys": {
 			secret: map[string]string{configFile: profile, accessKeyID: "OTHER", secretAccessKey: "other"},
 			want:   staticCredentials{id: "AKIA1", secret: "s/e+c="},
 		},
-		"a profile without its secret: CredentialsMissing": {
+		"profile without its secret key": {
 			secret:  map[string]string{configFile: "[default]\naws_access_key_id = AKIA1", secretAccessKey: "not taken"},
 			wantErr: actuator.CredentialsMissing, saying: "the profile [default] of aws_config in the credentials Secret has no aws_secret_access_key",
 		},
-		"an empty file: CredentialsMissing": {
+		"empty file": {
 			secret: map[string]string{configFile: ""}, wantErr: actuator.CredentialsMissing, saying: "has no aws_access_key_id",
 		},
-		"a profile that runs a program: CredentialsInvalid": {
+		"profile that runs a program": {
 			secret:  map[string]string{configFile: profile + "credential_process = /bin/sh -c id"},
 			wantErr: actuator.CredentialsInvalid, saying: "uses credential_process, and Torpor takes static keys only: give aws_access_key_id and aws_secret_access_key",
 		},
-		"a profile that assumes a role: CredentialsInvalid": {
+		"profile that assumes a role": {
 			secret:  map[string]string{configFile: profile + "Role_ARN = arn:aws:iam::1:role/x\nsource_profile = default"},
 			wantErr: actuator.CredentialsInvalid, saying: "uses role_arn",
 		},
-		"a setting before any section: CredentialsInvalid": {
+		"setting before any section": {
 			secret: map[string]string{configFile: "aws_access_key_id = AKIA1"}, wantErr: actuator.CredentialsInvalid, saying: "line 1 of aws_config belongs to no profile",
 		},
-		"a line without a value: CredentialsInvalid": {
+		"line without a value": {
 			secret: map[string]string{configFile: "[default]\n\nAKIA1"}, wantErr: actuator.CredentialsInvalid, saying: "line 3 of aws_config must be key = value",
 		},
-		"an open bracket: CredentialsInvalid": {
+		"unclosed bracket": {
 			secret: map[string]string{configFile: "[default\n"}, wantErr: actuator.CredentialsInvalid, saying: "line 1 of aws_config must be a section",
 		},
 	} {
@@ -149,14 +149,14 @@ func TestClientIsSharedByAccountRegionAndEndpoint(t *testing.T) {
 		target actuator.Target
 		shared bool
 	}{
-		"the same account again: the client is shared": {target: testTarget(), shared: true},
-		"another cluster: the client is shared":        {target: otherCluster, shared: true},
-		"another region: another client":               {target: elsewhere},
-		"another key: another client":                  {target: withCredential(testTarget(), accessKeyID, "AKIAOTHER")},
-		"another secret: another client":               {target: withCredential(testTarget(), secretAccessKey, "other")},
-		"a token: another client":                      {target: withCredential(testTarget(), sessionToken, "token")},
-		"another endpoint: another client":             {target: withCredential(testTarget(), endpointURL, "http://127.0.0.1:1")},
-		"an unrelated change: the client is shared":    {target: withCredential(testTarget(), "note", "x"), shared: true},
+		"same account shares the client":         {target: testTarget(), shared: true},
+		"another cluster shares the client":      {target: otherCluster, shared: true},
+		"another region gets another client":     {target: elsewhere},
+		"another key gets another client":        {target: withCredential(testTarget(), accessKeyID, "AKIAOTHER")},
+		"another secret key gets another client": {target: withCredential(testTarget(), secretAccessKey, "other")},
+		"token gets another client":              {target: withCredential(testTarget(), sessionToken, "token")},
+		"another endpoint gets another client":   {target: withCredential(testTarget(), endpointURL, "http://127.0.0.1:1")},
+		"unrelated change shares the client":     {target: withCredential(testTarget(), "note", "x"), shared: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := New(Options{})
@@ -198,11 +198,11 @@ func TestClientRefuses(t *testing.T) {
 		change func(*actuator.Target)
 		want   string
 	}{
-		"no region: rejected":                    {func(t *actuator.Target) { t.Region = "" }, `the region must be one such as us-east-1, found ""`},
-		"a region that is a host: rejected":      {func(t *actuator.Target) { t.Region = "evil.example.com/" }, "the region must be one such as us-east-1"},
-		"an endpoint without a scheme: rejected": {func(t *actuator.Target) { *t = withCredential(*t, endpointURL, "localhost:80") }, "the endpoint must be a URL"},
-		"an endpoint that is a file: rejected":   {func(t *actuator.Target) { *t = withCredential(*t, endpointURL, "file:///etc/passwd") }, "the endpoint must be a URL"},
-		"an endpoint with a password: rejected":  {func(t *actuator.Target) { *t = withCredential(*t, endpointURL, "http://u:hush@host") }, "the endpoint must be a URL"},
+		"missing region is rejected":            {func(t *actuator.Target) { t.Region = "" }, `the region must be one such as us-east-1, found ""`},
+		"host as a region is rejected":          {func(t *actuator.Target) { t.Region = "evil.example.com/" }, "the region must be one such as us-east-1"},
+		"endpoint without a scheme is rejected": {func(t *actuator.Target) { *t = withCredential(*t, endpointURL, "localhost:80") }, "the endpoint must be a URL"},
+		"file as an endpoint is rejected":       {func(t *actuator.Target) { *t = withCredential(*t, endpointURL, "file:///etc/passwd") }, "the endpoint must be a URL"},
+		"endpoint with a password is rejected":  {func(t *actuator.Target) { *t = withCredential(*t, endpointURL, "http://u:hush@host") }, "the endpoint must be a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := testTarget()

@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// The operations whose refusals may concern single machines.
+// Operations with refusals that may concern single machines.
 const (
 	startInstances     = "StartInstances"
 	stopInstances      = "StopInstances"
@@ -39,8 +39,8 @@ type machineRefusedError struct {
 // Error implements error.
 func (r *machineRefusedError) Error() string { return r.code + ": " + r.message }
 
-// explainError converts an error of the SDK to a *machineRefusedError or an *actuator.Error. The message is the same
-// at each repetition.
+// explainError converts an error of the SDK to a *machineRefusedError or an *actuator.Error. The message does not
+// change when the error is repeated.
 func (c *accountClient) explainError(operation string, err error) error {
 	if failed, ok := errors.AsType[*assumeRoleError](err); ok {
 		return failed.explain()
@@ -53,7 +53,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	if !ok {
 		return c.explainMissingAnswer(operation, status, err)
 	}
-	// The class is found before secrets are removed, because a short secret may be part of a code.
+	// The class is determined before secrets are removed, because a short secret may be part of a code.
 	class := classOf(api.ErrorCode(), status)
 	code := scrubMessage(api.ErrorCode(), c.secrets)
 	message := hintFor(operation, code) + scrubMessage(api.ErrorMessage(), c.secrets)
@@ -87,7 +87,7 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 	}
 	_, notSent := errors.AsType[*smithyhttp.RequestSendError](err)
 	_, broken := errors.AsType[net.Error](err)
-	// To the user, a request that was not sent, was interrupted or timed out all means that the cloud does not answer.
+	// Users only need to know that the cloud does not respond, regardless of the cause.
 	switch {
 	case notSent, broken, errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
 		return c.unreachableError(operation, "the API does not answer")
@@ -122,7 +122,7 @@ func hintFor(operation, code string) string {
 	return ""
 }
 
-// classOf classifies an error code. Some endpoints prefix the codes with the side that caused the error.
+// classOf classifies an error code. Some endpoints add the side that caused the error as a prefix.
 func classOf(code string, status int) actuator.ErrorClass {
 	return errorTable().ClassOf(errorclass.Found{Code: strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server."), Status: status})
 }

@@ -31,15 +31,15 @@ func TestObserveErrorsNameEndpointAndNextStep(t *testing.T) {
 		err      error
 		want     actuator.Error
 	}{
-		"an expired signature: CredentialsInvalid": {
+		"expired signature": {
 			response: ec2Error(http.StatusForbidden, "SignatureDoesNotMatch", "Signature expired: 20260101T000000Z is now earlier than 20260102T000000Z"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: SignatureDoesNotMatch: Signature expired: <time> is now earlier than <time>"},
 		},
-		"a key echoed by the cloud: CredentialsInvalid": {
+		"key echoed by the cloud": {
 			response: ec2Error(http.StatusForbidden, "AuthFailure", "key "+goodKey+" and ASIAABCDEFGHIJKLMNOP are unknown"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: AuthFailure: key <hidden> and <access key> are unknown"},
 		},
-		"a missing permission: PermissionDenied": {
+		"missing permission": {
 			response: ec2Error(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized. Encoded authorization failure message: abc_DEF-1"),
 			want:     actuator.Error{Class: actuator.PermissionDenied, Message: "DescribeInstances: UnauthorizedOperation: You are not authorized."},
 		},
@@ -47,27 +47,27 @@ func TestObserveErrorsNameEndpointAndNextStep(t *testing.T) {
 			response: ec2Error(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded. (Request ID: 7a62c49f-347e-4fc4-9331-6e8e00000000)"),
 			want:     actuator.Error{Class: actuator.Throttled, Message: "DescribeInstances: RequestLimitExceeded: Request limit exceeded."},
 		},
-		"an unknown refusal: Other": {
+		"unknown refusal": {
 			response: ec2Error(http.StatusBadRequest, "InvalidParameterValue", "what\n is  this"),
 			want:     actuator.Error{Class: actuator.Other, Message: "DescribeInstances: InvalidParameterValue: what is this"},
 		},
-		"an unknown error of the server: Unreachable": {
+		"unknown error of the server": {
 			response: ec2Error(http.StatusInternalServerError, "InternalError", "random text 17"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API answers with status 500" + check},
 		},
-		"a gateway instead of EC2: Unreachable": {
+		"gateway instead of EC2": {
 			response: httpAnswer(http.StatusBadGateway, "<html>bad gateway"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API answers with status 502" + check},
 		},
-		"a login page: Unreachable": {
+		"login page": {
 			response: httpAnswer(http.StatusOK, "<html>please log in"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the answer is not a valid EC2 response" + check},
 		},
-		"a host that does not exist: Unreachable": {
+		"host that does not exist": {
 			err:  &net.DNSError{Err: "no such host", Name: "x", Server: "10.0.0.1:53", IsNotFound: true},
 			want: actuator.Error{Class: actuator.Unreachable, Message: where + "the host is unknown" + check},
 		},
-		"a refused connection: Unreachable": {
+		"refused connection": {
 			err:  &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connect: connection refused 127.0.0.1:41234")},
 			want: actuator.Error{Class: actuator.Unreachable, Message: where + "the API does not answer" + check},
 		},
@@ -103,15 +103,15 @@ func TestSilentServer(t *testing.T) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	})
-	t.Run("a call ends at its timeout with the error of a missing answer", func(t *testing.T) {
-		// The whole observation may take twice as long. On a busy machine it must not end first.
+	t.Run("call that times out gets the error of a missing answer", func(t *testing.T) {
+		// The whole observation may take twice as long. On a busy machine it must not time out first.
 		a := New(Options{HTTPClient: silent, CallTimeout: time.Second})
 		_, err := a.Observe(t.Context(), testTarget())
 		if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "the API does not answer") {
 			t.Errorf("observe: %v, want class %q", err, actuator.Unreachable)
 		}
 	})
-	t.Run("a cancelled caller gets the error of its context", func(t *testing.T) {
+	t.Run("cancelled call gets the error of its context", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		err := New(Options{HTTPClient: silent}).Stop(ctx, testTarget(), []string{"i-1", "i-2"})
@@ -217,30 +217,30 @@ func TestChangePower(t *testing.T) {
 		"more than 900 machines need more than one call": {
 			ids: machines(1801), batches: []int{900, 900, 1},
 		},
-		"a batch with a refused machine is halved until the other machines are accepted": {
+		"batch with a refused machine is halved until the other machines are accepted": {
 			ids: machines(4), bad: map[string]string{"i-0002": "IncorrectInstanceState"},
 			batches: []int{4, 2, 2, 1, 1}, wantClass: actuator.WrongState,
 			want: []string{"IncorrectInstanceState for i-0002: no"},
 		},
-		"machines with one error code share a message, and the class is the most urgent": {
+		"machines with one error code share a message and the most urgent class": {
 			ids:     machines(3),
 			bad:     map[string]string{"i-0000": "IncorrectInstanceState", "i-0001": "InsufficientInstanceCapacity", "i-0002": "IncorrectInstanceState"},
 			batches: []int{3, 1, 2, 1, 1}, wantClass: actuator.NoCapacity,
 			want: []string{"IncorrectInstanceState for i-0000, i-0002: no; InsufficientInstanceCapacity for i-0001: no"},
 		},
-		"an error of the account ends the order at once": {
+		"error of the account stops the order at once": {
 			ids: machines(901), bad: map[string]string{"i-0000": "UnauthorizedOperation"},
 			wantClass: actuator.PermissionDenied, want: []string{"StopInstances: UnauthorizedOperation: no; no machine is stopped without"},
 		},
-		"a right that is missing for the last machine keeps all machines running": {
+		"missing right for the last machine keeps all machines running": {
 			ids: machines(901), bad: map[string]string{"i-0900": "UnauthorizedOperation"},
 			wantClass: actuator.PermissionDenied, want: []string{"UnauthorizedOperation: no"},
 		},
-		"a machine that can never be stopped keeps its cluster running": {
+		"machine that can never be stopped keeps its cluster running": {
 			ids: machines(4), bad: map[string]string{"i-0002": "OperationNotPermitted"},
 			batches: []int{4}, wantClass: actuator.Other, want: []string{"OperationNotPermitted for one of i-0000, i-0001, i-0002, i-0003: no"},
 		},
-		"unknown machines: NotFound, with one message": {
+		"unknown machines are reported in one message": {
 			ids: machines(2), bad: map[string]string{"i-0000": "InvalidInstanceID.NotFound", "i-0001": "InvalidInstanceID.NotFound"},
 			batches: []int{2, 1, 1}, wantClass: actuator.NotFound, want: []string{"for i-0000, i-0001: no"},
 		},
@@ -256,7 +256,7 @@ func TestChangePower(t *testing.T) {
 					mu.Unlock()
 				}
 				for _, id := range ids {
-					// A dry run checks rights only.
+					// A dry run checks only rights.
 					if code := row.bad[id]; code != "" && (!isDryRun || code == "UnauthorizedOperation") {
 						return ec2Error(http.StatusBadRequest, code, "no"), nil
 					}
@@ -290,8 +290,8 @@ func TestMissingRightsForOneClusterDoNotDelayOtherStarts(t *testing.T) {
 		refused  func(id string) bool
 		maxCalls int
 	}{
-		"rights missing for one cluster: 13 calls":                   {func(id string) bool { return id == "i-0017" }, 13},
-		"rights missing for all clusters: a bounded number of calls": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Each waiting half is tried once.
+		"missing rights for one cluster are found with 13 calls":         {func(id string) bool { return id == "i-0017" }, 13},
+		"missing rights for all clusters take a limited number of calls": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Each waiting half is tried once.
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -338,12 +338,12 @@ func TestObserveReadsOnly(t *testing.T) {
 		want              int
 		wantErr           bool
 	}{
-		"an owned machine: listed":                         {state: "running", key: mine, value: "owned", want: 1},
-		"a machine that is only shared: not listed":        {state: "running", key: mine, value: "shared"},
-		"a machine of a cluster with a prefix: not listed": {state: "running", key: mine + "-2", value: "owned"},
-		"a machine that is being terminated: not listed":   {state: "shutting-down", key: mine, value: "owned"},
-		"a terminated machine: not listed":                 {state: "terminated", key: mine, value: "owned"},
-		"a machine in an unknown state: not listed":        {state: "suspended", key: mine, value: "owned", wantErr: true},
+		"owned machine is listed":                                  {state: "running", key: mine, value: "owned", want: 1},
+		"machine that is only shared is not listed":                {state: "running", key: mine, value: "shared"},
+		"machine of a cluster with a longer infraID is not listed": {state: "running", key: mine + "-2", value: "owned"},
+		"machine that is being terminated is not listed":           {state: "shutting-down", key: mine, value: "owned"},
+		"terminated machine is not listed":                         {state: "terminated", key: mine, value: "owned"},
+		"machine in an unknown state is an error":                  {state: "suspended", key: mine, value: "owned", wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The endpoint ignores filters.

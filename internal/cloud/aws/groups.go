@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// heldProcesses returns the processes of an Auto Scaling group that terminate or launch instances, or change the size
-// of the group. AddToLoadBalancer does neither:
+// heldProcesses returns the processes of an Auto Scaling group that terminate or launch instances, or change the
+// group's size. AddToLoadBalancer does neither:
 // https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-suspend-resume-processes.html
 func heldProcesses() []string {
 	return []string{"AZRebalance", "AlarmNotification", "HealthCheck", "InstanceRefresh", "Launch", "ReplaceUnhealthy", "ScheduledActions", "Terminate"}
@@ -25,7 +25,7 @@ func heldProcesses() []string {
 const (
 	// maxGroupsPerCall is the largest page of DescribeAutoScalingGroups.
 	maxGroupsPerCall = 100
-	// nodeGroupTag is the tag of the group of a managed node group of EKS.
+	// nodeGroupTag is the tag on the group of an EKS managed node group.
 	nodeGroupTag = "eks:nodegroup-name"
 
 	describeGroups = "DescribeAutoScalingGroups"
@@ -53,7 +53,7 @@ func (a *Actuator) ObserveGroups(ctx context.Context, t actuator.Target, names [
 			return nil, c.unreachableError(describeGroups, "the answer has more groups than were requested")
 		}
 		for _, found := range page.AutoScalingGroups {
-			// The endpoint may be hostile: only groups that were named count.
+			// The endpoint may be hostile, so only requested groups count.
 			if slices.Contains(some, awssdk.ToString(found.AutoScalingGroupName)) {
 				groups = append(groups, describeGroup(found))
 			}
@@ -79,7 +79,8 @@ func describeGroup(found scalingtypes.AutoScalingGroup) actuator.Group {
 			g.InService++
 		}
 	}
-	// EKS sets the size of its groups again. A group whose instances are not terminated or launched keeps its size.
+	// EKS would reset the size of its groups. The size does not change if the group's instances are neither
+	// terminated nor launched.
 	for _, tag := range found.Tags {
 		if awssdk.ToString(tag.Key) == nodeGroupTag {
 			g.Unscalable = "an EKS node group sets its size"
@@ -121,8 +122,8 @@ func (a *Actuator) ChangeGroups(ctx context.Context, t actuator.Target, changes 
 	return &actuator.Error{Class: first.Class, Message: first.Message, RefusedIDs: refused, RetryAfter: first.RetryAfter}
 }
 
-// changeGroup changes one group. Each change is one call, which the cloud makes as a whole. Calls are not repeated by
-// the SDK: before that, a caller must check that the change is still wanted.
+// changeGroup changes one group. Each change is one call, which the cloud applies completely or not at all. The SDK
+// does not repeat calls, because a caller must first check that the change is still wanted.
 func (c *accountClient) changeGroup(ctx context.Context, change actuator.GroupChange) error {
 	once := func(o *autoscaling.Options) { o.Retryer = awssdk.NopRetryer{} }
 	name := "of the group " + change.Name

@@ -11,7 +11,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// joinOwnGroup makes a machine a member of a group that only its cluster has.
+// joinOwnGroup makes a machine a member of a group that only this cluster has.
 func (c *simulatedCluster) joinOwnGroup(t *testing.T, id string) string {
 	t.Helper()
 	group := "workers-of-" + c.infraID
@@ -19,7 +19,7 @@ func (c *simulatedCluster) joinOwnGroup(t *testing.T, id string) string {
 	return group
 }
 
-// holdAndRelease changes a group in each way.
+// holdAndRelease changes a group in each possible way.
 func (c *simulatedCluster) holdAndRelease(t *testing.T, group string) {
 	t.Helper()
 	for _, change := range []actuator.GroupChange{
@@ -49,7 +49,7 @@ func (c *simulatedCluster) observeGroup(t *testing.T, group string) actuator.Gro
 func TestGroups(t *testing.T) {
 	cloud := startCloud(t)
 	for name, row := range map[string]func(t *testing.T, c *simulatedCluster, group string){
-		"a repeated change causes no error": func(t *testing.T, c *simulatedCluster, group string) {
+		"repeated change causes no error": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			for range 2 {
 				testenv.ExpectNoError(t, c.change(t, actuator.GroupChange{Name: group, Suspend: heldProcesses()}))
@@ -65,7 +65,7 @@ func TestGroups(t *testing.T) {
 				t.Errorf("expected only Launch, which prevents scaling, found %+v", found)
 			}
 		},
-		"a refused group is named, and others are changed": func(t *testing.T, c *simulatedCluster, group string) {
+		"refused group is reported, and other groups are changed": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			err := c.change(t, actuator.GroupChange{Name: "gone", Size: &actuator.GroupSize{}}, actuator.GroupChange{Name: group, Size: &actuator.GroupSize{}})
 			if known, ok := errors.AsType[*actuator.Error](err); !ok || !slices.Equal(known.RefusedIDs, []string{"gone"}) {
@@ -82,7 +82,7 @@ func TestGroups(t *testing.T) {
 				t.Errorf("expected class %q, found %v", actuator.PermissionDenied, err)
 			}
 		},
-		"a node group of EKS sets its size": func(t *testing.T, c *simulatedCluster, group string) {
+		"EKS node group is unscalable": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			machines, err := c.Actuator().Observe(t.Context(), c.Target())
 			testenv.ExpectNoError(t, err)

@@ -13,7 +13,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// newStory returns a story with the real controller and an API server that serves as the target cluster's too.
+// newStory returns a story with the real controller and an API server that also serves as the target cluster's.
 func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 	t.Helper()
 	c := startCloud(t, "--start-latency", testenv.ChangeTime.String(), "--stop-latency", testenv.ChangeTime.String()).newCluster(t)
@@ -31,7 +31,7 @@ func TestAClusterHibernatesAndResumes(t *testing.T) {
 	story.Run(t)
 }
 
-// TestMachinesOfAnAutoScalingGroupAreNotStopped has a cloud whose group replaces stopped members.
+// TestMachinesOfAnAutoScalingGroupAreNotStopped uses a cloud with a group that replaces stopped members.
 func TestMachinesOfAnAutoScalingGroupAreNotStopped(t *testing.T) {
 	story, c := newStory(t)
 	story.RunWithMembers(t, c.JoinGroup)

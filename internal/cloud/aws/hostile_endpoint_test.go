@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// TestHostileEndpointsAreCut lists machines at endpoints that try to exhaust the memory or the time of the manager.
+// TestHostileEndpointsAreCut lists machines at endpoints that try to exhaust the manager's memory or time.
 func TestHostileEndpointsAreCut(t *testing.T) {
 	const (
 		maxHeapGrowth = 200 << 20
@@ -35,30 +35,30 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 		answer func(http.ResponseWriter)
 		want   string
 	}{
-		"a compressed answer that grows a thousandfold: the call ends with an error": {func(w http.ResponseWriter) {
+		"compressed answer that grows a thousandfold": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			g := gzip.NewWriter(w)
 			_, _ = io.WriteString(g, `<DescribeInstancesResponse><nextToken>`)
 			repeat(g, "A", 40<<20)
 			_ = g.Close()
 		}, "the answer is not a valid EC2 response"},
-		"an endless element: the call ends with an error": {func(w http.ResponseWriter) {
+		"endless element": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			repeat(w, "A", 200<<20)
 		}, "the answer is larger than allowed"},
-		"very many empty elements: the call ends with an error": {func(w http.ResponseWriter) {
+		"very many empty elements": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			repeat(w, "<Item/>", 3<<20)
 			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet></DescribeInstancesResponse>`)
 		}, "the answer is larger than allowed"},
-		"an endless error answer: the call ends with an error": {func(w http.ResponseWriter) {
+		"endless error answer": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)
 			repeat(w, "<Response>", 200<<20)
 		}, "the answer is not a valid EC2 response"},
-		"endless pages: the call ends with an error": {func(w http.ResponseWriter) {
+		"endless pages": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>same</nextToken></DescribeInstancesResponse>`)
 		}, "more pages or machines than a cluster may have"},
-		"more machines than any cluster can have: the call ends with an error": {func(w http.ResponseWriter) {
+		"more machines than any cluster can have": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			for i := range maxMachines / 2 {
 				_, _ = fmt.Fprintf(w, instance, i)
@@ -83,7 +83,7 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 	}
 }
 
-// TestEndpointsOfSecrets checks which endpoints a Secret may name, and which endpoints' messages are shown.
+// TestEndpointsOfSecrets checks which endpoints a Secret may contain, and which endpoints' messages are shown.
 func TestEndpointsOfSecrets(t *testing.T) {
 	const secretWords = "a secret of the internal network"
 	answer := func(*http.Request) (*http.Response, error) {
@@ -95,22 +95,22 @@ func TestEndpointsOfSecrets(t *testing.T) {
 		want     actuator.ErrorClass
 		shown    bool
 	}{
-		"AWS's own endpoint: allowed":                  {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
-		"AWS's own endpoint, not on the list: allowed": {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS's own FIPS endpoint: allowed":             {"https://EC2-fips.eu-west-1.amazonaws.com:443/", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS's own IPv6 endpoint: allowed":             {"https://ec2.eu-west-1.api.aws", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS's own endpoint without TLS: refused":      {"http://ec2.eu-west-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"AWS's own endpoint at another port: refused":  {"https://ec2.eu-west-1.amazonaws.com:8443", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"the host name of an EC2 instance: refused":    {"http://ec2-203-0-113-5.compute-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"the host name of an API Gateway API: refused": {"https://abc.execute-api.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, false},
-		"a host that is listed: allowed":               {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
-		"a host without a list: refused":               {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
-		"a host that is not on the list: refused":      {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"an address that is listed: allowed":           {"http://10.1.2.3", []string{"10.0.0.0/8"}, actuator.CredentialsInvalid, true},
-		"a metadata service: refused":                  {"http://169.254.169.254/latest", nil, actuator.Other, false},
-		"a metadata service over IPv6: refused":        {"http://[fd00:ec2::254]/latest", nil, actuator.Other, false},
-		"a metadata service that is listed: allowed":   {"http://169.254.169.254", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
-		"the endpoint of the manager itself: allowed":  {"http://ec2.internal", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS endpoint is allowed":                                              {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
+		"unlisted AWS endpoint is allowed":                                     {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS FIPS endpoint is allowed":                                         {"https://EC2-fips.eu-west-1.amazonaws.com:443/", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS IPv6 endpoint is allowed":                                         {"https://ec2.eu-west-1.api.aws", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS endpoint without TLS is refused":                                  {"http://ec2.eu-west-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"AWS endpoint at another port is refused":                              {"https://ec2.eu-west-1.amazonaws.com:8443", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"host name of an EC2 instance is refused":                              {"http://ec2-203-0-113-5.compute-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"host name of an API Gateway API is allowed and its message is hidden": {"https://abc.execute-api.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, false},
+		"listed host is allowed":                                               {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
+		"host without a list is allowed and its message is hidden":             {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
+		"unlisted host is refused":                                             {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"listed address is allowed":                                            {"http://10.1.2.3", []string{"10.0.0.0/8"}, actuator.CredentialsInvalid, true},
+		"metadata service is refused":                                          {"http://169.254.169.254/latest", nil, actuator.Other, false},
+		"metadata service over IPv6 is refused":                                {"http://[fd00:ec2::254]/latest", nil, actuator.Other, false},
+		"listed metadata service is allowed":                                   {"http://169.254.169.254", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
+		"endpoint of the manager itself is allowed":                            {"http://ec2.internal", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := httpguard.ParseEndpoints(row.listed)
@@ -126,8 +126,8 @@ func TestEndpointsOfSecrets(t *testing.T) {
 	}
 }
 
-// TestAccountsOfAWSAreThoseOfItsOwnEndpoints checks that a server hosted at AWS cannot claim that its machines belong
-// to an account of AWS.
+// TestAccountsOfAWSAreThoseOfItsOwnEndpoints checks that a server hosted on AWS cannot claim that its machines belong
+// to an AWS account.
 func TestAccountsOfAWSAreThoseOfItsOwnEndpoints(t *testing.T) {
 	for _, row := range []struct{ region, endpoint, want string }{
 		{"eu-west-1", "", "aws/1"},

@@ -16,13 +16,13 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestPermissionsAreDocumented compares the permissions on the page of AWS with the calls that a cluster with a spot
-// machine causes during a hibernation and a resume, and with the changes of a group.
+// TestPermissionsAreDocumented compares the permissions on the documentation page for AWS with two sets of calls:
+// those of a hibernation and a resume of a cluster with a spot machine, and those of the changes of a group.
 func TestPermissionsAreDocumented(t *testing.T) {
 	c := startCloud(t).newCluster(t)
 	ids, spot := c.Create(t, 2), c.createSpot(t)
 	group := c.joinOwnGroup(t, c.Create(t, 1)[0])
-	created := c.cloud.countCalls(t) // Calls of the test itself.
+	created := c.cloud.countCalls(t) // The test itself has made these calls.
 	a, target := c.cloud.actuator, c.Target()
 	_, err := a.Observe(t.Context(), target)
 	testenv.ExpectNoError(t, errors.Join(err, a.RequireStopRights(t.Context(), target, ids), a.RequireTerminateRights(t.Context(), target, []string{spot})))
@@ -33,7 +33,7 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	c.holdAndRelease(t, group)
 	called := map[string]bool{}
 	for action := range c.cloud.CountCalls(t) {
-		action, _, _ = strings.Cut(action, ".") // Dry runs and refused calls are counted apart.
+		action, _, _ = strings.Cut(action, ".") // Dry runs and refused calls are counted separately.
 		service := "ec2:"
 		if strings.Contains(action, "AutoScaling") || strings.HasSuffix(action, "Processes") {
 			service = "autoscaling:"

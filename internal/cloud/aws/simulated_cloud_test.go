@@ -23,7 +23,7 @@ const (
 	goodSecret = testenv.SecretKey
 )
 
-// simulatedCloud is the repository's simulated cloud in a separate process, with small pages, and the actuator under
+// simulatedCloud is this repository's simulated cloud in a separate process, with small pages, and the actuator under
 // test.
 type simulatedCloud struct {
 	*testenv.CloudServer
@@ -31,7 +31,7 @@ type simulatedCloud struct {
 	clusters int
 }
 
-// terminate is the operation that is not part of the contract of all actuators.
+// terminate is an operation that is not part of the contract of all actuators.
 const terminate actuatortest.Operation = "terminate"
 
 func startCloud(t *testing.T, flags ...string) *simulatedCloud {
@@ -40,7 +40,7 @@ func startCloud(t *testing.T, flags ...string) *simulatedCloud {
 	return &simulatedCloud{CloudServer: server, actuator: New(Options{Endpoint: server.URL, Attempts: 2})}
 }
 
-// newCluster returns a cluster whose infraID begins with the infraIDs of the previous ones.
+// newCluster returns a cluster with an infraID that begins with the infraIDs of the previous ones.
 func (s *simulatedCloud) newCluster(t *testing.T) *simulatedCluster {
 	t.Helper()
 	s.clusters++
@@ -77,7 +77,7 @@ func (c *simulatedCluster) Settle(t *testing.T) {
 	})
 }
 
-// Fail sends messages as EC2 does, including everything that must not be shown.
+// Fail sends messages as EC2 does, including every part that must not be shown.
 func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
 	t.Helper()
 	code, ok := map[actuator.ErrorClass]string{
@@ -119,7 +119,7 @@ func TestContract(t *testing.T) {
 func TestSimulatedCloud(t *testing.T) {
 	cloud := startCloud(t)
 	for name, row := range map[string]func(t *testing.T, c *simulatedCluster){
-		"a throttled call is tried again, at most as often as allowed": func(t *testing.T, c *simulatedCluster) {
+		"throttled call is retried up to the limit": func(t *testing.T, c *simulatedCluster) {
 			c.Create(t, 1)
 			c.Fail(t, actuator.Throttled, actuatortest.Observe)
 			c.cloud.countCalls(t)
@@ -130,13 +130,13 @@ func TestSimulatedCloud(t *testing.T) {
 				t.Errorf("DescribeInstances was called %d times, want 2", got)
 			}
 		},
-		"a call that is throttled once works": func(t *testing.T, c *simulatedCluster) {
+		"call that is throttled once succeeds": func(t *testing.T, c *simulatedCluster) {
 			c.cloud.InjectFault(t, testenv.CloudFault{Code: "RequestLimitExceeded", Times: 1})
 			if _, err := c.Actuator().Observe(t.Context(), c.Target()); err != nil {
 				t.Errorf("observe: %v", err)
 			}
 		},
-		"eight machines stop in one call and one of them without capacity costs few": func(t *testing.T, c *simulatedCluster) {
+		"stop of eight machines takes one call, and few with one that lacks capacity": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 8)
 			c.cloud.countCalls(t)
 			testenv.ExpectNoError(t, c.Actuator().Stop(t.Context(), c.Target(), ids))
@@ -153,7 +153,7 @@ func TestSimulatedCloud(t *testing.T) {
 				t.Errorf("StartInstances was called %d times, want 7: 1 and 2 for each of 3 halvings", got)
 			}
 		},
-		"a one-time spot machine keeps its cluster running": func(t *testing.T, c *simulatedCluster) {
+		"one-time spot machine keeps its cluster running": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 2)
 			spot := c.createSpot(t)
 			err := c.Actuator().Stop(t.Context(), c.Target(), append(slices.Clone(ids), spot))
@@ -169,7 +169,7 @@ func TestSimulatedCloud(t *testing.T) {
 				}
 			}
 		},
-		"spot machines are listed, and terminated although others are refused or gone": func(t *testing.T, c *simulatedCluster) {
+		"spot machines are listed, and terminated although others are refused or missing": func(t *testing.T, c *simulatedCluster) {
 			ids, protected, spot := c.Create(t, 1), c.createSpot(t), c.createSpot(t)
 			machines, err := c.Actuator().Observe(t.Context(), c.Target())
 			testenv.ExpectNoError(t, err)
@@ -189,7 +189,7 @@ func TestSimulatedCloud(t *testing.T) {
 				t.Errorf("observe: %+v and error %v, want all but %s", machines, err, spot)
 			}
 		},
-		"a dry run checks the rights to terminate": func(t *testing.T, c *simulatedCluster) {
+		"dry run checks the rights to terminate": func(t *testing.T, c *simulatedCluster) {
 			spot := c.createSpot(t)
 			c.cloud.countCalls(t)
 			testenv.ExpectNoError(t, c.cloud.actuator.RequireTerminateRights(t.Context(), c.Target(), []string{spot}))
@@ -202,7 +202,7 @@ func TestSimulatedCloud(t *testing.T) {
 				t.Errorf("found %v, want class %q", err, actuator.PermissionDenied)
 			}
 		},
-		"terminated machines are left out, and machines have their names": func(t *testing.T, c *simulatedCluster) {
+		"terminated machines are omitted, and machines have their names": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 2)
 			known, err := c.cloud.actuator.clientFor(t.Context(), c.Target())
 			testenv.ExpectNoError(t, err)

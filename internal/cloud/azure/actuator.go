@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package azure stops and starts the virtual machines of clusters at Microsoft Azure. The machines of a cluster are
-// those in its resource group. Stopped means deallocated: a machine that is only shut down is still paid for.
+// Package azure stops and starts clusters' virtual machines in Microsoft Azure. A cluster's machines are those in its
+// resource group. A stopped machine is deallocated, because a machine that is only shut down is still billed.
 //
-// Reading order: credentials.go (the Secret) → client.go (one client per service principal and subscription) → list_machines.go
-// (one listing for all clusters of a subscription) → rights.go, order.go (one call per machine) → errors.go (messages for users).
+// Reading order: credentials.go (the Secret) → client.go (one client per service principal and subscription) →
+// list_machines.go (one listing for all clusters of a subscription) → rights.go, order.go (one call per machine) →
+// errors.go (messages for users).
 package azure
 
 import (
@@ -23,7 +24,7 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options configure the access to the cloud. The zero value is suitable for production.
+// Options configures the access to the cloud. The zero value is suitable for production.
 type Options struct {
 	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of answers is used.
 	HTTPClient policy.Transporter
@@ -31,16 +32,16 @@ type Options struct {
 	Endpoints httpguard.Endpoints
 	// WorkloadIdentities are the service principals as which the manager may log in with its own token.
 	WorkloadIdentities []WorkloadIdentity
-	// TokenFile is the file with the token of the manager's ServiceAccount. If empty, AZURE_FEDERATED_TOKEN_FILE names
-	// it.
+	// TokenFile is the file with the token of the manager's ServiceAccount. If empty, the environment variable
+	// AZURE_FEDERATED_TOKEN_FILE is used.
 	TokenFile string
-	// CallTimeout bounds one API call, including all attempts; 0 means 15 s.
+	// CallTimeout limits one API call, including all attempts; 0 means 15 s.
 	CallTimeout time.Duration
-	// Attempts is the number of attempts of a call while the cloud throttles or does not answer; 0 means 4.
+	// Attempts is the number of attempts of a call while the cloud throttles or does not respond; 0 means 4.
 	Attempts int32
 }
 
-// Actuator stops and starts machines at Azure. It is safe for concurrent use.
+// Actuator stops and starts machines in Azure. It is safe for concurrent use.
 type Actuator struct {
 	cloudrest.OneByOneActuator[*accountClient]
 

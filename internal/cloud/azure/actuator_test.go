@@ -45,48 +45,48 @@ func TestTroubleAtAzure(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a failed listing is retried as often as allowed: Unreachable": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a Retry-After of 90 s is returned, and the listing is not retried": {
+		"failed listing is retried up to the limit": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"listing with a Retry-After of 90 s is not retried": {
 			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second,
 		},
-		"an excessive Retry-After is capped": {
+		"excessive Retry-After is capped": {
 			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute,
 		},
-		"a failed stop call is not retried": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a failed start call is retried":    {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a subscription that does not exist: CredentialsInvalid": {
+		"failed stop call is not retried": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"failed start call is retried":    {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"subscription does not exist": {
 			actuatortest.Fault{Operation: list, Status: http.StatusNotFound, Code: "SubscriptionNotFound"}, actuatortest.Observe, 1, actuator.CredentialsInvalid, 0,
 		},
-		"a machine with an ephemeral OS disk: Other": {
+		"machine has an ephemeral OS disk": {
 			conflict(deallocate, "OperationNotAllowed", "Stop-deallocate is not supported for VMs that use an ephemeral OS disk."),
 			actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"an operation that a machine does not support: Other": {
+		"machine does not support an operation": {
 			conflict(deallocate, "OperationNotAllowed", "Operation 'deallocate' is not supported on VM 'worker-0000000'."),
 			actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"a start beyond the approved quota of cores: NoCapacity": {
+		"start exceeds the approved quota of cores": {
 			conflict(start, "OperationNotAllowed", "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."),
 			actuatortest.Start, 3, actuator.NoCapacity, 0,
 		},
-		"a start beyond the limits of a quota: NoCapacity": {
+		"start exceeds the limits of a quota": {
 			conflict(start, "OperationNotAllowed", "Operation results in exceeding quota limits of Core. Maximum allowed: 4, Current in use: 4."),
 			actuatortest.Start, 3, actuator.NoCapacity, 0,
 		},
-		"an operation during another one: WrongState": {
+		"another operation is in progress": {
 			conflict(deallocate, "OperationNotAllowed", "The operation is not allowed because another operation is in progress."),
 			actuatortest.Stop, 3, actuator.WrongState, 0,
 		},
-		"a machine that is being updated: WrongState": {
+		"machine is being updated": {
 			conflict(deallocate, "OperationNotAllowed", "The VM 'quota-ephemeral-0' is being updated."), actuatortest.Stop, 3, actuator.WrongState, 0,
 		},
-		"a resource group that is being deleted: Other": {
+		"resource group is being deleted": {
 			conflict(deallocate, "ResourceGroupBeingDeleted", ""), actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"a subscription that is disabled: Other": {
+		"subscription is disabled": {
 			conflict(start, "ReadOnlyDisabledSubscription", ""), actuatortest.Start, 3, actuator.Other, 0,
 		},
-		"a subscription without the resource provider: Other": {
+		"subscription has no resource provider": {
 			conflict(start, "MissingSubscriptionRegistration", ""), actuatortest.Start, 3, actuator.Other, 0,
 		},
 	} {
@@ -96,7 +96,8 @@ func TestTroubleAtAzure(t *testing.T) {
 	}
 }
 
-// conflict is a refusal with the status that Azure uses for temporary and permanent refusals and for missing capacity.
+// conflict is a refusal with the status that Azure uses for temporary and permanent refusals and for missing
+// capacity.
 func conflict(operation, code, message string) actuatortest.Fault {
 	return actuatortest.Fault{Operation: operation, Status: http.StatusConflict, Code: code, Message: message}
 }
@@ -120,14 +121,14 @@ func TestMissingRightsPreventStops(t *testing.T) {
 		status  int
 		missing string
 	}{
-		"everything": {rights: []rolePermission{{Actions: []string{"*"}}}},
-		"the minimal rights: the machines are stopped":           {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
-		"rights from two roles: the machines are stopped":        {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
-		"no right to start: no machine is stopped":               {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
-		"right excluded by notActions: no machine is stopped":    {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
-		"no role: no machine is stopped":                         {rights: []rolePermission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
-		"a right with an invalid pattern: no machine is stopped": {rights: []rolePermission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
-		"unreadable rights do not prevent a stop":                {status: http.StatusForbidden},
+		"everything":                                      {rights: []rolePermission{{Actions: []string{"*"}}}},
+		"minimal rights are enough for a stop":            {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
+		"rights from two roles are enough for a stop":     {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
+		"missing right to start prevents the stop":        {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
+		"right excluded by notActions prevents the stop":  {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
+		"missing role prevents the stop":                  {rights: []rolePermission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
+		"right with an invalid pattern prevents the stop": {rights: []rolePermission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
+		"unreadable rights do not prevent the stop":       {status: http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)
@@ -157,15 +158,15 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"a next page at another host: refused":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a host outside Azure: evil.example.com"},
-		"a next page without TLS: refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "the answer is not a valid Azure response"},
-		"endless pages: refused":                     {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
-		"an answer that is not JSON: refused":        {`<html>`, "the answer is not a valid Azure response"},
-		"a machine of another subscription: refused": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "the answer is not a valid Azure response"},
-		"a machine without an id: refused":           {`{"value":[{}]}`, "the answer is not a valid Azure response"},
-		"a machine with an invalid id: refused":      {`{"value":[{"id":"x"}]}`, "the answer is not a valid Azure response"},
-		"a machine with a name without end: refused": {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid Azure response"},
-		"a value outside the schema: refused":        {`{"value":"x"}`, "the answer is not a valid Azure response"},
+		"next page at another host is refused":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a host outside Azure: evil.example.com"},
+		"next page without TLS is refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "the answer is not a valid Azure response"},
+		"endless pages are refused":                  {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
+		"answer that is not JSON is refused":         {`<html>`, "the answer is not a valid Azure response"},
+		"machine of another subscription is refused": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "the answer is not a valid Azure response"},
+		"machine without an id is refused":           {`{"value":[{}]}`, "the answer is not a valid Azure response"},
+		"machine with an invalid id is refused":      {`{"value":[{"id":"x"}]}`, "the answer is not a valid Azure response"},
+		"machine with a very long name is refused":   {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid Azure response"},
+		"value outside the schema is refused":        {`{"value":"x"}`, "the answer is not a valid Azure response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)
@@ -182,7 +183,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}
 }
 
-// TestTheOwnClientBoundsAnswers sends an answer that is larger than any page, to the client that production uses.
+// TestTheOwnClientBoundsAnswers sends an answer that is larger than any page to the client that production uses.
 func TestTheOwnClientBoundsAnswers(t *testing.T) {
 	cloud := startAzure(t)
 	cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -259,21 +260,21 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a client secret: accepted":                           {secret: goodCredentials()},
-		"a certificate: accepted":                             {secret: certificate},
-		"the public cloud by name: accepted":                  {secret: goodCredentials(), cloud: "AzurePublicCloud"},
-		"the retired German cloud: Other":                     {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
-		"no Secret: CredentialsMissing":                       {class: actuator.CredentialsMissing, says: "has no osServicePrincipal.json"},
-		"no JSON: CredentialsInvalid":                         {secret: content("hush"), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
-		"a number instead of a string: CredentialsInvalid":    {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
-		"no subscription: CredentialsMissing":                 {secret: content(`{}`), class: actuator.CredentialsMissing, says: "has no subscriptionId"},
-		"no tenant: CredentialsMissing":                       {secret: content(`{"subscriptionId":"a"}`), class: actuator.CredentialsMissing, says: "has no tenantId"},
-		"a subscription that is a path: CredentialsInvalid":   {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
-		"a tenant that is a host: CredentialsInvalid":         {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
-		"no secret and no certificate: CredentialsMissing":    {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"a path to a file of the manager: CredentialsInvalid": {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "names a file"},
-		"a certificate without key: CredentialsInvalid":       {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
-		"a wrong client secret: CredentialsInvalid": {
+		"client secret is accepted":             {secret: goodCredentials()},
+		"certificate is accepted":               {secret: certificate},
+		"public cloud by its name is accepted":  {secret: goodCredentials(), cloud: "AzurePublicCloud"},
+		"retired German cloud":                  {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
+		"missing Secret":                        {class: actuator.CredentialsMissing, says: "has no osServicePrincipal.json"},
+		"text that is not JSON":                 {secret: content("hush"), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"number instead of a string":            {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"missing subscription":                  {secret: content(`{}`), class: actuator.CredentialsMissing, says: "has no subscriptionId"},
+		"missing tenant":                        {secret: content(`{"subscriptionId":"a"}`), class: actuator.CredentialsMissing, says: "has no tenantId"},
+		"subscription with a path traversal":    {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
+		"tenant with a host":                    {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
+		"missing client secret and certificate": {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"path of a file of the manager":         {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "names a file"},
+		"certificate without its key":           {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
+		"wrong client secret": {
 			secret: content(strings.Replace(string(goodCredentials()[servicePrincipalKey]), goodSecret, "hush", 1)), class: actuator.CredentialsInvalid, says: "login: invalid_client: AADSTS7000215",
 		},
 	} {
@@ -334,13 +335,13 @@ func TestAccountNames(t *testing.T) {
 		change func(*actuator.Target)
 		shared bool
 	}{
-		"another resource group: same account":  {func(t *actuator.Target) { t.InfraID = "other" }, true},
-		"another region: same account":          {func(t *actuator.Target) { t.Region = "westeurope" }, true},
-		"another cloud: another account":        {func(t *actuator.Target) { t.Cloud = "AzureChinaCloud" }, false},
-		"another subscription: another account": {replace(goodSubscription, "other"), false},
-		"another tenant: another account":       {replace(goodTenant, "other"), false},
-		"another client: another account":       {replace(goodClient, "other"), false},
-		"another secret: another account":       {replace(goodSecret, "other"), false},
+		"another resource group has the same account": {func(t *actuator.Target) { t.InfraID = "other" }, true},
+		"another region has the same account":         {func(t *actuator.Target) { t.Region = "westeurope" }, true},
+		"another cloud has another account":           {func(t *actuator.Target) { t.Cloud = "AzureChinaCloud" }, false},
+		"another subscription has another account":    {replace(goodSubscription, "other"), false},
+		"another tenant has another account":          {replace(goodTenant, "other"), false},
+		"another client has another account":          {replace(goodClient, "other"), false},
+		"another secret has another account":          {replace(goodSecret, "other"), false},
 	} {
 		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodSecret) {
 			t.Errorf("%s: accounts %s and %s, want it to be shared: %t", name, got, first, row.shared)

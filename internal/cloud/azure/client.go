@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// maxAnswerBytes allows for a page of a thousand machines of 8 KiB each.
+	// maxAnswerBytes allows a page of a thousand machines of 8 KiB each.
 	maxAnswerBytes = 8 << 20
-	// firstRetryPause and maxRetryPause bound the pauses between the attempts of a call. A longer pause that Azure
-	// requests is left to the account.
+	// firstRetryPause and maxRetryPause limit the pauses between the attempts of a call. If Azure requests a longer
+	// pause, the account waits instead.
 	firstRetryPause, maxRetryPause = 500 * time.Millisecond, 5 * time.Second
-	// maxApplicationIDBytes is the length that the SDK accepts in the user agent.
+	// maxApplicationIDBytes is the maximum length that the SDK accepts in the user agent.
 	maxApplicationIDBytes = 24
 )
 
@@ -66,8 +66,8 @@ func newBoundedClient(endpoints httpguard.Endpoints) policy.Transporter {
 	return httpguard.NewClient(transport, maxAnswerBytes, 0)
 }
 
-// ownHosts sends requests only to the hosts of a cloud. Answers name the next page and the login, and a token or a
-// secret is sent along.
+// ownHosts sends requests only to the hosts of a cloud. Answers contain URLs of the next page and the login, and a
+// token or a secret is sent along.
 type ownHosts struct {
 	base  policy.Transporter
 	hosts []string
@@ -91,18 +91,19 @@ type foreignHostError struct{ host string }
 // Error implements error.
 func (e *foreignHostError) Error() string { return fmt.Sprintf("%.100q is no host of Azure", e.host) }
 
-// NonRetriable tells the SDK that the next attempt would fail in the same way.
+// NonRetriable implements the SDK's marker interface, because the next attempt would fail in the same way.
 func (*foreignHostError) NonRetriable() {}
 
-// accountClient accesses the machines of a subscription.
+// accountClient accesses a subscription's machines.
 type accountClient struct {
 	machines *armcompute.VirtualMachinesClient
 	resource *arm.Client
-	// subscription is the prefix of the machines' IDs, and owner its name among the accounts of all clouds.
+	// subscription is the prefix of the machines' IDs. owner identifies the subscription among the accounts of all
+	// clouds.
 	subscription, owner string
 	secrets             []string
 	timeout             time.Duration
-	// account is the public name of the client: a hash of all fields that identify it.
+	// account is the client's public name: a hash of all fields that identify it.
 	account string
 }
 
@@ -158,7 +159,7 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud, account strin
 	}, nil
 }
 
-// newLogin returns a credential that fetches tokens when they are needed, and again before they expire.
+// newLogin returns a credential that fetches tokens on demand, and again before they expire.
 func (a *Actuator) newLogin(p servicePrincipal, options policy.ClientOptions) (azcore.TokenCredential, error) {
 	// The hosts are fixed, so the SDK need not verify that they belong to Azure.
 	if p.isFederated {

@@ -13,20 +13,20 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// The keys of the credentials Secret. Hive defines the first. The second holds the certificate and the key of a
-// service principal without a client secret.
+// Keys of the credentials Secret. Hive defines the first one. The second one contains the certificate and the key of
+// a service principal without a client secret.
 const (
 	servicePrincipalKey = "osServicePrincipal.json"
 	certificateKey      = "clientCertificate.pem"
 )
 
-// servicePrincipal holds the content of a Secret. It is complete and well-formed.
+// servicePrincipal is the content of a Secret. It is complete and well-formed.
 type servicePrincipal struct {
 	SubscriptionID string `json:"subscriptionId"`
 	TenantID       string `json:"tenantId"`
 	ClientID       string `json:"clientId"`
 	ClientSecret   string `json:"clientSecret"`
-	// CertificateFile would be read from the manager's own file system.
+	// CertificateFile is never read, because it would refer to the manager's own file system.
 	CertificateFile string `json:"clientCertificate"`
 
 	// isFederated reports whether the manager logs in with the token of its ServiceAccount.
@@ -37,7 +37,7 @@ type servicePrincipal struct {
 }
 
 // readCredentials reads the Secret. mayFederate reports whether the manager's own token may be used if the Secret
-// holds no other proof. Errors contain no part of the Secret's values.
+// contains no other proof. Errors do not contain any part of the Secret's values.
 func readCredentials(secret map[string][]byte, mayFederate func(servicePrincipal) bool) (servicePrincipal, error) {
 	content, ok := secret[servicePrincipalKey]
 	if !ok {

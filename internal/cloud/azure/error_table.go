@@ -10,8 +10,8 @@ import (
 )
 
 // errorTable classifies the errors of Azure. Azure uses the code OperationNotAllowed for an exhausted quota, for an
-// operation that a machine never supports, and for an operation in progress. The phrases contain spaces, so the name of
-// a resource cannot contain one of them:
+// operation that a machine never supports, and for an operation in progress. The phrases contain spaces, so no
+// resource name can contain one of them:
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
 func errorTable() errorclass.Table {

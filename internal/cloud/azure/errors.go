@@ -26,15 +26,15 @@ import (
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// The operations, with the names that rights use.
+// Operations, with their names in rights.
 const (
 	list       = "virtualMachines/read"
 	deallocate = "virtualMachines/deallocate"
 	start      = "virtualMachines/start"
 )
 
-// explainError converts an error of the SDK to an *onebyone.RefusedError or an *actuator.Error. The message is the same
-// at each repetition.
+// explainError converts an error of the SDK to an *onebyone.RefusedError or an *actuator.Error. The message does not
+// change when the error is repeated.
 func (c *accountClient) explainError(operation string, err error) error {
 	if failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); ok {
 		return c.explainLogin(failed)
@@ -58,7 +58,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 }
 
-// readError returns the code and the message of an error. Azure nests errors; the inner ones only add details.
+// readError returns the code and the message of an error. Azure nests errors, and the inner ones only add details.
 func readError(answer *azcore.ResponseError) (code, message string) {
 	var content struct {
 		Error struct {
@@ -68,7 +68,7 @@ func readError(answer *azcore.ResponseError) (code, message string) {
 	}
 	if answer.RawResponse != nil {
 		if body, err := runtime.Payload(answer.RawResponse); err == nil {
-			// An answer without a message still has its status.
+			// An answer without a message still has a status.
 			_ = json.Unmarshal(body, &content)
 		}
 	}
@@ -116,7 +116,7 @@ func explainMissingAnswer(operation string, err error) error {
 	}
 	_, notSent := errors.AsType[*url.Error](err)
 	_, broken := errors.AsType[net.Error](err)
-	// To the user, a request that was not sent, was interrupted or timed out all means that the cloud does not answer.
+	// Users only need to know that the cloud does not respond, regardless of the cause.
 	if notSent || broken || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return unreachableErrorf(operation, "the API does not answer")
 	}

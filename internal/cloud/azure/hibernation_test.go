@@ -13,7 +13,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// newStory returns a story with the real controller and an API server that serves as the target cluster's too.
+// newStory returns a story with the real controller and an API server that also serves as the target cluster's.
 func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 	t.Helper()
 	cloud := startAzure(t)
@@ -33,12 +33,12 @@ func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 	}, c
 }
 
-// TestAClusterHibernatesAndResumes shuts a machine down by its guest before the cluster hibernates.
+// TestAClusterHibernatesAndResumes shuts down a machine from its guest before the cluster hibernates.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	story, c := newStory(t)
 	story.Disturb = func(state hivev1.PowerState, ids []string) {
 		if state == hivev1.PowerStateRunning {
-			c.ShutDown(t, ids[2]) // It is paid for until it is deallocated.
+			c.ShutDown(t, ids[2]) // The machine is billed until it is deallocated.
 		}
 	}
 	story.Run(t)

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// maxPages and maxMachines bound one listing; a subscription has at most 25,000 machines in a region.
+	// maxPages and maxMachines limit one listing. A subscription has at most 25,000 machines in a region.
 	maxPages    = 500
 	maxMachines = 50_000
-	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
+	// listTimeoutFactor limits the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
 	// maxNameBytes limits the names of groups and machines. Azure's own limit is lower.
 	maxNameBytes = 128
 )
 
-// machineName is an ID in its parts. Azure ignores case, and its answers spell the same group in several ways.
+// machineName is a parsed ID. Azure ignores case, and its answers spell the same group in several ways.
 type machineName struct{ group, name string }
 
 func (m machineName) id() string { return strings.ToLower(m.group + "/" + m.name) }
@@ -39,9 +39,9 @@ func parseMachineName(id string) (machineName, bool) {
 	return machineName{group, name}, ok && group != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// ListMachines implements cloudrest.OneByOneAccount. The infraIDs are the names of resource groups. A listing with power
-// states covers the whole subscription and serves any number of groups. A listing of a single group has no power
-// states, and would need one call for each machine.
+// ListMachines implements cloudrest.OneByOneAccount. The infraIDs are the names of resource groups. A listing with
+// power states covers the whole subscription and serves any number of groups. A listing of a single group has no
+// power states, and would need one call for each machine.
 func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[string][]actuator.Machine, error) {
 	wanted := map[string][]string{}
 	for _, group := range groups {
@@ -103,7 +103,7 @@ func (c *accountClient) addMachines(found map[string][]actuator.Machine, page []
 		machine.State, machine.HoldsCapacity = powerStateOf(vm)
 		machine.Group = scaleSetOf(vm)
 		for _, owner := range owners {
-			// A group is named after its cluster unless its owner chose another name.
+			// A group has its cluster's name unless its owner chose another name.
 			machine.Role = actuator.FindRole(eachTag(vm), strings.TrimSuffix(strings.ToLower(owner), "-rg"), id.Name)
 			found[owner] = append(found[owner], machine)
 		}
@@ -139,9 +139,9 @@ func isBeingDeleted(vm *armcompute.VirtualMachine) bool {
 	return vm.Properties != nil && vm.Properties.ProvisioningState != nil && strings.EqualFold(*vm.Properties.ProvisioningState, "Deleting")
 }
 
-// powerStateOf returns the state of a machine, and whether the machine is off but still paid for. A machine that is
-// being created has no power state yet, and on a broken host the state is unknown. Both count as neither on nor off,
-// and Torpor waits for them.
+// powerStateOf returns the state of a machine, and whether the machine is off but still billed. A machine that is
+// being created has no power state yet, and on a broken host the state is unknown. In both cases the machine counts
+// as neither on nor off, and Torpor waits for it.
 func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, holdsCapacity bool) {
 	if vm.Properties == nil || vm.Properties.InstanceView == nil {
 		return actuator.Starting, false

@@ -13,7 +13,7 @@ import (
 
 // StopMachine implements rest.OneByOneAccount.
 func (c *accountClient) StopMachine(ctx context.Context, id string) error {
-	// The SDK must not repeat a stop. Before repeating it, a caller must check that the stop is still wanted.
+	// The SDK must not repeat a stop. Before repeating a stop, a caller must check that it is still wanted.
 	once := policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
 	return c.orderMachine(once, deallocate, id, func(ctx context.Context, m machineName) error {
 		_, err := c.machines.BeginDeallocate(ctx, m.group, m.name, nil)

@@ -26,8 +26,8 @@ type rolePermission struct {
 	NotActions []string `json:"notActions"`
 }
 
-// RequireStopRights implements rest.OneByOneAccount. It checks the rights of the service principal in the groups of
-// the machines, because a cluster that is stopped without the right to start it could not resume.
+// RequireStopRights implements rest.OneByOneAccount. It checks the service principal's rights in the machines'
+// groups, because a cluster that is stopped without the right to start it could not resume.
 func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) error {
 	groups := map[string]bool{}
 	for _, id := range ids {
@@ -46,8 +46,8 @@ func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) err
 func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) error {
 	permissions, err := c.listPermissions(ctx, group)
 	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {
-		// A service principal that may not read its rights may still have the needed ones. A missing group shows at
-		// the stop.
+		// A service principal that may not read its rights may still have the needed ones. A missing group is
+		// detected at the stop.
 		return nil
 	}
 	if err != nil {

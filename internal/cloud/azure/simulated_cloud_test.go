@@ -35,15 +35,15 @@ const (
 	goodClient       = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
 	goodSecret       = "s3cr3t~of.torpor-tests"
 	goodToken        = "token-that-must-not-be-shown"
-	// pageSize is less than twelve machines, so that twelve need more than one page.
+	// pageSize is less than twelve, so twelve machines need more than one page.
 	pageSize = 5
-	// transitionLooks is the number of listings for which a machine stays in transition. lateLooks is the number of
+	// transitionLooks is the number of listings in which a machine stays in transition. lateLooks is the number of
 	// listings that show the previous state.
 	transitionLooks, lateLooks = 2, 3
 )
 
-// simulatedAzure serves the SDK's own fake of Azure's API over HTTP, with machines that change as Azure's do, and a
-// login.
+// simulatedAzure serves the SDK's own fake of Azure's API over HTTP. It has a login, and machines that change like
+// those in Azure.
 type simulatedAzure struct {
 	actuatortest.Faults
 
@@ -57,7 +57,7 @@ type simulatedAzure struct {
 	latency time.Duration
 	// assertion is the proof of the last login if it was not a secret.
 	assertion string
-	// rights are the permissions of the service principal's roles. If nil, everything is permitted.
+	// rights are the permissions of the service principal's roles. If nil, all actions are permitted.
 	rights []rolePermission
 	// interfere, if set, answers requests to the resource manager.
 	interfere func(http.ResponseWriter, *http.Request) bool
@@ -67,8 +67,8 @@ type simulatedMachine struct {
 	group, name string
 	// scaleSet is the set with flexible orchestration that the machine belongs to.
 	scaleSet string
-	// power is the state as Azure names it. left is the number of listings for which a transitional state stays;
-	// arrives is its end.
+	// power is Azure's name of the state. left is the number of listings for which a transitional state lasts, and
+	// arrives is the time at which it ends.
 	power   string
 	left    int
 	arrives time.Time
@@ -172,7 +172,7 @@ func parseOperation(r *http.Request) (operation, id string) {
 	}
 }
 
-// serveFake answers with the SDK's fake. Each request has a new fake, because a fake keeps orders by machine.
+// serveFake answers with the SDK's fake. Each request has a new fake, because a fake stores orders by machine.
 func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, operation string) {
 	name := map[string]string{list: "NewListAllPager", deallocate: "BeginDeallocate", start: "BeginStart"}[operation]
 	ctx := context.WithValue(r.Context(), runtime.CtxAPINameKey{}, "VirtualMachinesClient."+name)
@@ -207,7 +207,7 @@ func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, opera
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode == http.StatusAccepted {
-		// The fake's own header would not name a host of Azure.
+		// The fake's own header would not contain an Azure host.
 		w.Header().Set("Azure-Asyncoperation", "https://management.azure.com/subscriptions/"+goodSubscription+"/operations/1")
 	}
 	w.WriteHeader(answer.StatusCode)
@@ -308,7 +308,7 @@ func writeJSON(w http.ResponseWriter, status int, content any) {
 	_ = json.NewEncoder(w).Encode(content)
 }
 
-// writeError sends a message with everything that must not be shown.
+// writeError sends a message with every part that must not be shown.
 func writeError(w http.ResponseWriter, status int, code string, words ...string) {
 	message := fmt.Sprintf("No way for the client '%s' with %s at 2026-01-01T00:00:00.%07dZ.", goodClient, goodSecret, len(code))
 	writeJSON(w, status, map[string]any{"error": map[string]string{
@@ -316,7 +316,7 @@ func writeError(w http.ResponseWriter, status int, code string, words ...string)
 	}})
 }
 
-// newCluster returns a cluster whose resource group's name begins with the names of the previous ones.
+// newCluster returns a cluster with a resource group name that begins with the names of the previous ones.
 func (s *simulatedAzure) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// WorkloadIdentity is an entry of --azure-workload-identities. It names a service principal as which the manager logs
-// in with the token of its own ServiceAccount, for the clusters of a namespace.
+// WorkloadIdentity is an entry of --azure-workload-identities. It contains a service principal as which the manager
+// logs in, with the token of its own ServiceAccount, for the clusters of a namespace.
 type WorkloadIdentity struct{ namespace, tenant, client string }
 
 // ParseWorkloadIdentities parses NAMESPACE=TENANT_ID/CLIENT_ID. The namespace may be *.

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// TestWorkloadIdentities uses a Secret with neither a secret nor a certificate.
+// TestWorkloadIdentities uses a Secret without a client secret and certificate.
 func TestWorkloadIdentities(t *testing.T) {
 	const token = "token-of-the-manager-itself"
 	file := filepath.Join(t.TempDir(), "token")
@@ -27,14 +27,14 @@ func TestWorkloadIdentities(t *testing.T) {
 		says    string
 		byToken bool
 	}{
-		"a service principal that is listed: the manager's token is used":         {listed: []string{"team-a=" + mine}, file: file, byToken: true},
-		"a service principal that is listed for all: the manager's token is used": {listed: []string{"*=" + strings.ToUpper(mine)}, file: file, byToken: true},
-		"a client secret takes precedence over a listed service principal":        {listed: []string{"*=" + mine}, file: file, secret: goodSecret},
-		"an empty list: CredentialsMissing":                                       {file: file, class: actuator.CredentialsMissing, says: "or have --azure-workload-identities list"},
-		"a service principal listed for another namespace: CredentialsMissing":    {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"another listed service principal: CredentialsMissing":                    {listed: []string{"team-a=" + goodTenant + "/other"}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"a listed service principal of another directory: CredentialsMissing":     {listed: []string{"team-a=other/" + goodClient}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"a manager without a token: Other":                                        {listed: []string{"team-a=" + mine}, class: actuator.Other, says: "expected AZURE_FEDERATED_TOKEN_FILE"},
+		"listed service principal uses the manager's token":                    {listed: []string{"team-a=" + mine}, file: file, byToken: true},
+		"service principal listed for all namespaces uses the manager's token": {listed: []string{"*=" + strings.ToUpper(mine)}, file: file, byToken: true},
+		"client secret takes precedence over a listed service principal":       {listed: []string{"*=" + mine}, file: file, secret: goodSecret},
+		"empty list": {file: file, class: actuator.CredentialsMissing, says: "or have --azure-workload-identities list"},
+		"service principal listed for another namespace": {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"another service principal is listed":            {listed: []string{"team-a=" + goodTenant + "/other"}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"service principal listed in another directory":  {listed: []string{"team-a=other/" + goodClient}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"manager without a token":                        {listed: []string{"team-a=" + mine}, class: actuator.Other, says: "expected AZURE_FEDERATED_TOKEN_FILE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package baremetal switches machines off and on through their management controllers, over Redfish or IPMI 2.0. A
-// cluster's machines are listed in its ClusterDeployment. Each machine is called separately, so that a controller that
-// hangs does not delay the others.
+// ClusterDeployment lists its cluster's machines. Each machine is called separately, so a controller that hangs does
+// not delay the others.
 //
 // Reading order: bmc_address.go (the addresses of controllers, and which are allowed) → credentials.go (the Secret) →
-// power.go (the orders) → redfish.go, ipmi.go with ipmi_session.go (the protocols) → machine_results.go (the results of
-// a cluster).
+// power.go (the orders) → redfish.go, ipmi.go with ipmi_session.go (the protocols) → machine_results.go (the results
+// of a cluster).
 package baremetal
 
 import (
@@ -35,22 +35,22 @@ var (
 )
 
 const (
-	// maxCachedControllers is the number of controllers that are kept with their connections.
+	// maxCachedControllers is the number of controllers that are cached with their connections.
 	maxCachedControllers = 4096
-	// parallelVisits is the number of machines of a cluster that are called concurrently. It covers all machines of
-	// all but the largest clusters.
+	// parallelVisits is the number of a cluster's machines that are called concurrently. Only the largest clusters
+	// have more machines.
 	parallelVisits = 128
-	// silentTimeout bounds a visit to a controller that did not answer the previous one.
+	// silentTimeout limits a visit to a controller that did not respond during the previous visit.
 	silentTimeout = 2 * time.Second
 )
 
-// Options configure the access to controllers. The zero value is suitable for production.
+// Options configures the access to controllers. The zero value is suitable for production.
 type Options struct {
-	// Endpoints are the controllers that ClusterDeployments may name. Their messages are shown to users.
+	// Endpoints are the controllers that ClusterDeployments may refer to. Their messages are shown to users.
 	Endpoints httpguard.Endpoints
-	// VisitTimeout bounds all calls to one controller for an observation or an order; 0 means 10 s.
+	// VisitTimeout limits all calls to one controller for an observation or an order; 0 means 10 s.
 	VisitTimeout time.Duration
-	// resend is for tests that lose packets; 0 means resendAfter.
+	// resend is set by tests that lose packets; 0 means resendAfter.
 	resend time.Duration
 	// Clock measures how long ago a machine was ordered to shut down; nil means the system clock.
 	Clock clock.PassiveClock
@@ -63,11 +63,11 @@ type Actuator struct {
 	stops       *onebyone.PendingStops
 
 	mu sync.Mutex
-	// silent are the controllers that did not answer the previous visit.
+	// silent contains the controllers that did not respond during the previous visit.
 	silent map[string]bool
 }
 
-// New returns an Actuator; it calls no controller.
+// New returns an Actuator; it does not call any controller.
 func New(o Options) *Actuator {
 	if o.VisitTimeout == 0 {
 		o.VisitTimeout = 10 * time.Second
@@ -96,8 +96,8 @@ func (*Actuator) Describe() actuator.Description {
 	}
 }
 
-// Observe implements actuator.Actuator. A machine whose controller does not answer counts as neither on nor off. If no
-// controller answers, Observe returns an error.
+// Observe implements actuator.Actuator. A machine with an unresponsive controller counts as neither on nor off. If no
+// controller responds, Observe returns an error.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	if t.InfraID == "" {
 		return nil, actuator.Errorf(actuator.Other, "no machines are listed: set spec.platform.baremetal.machines")
@@ -203,8 +203,8 @@ func (v visitor) visit(ctx context.Context, choose func(actuator.MachineState) (
 	return seen, err
 }
 
-// order sends the order that choose returns, and returns it. If the controller refuses the order because the power has
-// changed in the meantime, choose is called again.
+// order sends the order that choose returns, and returns that order. If the controller refuses the order because the
+// power has changed in the meantime, choose is called again.
 func (v visitor) order(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (given powerOrder, err error) {
 	for range 2 {
 		given = noOrder
@@ -219,7 +219,7 @@ func (v visitor) order(ctx context.Context, choose func(actuator.MachineState) (
 	return given, err
 }
 
-// visitorOf returns the controller of a machine. A changed Secret gets a new one.
+// visitorOf returns a machine's controller. A changed Secret gets a new one.
 func (a *Actuator) visitorOf(t actuator.Target, id string) (visitor, error) {
 	i := slices.IndexFunc(t.Machines, func(m actuator.ListedMachine) bool { return m.Name == id })
 	if i < 0 {

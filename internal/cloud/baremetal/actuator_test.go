@@ -23,8 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// TestHangingBMCDoesNotDelayOthers has one controller that accepts requests and never answers, over each
-// protocol.
+// TestHangingBMCDoesNotDelayOthers uses one controller for each protocol that accepts requests and never answers.
 func TestHangingBMCDoesNotDelayOthers(t *testing.T) {
 	for name, isIPMI := range map[string]bool{"over Redfish": false, "over IPMI": true} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestSystemThatIgnoresShutdownIsPoweredOff(t *testing.T) {
 	}
 	var states []actuator.MachineState
 	for range 13 {
-		// As the controller's passes do, stop every machine that is observed running.
+		// Every machine that is observed as running is stopped, as in the controller's passes.
 		state := seen()
 		states = append(states, state)
 		if state == actuator.Running {
@@ -160,19 +159,19 @@ func TestAllowedBMCAddresses(t *testing.T) {
 		endpoints httpguard.Endpoints
 		want      string
 	}{
-		"a service of Redfish: allowed":         {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
-		"an address in metal3's form: allowed":  {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
-		"a BMC with IPMI: allowed":              {bmc: "ipmi://10.0.0.9:6230"},
-		"a listed BMC: allowed":                 {bmc: "ipmi://10.0.0.9", endpoints: listed},
-		"an unlisted BMC: refused":              {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
-		"a metadata service: refused":           {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
-		"Redfish without encryption: refused":   {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
-		"another path of a web server: refused": {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
-		"an escaped path: refused":              {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..%2f..%2fadmin", want: "expected redfish+https://"},
-		"a path with ..: refused":               {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..", want: "expected redfish+https://"},
-		"an address with a query: refused":      {bmc: "redfish://10.0.0.9/redfish/v1/Systems/1?x", want: "expected redfish+https://"},
-		"a login in the address: refused":       {bmc: "ipmi://admin:hunter2@10.0.0.9", want: "expected redfish+https://"},
-		"IPMI with a path: refused":             {bmc: "ipmi://10.0.0.9/1", want: "expected redfish+https://"},
+		"Redfish service is allowed":              {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
+		"address in Metal3's form is allowed":     {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
+		"BMC with IPMI is allowed":                {bmc: "ipmi://10.0.0.9:6230"},
+		"listed BMC is allowed":                   {bmc: "ipmi://10.0.0.9", endpoints: listed},
+		"unlisted BMC is refused":                 {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
+		"metadata service is refused":             {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
+		"Redfish without encryption is refused":   {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
+		"another path of a web server is refused": {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
+		"escaped path is refused":                 {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..%2f..%2fadmin", want: "expected redfish+https://"},
+		"path with two dots is refused":           {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..", want: "expected redfish+https://"},
+		"address with a query is refused":         {bmc: "redfish://10.0.0.9/redfish/v1/Systems/1?x", want: "expected redfish+https://"},
+		"address with a login is refused":         {bmc: "ipmi://admin:hunter2@10.0.0.9", want: "expected redfish+https://"},
+		"IPMI with a path is refused":             {bmc: "ipmi://10.0.0.9/1", want: "expected redfish+https://"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, err := parseAddress(row.bmc)
@@ -194,8 +193,8 @@ func TestCertificatesOfControllers(t *testing.T) {
 		authority string
 		want      string
 	}{
-		"certificate signed by an authority of the Secret: accepted": {authority: string(room.credentials()[authorityKey])},
-		"certificate of an unknown authority: refused":               {want: "the certificate of its BMC is not signed by ca.crt"},
+		"certificate signed by an authority in the Secret is accepted": {authority: string(room.credentials()[authorityKey])},
+		"certificate of an unknown authority is refused":               {want: "the certificate of its BMC is not signed by ca.crt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := c.Target()
@@ -221,16 +220,16 @@ func TestLogins(t *testing.T) {
 		isIPMI bool
 		want   string
 	}{
-		"login for all machines: used":                                {secret("username", "u", "password", "p"), false, "u:p"},
-		"login of one machine takes precedence":                       {secret("username", "u", "password", "p", "m.username", "mu", "m.password", "mp"), true, "mu:mp"},
-		"password for one machine: used":                              {secret("username", "u", "m.password", "mp"), true, "u:mp"},
-		"login of another machine is ignored":                         {secret("n.username", "u", "n.password", "p"), true, "credentials missing"},
-		"a password that is missing: credentials missing":             {secret("username", "u"), false, "credentials missing"},
-		"a password of 21 characters for IPMI: credentials invalid":   {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
-		"a password of 21 characters for Redfish: accepted":           {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
-		"a user name with a colon for Redfish: credentials invalid":   {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
-		"an authority that is not a certificate: credentials invalid": {secret("username", "u", "password", "p", "ca.crt", "x"), false, "credentials invalid"},
-		"an invalid authority for IPMI: ignored":                      {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
+		"login for all machines is used":                    {secret("username", "u", "password", "p"), false, "u:p"},
+		"login of one machine takes precedence":             {secret("username", "u", "password", "p", "m.username", "mu", "m.password", "mp"), true, "mu:mp"},
+		"password for one machine is used":                  {secret("username", "u", "m.password", "mp"), true, "u:mp"},
+		"login of another machine is ignored":               {secret("n.username", "u", "n.password", "p"), true, "credentials missing"},
+		"missing password is reported":                      {secret("username", "u"), false, "credentials missing"},
+		"password of 21 characters is invalid for IPMI":     {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
+		"password of 21 characters is accepted for Redfish": {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
+		"user name with a colon is invalid for Redfish":     {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
+		"authority that is not a certificate is invalid":    {secret("username", "u", "password", "p", "ca.crt", "x"), false, "credentials invalid"},
+		"invalid authority is ignored for IPMI":             {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
 	} {
 		l, err := readLogin(row.secret, "m", bmcAddress{isIPMI: row.isIPMI})
 		found := l.user + ":" + l.password
@@ -261,8 +260,8 @@ func (c *busyConnection) Write(packet []byte) (int, error) {
 	return n, nil
 }
 
-// TestBusyManagerReportsNoBMCTimeout has a manager that is not scheduled between the deadline of a packet and the
-// packet.
+// TestBusyManagerReportsNoBMCTimeout uses a manager that is not scheduled between the deadline of a packet and the
+// packet itself.
 func TestBusyManagerReportsNoBMCTimeout(t *testing.T) {
 	t.Parallel()
 	double := startIPMI(t, &simulatedMachine{room: newRoom(t)}, cipherSuites()[0])
@@ -305,11 +304,11 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 		status int
 		want   string
 	}{
-		"an answer that is not JSON: refused":            {`<html>`, http.StatusOK, "does not speak Redfish"},
-		"an answer of something else: refused":           {`{"PowerState":"Off"}`, http.StatusOK, "does not speak Redfish"},
-		"a power that is not a string: refused":          {`{"@odata.type":"#ComputerSystem.v1","PowerState":{}}`, http.StatusOK, "does not speak Redfish"},
-		"an answer that is larger than allowed: refused": {strings.Repeat(" ", maxAnswerBytes+1), http.StatusOK, "larger than allowed"},
-		"a redirect: refused":                            {``, http.StatusTemporaryRedirect, "status 307"},
+		"answer that is not JSON is refused":    {`<html>`, http.StatusOK, "does not speak Redfish"},
+		"answer of another service is refused":  {`{"PowerState":"Off"}`, http.StatusOK, "does not speak Redfish"},
+		"power that is not a string is refused": {`{"@odata.type":"#ComputerSystem.v1","PowerState":{}}`, http.StatusOK, "does not speak Redfish"},
+		"oversized answer is refused":           {strings.Repeat(" ", maxAnswerBytes+1), http.StatusOK, "larger than allowed"},
+		"redirect is refused":                   {``, http.StatusTemporaryRedirect, "status 307"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			room := newRoom(t)
@@ -329,8 +328,8 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 	}
 }
 
-// TestAnswersAfterTheDeadlineAreIgnored has a server whose handler returns without an answer once the client is
-// gone.
+// TestAnswersAfterTheDeadlineAreIgnored uses a server with a handler that returns without an answer once the client
+// has disconnected.
 func TestAnswersAfterTheDeadlineAreIgnored(t *testing.T) {
 	c := newRedfishController(bmcAddress{hostPort: "192.0.2.1", system: "/redfish/v1/Systems/1"}, login{}, httpguard.Endpoints{})
 	c.http = httpguard.NewClient(lateServer{}, maxAnswerBytes, 0)
@@ -351,7 +350,7 @@ func (lateServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
-// TestHostileAnswersOfIPMIAreCut has a controller that sends arbitrary answers.
+// TestHostileAnswersOfIPMIAreCut uses a controller that sends arbitrary answers.
 func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 	header := func(kind byte, payload []byte) []byte {
 		packet, err := (&ipmiSession{}).wrap(kind, payload)
@@ -361,13 +360,13 @@ func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 		return packet
 	}
 	for name, answer := range map[string]func(request []byte) []byte{
-		"the request itself: refused": func(request []byte) []byte { return request },
-		"nothing but zeros: refused":  func([]byte) []byte { return make([]byte, 64) },
-		"a length without data: refused": func([]byte) []byte {
+		"request as its own answer is refused": func(request []byte) []byte { return request },
+		"packet of zeros is refused":           func([]byte) []byte { return make([]byte, 64) },
+		"length without data is refused": func([]byte) []byte {
 			return []byte{6, 0, 0xff, 7, 6, payloadOpenedSession, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}
 		},
-		"another session: refused": func([]byte) []byte { return header(payloadOpenedSession, make([]byte, 36)) },
-		"a session without algorithms, and so without signatures: refused": func(request []byte) []byte {
+		"another session is refused": func([]byte) []byte { return header(payloadOpenedSession, make([]byte, 36)) },
+		"session without algorithms, and therefore without signatures, is refused": func(request []byte) []byte {
 			payload := request[headerBytes:]
 			return header(payloadOpenedSession, append(append([]byte{0, 0, 4, 0}, payload[4:8]...), make([]byte, 28)...))
 		},
@@ -401,7 +400,7 @@ func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 	}
 }
 
-// FuzzUnwrap passes arbitrary packets. None may be accepted as a packet of an open session, or cause a panic.
+// FuzzUnwrap passes arbitrary packets. A packet must never be accepted as part of an open session, or cause a panic.
 func FuzzUnwrap(f *testing.F) {
 	session := &ipmiSession{suite: cipherSuites()[0], isOpen: true, integrityKey: make([]byte, 32), privacyKey: make([]byte, 16)}
 	good, err := session.wrap(payloadIPMI, []byte{1, 2, 3})

@@ -16,7 +16,7 @@ import (
 type bmcAddress struct {
 	isIPMI   bool
 	hostPort string
-	// system is the path of the machine at a Redfish service.
+	// system is the machine's path in a Redfish service.
 	system string
 }
 
@@ -25,7 +25,7 @@ const (
 	redfishPort = "443"
 )
 
-// parseAddress parses the address of a listed machine. In Metal3, redfish:// means the same as redfish+https://.
+// parseAddress parses the address of a listed machine. As in Metal3, redfish:// means the same as redfish+https://.
 func parseAddress(text string) (bmcAddress, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -36,7 +36,7 @@ func parseAddress(text string) (bmcAddress, error) {
 	switch {
 	case u.Scheme == "ipmi" && address.system == "":
 		address.isIPMI, port = true, ipmiPort
-	// A path is sent as it is. Any other path could make the manager send requests to arbitrary resources of a web
+	// A path is sent unchanged. Any other path could make the manager send requests to arbitrary resources of a web
 	// server.
 	case !slices.Contains([]string{"redfish", "redfish+https"}, u.Scheme) || !regexp.MustCompile(`^/redfish/v1/Systems/[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString(address.system):
 		return bmcAddress{}, badAddress()
@@ -52,8 +52,8 @@ func badAddress() error {
 	return actuator.Errorf(actuator.Other, "expected redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST as bmc: correct it")
 }
 
-// allowAddress refuses a controller that the owner of the target may not reach. The author of a ClusterDeployment
-// chooses the address.
+// allowAddress refuses a controller that the target's owner may not reach. The author of a ClusterDeployment chooses
+// the address.
 func (o *Options) allowAddress(address bmcAddress) error {
 	host, _, err := net.SplitHostPort(address.hostPort)
 	if err != nil {
@@ -68,7 +68,7 @@ func (o *Options) allowAddress(address bmcAddress) error {
 	return nil
 }
 
-// isTrusted reports whether the administrator lists the BMC. Only then may its messages be shown.
+// isTrusted reports whether the administrator has listed the BMC. Only then may its messages be shown.
 func (o *Options) isTrusted(address bmcAddress) bool {
 	host, _, err := net.SplitHostPort(address.hostPort)
 	return err == nil && o.Endpoints.Includes(host)

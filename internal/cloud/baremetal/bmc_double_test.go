@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// ipmiDouble is a management controller that speaks IPMI 2.0, written from its specification. It has the flaws of an
-// old one: it loses every fifth packet, sends unrequested packets, sends each answer twice, and has room for few
+// ipmiDouble is a management controller that speaks IPMI 2.0, written from its specification. It has the flaws of old
+// controllers: it loses every fifth packet, sends unrequested packets, sends each answer twice, and has room for few
 // sessions.
 type ipmiDouble struct {
 	conn net.PacketConn
@@ -56,7 +56,7 @@ func (d *ipmiDouble) serve() {
 		}
 		if answer := d.answer(bytes.Clone(buffer[:n])); answer != nil {
 			_, _ = d.conn.WriteTo(answer, from)
-			_, _ = d.conn.WriteTo(answer, from) // As after a request that was repeated too early.
+			_, _ = d.conn.WriteTo(answer, from) // This happens after a request that was repeated too early.
 		}
 	}
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// The keys of the credentials Secret. Keys of one machine begin with its name and a dot, and take precedence.
+// Keys of the credentials Secret. Keys for one machine begin with its name and a dot, and take precedence.
 const (
 	usernameKey  = "username"
 	passwordKey  = "password"
 	authorityKey = "ca.crt"
 )
 
-// login holds the credentials for one controller.
+// login contains the credentials for one controller.
 type login struct {
 	user, password string
-	// roots are the authorities of its certificate; nil means those of the system.
+	// roots are the authorities for the controller's certificate; nil means the system's authorities.
 	roots    *x509.CertPool
 	rootsPEM string
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 )
 
-// redfishErrors classifies the answers of controllers that speak Redfish. The codes are the names of messages in their
-// registries, with the registry and its version:
+// redfishErrors classifies the answers of controllers that speak Redfish. The codes are the names of messages in
+// their registries, including the registry and its version:
 // https://redfish.dmtf.org/registries/
 // https://servermanagementportal.ext.hpe.com/docs/redfishservices/ilos/ilo6/
 func redfishErrors() errorclass.Table {

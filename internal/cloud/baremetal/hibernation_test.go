@@ -14,15 +14,15 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller, an API server that serves as the target cluster's too,
-// and machines of both protocols.
+// TestAClusterHibernatesAndResumes uses the real controller, an API server that also serves as the target cluster's,
+// and machines with both protocols.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	room := newRoom(t)
 	room.latency = testenv.ChangeTime
 	runStory(t, "double", mixedCluster{room.newCluster(t, false)})
 }
 
-// mixedCluster is a cluster whose first machine has an IPMI controller, and whose other machines have Redfish
+// mixedCluster is a cluster in which the first machine has an IPMI controller, and the other machines have Redfish
 // controllers.
 type mixedCluster struct{ *simulatedCluster }
 

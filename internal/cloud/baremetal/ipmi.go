@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// The functions and commands in use (appendix G).
+// Functions and commands in use (appendix G).
 const (
 	functionChassis, functionApplication = 0x00, 0x06
 
@@ -31,9 +31,10 @@ const (
 )
 
 const (
-	// resendAfter bounds the round trip of a packet before it is sent again.
+	// resendAfter is the maximum round trip of a packet before it is sent again.
 	resendAfter = time.Second
-	// closeTimeout bounds the request that closes a session. A controller drops silent sessions without it.
+	// closeTimeout limits the request that closes a session. Without this request, a controller drops the silent
+	// session later.
 	closeTimeout = time.Second
 )
 
@@ -46,7 +47,7 @@ type ipmiController struct {
 	resend time.Duration
 	// suites are the cipher suites to try, the most likely one first.
 	suites []cipherSuite
-	// visits allows one open session at a time, because controllers have room for few.
+	// visits allows one open session at a time, because controllers have room for few sessions.
 	visits *semaphore.Weighted
 }
 
@@ -111,14 +112,14 @@ func (s *ipmiSession) becomeOperator(ctx context.Context) error {
 	}
 }
 
-// close ends the session, because a controller has room for few.
+// close ends the session, because a controller has room for few sessions.
 func (s *ipmiSession) close(ctx context.Context) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_, _, _ = s.run(limited, functionApplication, commandCloseSession, s.remote[:]...) // The session would end without it, too.
+	_, _, _ = s.run(limited, functionApplication, commandCloseSession, s.remote[:]...) // The controller would also drop the session without this request.
 }
 
-// explainCode explains a completion code (5.2). It returns nil if the command was carried out.
+// explainCode explains a completion code (5.2). It returns nil if the command was executed.
 func explainCode(order string, code byte) error {
 	class := ipmiErrors().ClassOf(errorclass.Found{Operation: order, Code: codeTexts(code)[0]})
 	switch code {
@@ -159,7 +160,7 @@ func explainIPMI(err error) error {
 	}
 }
 
-// silenceError reports a controller that does not answer, for whatever reason.
+// silenceError reports a controller that does not respond, regardless of the cause.
 type silenceError struct{ known *actuator.Error }
 
 // Error implements error.

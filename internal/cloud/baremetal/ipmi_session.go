@@ -30,7 +30,7 @@ const (
 	payloadRAKP4         = 0x15
 
 	privilegeOperator = 3
-	// roleOperator makes the controller look up the user by name only (13.20).
+	// roleOperator makes the controller find the user by name only (13.20).
 	roleOperator = 0x10 | privilegeOperator
 
 	headerBytes      = 16
@@ -47,8 +47,8 @@ const (
 	keyMaterialBytes = 20
 )
 
-// cipherSuite is a row of table 22-20 with authentication, integrity and confidentiality. Rows without one of them are
-// not used.
+// cipherSuite is a row of table 22-20 with authentication, integrity and confidentiality. Rows that lack one of them
+// are not used.
 type cipherSuite struct {
 	authentication, integrity byte
 	newHash                   func() hash.Hash
@@ -109,8 +109,8 @@ type ipmiSession struct {
 }
 
 // openSession logs in with the first suite that the controller supports. Some controllers refuse unsupported suites,
-// others do not answer. Each suite therefore gets a share of the time, and a larger one in the next round. The context
-// must have a deadline.
+// and others do not respond. Each suite therefore gets a share of the time, and a larger share in the next round. The
+// context must have a deadline.
 func openSession(ctx context.Context, conn net.Conn, l login, suites []cipherSuite, resend time.Duration) (*ipmiSession, error) {
 	tag := byte(0)
 	for share := shareOfSuite * resend; ; share *= 2 {
@@ -154,7 +154,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	if _, err := rand.Read(ownRandom[:]); err != nil {
 		return fmt.Errorf("create a random number: %w", err)
 	}
-	length := byte(len(user) & math.MaxUint8) // The length was checked.
+	length := byte(len(user) & math.MaxUint8) // The length was checked before.
 	name := append([]byte{roleOperator, length}, user...)
 	second, err := s.exchange(ctx, payloadRAKP1, payloadRAKP2, bytes.Join([][]byte{{s.tag, 0, 0, 0}, s.remote[:], ownRandom[:], {roleOperator, 0, 0, length}, []byte(user)}, nil))
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	}
 	key, remoteRandom, guid := padPassword(password), second[8:24], second[24:40]
 	if !hmac.Equal(second[40:40+size], s.suite.sign(key, s.own[:], s.remote[:], ownRandom[:], remoteRandom, guid, name)) {
-		return errLoginRefused // A wrong password shows only in this code.
+		return errLoginRefused // This code is the only sign of a wrong password.
 	}
 	session := s.suite.sign(key, ownRandom[:], remoteRandom, name)
 	proof := s.suite.sign(key, remoteRandom, s.own[:], name)

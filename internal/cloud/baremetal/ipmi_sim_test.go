@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// machineScript simulates a machine. It has power while it runs. Its system takes half a second to shut down once
-	// the file off exists.
+	// machineScript simulates a machine, which has power while the script runs. The machine's system takes half a
+	// second to shut down once the file off exists.
 	machineScript = `#!/bin/sh
 rm -f "$0.off"
 touch "$0.on"
@@ -33,11 +33,11 @@ rm -f "$0.on"
 	simulatorTimeout   = 6 * time.Second
 	controllerCommands = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nmc_enable 0x20\n"
 
-	// The bytes that a virtual machine and the simulator exchange (QEMU's hw/ipmi/ipmi_bmc_extern.c).
+	// Bytes that a virtual machine and the simulator exchange (QEMU's hw/ipmi/ipmi_bmc_extern.c).
 	vmEndOfCommand, vmVersion, vmCapabilities, vmShutDown, vmPowerOff = 0xa1, 0xff, 0x08, 0x09, 0x03
 )
 
-// simulatorCluster is a cluster whose machines are simulated by OpenIPMI's simulator, in one process each.
+// simulatorCluster is a cluster with machines in OpenIPMI's simulator, which runs as one process per machine.
 type simulatorCluster struct {
 	tree   string
 	name   string
@@ -108,7 +108,7 @@ func (c *simulatorCluster) startSimulator(t *testing.T, id string) (address stri
 	return lan
 }
 
-// runSystem simulates the system of a machine. It receives its controller's signals while the machine has power.
+// runSystem simulates the system of a machine. It receives the controller's signals while the machine has power.
 func runSystem(ctx context.Context, serial, script string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -138,7 +138,7 @@ func runSystem(ctx context.Context, serial, script string) error {
 	}
 }
 
-// hearButtons ends the machine when its controller sends the signal.
+// hearButtons turns the machine off when its controller sends the signal.
 func hearButtons(conn net.Conn, file string) {
 	heard := make([]byte, 256)
 	for {
@@ -180,7 +180,7 @@ func (c *simulatorCluster) Settle(t *testing.T) {
 	})
 }
 
-// Fail freezes controllers, so that they answer nothing.
+// Fail freezes controllers, so they do not answer at all.
 func (c *simulatorCluster) Fail(t *testing.T, class actuator.ErrorClass, _ actuatortest.Operation, ids ...string) bool {
 	t.Helper()
 	if class != actuator.Unreachable {

@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// maxNamedMachines is the number of machines that a message names for one error.
+// maxNamedMachines is the number of machines that a message lists for one error.
 const maxNamedMachines = 20
 
 // messageOf returns the message of one machine's error.
@@ -62,7 +62,7 @@ func combineErrors(operation string, ids []string, errs []error) error {
 	return combined
 }
 
-// urgencyOf ranks classes by their urgency: a wrong state ends without intervention, a wrong Secret never does.
+// urgencyOf ranks classes by their urgency: a wrong state is temporary, but a wrong Secret is permanent.
 func urgencyOf(c actuator.ErrorClass) int {
 	return slices.Index([]actuator.ErrorClass{
 		actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity, actuator.Throttled, actuator.Unreachable,

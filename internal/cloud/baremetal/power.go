@@ -21,20 +21,20 @@ const (
 
 // managementController controls one machine.
 type managementController interface {
-	// visit reads the power of the machine, and sends the order that choose returns for it.
+	// visit reads the machine's power, and sends the order that choose returns for it.
 	visit(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (actuator.MachineState, error)
 }
 
 const (
-	// shutDownWindow is how long a machine counts as stopping after an order to shut down. If it still runs then, the
-	// order is repeated.
+	// shutDownWindow is how long a machine counts as stopping after an order to shut down. If the machine still runs
+	// after that, the order is repeated.
 	shutDownWindow = time.Minute
 	// cutPowerAfter is how long shutdown orders are repeated before the power is cut.
 	cutPowerAfter = 5 * time.Minute
 )
 
-// chooseStop returns the order for a machine that should stop, and that has been ordered to for toldFor. The order is
-// repeated, because a machine that has just started may have missed it.
+// chooseStop returns the order for a machine that should stop. toldFor is the time since the first order. The order
+// is repeated, because a machine that has just started may have missed it.
 func chooseStop(seen actuator.MachineState, toldFor time.Duration) (powerOrder, error) {
 	switch seen {
 	case actuator.Stopped, actuator.Stopping:

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// maxAnswerBytes is far above the size of the description of a machine, some ten thousand bytes.
+	// maxAnswerBytes is far more than the size of a machine's description, about ten thousand bytes.
 	maxAnswerBytes = 1 << 20
 	// maxConnections is the number of connections to a controller. Controllers have little computing power.
 	maxConnections = 2
@@ -79,8 +79,8 @@ func (c *redfishController) visit(ctx context.Context, choose func(actuator.Mach
 	if allowable := system.Actions.Reset.Allowable; len(allowable) > 0 && !slices.Contains(allowable, reset) {
 		return seen, actuator.Errorf(actuator.Other, "its BMC cannot %s: it has no ResetType %s", order, reset)
 	}
-	// The description names the URL of the action, but the action always has this URL. The password is never sent to a
-	// URL from an answer.
+	// The description contains the URL of the action, but the action always has this URL. The password is never sent
+	// to a URL from an answer.
 	if err := c.send(ctx, http.MethodPost, "/Actions/ComputerSystem.Reset", map[string]string{"ResetType": reset}, nil); err != nil {
 		return seen, c.explainError(string(order), err)
 	}
@@ -97,7 +97,7 @@ func stateOf(power string) actuator.MachineState {
 	case "PoweringOff":
 		return actuator.Stopping
 	default:
-		return actuator.Starting // Neither on nor off: PoweringOn, an empty state while the controller itself starts, or an unknown one.
+		return actuator.Starting // PoweringOn, an empty state while the controller itself starts, or an unknown state: neither on nor off.
 	}
 }
 
@@ -146,7 +146,7 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 	case answer.StatusCode >= http.StatusMultipleChoices:
 		return readFailure(answer, text)
 	case result == nil || json.Unmarshal(text, result) == nil:
-		return nil // Also 202: the effect of the task shows at the machine.
+		return nil // This includes 202: the machine shows the effect of the task.
 	default:
 		return errNotRedfish
 	}
@@ -164,7 +164,7 @@ func readFailure(answer *http.Response, text []byte) error {
 			} `json:"@Message.ExtendedInfo"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(text, &content) == nil { // An answer without a message still has its status.
+	if json.Unmarshal(text, &content) == nil { // An answer without a message still has a status.
 		failure.code, failure.message = content.Error.Code, content.Error.Message
 		if len(content.Error.Extended) > 0 && content.Error.Extended[0].ID != "" {
 			failure.code = content.Error.Extended[0].ID // The outer code only refers to this one.
@@ -176,7 +176,7 @@ func readFailure(answer *http.Response, text []byte) error {
 	return failure
 }
 
-// explainError converts an error to an *actuator.Error. The message is the same at each repetition.
+// explainError converts an error to an *actuator.Error. The message does not change when the error is repeated.
 func (c *redfishController) explainError(order string, err error) error {
 	if failure, ok := errors.AsType[*answerError](err); ok {
 		return &actuator.Error{Class: failure.class(), Message: "its BMC did not carry out the request to " + order + ": " + c.describe(failure), RetryAfter: failure.retryAfter}
@@ -201,7 +201,7 @@ func (e *answerError) class() actuator.ErrorClass {
 	return redfishErrors().ClassOf(errorclass.Found{Code: e.code, Status: e.status, HasPause: e.retryAfter > 0})
 }
 
-// describe returns the message of the controller if the administrator lists the controller. The author of the
+// describe returns the controller's message if the administrator has listed the controller. The author of the
 // ClusterDeployment chooses the address, and could otherwise read answers of other servers.
 func (c *redfishController) describe(failure *answerError) string {
 	const longest = 300

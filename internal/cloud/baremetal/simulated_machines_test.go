@@ -30,11 +30,11 @@ const (
 	// changeLooks is the number of observations that a change of the power takes. lateLooks is the number of
 	// observations that show the previous state.
 	changeLooks, lateLooks = 2, 3
-	// look is the pseudo-order of a visit that only reads the power, for faults.
+	// look is the pseudo-order for faults of a visit that only reads the power.
 	look powerOrder = "look"
 )
 
-// fault replaces the answer of a controller: a status of Redfish with a message, or a completion code of IPMI.
+// fault replaces a controller's answer with a Redfish status and message, or with an IPMI completion code.
 type fault struct {
 	order      powerOrder
 	names      []string
@@ -43,16 +43,16 @@ type fault struct {
 	code       byte
 }
 
-// simulatedMachine is a machine with its power. Its system takes a while to shut down, and ignores the button while it
-// starts.
+// simulatedMachine is a machine with its power. Its system takes a while to shut down, and ignores the button while
+// it starts.
 type simulatedMachine struct {
 	room *simulatedRoom
 	name string
-	// isCoarse reports whether the controller reports only on and off, as IPMI's do.
+	// isCoarse is true if the controller reports only on and off, like IPMI controllers.
 	isCoarse bool
-	// isDeaf reports whether the system ignores the button.
+	// isDeaf is true if the system ignores the button.
 	isDeaf bool
-	// isSilent reports whether the controller accepts requests and answers none.
+	// isSilent is true if the controller accepts requests but never answers.
 	isSilent bool
 	state    actuator.MachineState
 	left     int
@@ -62,8 +62,8 @@ type simulatedMachine struct {
 	orders   []powerOrder
 }
 
-// simulatedRoom has machines. Some share a Redfish service, written from DMTF's public schema (DSP0266, DSP0268). Each
-// of the others has an IPMI controller.
+// simulatedRoom contains machines. Some share a Redfish service, written from DMTF's public schema (DSP0266,
+// DSP0268). Each of the others has an IPMI controller.
 type simulatedRoom struct {
 	actuator *Actuator
 	redfish  *httptest.Server
@@ -74,7 +74,7 @@ type simulatedRoom struct {
 	clusters int
 	isLate   bool
 	calls    int
-	// latency, if set, is how long a change of the power takes. Otherwise it takes a number of observations.
+	// latency, if set, is how long a change of the power takes. Otherwise a change takes a number of observations.
 	latency time.Duration
 	// interfere, if set, answers requests to Redfish.
 	interfere func(http.ResponseWriter, *http.Request) bool
@@ -102,7 +102,7 @@ func (r *simulatedRoom) inject(t *testing.T, f fault) {
 	t.Cleanup(func() { r.change(func() { r.faults = nil }) })
 }
 
-// failure returns the fault of an order. Without a fault its code is that of success.
+// failure returns the fault of an order. Without a fault, the code means success.
 func (m *simulatedMachine) failure(order powerOrder) fault {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
@@ -179,7 +179,7 @@ func (m *simulatedMachine) take(order powerOrder) bool {
 	return true
 }
 
-// ServeHTTP implements http.Handler. One service has all systems, as the service of a chassis does.
+// ServeHTTP implements http.Handler. One service contains all systems, like the service of a chassis.
 func (r *simulatedRoom) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	rest, isSystem := strings.CutPrefix(request.URL.Path, "/redfish/v1/Systems/")
 	name, action, _ := strings.Cut(rest, "/")
@@ -239,7 +239,7 @@ func (*simulatedRoom) serveReset(w http.ResponseWriter, request *http.Request, m
 	}
 }
 
-// write sends an answer with everything that must not be shown.
+// write sends an answer with every part that must not be shown.
 func (f fault) write(w http.ResponseWriter, call int) {
 	if f.retryAfter != "" {
 		w.Header().Set("Retry-After", f.retryAfter)
@@ -287,7 +287,7 @@ func (r *simulatedRoom) credentials() map[string][]byte {
 	return map[string][]byte{usernameKey: []byte(goodUser), passwordKey: []byte(goodPassword), authorityKey: authority}
 }
 
-// Create creates machines. Over Redfish, the controller of every third one reports only on and off.
+// Create creates machines. Over Redfish, the controller of every third machine reports only on and off.
 func (c *simulatedCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string

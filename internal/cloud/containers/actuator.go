@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containers stops and starts the nodes of clusters that are containers, such as those of kind and k3d, with
-// the HTTP API that Docker and Podman share. A cluster's nodes are the containers that have a label with its name, or
-// a name with a given prefix.
+// Package containers stops and starts the nodes of clusters in containers, such as those of kind and k3d, through the
+// HTTP API that Docker and Podman share. A cluster's nodes are the containers that have a label with its name, or a
+// name with a given prefix.
 //
 // Reading order: engine_address.go (the allowed engines) → credentials.go (the Secret) → client.go (one client per
 // engine) → list_containers.go (one listing for all clusters of an engine) → order.go (one call per container) →
@@ -25,18 +25,18 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options configure the access to engines. The zero value is suitable for production.
+// Options configures the access to engines. The zero value is suitable for production.
 type Options struct {
-	// Endpoints are the servers that ClusterDeployments may name. Their messages are shown to users.
+	// Endpoints are the servers that ClusterDeployments may refer to. Their messages are shown to users.
 	Endpoints httpguard.Endpoints
-	// Sockets are the sockets on the manager's own machine that ClusterDeployments may name. If empty, none is
-	// allowed.
+	// Sockets are the sockets on the manager's own machine that ClusterDeployments may refer to. If empty, no socket
+	// is allowed.
 	Sockets []Socket
-	// CallTimeout bounds one API call; 0 means 15 s.
+	// CallTimeout limits one API call; 0 means 15 s.
 	CallTimeout time.Duration
-	// StopPatience is how long to wait for the end of a stop after sending the order; 0 means 2 s.
+	// StopPatience is how long to wait for a stop to complete after the order was sent; 0 means 2 s.
 	StopPatience time.Duration
-	// Attempts is the number of attempts of a listing or a start while the engine does not answer; 0 means 4.
+	// Attempts is the number of attempts of a listing or a start while the engine does not respond; 0 means 4.
 	Attempts int
 	// Clock measures how long ago a container was ordered to stop; nil means the system clock.
 	Clock clock.PassiveClock

@@ -39,13 +39,13 @@ func TestTroubleAtAnEngine(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a failed listing is retried as often as allowed":       {actuatortest.Fault{Operation: list, Status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a 429 is not retried, and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"an excessive Retry-After is capped":                    {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a failed stop call is not retried":                     {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a failed stop concerns its container only":             {actuatortest.Fault{Operation: stop, Status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
-		"a failed start call is retried":                        {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a redirect is not followed":                            {actuatortest.Fault{Operation: list, Status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"failed listing is retried up to the limit":          {actuatortest.Fault{Operation: list, Status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"429 is not retried and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"excessive Retry-After is capped":                    {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"failed stop call is not retried":                    {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"failed stop concerns only its container":            {actuatortest.Fault{Operation: stop, Status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
+		"failed start call is retried":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"redirect is not followed":                           {actuatortest.Fault{Operation: list, Status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startEngine(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -53,7 +53,7 @@ func TestTroubleAtAnEngine(t *testing.T) {
 	}
 }
 
-// TestContainerWithAStopRequestCountsAsStopping has a container that never ends, as Docker shows it.
+// TestContainerWithAStopRequestCountsAsStopping uses a container that never stops, as Docker shows it.
 func TestContainerWithAStopRequestCountsAsStopping(t *testing.T) {
 	engine := startEngine(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
@@ -84,7 +84,7 @@ func TestContainerWithAStopRequestCountsAsStopping(t *testing.T) {
 	expectState(actuator.Running) // The engine lost the order, and the next pass repeats it.
 }
 
-// TestLateSuccessIsNotTheEndOfAStop has an engine whose answer arrives while the connection closes.
+// TestLateSuccessIsNotTheEndOfAStop uses an engine with an answer that arrives while the connection closes.
 func TestLateSuccessIsNotTheEndOfAStop(t *testing.T) {
 	c := &engineClient{
 		http: httpguard.NewClient(lateEngine{}, maxAnswerBytes, 0), timeout: time.Minute, patience: time.Millisecond,
@@ -147,21 +147,21 @@ func TestAllowedEngineAddresses(t *testing.T) {
 		options           Options
 		want              string
 	}{
-		"a server with TLS: allowed":                         {"tcp://10.0.0.9:2376", "fleet", Options{}, ""},
-		"a server with TLS by its other name: allowed":       {"https://10.0.0.9:2376", "fleet", Options{}, ""},
-		"a server that is listed: allowed":                   {"tcp://10.0.0.9:2376", "fleet", Options{Endpoints: listed}, ""},
-		"a server that is not listed: refused":               {"tcp://192.168.0.9:2376", "fleet", Options{Endpoints: listed}, "expected a server that --allow-endpoints lists, found 192.168.0.9"},
-		"a metadata service: refused":                        {"tcp://169.254.169.254:80", "fleet", Options{}, "169.254.169.254: the address is link-local"},
-		"a server without encryption: refused":               {"http://10.0.0.9:2375", "fleet", Options{}, "which always uses TLS"},
-		"a server over SSH: refused":                         {"ssh://root@10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
-		"a server with a path: refused":                      {"tcp://10.0.0.9:2376/v1.40", "fleet", Options{}, "expected tcp://HOST:PORT"},
-		"a server with a login: refused":                     {"tcp://me:secret@10.0.0.9:2376", "fleet", Options{}, "expected tcp://HOST:PORT"},
-		"a server without a port: refused":                   {"tcp://10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
-		"a socket that is listed for the namespace: allowed": {"unix:///var/run/docker.sock", "fleet", Options{Sockets: sockets}, ""},
-		"a socket listed for another namespace: refused":     {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
-		"another socket: refused":                            {"unix:///run/containerd/containerd.sock", "fleet", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
-		"a socket by a path with two dots: refused":          {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
-		"a socket while none is listed: refused":             {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
+		"server with TLS is allowed":                             {"tcp://10.0.0.9:2376", "fleet", Options{}, ""},
+		"server with TLS under its other scheme is allowed":      {"https://10.0.0.9:2376", "fleet", Options{}, ""},
+		"listed server is allowed":                               {"tcp://10.0.0.9:2376", "fleet", Options{Endpoints: listed}, ""},
+		"unlisted server is refused":                             {"tcp://192.168.0.9:2376", "fleet", Options{Endpoints: listed}, "expected a server that --allow-endpoints lists, found 192.168.0.9"},
+		"metadata service is refused":                            {"tcp://169.254.169.254:80", "fleet", Options{}, "169.254.169.254: the address is link-local"},
+		"server without encryption is refused":                   {"http://10.0.0.9:2375", "fleet", Options{}, "which always uses TLS"},
+		"server over SSH is refused":                             {"ssh://root@10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"server with a path is refused":                          {"tcp://10.0.0.9:2376/v1.40", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"server with a login is refused":                         {"tcp://me:secret@10.0.0.9:2376", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"server without a port is refused":                       {"tcp://10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"socket that is listed for the namespace is allowed":     {"unix:///var/run/docker.sock", "fleet", Options{Sockets: sockets}, ""},
+		"socket that is listed for another namespace is refused": {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
+		"unlisted socket is refused":                             {"unix:///run/containerd/containerd.sock", "fleet", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
+		"socket path with two dots is refused":                   {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
+		"socket is refused while none is listed":                 {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := actuator.Target{InfraID: "x", Cloud: row.engine, Role: &actuator.Role{Namespace: row.namespace}, Credentials: credentials}
@@ -178,7 +178,7 @@ func TestAllowedEngineAddresses(t *testing.T) {
 	}
 }
 
-// TestASocketIsUsedByItsNamespace has an engine that only the manager's machine can reach.
+// TestASocketIsUsedByItsNamespace uses an engine that only the manager's machine can reach.
 func TestASocketIsUsedByItsNamespace(t *testing.T) {
 	engine := startEngine(t)
 	socket := filepath.Join(t.TempDir(), "engine.sock")
@@ -214,20 +214,20 @@ func TestInvalidCertificatesAreReported(t *testing.T) {
 		change func(map[string][]byte)
 		want   string
 	}{
-		"a client unknown to the engine: refused": {func(secret map[string][]byte) {
+		"client that is unknown to the engine is refused": {func(secret map[string][]byte) {
 			own := stranger.newCredentials(t)
 			secret[certificateKey], secret[privateKeyKey] = own[certificateKey], own[privateKeyKey]
 		}, "the engine rejects the certificate"},
-		"an engine with an unknown authority: refused":           {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not signed by ca.crt"},
-		"an engine without its authority in the Secret: refused": {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not signed by ca.crt"},
-		"a key of another certificate: refused":                  {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
-		"an authority that is not in PEM: refused":               {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
+		"engine with an unknown authority is refused":                       {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not signed by ca.crt"},
+		"engine with an authority that is missing in the Secret is refused": {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not signed by ca.crt"},
+		"key of another certificate is refused":                             {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
+		"authority that is not in PEM is refused":                           {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := c.Target()
 			target.Credentials = maps.Clone(c.credentials)
 			row.change(target.Credentials)
-			// An engine that closes the connection at once may lose the alert.
+			// An engine that closes the connection at once may not deliver the TLS alert.
 			testenv.Eventually(t, "the actuator reports the certificate", func() error {
 				_, err := engine.actuator.Observe(t.Context(), target)
 				isSaid := actuator.ClassOf(err) == actuator.CredentialsInvalid && strings.Contains(err.Error(), row.want)
@@ -258,15 +258,15 @@ func TestMessagesOfAListedEngineAreShown(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	const id = "0123456789ab"
 	for name, row := range map[string]struct{ answer, want string }{
-		"an answer that is not JSON: refused":       {`<html>`, "the answer is not a valid response of a Docker or Podman engine"},
-		"an answer that is not a list: refused":     {`{"Id":"x"}`, "the answer is not a valid response of a Docker or Podman engine"},
-		"a container without an id: refused":        {`[{}]`, "the answer is not a valid response of a Docker or Podman engine"},
-		"a container whose id is a path: refused":   {`[{"Id":"../../images/json"}]`, "the answer is not a valid response of a Docker or Podman engine"},
-		"an id above the maximum length: refused":   {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "the answer is not a valid response of a Docker or Podman engine"},
-		"a list that breaks off: refused":           {`[{"Id":"` + id + `"},`, "the answer is not a valid response of a Docker or Podman engine"},
-		"a list without an end: refused":            {`[{"Id":"` + id + `"}`, "the answer is not a valid response of a Docker or Podman engine"},
-		"more containers than the maximum: refused": {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "the list has more than 10000 containers"},
-		"an answer above the maximum size: refused": {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "the answer is larger than allowed"},
+		"answer that is not JSON is refused":                  {`<html>`, "the answer is not a valid response of a Docker or Podman engine"},
+		"answer that is not a list is refused":                {`{"Id":"x"}`, "the answer is not a valid response of a Docker or Podman engine"},
+		"container without an id is refused":                  {`[{}]`, "the answer is not a valid response of a Docker or Podman engine"},
+		"container id with a path traversal is refused":       {`[{"Id":"../../images/json"}]`, "the answer is not a valid response of a Docker or Podman engine"},
+		"id above the maximum length is refused":              {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "the answer is not a valid response of a Docker or Podman engine"},
+		"truncated list is refused":                           {`[{"Id":"` + id + `"},`, "the answer is not a valid response of a Docker or Podman engine"},
+		"list without an end is refused":                      {`[{"Id":"` + id + `"}`, "the answer is not a valid response of a Docker or Podman engine"},
+		"list of more containers than the maximum is refused": {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "the list has more than 10000 containers"},
+		"answer above the maximum size is refused":            {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "the answer is larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine := startEngine(t)

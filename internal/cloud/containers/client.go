@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// maxAnswerBytes allows for a listing of some ten thousand containers.
+	// maxAnswerBytes allows a listing of about ten thousand containers.
 	maxAnswerBytes = 16 << 20
 	dialTimeout    = 10 * time.Second
 )
 
 // engineClient accesses one engine.
 type engineClient struct {
-	// account is the public name of the client: a hash of all fields that identify it.
+	// account is the client's public name: a hash of all fields that identify it.
 	account string
-	// owner is the engine's name among the accounts of all clouds.
+	// owner identifies the engine among the accounts of all clouds.
 	owner string
 	base  url.URL
-	// isTrusted reports whether the administrator lists the engine. Only then may its messages be shown.
+	// isTrusted reports whether the administrator has listed the engine. Only then may its messages be shown.
 	isTrusted         bool
 	http              *http.Client
 	timeout, patience time.Duration
@@ -89,10 +89,10 @@ func (a *Actuator) newClient(address engineAddress, t actuator.Target, account s
 // Name implements cloudrest.OneByOneAccount.
 func (c *engineClient) Name() string { return c.account }
 
-// RequireStopRights implements cloudrest.OneByOneAccount. A client of an engine has all rights there.
+// RequireStopRights implements cloudrest.OneByOneAccount. A client of an engine has all rights on the engine.
 func (*engineClient) RequireStopRights(context.Context, []string) error { return nil }
 
-// send sends a request, and reads a successful answer with read. Any other answer becomes an *answerError.
+// send sends a request, and reads a successful answer with read. For any other answer it returns an *answerError.
 func (c *engineClient) send(ctx context.Context, method, path string, query url.Values, read func(io.Reader) error) error {
 	u := c.base
 	u.Path, u.RawQuery = path, query.Encode()
@@ -107,7 +107,7 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 	}
 	defer func() { _ = answer.Body.Close() }() // The answer is complete.
 	switch {
-	case answer.StatusCode == http.StatusNotModified: // The container is in that state already.
+	case answer.StatusCode == http.StatusNotModified: // The container already has the wanted state.
 		return nil
 	case answer.StatusCode >= http.StatusMultipleChoices:
 		content, err := io.ReadAll(answer.Body) // The transport limits the size of the answer.

@@ -23,7 +23,7 @@ import (
 
 const (
 	nodeImage = "node:1"
-	// quickNode ends when it receives the signal. slowNode takes a second longer than the actuator waits.
+	// quickNode exits when it receives the signal. slowNode takes a second longer than the actuator waits.
 	quickNode = `trap exit TERM; while :; do /busybox sleep 1 & wait; done`
 	slowNode  = `trap "/busybox sleep 1; exit" TERM; while :; do /busybox sleep 1 & wait; done`
 )
@@ -42,7 +42,7 @@ func startDocker(t *testing.T) *simulatedEngine {
 	socket := filepath.Join(dir, "docker.sock")
 	process := testenv.StartProcess(t, filepath.Join(tree, "usr/sbin/dockerd"), []string{
 		"--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"), "--pidfile", filepath.Join(dir, "pid"), "--host", "unix://" + socket,
-		// The machine's own network is not changed.
+		// The network of the machine that runs the test is not changed.
 		"--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false", "--storage-driver=vfs",
 	}, []string{
 		"PATH=" + filepath.Join(tree, "usr/bin") + ":" + filepath.Join(tree, "usr/sbin") + ":" + os.Getenv("PATH"),
@@ -79,7 +79,7 @@ func findLibraries(t *testing.T, tree string) string {
 	return all
 }
 
-// importImage creates the image of nodes, which is one program.
+// importImage creates the image of the nodes, which consists of one program.
 func (s *simulatedEngine) importImage(t *testing.T, program string) {
 	t.Helper()
 	content, err := os.ReadFile(program)
@@ -115,10 +115,10 @@ func (s *simulatedEngine) askDocker(ctx context.Context, method, path string, bo
 	return json.Unmarshal(content, answer)
 }
 
-// dockerCluster is a cluster whose nodes are containers of a real engine.
+// dockerCluster is a cluster with containers of a real engine as its nodes.
 type dockerCluster struct{ *simulatedCluster }
 
-// Create creates containers and starts them. Every third one is slow to end. They are removed with the test.
+// Create creates containers and starts them. Every third one stops slowly. They are removed with the test.
 func (c dockerCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string

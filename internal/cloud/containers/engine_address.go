@@ -12,12 +12,12 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Socket is an entry of --container-engine-sockets: an engine on the manager's own machine, and the namespace whose
-// clusters may use it.
+// Socket is an entry of --container-engine-sockets: an engine on the manager's own machine, and the namespace of the
+// clusters that may use it.
 type Socket struct{ namespace, path string }
 
-// ParseSockets parses NAMESPACE=PATH. Access to the engine of a machine means control of the machine, so there is no
-// wildcard for all namespaces.
+// ParseSockets parses NAMESPACE=PATH. Access to a machine's container engine means control of the machine, so there
+// is no wildcard for all namespaces.
 func ParseSockets(list []string) ([]Socket, error) {
 	var sockets []Socket
 	for _, entry := range list {
@@ -50,8 +50,8 @@ func parseAddress(text string) (engineAddress, error) {
 	return engineAddress{host: u.Host}, nil
 }
 
-// allowAddress refuses an engine that the owner of the target may not reach. The author of a ClusterDeployment chooses
-// the engine.
+// allowAddress refuses an engine that the target's owner may not reach. The author of a ClusterDeployment chooses the
+// engine.
 func (o *Options) allowAddress(address engineAddress, t actuator.Target) error {
 	if address.socket != "" {
 		if t.Role != nil && slices.Contains(o.Sockets, Socket{t.Role.Namespace, address.socket}) {

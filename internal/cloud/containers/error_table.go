@@ -9,8 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 )
 
-// errorTable classifies answers by their status, because engines have no error codes. They use 500 for one container,
-// too, such as one whose mount or image is missing:
+// errorTable classifies answers by their status, because engines have no error codes. Engines also use 500 for errors
+// of one container, such as a missing mount or image:
 // https://docs.docker.com/reference/api/engine/version/v1.51/#tag/Container/operation/ContainerStart
 func errorTable() errorclass.Table {
 	return append(errorclass.Table{
@@ -26,7 +26,7 @@ func errorTable() errorclass.Table {
 	}, errorclass.ByStatus()...)
 }
 
-// The phrases of an engine that cannot give a container its port.
+// Phrases of an engine that cannot assign a container's port.
 const (
 	portAllocated = "port is already allocated"
 	addressInUse  = "address already in use"

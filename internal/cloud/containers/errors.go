@@ -43,21 +43,21 @@ func readFailure(answer *http.Response, content []byte) error {
 	var words struct {
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(content, &words) == nil { // An answer without a message still has its status.
+	if json.Unmarshal(content, &words) == nil { // An answer without a message still has a status.
 		failure.message = words.Message
 	}
 	return failure
 }
 
 // isAboutState reports whether an order may have been refused because of the container's state. Engines use either
-// status for that.
+// status for such a refusal.
 func isAboutState(err error) bool {
 	failure, ok := errors.AsType[*answerError](err)
 	return ok && (failure.status == http.StatusConflict || failure.status == http.StatusInternalServerError)
 }
 
-// explainError converts an error to an *onebyone.RefusedError or an *actuator.Error. The message is the same at each
-// repetition.
+// explainError converts an error to an *onebyone.RefusedError or an *actuator.Error. The message does not change when
+// the error is repeated.
 func (c *engineClient) explainError(operation string, err error) error {
 	if refused, ok := errors.AsType[*onebyone.RefusedError](err); ok {
 		return refused
@@ -82,7 +82,7 @@ func classOf(operation string, failure *answerError) actuator.ErrorClass {
 	return errorTable().ClassOf(errorclass.Found{Operation: operation, Message: failure.message, Status: failure.status, HasPause: failure.retryAfter > 0})
 }
 
-// isPortTaken reports whether another program occupies the container's port. It may release the port later.
+// isPortTaken reports whether another program occupies the container's port. That program may release the port later.
 func isPortTaken(err error) bool {
 	failure, ok := errors.AsType[*answerError](err)
 	if !ok {
@@ -114,7 +114,7 @@ func explainMissingAnswer(operation string, err error) error {
 }
 
 // isAboutOwnCertificate reports whether the engine closed the connection because of the client's certificate. The
-// library does not export its type of alerts.
+// standard library does not export its type of TLS alerts.
 func isAboutOwnCertificate(err error) bool {
 	alert, ok := errors.AsType[*net.OpError](err)
 	if !ok || alert.Op != "remote error" || alert.Err == nil {
@@ -124,7 +124,7 @@ func isAboutOwnCertificate(err error) bool {
 	return strings.Contains(text, "certificate") || strings.Contains(text, "access denied")
 }
 
-// describeCertificate returns why a certificate is not accepted, without the server's message.
+// describeCertificate explains why a certificate is not accepted, without the server's message.
 func describeCertificate(err error) string {
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
 	if ok && invalid.Reason == x509.Expired {
@@ -137,15 +137,15 @@ func unreachableErrorf(operation, format string, args ...any) error {
 	return actuator.Errorf(actuator.Unreachable, "cannot %s at the container engine: %s; check that the engine runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...))
 }
 
-// describe returns the engine's message if the administrator lists the engine. The author of the ClusterDeployment
-// chooses the engine, and could otherwise read answers of other servers.
+// describe returns the engine's message if the administrator has listed the engine. The author of the
+// ClusterDeployment chooses the engine, and could otherwise read answers of other servers.
 func (c *engineClient) describe(failure *answerError) string {
 	const longest = 400
 	status := fmt.Sprintf("status %d %s", failure.status, http.StatusText(failure.status))
 	if !c.isTrusted || failure.message == "" {
 		return status
 	}
-	// IDs do not change but are long, and the message names the machines anyway.
+	// IDs do not change but are long, and the message lists the machines anyway.
 	message := regexp.MustCompile(`\b[0-9a-f]{32,64}\b`).ReplaceAllString(strings.ToValidUTF8(failure.message, ""), "<id>")
 	message = strings.Join(strings.Fields(message), " ")
 	if letters := []rune(message); len(letters) > longest {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzReadContainers reads listings of a hostile engine. Only containers with a proper ID are used, since IDs become
-// parts of paths.
+// FuzzReadContainers reads listings from a hostile engine. Only containers with a valid ID are used, because IDs
+// become parts of paths.
 func FuzzReadContainers(f *testing.F) {
 	id := strings.Repeat("0123456789ab", 5) + "0123"
 	for _, body := range []string{

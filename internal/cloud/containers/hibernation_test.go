@@ -14,9 +14,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.
-// One of the containers is paused during hibernation. It counts as off but still holds its memory, and is stopped
-// again.
+// TestAClusterHibernatesAndResumes uses the real controller and an API server that also serves as the target
+// cluster's. One of the containers is paused during the hibernation. Such a container counts as off but still
+// occupies memory, so it is stopped again.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	engine := startEngine(t)
 	c := engine.newCluster()

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxContainers bounds one listing.
+	// maxContainers limits one listing.
 	maxContainers = 10_000
 	maxNameBytes  = 255
 	maxAddresses  = 64
@@ -42,8 +42,8 @@ type engineContainer struct {
 	} `json:"NetworkSettings"`
 }
 
-// ListMachines implements rest.OneByOneAccount. The API lists all containers in one answer, without pages. Its filters
-// match containers that have all given labels, so filtering would need one call for each cluster.
+// ListMachines implements rest.OneByOneAccount. The API lists all containers in one answer, without pages. A filter
+// matches only containers that have all given labels, so filtering would need one call for each cluster.
 func (c *engineClient) ListMachines(ctx context.Context, selectors []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(selectors, "") {
 		return nil, actuator.Errorf(actuator.Other, "nothing identifies the containers: set spec.clusterMetadata.infraID, or spec.platform.containers.namePrefix")
@@ -69,7 +69,7 @@ func (c *engineClient) ListMachines(ctx context.Context, selectors []string) (ma
 	return found, nil
 }
 
-// readContainers decodes a listing one container at a time, so that a long listing needs little memory.
+// readContainers decodes a listing one container at a time, so a long listing needs little memory.
 func readContainers(body io.Reader, use func(*engineContainer)) error {
 	decoder := json.NewDecoder(body)
 	if opening, err := decoder.Token(); err != nil || opening != json.Delim('[') {
@@ -99,8 +99,8 @@ func readContainers(body io.Reader, use func(*engineContainer)) error {
 // isContainerID rejects IDs that could be paths.
 func isContainerID(id string) bool { return regexp.MustCompile(`^[0-9a-f]{12,64}$`).MatchString(id) }
 
-// isSelectedBy reports whether a container matches a selector: LABEL=VALUE, or the prefix of its name. Names contain
-// no equals sign.
+// isSelectedBy reports whether a container matches a selector, which is LABEL=VALUE or the prefix of a name. Names
+// cannot contain an equals sign.
 func (e *engineContainer) isSelectedBy(selector string) bool {
 	if label, value, isLabel := strings.Cut(selector, "="); isLabel {
 		found, hasLabel := e.Labels[label]
@@ -109,8 +109,8 @@ func (e *engineContainer) isSelectedBy(selector string) bool {
 	return slices.ContainsFunc(e.Names, func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "/"), selector) })
 }
 
-// nameIn returns the prefix of the names of a cluster's containers. In kind and k3d, the label's value is the
-// cluster's own name.
+// nameIn returns the name prefix of a cluster's containers. In kind and k3d, the label's value is the cluster's own
+// name.
 func nameIn(selector string) string {
 	if _, value, isLabel := strings.Cut(selector, "="); isLabel {
 		return value
@@ -132,7 +132,7 @@ func (c *engineClient) machineOf(e *engineContainer, selector string) actuator.M
 	return m
 }
 
-// stateOf returns the state of a container, and whether it is off but still holds its memory.
+// stateOf returns the state of a container, and whether the container is off but still occupies memory.
 func stateOf(state string) (machine actuator.MachineState, holdsCapacity bool) {
 	switch state {
 	case "running":
@@ -148,7 +148,7 @@ func stateOf(state string) (machine actuator.MachineState, holdsCapacity bool) {
 	}
 }
 
-// addresses returns the addresses of a container in all its networks.
+// addresses returns a container's addresses in all its networks.
 func (e *engineContainer) addresses() []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(e.NetworkSettings.Networks)) {
@@ -165,5 +165,5 @@ func (e *engineContainer) addresses() []string {
 	return all
 }
 
-// notAnEngine keeps err, which may report that the connection or the budget caused the failure.
+// notAnEngine includes err, which may report that the connection or the budget caused the failure.
 func notAnEngine(err error) error { return errors.Join(errNotAnEngine, err) }

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
-// The operations, with the names that messages use.
+// Operations, with their names in messages.
 const (
 	list  = "list containers"
 	stop  = "stop containers"
@@ -25,14 +25,14 @@ const (
 )
 
 const (
-	// stopGrace is how long the processes of a container may take to end before the engine kills them. The processes
-	// of a node end their Pods first.
+	// stopGrace is how long a container's processes may take to exit before the engine kills them. The processes of a
+	// node terminate its Pods first.
 	stopGrace = 30 * time.Second
 	// stopMargin is the additional time that the engine may take.
 	stopMargin = 10 * time.Second
 )
 
-// errStopGoesOn means that the engine accepted the order, and that the wait for its end is over.
+// errStopGoesOn means that the engine has accepted the order, and that the stop did not complete within the wait.
 var errStopGoesOn = errors.New("the engine is still stopping the container")
 
 // StopMachine implements rest.OneByOneAccount.
@@ -59,8 +59,9 @@ func (c *engineClient) StopMachine(ctx context.Context, id string) error {
 	})
 }
 
-// sendStop orders a stop, and waits for the answer until the patience ends. The engine answers once the container is
-// off, which may take the whole grace period. A client that disconnects earlier does not cancel the stop.
+// sendStop orders a stop, and waits for the answer until its patience is exhausted. The engine answers once the
+// container is off, which may take the whole grace period. A client that disconnects earlier does not cancel the
+// stop.
 func (c *engineClient) sendStop(ctx context.Context, id string) error {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -78,7 +79,7 @@ func (c *engineClient) sendStop(ctx context.Context, id string) error {
 	return nil
 }
 
-// StartMachine implements rest.OneByOneAccount. It also resumes a paused container.
+// StartMachine implements rest.OneByOneAccount. It also unpauses a paused container.
 func (c *engineClient) StartMachine(ctx context.Context, id string) error {
 	return c.call(ctx, start, func(ctx context.Context) error {
 		if c.stops.IsPending(id) {

@@ -33,12 +33,12 @@ const (
 	kindLabel = "io.x-k8s.kind.cluster"
 	// callTimeout is long enough for busy machines.
 	callTimeout = 2 * time.Minute
-	// stopPatience ends before a stubborn container does.
+	// stopPatience elapses before a stubborn container stops.
 	stopPatience = 500 * time.Millisecond
-	// endLooks is the number of listings for which a stubborn container still runs after its stop. lateLooks is the
-	// number of listings that show the previous state.
+	// endLooks is the number of listings in which a stubborn container still runs after the order to stop. lateLooks
+	// is the number of listings that show the previous state.
 	endLooks, lateLooks = 2, 3
-	// secretWord is in each message of the engine, and must not be shown.
+	// secretWord is part of each message of the engine, and must not be shown.
 	secretWord = "words-that-must-not-be-shown"
 )
 
@@ -96,18 +96,18 @@ func (a *authority) newCredentials(t *testing.T) map[string][]byte {
 }
 
 // simulatedEngine is a container engine behind HTTP, written from the API's public description
-// (https://docs.docker.com/reference/api/engine/). Every third container is stubborn: it is slow to end, and the
-// engine answers a stop only then.
+// (https://docs.docker.com/reference/api/engine/). Every third container is stubborn: it stops slowly, and the engine
+// answers the order only after that.
 type simulatedEngine struct {
 	actuatortest.Faults
 
 	server      *httptest.Server
 	actuator    *Actuator
 	credentials map[string][]byte
-	// isPodman reports whether paused containers cannot be stopped, and stopping containers have a state, as with
+	// isPodman is true if paused containers cannot be stopped, and stopping containers have a separate state, as in
 	// Podman.
 	isPodman bool
-	// docker and proxy, if set, lead to a real engine that has the containers.
+	// docker and proxy, if set, connect to a real engine with the containers.
 	docker *http.Client
 	proxy  http.Handler
 
@@ -122,12 +122,12 @@ type simulatedEngine struct {
 type simulatedContainer struct {
 	id, name, infraID, state string
 	isStubborn               bool
-	// left is the number of listings for which a container still runs after the order to stop.
+	// left is the number of listings in which a container still runs after the order to stop.
 	left int
 	// before is the state that is shown while observations are late.
 	before string
 	late   int
-	// service is the Swarm service of which the container is a task.
+	// service is the Swarm service that the container is a task of.
 	service string
 }
 
@@ -144,7 +144,7 @@ func startEngine(t *testing.T) *simulatedEngine {
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(ca.PEM)
 	// In TLS 1.3 a client may send its order before a busy engine has completed the handshake. If the connection is
-	// cut then, the order never arrives. Another test covers lost orders.
+	// cut at that time, the order never arrives. Another test covers lost orders.
 	s.server.TLS = &tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
 	}
@@ -166,7 +166,7 @@ func (s *simulatedEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer returns the part of the answer that runs without the lock.
+// answer returns the part of the handler that runs without the lock.
 func (s *simulatedEngine) answer(w http.ResponseWriter, r *http.Request) (end func()) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	operation, id := list, ""
@@ -198,7 +198,7 @@ func (s *simulatedEngine) answer(w http.ResponseWriter, r *http.Request) (end fu
 	return nil
 }
 
-// serveOrder reports whether the answer is withheld because the container is slow to end.
+// serveOrder reports whether the answer is withheld because the container stops slowly.
 func (s *simulatedEngine) serveOrder(w http.ResponseWriter, operation string, m *simulatedContainer) bool {
 	if s.isLate {
 		m.before, m.late = m.shown(s.isPodman), lateLooks
@@ -270,7 +270,7 @@ func writeFailure(w http.ResponseWriter, status int, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"message": message})
 }
 
-// newCluster returns a cluster whose name begins with the names of the previous ones.
+// newCluster returns a cluster with a name that begins with the names of the previous ones.
 func (s *simulatedEngine) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -338,7 +338,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 // TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
 func (*simulatedCluster) TakesOrdersOneByOne() {}
 
-// ShutDown implements actuatortest.ShutdownCloud. A paused container holds its memory.
+// ShutDown implements actuatortest.ShutdownCloud. A paused container occupies memory.
 func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
 	c.Change(func() { c.containers[id].state = "paused" })
 }
@@ -365,7 +365,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// allowLoopback lists the engine as an endpoint, so that its messages are shown.
+// allowLoopback lists the engine as an endpoint, so its messages are shown.
 func (s *simulatedEngine) allowLoopback(t *testing.T) {
 	t.Helper()
 	endpoints, err := httpguard.ParseEndpoints([]string{"127.0.0.1"})

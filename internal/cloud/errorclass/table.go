@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package errorclass classifies the errors of clouds by tables. Each cloud has one table, which its page in docs/clouds
-// shows.
+// Package errorclass classifies errors of clouds with tables. Each cloud has one table, which is part of its page in
+// docs/clouds.
 package errorclass
 
 import (
@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// anything stands for any text in codes and phrases.
+	// anything matches any text in codes and phrases.
 	anything = "*"
-	// lowestStatus and highestStatus bound the HTTP statuses.
+	// lowestStatus and highestStatus are the limits of HTTP statuses.
 	lowestStatus, highestStatus = 1, 999
 )
 
 // Row assigns a class to errors. An error matches if it matches every field that is set.
 type Row struct {
-	// Codes are the cloud's names of errors, such as QuotaExceeded. An asterisk at the beginning or at the end stands
-	// for any text.
+	// Codes are the cloud's names for errors, such as QuotaExceeded. An asterisk at the beginning or at the end
+	// matches any text.
 	Codes []string
-	// Lowest and Highest are the bounds of the HTTP status.
+	// Lowest and Highest are the limits of the HTTP status.
 	Lowest, Highest int
 	// HasPause matches only answers that request a pause.
 	HasPause bool
-	// Phrases are parts of the message in lower case, one of which must occur. An asterisk stands for any text.
+	// Phrases are parts of the message in lower case, one of which must occur. An asterisk matches any text.
 	Phrases []string
-	// Operations are the operations whose errors match.
+	// Operations are the operations with matching errors.
 	Operations []string
 	// Class is the class of the errors.
 	Class actuator.ErrorClass
@@ -41,9 +41,9 @@ type Row struct {
 type Found struct {
 	// Operation is the operation that failed.
 	Operation string
-	// Code and Message are the cloud's name and description of the error.
+	// Code and Message are the cloud's name for the error and its description.
 	Code, Message string
-	// Status is the HTTP status; 0 if the cloud has none.
+	// Status is the HTTP status; 0 if the error has none.
 	Status int
 	// HasPause reports whether the cloud requests a pause.
 	HasPause bool
@@ -75,7 +75,7 @@ func (r Row) matches(found Found) bool {
 		(!r.HasPause || found.HasPause)
 }
 
-// matchesAll reports whether a whole text matches a pattern.
+// matchesAll reports whether a pattern matches a whole text.
 func matchesAll(pattern, text string) bool {
 	parts := strings.Split(pattern, anything)
 	rest, isPrefixed := strings.CutPrefix(text, parts[0])
@@ -105,7 +105,7 @@ func StatusFrom(lowest int, class actuator.ErrorClass) Row {
 	return Status(lowest, highestStatus, class)
 }
 
-// ByStatus returns rows that classify answers by their HTTP status. They follow the rows of codes.
+// ByStatus returns rows that classify answers by their HTTP status. They come after the rows with codes.
 func ByStatus() Table {
 	return Table{
 		Status(http.StatusUnauthorized, http.StatusUnauthorized, actuator.CredentialsInvalid),
@@ -115,9 +115,9 @@ func ByStatus() Table {
 		Status(http.StatusConflict, http.StatusConflict, actuator.WrongState),
 		Status(http.StatusPreconditionFailed, http.StatusPreconditionFailed, actuator.WrongState),
 		Status(http.StatusTooManyRequests, http.StatusTooManyRequests, actuator.Throttled),
-		// The cloud answers and names a pause.
+		// The cloud responds and requests a pause.
 		{Lowest: http.StatusServiceUnavailable, Highest: http.StatusServiceUnavailable, HasPause: true, Class: actuator.Throttled},
-		// No repetition succeeds, unlike after other errors of the server.
+		// Unlike after other errors of the server, no retry succeeds.
 		Status(http.StatusNotImplemented, http.StatusNotImplemented, actuator.Other),
 		StatusFrom(http.StatusInternalServerError, actuator.Unreachable),
 		Status(http.StatusRequestTimeout, http.StatusRequestTimeout, actuator.Unreachable),

@@ -21,12 +21,12 @@ const computeURL = "https://compute.googleapis.com/compute/v1/projects/"
 // projectAccount is a service account with access to the instances of its project.
 type projectAccount struct {
 	client cloudrest.APIClient
-	// name is a hash of all fields that identify the account. owner is the project's name among the accounts of all
+	// name is a hash of all fields that identify the account. owner identifies the project among the accounts of all
 	// clouds.
 	name, owner string
 	project     string
 	secret      string
-	// discardsLocalDisks reports whether a stop loses the data on disks of the instances' hosts. If nil, Google
+	// discardsLocalDisks reports whether a stop may lose the data on disks of the instances' hosts. If nil, Google
 	// Cloud's default applies.
 	discardsLocalDisks *bool
 	starts             onebyone.PendingStarts
@@ -59,7 +59,7 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 // Name implements cloudrest.OneByOneAccount.
 func (c *projectAccount) Name() string { return c.name }
 
-// computeRequest is one call of Compute Engine.
+// computeRequest is one call to Compute Engine.
 type computeRequest struct {
 	// operation is the name in messages.
 	operation, method string
@@ -82,5 +82,5 @@ func (c *projectAccount) call(ctx context.Context, r computeRequest, result any)
 	return c.explainError(r.operation, err)
 }
 
-// listTimeout bounds the time for all pages of a listing.
+// listTimeout limits the time for all pages of a listing.
 func (c *projectAccount) listTimeout() time.Duration { return listTimeoutFactor * c.client.Timeout }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gcp stops and starts the instances of clusters at Google Cloud. A cluster's machines are those whose names
+// Package gcp stops and starts clusters' instances in Google Cloud. A cluster's machines are those with names that
 // begin with its infraID and a hyphen, as in Hive, except those that labels assign to another cluster.
 //
 // Reading order: credentials.go, login.go (the Secret, a token) → account.go (one for each service account) →
@@ -19,7 +19,7 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Actuator stops and starts instances at Google Cloud. It is safe for concurrent use.
+// Actuator stops and starts instances in Google Cloud. It is safe for concurrent use.
 type Actuator struct {
 	cloudrest.OneByOneActuator[*projectAccount]
 

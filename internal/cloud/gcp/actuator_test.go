@@ -38,16 +38,16 @@ func TestTroubleAtGoogleCloud(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a failed listing is retried as often as allowed":        {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a 429 is not retried, and its Retry-After is returned":  {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"failed listing is retried up to the limit":              {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"429 is not retried and its Retry-After is returned":     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
 		"rateLimitExceeded counts as throttling with any status": {actuatortest.Fault{Operation: list, Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuatortest.Observe, 1, actuator.Throttled, 0},
-		"the Retry-After of an overloaded cloud is returned":     {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
-		"an excessive Retry-After is capped":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"the Retry-After of a rejected login is returned":        {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a login that fails with 502: Unreachable":               {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a failed stop call is not retried":                      {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a failed start call is retried":                         {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"an exceeded quota: NoCapacity":                          {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"Retry-After of an overloaded cloud is returned":         {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"excessive Retry-After is capped":                        {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"Retry-After of a rejected login is returned":            {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"login that fails with 502 is unreachable":               {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"failed stop call is not retried":                        {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"failed start call is retried":                           {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"exceeded quota is missing capacity":                     {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startGCP(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -55,7 +55,7 @@ func TestTroubleAtGoogleCloud(t *testing.T) {
 	}
 }
 
-// TestATokenIsRenewed has an expired token, and then a revoked key.
+// TestATokenIsRenewed uses an expired token, and then a revoked key.
 func TestATokenIsRenewed(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
@@ -82,7 +82,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 }
 
-// TestLateStartFailureIsReported has an order that is accepted and fails after its second observation.
+// TestLateStartFailureIsReported uses an order that is accepted and fails after its second observation.
 func TestLateStartFailureIsReported(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
@@ -192,18 +192,18 @@ func TestOwnersOfInstances(t *testing.T) {
 		wanted []string
 		owner  string
 	}{
-		"an instance with the cluster's name and label: found":                               {computeInstance{Name: "a-worker", Labels: label("a", "owned")}, []string{"a"}, "a"},
-		"an instance with the cluster's name and no label: found":                            {computeInstance{Name: "a-worker", Labels: map[string]string{"team": "blue"}}, []string{"a"}, "a"},
-		"an instance whose name only begins with the infraID: not found":                     {computeInstance{Name: "ab-worker"}, []string{"a"}, ""},
-		"an instance named as the infraID: not found":                                        {computeInstance{Name: "a"}, []string{"a"}, ""},
-		"an instance with a longer infraID in its name: not found":                           {computeInstance{Name: "a-b-worker"}, []string{"a"}, ""},
-		"an instance with the label of Cluster API: found":                                   {computeInstance{Name: "a-md-0-x7k2p-9vq4d", Labels: map[string]string{"capg-cluster-a": "owned"}}, []string{"a"}, "a"},
-		"an instance with another cluster's label of Cluster API: not found":                 {computeInstance{Name: "a-b-worker-0", Labels: map[string]string{"capg-cluster-a-b": "owned"}}, []string{"a"}, ""},
-		"an instance with another cluster's label: not found":                                {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a"}, ""},
-		"an instance with the label of another wanted cluster: found for that cluster":       {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a", "a-b"}, "a-b"},
-		"an instance with the label value shared: not found":                                 {computeInstance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
-		"an instance with the label and another name: not found":                             {computeInstance{Name: "bastion", Labels: label("a", "owned")}, []string{"a"}, ""},
-		"an instance without a label whose name fits two infraIDs: found for the longer one": {computeInstance{Name: "a-b-worker"}, []string{"a", "a-b", "a-b-c"}, "a-b"},
+		"instance with the cluster's name and label is found":                         {computeInstance{Name: "a-worker", Labels: label("a", "owned")}, []string{"a"}, "a"},
+		"instance with the cluster's name and an unrelated label is found":            {computeInstance{Name: "a-worker", Labels: map[string]string{"team": "blue"}}, []string{"a"}, "a"},
+		"instance name that begins with the infraID without a hyphen is not found":    {computeInstance{Name: "ab-worker"}, []string{"a"}, ""},
+		"instance named like the infraID is not found":                                {computeInstance{Name: "a"}, []string{"a"}, ""},
+		"instance name with a longer infraID is not found":                            {computeInstance{Name: "a-b-worker"}, []string{"a"}, ""},
+		"instance with Cluster API's label is found":                                  {computeInstance{Name: "a-md-0-x7k2p-9vq4d", Labels: map[string]string{"capg-cluster-a": "owned"}}, []string{"a"}, "a"},
+		"instance with Cluster API's label of another cluster is not found":           {computeInstance{Name: "a-b-worker-0", Labels: map[string]string{"capg-cluster-a-b": "owned"}}, []string{"a"}, ""},
+		"instance with the label of another cluster is not found":                     {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a"}, ""},
+		"instance with the label of another wanted cluster is found for that cluster": {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a", "a-b"}, "a-b"},
+		"instance with the label value shared is not found":                           {computeInstance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
+		"instance with the label and another name is not found":                       {computeInstance{Name: "bastion", Labels: label("a", "owned")}, []string{"a"}, ""},
+		"instance name that fits two infraIDs is found for the longer one":            {computeInstance{Name: "a-b-worker"}, []string{"a", "a-b", "a-b-c"}, "a-b"},
 	} {
 		if got := ownerOf(&row.vm, row.wanted); got != row.owner {
 			t.Errorf("%s: found %q, want %q", name, got, row.owner)
@@ -220,11 +220,11 @@ func TestListingsAreFiltered(t *testing.T) {
 		infraIDs []string
 		filter   string
 	}{
-		"one cluster: filter by its name":                             {[]string{"a"}, `name eq "(a)-.*"`},
-		"two clusters: filter by both names, sorted":                  {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
-		"an infraID that is not a valid name: left out of the filter": {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
-		"no valid name: no filter":                                    {[]string{"A"}, ""},
-		"a filter too long for a URL: no filter":                      {many, ""},
+		"filter for one cluster matches its name":                    {[]string{"a"}, `name eq "(a)-.*"`},
+		"filter for two clusters matches both names in sorted order": {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
+		"filter omits an infraID that is not a valid name":           {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
+		"filter is empty without a valid name":                       {[]string{"A"}, ""},
+		"filter that is too long for a URL is omitted":               {many, ""},
 	} {
 		if got := filterOf(row.infraIDs); got != row.filter {
 			t.Errorf("%s: found %q, want %q", name, got, row.filter)
@@ -234,15 +234,15 @@ func TestListingsAreFiltered(t *testing.T) {
 
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
-		"endless pages: refused":                              {`{"nextPageToken":"again"}`, "more pages or instances than a project may have"},
-		"an answer that is not JSON: refused":                 {`<html>`, "the answer is not a valid response of this API"},
-		"a list that is not a list: refused":                  {`{"items":"x"}`, "the answer is not a valid response of this API"},
-		"an instance without a name: refused":                 {`{"items":{"zones/a":{"instances":[{}]}}}`, "the answer is not a valid Compute Engine response"},
-		"an instance whose name is a path: refused":           {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "the answer is not a valid Compute Engine response"},
-		"an instance in a region instead of a zone: refused":  {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "the answer is not a valid Compute Engine response"},
-		"a zone that does not answer: refused":                {`{"items":{},"unreachables":["zones/b"]}`, `some of its zones do not answer, such as "zones/b"`},
-		"a zone with the warning UNREACHABLE: refused":        {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
-		"an answer above the maximum size of a page: refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},
+		"endless pages are refused":                          {`{"nextPageToken":"again"}`, "more pages or instances than a project may have"},
+		"answer that is not JSON is refused":                 {`<html>`, "the answer is not a valid response of this API"},
+		"list that is not a list is refused":                 {`{"items":"x"}`, "the answer is not a valid response of this API"},
+		"instance without a name is refused":                 {`{"items":{"zones/a":{"instances":[{}]}}}`, "the answer is not a valid Compute Engine response"},
+		"instance name with a path traversal is refused":     {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "the answer is not a valid Compute Engine response"},
+		"instance in a region instead of a zone is refused":  {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "the answer is not a valid Compute Engine response"},
+		"zone that does not respond is refused":              {`{"items":{},"unreachables":["zones/b"]}`, `some of its zones do not answer, such as "zones/b"`},
+		"zone with the warning UNREACHABLE is refused":       {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
+		"answer above the maximum size of a page is refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startGCP(t)
@@ -276,18 +276,18 @@ func TestRightsAreCheckedBeforeAStop(t *testing.T) {
 	}
 }
 
-// TestRightsAreCheckedForEachClusterAndZone has rights that a condition on names grants to one cluster and withholds
-// from another.
+// TestRightsAreCheckedForEachClusterAndZone uses rights with a condition on names that grants them to one cluster and
+// withholds them from another.
 func TestRightsAreCheckedForEachClusterAndZone(t *testing.T) {
 	for name, row := range map[string]struct {
 		ids       []string
 		questions int
 	}{
-		"denied cluster comes first: 2 requests":             {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
-		"denied cluster comes last: 2 requests":              {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
-		"pool names without a role: 2 requests":              {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
-		"denied cluster in a separate zone: 2 requests":      {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
-		"cluster with machines in several zones: 3 requests": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
+		"denied cluster that comes first takes two requests":          {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
+		"denied cluster that comes last takes two requests":           {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
+		"pool names without a role take two requests":                 {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
+		"denied cluster in a separate zone takes two requests":        {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
+		"cluster with machines in several zones takes three requests": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startGCP(t)
@@ -366,21 +366,21 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a key: accepted":                                        {secret: other("", "")},
-		"a key as Google writes it: accepted":                    {secret: other("private_key", pemOf(asPKCS8))},
-		"the old token_uri: accepted":                            {secret: other("token_uri", "https://accounts.google.com/o/oauth2/token")},
-		"no Secret: CredentialsMissing":                          {class: actuator.CredentialsMissing, says: "has no osServiceAccount.json"},
-		"a key file that is not JSON: CredentialsInvalid":        {secret: map[string][]byte{serviceAccountKey: []byte("hush {")}, class: actuator.CredentialsInvalid, says: "expected a JSON object"},
-		"no project: CredentialsMissing":                         {secret: other("project_id", ""), class: actuator.CredentialsMissing, says: "has no project_id"},
-		"no key: CredentialsMissing":                             {secret: other("private_key", ""), class: actuator.CredentialsMissing, says: "has no private_key"},
-		"a project that is a path: CredentialsInvalid":           {secret: other("project_id", "../hush"), class: actuator.CredentialsInvalid, says: "project_id of"},
-		"a key of the type external_account: CredentialsInvalid": {secret: other("type", "external_account"), class: actuator.CredentialsInvalid, says: `found "external_account"`},
-		"a token_uri of another server: CredentialsInvalid":      {secret: other("token_uri", "https://hush.example.com/"), class: actuator.CredentialsInvalid, says: "token_uri of"},
-		"another universe_domain: CredentialsInvalid":            {secret: other("universe_domain", "hush.example.com"), class: actuator.CredentialsInvalid, says: "universe_domain of"},
-		"a private key that is not PEM: CredentialsInvalid":      {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
-		"a private key that is not RSA: CredentialsInvalid":      {secret: other("private_key", pemOf(notRSA)), class: actuator.CredentialsInvalid, says: "must be an RSA key"},
-		"another service account: CredentialsInvalid":            {secret: other("client_email", "hush@example.com"), class: actuator.CredentialsInvalid, says: "login: invalid_grant"},
-		"another project: PermissionDenied":                      {secret: other("project_id", "another"), class: actuator.PermissionDenied, says: "forbidden"},
+		"service account key is accepted":                    {secret: other("", "")},
+		"service account key in Google's format is accepted": {secret: other("private_key", pemOf(asPKCS8))},
+		"old token_uri is accepted":                          {secret: other("token_uri", "https://accounts.google.com/o/oauth2/token")},
+		"missing Secret":                                     {class: actuator.CredentialsMissing, says: "has no osServiceAccount.json"},
+		"key file that is not JSON":                          {secret: map[string][]byte{serviceAccountKey: []byte("hush {")}, class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"missing project":                                    {secret: other("project_id", ""), class: actuator.CredentialsMissing, says: "has no project_id"},
+		"missing private key":                                {secret: other("private_key", ""), class: actuator.CredentialsMissing, says: "has no private_key"},
+		"project with a path traversal":                      {secret: other("project_id", "../hush"), class: actuator.CredentialsInvalid, says: "project_id of"},
+		"key of the type external_account":                   {secret: other("type", "external_account"), class: actuator.CredentialsInvalid, says: `found "external_account"`},
+		"token_uri of another server":                        {secret: other("token_uri", "https://hush.example.com/"), class: actuator.CredentialsInvalid, says: "token_uri of"},
+		"another universe_domain":                            {secret: other("universe_domain", "hush.example.com"), class: actuator.CredentialsInvalid, says: "universe_domain of"},
+		"private key that is not PEM":                        {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
+		"private key that is not RSA":                        {secret: other("private_key", pemOf(notRSA)), class: actuator.CredentialsInvalid, says: "must be an RSA key"},
+		"another service account":                            {secret: other("client_email", "hush@example.com"), class: actuator.CredentialsInvalid, says: "login: invalid_grant"},
+		"another project":                                    {secret: other("project_id", "another"), class: actuator.PermissionDenied, says: "forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Credentials: row.secret})

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// serviceAccountKey is the key of the credentials Secret that Hive defines. It holds the key file of a service
-	// account.
+	// serviceAccountKey is the key of the credentials Secret that Hive defines. Its value is the key file of a
+	// service account.
 	serviceAccountKey = "osServiceAccount.json"
-	// tokenURL is the only source of tokens, whatever the file names.
+	// tokenURL is the only source of tokens, even if the file contains another one.
 	tokenURL = "https://oauth2.googleapis.com/token"
-	// googleUniverse is the only supported cloud; there are others for governments.
+	// googleUniverse is the only supported cloud. Google operates others for governments.
 	googleUniverse = "googleapis.com"
-	// maxProjectBytes is larger than what Google allows for a domain and a project. maxKeyBits bounds the time to sign
-	// with a key.
+	// maxProjectBytes exceeds the length that Google allows for a domain and a project. maxKeyBits limits the time to
+	// sign with a key.
 	maxProjectBytes = 128
 	maxKeyBits      = 8192
 )
 
-// serviceAccount holds the content of a Secret. It is complete and well-formed.
+// serviceAccount is the content of a Secret. It is complete and well-formed.
 type serviceAccount struct {
 	Type         string `json:"type"`
 	ProjectID    string `json:"project_id"`
@@ -39,7 +39,7 @@ type serviceAccount struct {
 	Universe     string `json:"universe_domain"`
 }
 
-// readCredentials reads the Secret. Errors contain no part of its values.
+// readCredentials reads the Secret. Errors do not contain any part of its values.
 func readCredentials(secret map[string][]byte) (serviceAccount, error) {
 	content, ok := secret[serviceAccountKey]
 	if !ok {
@@ -63,7 +63,7 @@ func (a serviceAccount) check() error {
 	where := serviceAccountKey + " in the credentials Secret"
 	switch {
 	case a.Type != "service_account":
-		// Other types name files of the manager, or servers that would receive its identity.
+		// Other types refer to files of the manager, or to servers that would receive its identity.
 		return actuator.Errorf(actuator.CredentialsInvalid, "type of %s must be service_account, found %.40q: make a key of a service account", where, a.Type)
 	case len(a.ProjectID) > maxProjectBytes || strings.Trim(a.ProjectID, "abcdefghijklmnopqrstuvwxyz0123456789-.:") != "":
 		return actuator.Errorf(actuator.CredentialsInvalid, "project_id of %s must be the id of a project: correct it", where)

@@ -7,7 +7,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 )
 
-// errorTable classifies the reasons of refusals and the codes of failed orders, which have no status:
+// errorTable classifies the reasons of refusals, and the codes of failed orders, which have no status:
 // https://cloud.google.com/compute/docs/reference/rest/v1/errors
 // https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability
 func errorTable() errorclass.Table {

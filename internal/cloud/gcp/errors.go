@@ -15,8 +15,8 @@ import (
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// explainError converts an error of a call to an *onebyone.RefusedError or an *actuator.Error. The message is the same
-// at each repetition.
+// explainError converts an error of a call to an *onebyone.RefusedError or an *actuator.Error. The message does not
+// change when the error is repeated.
 func (c *projectAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
@@ -65,7 +65,7 @@ func readRefusal(refusal *cloudrest.StatusError) (reason, message string) {
 			} `json:"errors"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has its status.
+	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has a status.
 	reason, message = content.Error.Status, content.Error.Message
 	if len(content.Error.Errors) > 0 && content.Error.Errors[0].Reason != "" {
 		reason = content.Error.Errors[0].Reason
@@ -79,8 +79,7 @@ func readRefusal(refusal *cloudrest.StatusError) (reason, message string) {
 	return reason, message
 }
 
-// isLocalSSD reports whether Google Cloud requires a decision about the data on local SSDs. There is no error code for
-// that.
+// isLocalSSD reports whether Google Cloud requires a decision about the data on local SSDs. This error has no code.
 func isLocalSSD(message string) bool {
 	return strings.Contains(strings.ToLower(strings.NewReplacer("-", "", " ", "", "_", "").Replace(message)), "localssd")
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzReadCredentials reads the key of a service account in a Secret. An error never quotes it, and no accepted key
-// names another server for tokens.
+// FuzzReadCredentials reads a service account key from a Secret. An error never quotes the key, and an accepted key
+// never refers to another token server.
 func FuzzReadCredentials(f *testing.F) {
 	const canary = "s3cr3t-canary"
 	for _, text := range []string{
@@ -29,7 +29,7 @@ func FuzzReadCredentials(f *testing.F) {
 	})
 }
 
-// FuzzParseMachineName parses the ID of a machine, whose parts become a path.
+// FuzzParseMachineName parses the ID of a machine. The parts of the ID become a path.
 func FuzzParseMachineName(f *testing.F) {
 	for _, id := range []string{"projects/p/zones/z/instances/i", "z/i", "z/../i", "//", ""} {
 		f.Add(id)

@@ -13,7 +13,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// newStory returns a story with the real controller and an API server that serves as the target cluster's too.
+// newStory returns a story with the real controller and an API server that also serves as the target cluster's.
 func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 	t.Helper()
 	cloud := startGCP(t)
@@ -30,7 +30,7 @@ func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 	}, c
 }
 
-// TestAClusterHibernatesAndResumes has instances on which a tool has set the key of managed groups.
+// TestAClusterHibernatesAndResumes uses instances on which a tool has set the metadata key of managed groups.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	story, c := newStory(t)
 	story.Disturb = func(_ hivev1.PowerState, ids []string) { c.setMetadata(ids[0], creatorKey, "terraform") }

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// clusterLabelPrefix begins the label with which OpenShift's installer and its machine API assign an instance to a
-	// cluster.
+	// clusterLabelPrefix is the prefix of the label with which OpenShift's installer and its machine API assign an
+	// instance to a cluster.
 	clusterLabelPrefix = "kubernetes-io-cluster-"
-	// capgLabelPrefix begins the label of Cluster API.
+	// capgLabelPrefix is the prefix of Cluster API's label.
 	capgLabelPrefix = "capg-cluster-"
 	// ownedLabel is the value of both labels on instances that the cluster owns.
 	ownedLabel = "owned"
-	// pageSize is the requested and maximum size of a page. maxPages and maxMachines bound one listing.
+	// pageSize is the requested and maximum size of a page. maxPages and maxMachines limit one listing.
 	pageSize    = 500
 	maxPages    = 1000
 	maxMachines = 50_000
-	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
+	// listTimeoutFactor limits the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
 	// maxFilterBytes keeps the URL of a listing short. For more clusters, the whole project is listed.
 	maxFilterBytes = 2000
@@ -40,7 +40,7 @@ const (
 	emptyScope = "NO_RESULTS_ON_PAGE"
 )
 
-// machineName is an ID in its parts.
+// machineName is a parsed ID.
 type machineName struct{ zone, name string }
 
 func (m machineName) id() string { return m.zone + "/" + m.name }
@@ -85,8 +85,8 @@ type instancePage struct {
 	NextPageToken string   `json:"nextPageToken"`
 }
 
-// pageFields are the requested fields of a page: a listing with all fields is ten times as long. Of metadata only the
-// keys are requested, because the values include startup scripts of up to 256 KB.
+// pageFields are the requested fields of a page. A listing with all fields would be ten times as long. From the
+// metadata only the keys are requested, because the values include startup scripts of up to 256 KB.
 const pageFields = "items/*/instances(name,status,labels,metadata(fingerprint,items/key),networkInterfaces(networkIP,accessConfigs/natIP))," +
 	"items/*/warning/code,unreachables,nextPageToken"
 
@@ -133,8 +133,8 @@ func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (m
 	return found, ctx.Err()
 }
 
-// filterOf returns a filter for the names of the clusters' instances, which is one regular expression. An empty filter
-// means all instances.
+// filterOf returns a filter for the names of the clusters' instances, as one regular expression. An empty filter
+// matches all instances.
 func filterOf(infraIDs []string) string {
 	var names []string
 	for _, infraID := range infraIDs {
@@ -180,7 +180,7 @@ func (c *projectAccount) addPage(found map[string][]actuator.Machine, claims gro
 	return count, nil
 }
 
-// ownerOf returns the one of the clusters that owns an instance, or "".
+// ownerOf returns which of the wanted clusters owns an instance, or "".
 func ownerOf(vm *computeInstance, infraIDs []string) string {
 	if owner := infraIDOf(vm); slices.Contains(infraIDs, owner) {
 		return owner
@@ -188,8 +188,8 @@ func ownerOf(vm *computeInstance, infraIDs []string) string {
 	return ""
 }
 
-// infraIDOf returns the infraID of the cluster that owns an instance, independent of the wanted clusters. A label that
-// names a cluster decides; without a label, the name decides. Among several labels the longest infraID wins, because
+// infraIDOf returns the infraID of the cluster that owns an instance, independent of the wanted clusters. A cluster
+// label decides; without a label, the name decides. If there are several labels, the longest infraID wins, because
 // one cluster's infraID may begin with another's.
 func infraIDOf(vm *computeInstance) string {
 	isLabelled, owner := false, ""
@@ -225,7 +225,7 @@ func (c *projectAccount) describeMachine(name machineName, owner string, vm *com
 			machine.Addresses = append(machine.Addresses, outside.NatIP)
 		}
 	}
-	if !strings.Contains(c.project, ":") { // Domain-scoped projects have names of another form.
+	if !strings.Contains(c.project, ":") { // Domain-scoped projects have another form of name.
 		machine.Addresses = append(machine.Addresses, name.name, name.name+".c."+c.project+".internal", name.name+"."+name.zone+".c."+c.project+".internal")
 	}
 	machine.Addresses = slices.DeleteFunc(machine.Addresses, func(address string) bool { return address == "" })
@@ -233,7 +233,7 @@ func (c *projectAccount) describeMachine(name machineName, owner string, vm *com
 	return machine
 }
 
-// stateOf converts a status. TERMINATED is an instance that is off and may start again.
+// stateOf converts a status. A TERMINATED instance is off and can be started again.
 func stateOf(status string) actuator.MachineState {
 	switch status {
 	case "RUNNING":
@@ -243,6 +243,6 @@ func stateOf(status string) actuator.MachineState {
 	case "TERMINATED", "STOPPED", "SUSPENDED":
 		return actuator.Stopped
 	default:
-		return actuator.Starting // PROVISIONING, STAGING, REPAIRING or unknown: neither on nor off, and waited for.
+		return actuator.Starting // PROVISIONING, STAGING, REPAIRING or an unknown status: neither on nor off, and waited for.
 	}
 }

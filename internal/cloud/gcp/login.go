@@ -18,7 +18,7 @@ import (
 // computeScope is the scope of the token. The roles of the service account limit its rights further.
 const computeScope = "https://www.googleapis.com/auth/compute"
 
-// fetchToken signs a request for a token with the key of the service account, and sends it.
+// fetchToken sends a request for a token, signed with the key of the service account.
 func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (cloudrest.AccessToken, error) {
 	config := jwt.Config{
 		Email: account.ClientEmail, PrivateKey: []byte(account.PrivateKey), PrivateKeyID: account.PrivateKeyID, Scopes: []string{computeScope}, TokenURL: tokenURL,
@@ -57,7 +57,7 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}
-	_ = json.Unmarshal(failed.Body, &content) // An answer without a message still has its status.
+	_ = json.Unmarshal(failed.Body, &content) // An answer without a message still has a status.
 	refusal := cloudrest.StatusError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:

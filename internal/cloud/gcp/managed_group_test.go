@@ -55,17 +55,17 @@ func TestMembersOfManagedGroupsAreFoundByTheirMetadata(t *testing.T) {
 	c.expectGroups(t, 1, want)
 }
 
-// TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember has a cluster in which every instance has the key.
+// TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember uses a cluster in which every instance has the key.
 func TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault actuatortest.Fault
 		class actuator.ErrorClass
 	}{
-		"an instance that may not be read: counts as a member": {actuatortest.Fault{Status: http.StatusForbidden, Code: "forbidden"}, ""},
-		"a missing instance: counts as a member":               {actuatortest.Fault{Status: http.StatusNotFound, Code: "notFound"}, ""},
-		"an instance with a server error: counts as a member":  {actuatortest.Fault{Status: http.StatusInternalServerError, Code: "backendError"}, ""},
-		"throttled account: Throttled":                         {actuatortest.Fault{Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuator.Throttled},
-		"rejected login: CredentialsInvalid":                   {actuatortest.Fault{Status: http.StatusUnauthorized, Code: "authError"}, actuator.CredentialsInvalid},
+		"instance that may not be read counts as a member": {actuatortest.Fault{Status: http.StatusForbidden, Code: "forbidden"}, ""},
+		"missing instance counts as a member":              {actuatortest.Fault{Status: http.StatusNotFound, Code: "notFound"}, ""},
+		"instance with a server error counts as a member":  {actuatortest.Fault{Status: http.StatusInternalServerError, Code: "backendError"}, ""},
+		"throttled account is an error":                    {actuatortest.Fault{Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuator.Throttled},
+		"rejected login is an error":                       {actuatortest.Fault{Status: http.StatusUnauthorized, Code: "authError"}, actuator.CredentialsInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startGCP(t).newCluster()
@@ -86,8 +86,8 @@ func TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember(t *testing.T) {
 	}
 }
 
-// TestMetadataIsReadInParts has more instances with the key than one listing reads. The others count as members until
-// a later listing reads them.
+// TestMetadataIsReadInParts uses more instances with the key than one listing reads. The others count as members
+// until a later listing reads them.
 func TestMetadataIsReadInParts(t *testing.T) {
 	c := startGCP(t).newCluster()
 	const count, perListing = 250, 200

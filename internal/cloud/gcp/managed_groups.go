@@ -15,16 +15,16 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// A managed instance group recreates each stopped member. It names itself in the metadata of its members, and other
-// tools use the same key:
+// A managed instance group recreates each stopped member. The group's name is in the metadata of its members, and
+// other tools use the same key:
 // https://cloud.google.com/compute/docs/instance-groups/getting-info-about-migs#checking_if_a_vm_instance_is_part_of_a_mig
 
 const (
-	// creatorKey is the metadata key with the name of the group. groupPath is a part of each of its values.
+	// creatorKey is the metadata key with the name of the group. groupPath precedes the name in its value.
 	creatorKey = "created-by"
 	groupPath  = "/instanceGroupManagers/"
-	// maxMetadataReads is the number of instances that one listing reads, and parallelMetadataReads the number of
-	// concurrent reads. The metadata of an instance may have 512 KB.
+	// maxMetadataReads is the number of instances whose metadata one listing reads, and parallelMetadataReads is the
+	// number of concurrent reads. The metadata of an instance may have 512 KB.
 	maxMetadataReads      = 200
 	parallelMetadataReads = 4
 	metadataRead          = "instances.get"
@@ -42,12 +42,12 @@ type metadataItem struct {
 	Value string `json:"value"`
 }
 
-// namesCreator reports whether the metadata may name a group.
+// namesCreator reports whether the metadata may contain a group.
 func (m *instanceMetadata) namesCreator() bool {
 	return slices.ContainsFunc(m.Items, func(item metadataItem) bool { return item.Key == creatorKey })
 }
 
-// managedGroup returns the name of the group in metadata that has values, or "".
+// managedGroup returns the name of the group in metadata with values, or "".
 func (m *instanceMetadata) managedGroup() string {
 	for _, item := range m.Items {
 		if item.Key == creatorKey {
@@ -58,14 +58,14 @@ func (m *instanceMetadata) managedGroup() string {
 	return ""
 }
 
-// groupClaims maps the IDs of instances whose metadata may name a group to the fingerprints of the metadata.
+// groupClaims maps the IDs of instances whose metadata may contain a group to the fingerprints of the metadata.
 type groupClaims map[string]string
 
-// knownGroup is the group that metadata with a given fingerprint names.
+// knownGroup is the group in the metadata with a given fingerprint.
 type knownGroup struct{ fingerprint, group string }
 
-// nameGroups sets the groups of machines. Each instance is read once for each change of its metadata. An instance that
-// cannot be read, or is left to the next listing, counts as a member, because a stop could destroy it.
+// nameGroups sets the groups of machines. Each instance is read once for each change of its metadata. An instance
+// that cannot be read, or is deferred to the next listing, counts as a member, because a stop could destroy it.
 func (c *projectAccount) nameGroups(ctx context.Context, found map[string][]actuator.Machine, claims groupClaims) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(parallelMetadataReads)
@@ -81,7 +81,7 @@ func (c *projectAccount) nameGroups(ctx context.Context, found map[string][]actu
 				machine.Group = group
 				continue
 			}
-			// Members are named after their group, with a suffix.
+			// Members have the name of their group plus a suffix.
 			machine.Group = machine.Name[:max(strings.LastIndexByte(machine.Name, '-'), 0)]
 			if reads++; reads <= maxMetadataReads {
 				work.Go(func() error { return c.readGroup(ctx, machine) })

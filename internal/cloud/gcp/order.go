@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
-// The operations, with the names that messages use.
+// Operations, with their names in messages.
 const (
 	login = "login"
 	list  = "instances.list"
@@ -23,7 +23,8 @@ const (
 	start = "instances.start"
 )
 
-// takenOrder is the state of an accepted order. Google Cloud detects missing capacity only after accepting the order.
+// takenOrder is the state of an accepted order. Google Cloud detects missing capacity only after it has accepted the
+// order.
 type takenOrder struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
@@ -65,8 +66,8 @@ func readMachineName(id string) (machineName, error) {
 	return m, nil
 }
 
-// StartMachine implements rest.OneByOneAccount, whatever turned the instance off. If an earlier start was accepted and
-// its result is not known yet, it returns that result.
+// StartMachine implements rest.OneByOneAccount, regardless of how the instance was turned off. If an earlier start
+// was accepted and its result is not known yet, StartMachine returns that result.
 func (c *projectAccount) StartMachine(ctx context.Context, id string) error {
 	m, err := readMachineName(id)
 	if err != nil {
@@ -122,8 +123,8 @@ func (c *projectAccount) readInstance(ctx context.Context, m machineName, operat
 	return found, err
 }
 
-// acceptState returns no error for an instance that has, or is reaching, the requested state: the refusal may only
-// mean that another order is in progress.
+// acceptState returns no error for an instance that has, or is reaching, the requested state. In this case the
+// refusal may only mean that another order is in progress.
 func (c *projectAccount) acceptState(ctx context.Context, m machineName, operation string, refusal error, accepted ...actuator.MachineState) error {
 	if !hasClass(refusal, actuator.WrongState) {
 		return refusal
@@ -139,7 +140,7 @@ func (c *projectAccount) acceptState(ctx context.Context, m machineName, operati
 	}
 }
 
-// hasClass reports whether an error, of the account or of one machine, has a class.
+// hasClass reports whether an error of the account or of one machine has a class.
 func hasClass(err error, class actuator.ErrorClass) bool {
 	if refused, ok := errors.AsType[*onebyone.RefusedError](err); ok {
 		return refused.Class == class
@@ -147,7 +148,7 @@ func hasClass(err error, class actuator.ErrorClass) bool {
 	return err != nil && actuator.ClassOf(err) == class
 }
 
-// isOrderName reports whether a text can be the name of an order. It becomes part of a URL.
+// isOrderName reports whether a text can be the name of an order, because the name becomes part of a URL.
 func isOrderName(text string) bool {
 	return regexp.MustCompile(`^[-a-zA-Z0-9]{1,128}$`).MatchString(text)
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
-// testRights returns which of the given rights the caller has.
+// testRights returns the subset of the given rights that the caller has.
 const testRights = "instances.testIamPermissions"
 
-// maxZoneQuestions bounds the checks for a large batch, apart from one for each cluster and each zone. If one check is
-// throttled, all are repeated.
+// maxZoneQuestions limits the checks for a large batch, in addition to one for each cluster and each zone. If one
+// check is throttled, all are repeated.
 const maxZoneQuestions = 500
 
-// RequireStopRights implements rest.OneByOneAccount. It checks the rights of the service account on one machine of
-// each cluster in each zone, because a cluster that is stopped without the right to start it could not resume. Rights
-// are granted for projects and folders, and by conditions on names and zones, but hardly ever for single machines.
+// RequireStopRights implements rest.OneByOneAccount. It checks the service account's rights on one machine of each
+// cluster in each zone, because a cluster that is stopped without the right to start it could not resume. Rights are
+// granted for projects and folders, and by conditions on names and zones, but hardly ever for single machines.
 func (c *projectAccount) RequireStopRights(ctx context.Context, ids []string) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(onebyone.ParallelCalls)
@@ -34,7 +34,7 @@ func (c *projectAccount) RequireStopRights(ctx context.Context, ids []string) er
 	return work.Wait()
 }
 
-// chooseAsked returns the machines whose rights are checked.
+// chooseAsked returns the machines on which the rights are checked.
 func chooseAsked(ids []string) []machineName {
 	var chosen, others []machineName
 	isAsked := map[machineName]bool{}
@@ -58,8 +58,8 @@ func chooseAsked(ids []string) []machineName {
 	return append(chosen, others[:min(len(others), max(maxZoneQuestions-len(chosen), 0))]...)
 }
 
-// clusterOf returns the common part of the names of one cluster, or of one of its pools if the name does not contain
-// the infraID.
+// clusterOf returns the part that the machine names of a cluster have in common, or of one of its pools if the name
+// does not contain the infraID.
 func clusterOf(name string) string {
 	if infraID := machinenames.FindInfraID(name); infraID != "" {
 		return infraID
@@ -76,7 +76,7 @@ func (c *projectAccount) requireRightsFor(ctx context.Context, m machineName) er
 		operation: testRights, method: http.MethodPost, path: m.path() + "/testIamPermissions", body: map[string]any{"permissions": needed},
 	}, &granted)
 	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {
-		// If rights cannot be checked, the stop is tried. A missing instance shows at the stop.
+		// If rights cannot be checked, the stop is tried. A missing instance is detected at the stop.
 		return nil
 	}
 	if err != nil {

@@ -32,17 +32,18 @@ import (
 const (
 	goodProject = "fleet-of-tests"
 	goodEmail   = "torpor@fleet-of-tests.iam.gserviceaccount.com"
-	// serverPageSize is the maximum size of a page, whatever is requested. Twelve instances need more than one page.
+	// serverPageSize is the maximum size of a page, regardless of the request. Twelve instances need more than one
+	// page.
 	serverPageSize = 5
-	// transitionLooks is the number of listings that a change takes. lateLooks is the number of listings that show the
-	// previous state.
+	// transitionLooks is the number of listings that a change takes. lateLooks is the number of listings that show
+	// the previous state.
 	transitionLooks, lateLooks = 2, 3
 	zoneRead, operationRead    = "instances.get", "zoneOperations.get"
 )
 
 // simulatedGCP is Google's token service and Compute Engine behind HTTP, written from their public description
-// (https://cloud.google.com/compute/docs/reference/rest/v1). It accepts an order before it checks the capacity,
-// refuses an order while another one is in progress, and has a listing that shows instances late and by zone.
+// (https://cloud.google.com/compute/docs/reference/rest/v1). It accepts an order before it checks the capacity, and
+// refuses an order while another one is in progress. Its listings are grouped by zone and show changes late.
 type simulatedGCP struct {
 	actuatortest.Faults
 
@@ -52,19 +53,19 @@ type simulatedGCP struct {
 
 	instances map[string]*simulatedInstance
 	orders    map[string]*simulatedOrder
-	// queries are the queries of listings.
+	// queries are the query parameters of listings.
 	queries  []url.Values
 	tokens   int
 	isLate   bool
 	clusters int
 	made     int
-	// isRevoked reports whether the key and its tokens are no longer accepted.
+	// isRevoked is true if the key and its tokens are no longer accepted.
 	isRevoked bool
 	// latency, if set, is how long a change takes. Otherwise a change takes a number of listings.
 	latency time.Duration
 	// rights are the rights of the service account; nil means all.
 	rights []string
-	// orderLooks is the number of observations of an order until it has ended.
+	// orderLooks is the number of observations until an order is complete.
 	orderLooks int
 	// interfere, if set, answers requests to Compute Engine.
 	interfere func(http.ResponseWriter, *http.Request) bool
@@ -72,14 +73,14 @@ type simulatedGCP struct {
 
 type simulatedInstance struct {
 	zone, name string
-	// metadata are items with their values, and changes counts their changes.
+	// metadata contains items with their values, and changes counts their changes.
 	metadata    map[string]string
 	changes     int
 	labels      map[string]string
 	hasLocalSSD bool
 	// discarded is the setting for local SSDs in the last stop.
 	discarded string
-	// status is the name in the API. A transitional status stays for left listings, or until arrives.
+	// status is the name in the API. A transitional status lasts for left listings, or until arrives.
 	status  string
 	left    int
 	arrives time.Time
@@ -88,7 +89,7 @@ type simulatedInstance struct {
 	late   int
 }
 
-// simulatedOrder ends after some observations. It fails if it has a code.
+// simulatedOrder completes after some observations. It fails if it has a code.
 type simulatedOrder struct {
 	id, code string
 	left     int
@@ -177,7 +178,7 @@ func (s *simulatedGCP) serveCompute(w http.ResponseWriter, r *http.Request) {
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// The message contains everything that must not be shown.
+		// The message contains every part that must not be shown.
 		writeRefusal(w, failed.Status, failed.Code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", count%60, s.pemKey()))
 	case operation == list:
 		s.serveList(w, r)
@@ -212,7 +213,7 @@ func parseRequest(r *http.Request) (operation, id string) {
 	}
 }
 
-// serveList serves a page of the instances that the filter matches, by zone, along with empty zones.
+// serveList serves a page of the instances that the filter matches, grouped by zone, along with empty zones.
 func (s *simulatedGCP) serveList(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	s.queries = append(s.queries, query)
@@ -278,7 +279,7 @@ func (m *simulatedInstance) show(fields string) map[string]any {
 	}
 }
 
-// settle completes a change that is due, or any change.
+// settle completes a change if isDue is true. If arrives is set, that time decides instead.
 func (m *simulatedInstance) settle(isDue bool) {
 	if !m.arrives.IsZero() {
 		isDue = time.Now().After(m.arrives)
@@ -367,7 +368,7 @@ func (s *simulatedGCP) pemKey() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(s.key)}))
 }
 
-// credentials returns a Secret whose file also has other fields.
+// credentials returns a Secret with a file that also has other fields.
 func (s *simulatedGCP) credentials(other map[string]string) map[string][]byte {
 	file := map[string]string{
 		"type": "service_account", "project_id": goodProject, "private_key_id": "abc", "private_key": s.pemKey(), "client_email": goodEmail,
@@ -378,7 +379,8 @@ func (s *simulatedGCP) credentials(other map[string]string) map[string][]byte {
 	return map[string][]byte{serviceAccountKey: text}
 }
 
-// newCluster returns a cluster whose infraID begins with the previous one's, as far as the length of names allows.
+// newCluster returns a cluster with an infraID that begins with the previous one's, as far as the length of names
+// allows.
 func (s *simulatedGCP) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -397,7 +399,7 @@ func (c *simulatedCluster) Target() actuator.Target {
 	return actuator.Target{InfraID: c.infraID, Credentials: c.credentials(nil)}
 }
 
-// Create distributes the instances over two zones, and labels half of those in each.
+// Create distributes the instances over two zones, and labels half of those in each zone.
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 	c.Lock()
 	defer c.Unlock()

@@ -18,7 +18,7 @@ const (
 	generation = "2"
 )
 
-// regionAccount is an API key with access to the instances of a region.
+// regionAccount is an API key with access to a region's instances.
 type regionAccount struct {
 	client cloudrest.APIClient
 	// name is a hash of all fields that identify the account.
@@ -52,7 +52,7 @@ func (c *regionAccount) Name() string { return c.name }
 // RequireStopRights implements cloudrest.OneByOneAccount. IBM Cloud does not report missing rights in advance.
 func (*regionAccount) RequireStopRights(context.Context, []string) error { return nil }
 
-// vpcRequest is one call of the API of virtual private clouds.
+// vpcRequest is one call to the API of virtual private clouds.
 type vpcRequest struct {
 	// operation is the name in messages.
 	operation, method, path string

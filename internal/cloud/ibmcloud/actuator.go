@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ibmcloud stops and starts the instances of clusters at IBM Cloud VPC. A cluster's machines are those whose names begin with its
-// infraID and a hyphen, in the VPC or the resource group that OpenShift's installer names after the infraID.
+// Package ibmcloud stops and starts clusters' instances in IBM Cloud VPC. A cluster's machines have names that begin
+// with its infraID and a hyphen. They are in the VPC or the resource group that OpenShift's installer names after the
+// infraID.
 //
 // Reading order: credentials.go, login.go (the Secret, a token) → account.go (one for each API key and region) →
 // list_machines.go (one listing for all clusters of a region) → order.go (one call per machine, and its result) →
@@ -19,7 +20,7 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Actuator stops and starts instances at IBM Cloud VPC. It is safe for concurrent use.
+// Actuator stops and starts instances in IBM Cloud VPC. It is safe for concurrent use.
 type Actuator struct {
 	cloudrest.OneByOneActuator[*regionAccount]
 

@@ -33,14 +33,14 @@ func TestTroubleAtIBMCloud(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a failed listing is retried as often as allowed":       {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a 429 is not retried, and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"the Retry-After of an overloaded cloud is returned":    {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
-		"the Retry-After of a rejected login is returned":       {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a login that fails with 502: Unreachable":              {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a failed stop call is not retried":                     {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a failed start call is retried":                        {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"an exceeded quota: NoCapacity":                         {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"failed listing is retried up to the limit":          {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"429 is not retried and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"Retry-After of an overloaded cloud is returned":     {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"Retry-After of a rejected login is returned":        {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"login that fails with 502 is unreachable":           {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"failed stop call is not retried":                    {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"failed start call is retried":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"exceeded quota is missing capacity":                 {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startIBMCloud(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -48,7 +48,7 @@ func TestTroubleAtIBMCloud(t *testing.T) {
 	}
 }
 
-// TestATokenIsRenewed has an expired token, and then a revoked API key.
+// TestATokenIsRenewed uses an expired token, and then a revoked API key.
 func TestATokenIsRenewed(t *testing.T) {
 	cloud := startIBMCloud(t)
 	c := cloud.newCluster()
@@ -75,7 +75,8 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 }
 
-// TestLateStartFailureIsReported has an order that is accepted and fails after the second observation of the instance.
+// TestLateStartFailureIsReported uses an order that is accepted and fails after the second observation of the
+// instance.
 func TestLateStartFailureIsReported(t *testing.T) {
 	cloud := startIBMCloud(t)
 	c := cloud.newCluster()
@@ -135,11 +136,11 @@ func TestOwnersOfInstances(t *testing.T) {
 		vm      vpcInstance
 		isOwned bool
 	}{
-		"a machine in the cluster's VPC: owned":                       {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
-		"a machine in the cluster's resource group: owned":            {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
-		"a machine with only the cluster's name: not owned":           {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
-		"another machine in the cluster's VPC: not owned":             {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
-		"a machine of a cluster whose name has the prefix: not owned": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
+		"machine in the cluster's VPC is owned":                {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
+		"machine in the cluster's resource group is owned":     {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
+		"machine with only the cluster's name is not owned":    {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
+		"another machine in the cluster's VPC is not owned":    {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
+		"machine of a cluster with a longer name is not owned": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
 	} {
 		if got := isOwnedBy(&row.vm, "a"); got != row.isOwned {
 			t.Errorf("%s: owned is %t, want %t", name, got, row.isOwned)
@@ -147,8 +148,8 @@ func TestOwnersOfInstances(t *testing.T) {
 	}
 }
 
-// TestEveryMembershipNamesAGroup has memberships without the name of their group: each counts, because a stop would
-// destroy the instance.
+// TestEveryMembershipNamesAGroup uses memberships without the name of their group. Each of them counts, because a
+// stop would destroy the instance.
 func TestEveryMembershipNamesAGroup(t *testing.T) {
 	longest := strings.Repeat("w", maxNameBytes)
 	for name, row := range map[string]struct{ membership, want string }{
@@ -157,8 +158,8 @@ func TestEveryMembershipNamesAGroup(t *testing.T) {
 		"member of a group without a name is reported with the id of the group": {`{"id":"m","instance_group":{"id":"g"}}`, "g"},
 		"membership without a group is reported with its own id":                {`{"id":"m"}`, "m"},
 		"empty membership is reported with the name of the instance":            {`{}`, "the-instance"},
-		"long name of a group is cut":                                           {`{"instance_group":{"name":"` + longest + `w"}}`, longest},
-		"name of a group is not cut within a character":                         {`{"instance_group":{"name":"` + longest[1:] + `ä"}}`, longest[1:]},
+		"long group name is shortened":                                          {`{"instance_group":{"name":"` + longest + `w"}}`, longest},
+		"group name is not shortened within a character":                        {`{"instance_group":{"name":"` + longest[1:] + `ä"}}`, longest[1:]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var vm vpcInstance
@@ -183,14 +184,14 @@ func TestMachinesAreDescribed(t *testing.T) {
 
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
-		"endless pages: refused":                              {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than a region may have"},
-		"a next page without a start: refused":                {`{"next":{"href":"https://evil.example.com/"}}`, "the answer is not a valid IBM Cloud VPC response"},
-		"an answer that is not JSON: refused":                 {`<html>`, "the answer is not a valid response of this API"},
-		"a list that is not a list: refused":                  {`{"instances":"x"}`, "the answer is not a valid response of this API"},
-		"an instance without an id: refused":                  {`{"instances":[{}]}`, "the answer is not a valid IBM Cloud VPC response"},
-		"an instance whose id is a path: refused":             {`{"instances":[{"id":"../keys"}]}`, "the answer is not a valid IBM Cloud VPC response"},
-		"a name above the maximum length: refused":            {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid IBM Cloud VPC response"},
-		"an answer above the maximum size of a page: refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},
+		"endless pages are refused":                          {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than a region may have"},
+		"next page without a start is refused":               {`{"next":{"href":"https://evil.example.com/"}}`, "the answer is not a valid IBM Cloud VPC response"},
+		"answer that is not JSON is refused":                 {`<html>`, "the answer is not a valid response of this API"},
+		"list that is not a list is refused":                 {`{"instances":"x"}`, "the answer is not a valid response of this API"},
+		"instance without an id is refused":                  {`{"instances":[{}]}`, "the answer is not a valid IBM Cloud VPC response"},
+		"instance id with a path traversal is refused":       {`{"instances":[{"id":"../keys"}]}`, "the answer is not a valid IBM Cloud VPC response"},
+		"name above the maximum length is refused":           {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid IBM Cloud VPC response"},
+		"answer above the maximum size of a page is refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startIBMCloud(t)
@@ -215,14 +216,14 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"an API key: accepted":                       {secret: key(goodAPIKey), region: goodRegion},
-		"no Secret: CredentialsMissing":              {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
-		"an empty key: CredentialsMissing":           {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
-		"an unknown API key: CredentialsInvalid":     {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
-		"a key that is too long: CredentialsInvalid": {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
-		"no region: Other":                           {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
-		"a region that is a host: Other":             {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},
-		"a region that is a number: Other":           {secret: key(goodAPIKey), region: "-1", class: actuator.Other, says: "expected a region such as eu-de"},
+		"API key is accepted":      {secret: key(goodAPIKey), region: goodRegion},
+		"missing Secret":           {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
+		"empty API key":            {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
+		"unknown API key":          {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
+		"API key that is too long": {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
+		"missing region":           {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
+		"host as a region":         {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},
+		"number as a region":       {secret: key(goodAPIKey), region: "-1", class: actuator.Other, says: "expected a region such as eu-de"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Region: row.region, Credentials: row.secret})

@@ -11,13 +11,13 @@ import (
 const (
 	// apiKeyKey is the key of the credentials Secret that Hive defines.
 	apiKeyKey = "ibmcloud_api_key"
-	// maxAPIKeyBytes exceeds the length of IBM Cloud's keys by far.
+	// maxAPIKeyBytes is far more than the length of IBM Cloud's keys.
 	maxAPIKeyBytes = 512
-	// maxRegionBytes exceeds the length of every region's name.
+	// maxRegionBytes is far more than the length of any region's name.
 	maxRegionBytes = 32
 )
 
-// readCredentials reads the API key. Errors contain no part of it.
+// readCredentials reads the API key. Errors do not contain any part of the key.
 func readCredentials(secret map[string][]byte) (string, error) {
 	key := strings.TrimSpace(string(secret[apiKeyKey]))
 	switch {

@@ -8,7 +8,7 @@ import (
 )
 
 // errorTable classifies the codes of refusals, and the reasons why an instance did not start, which have no status.
-// An instance that cannot start in its placement group finds no room there:
+// An instance that cannot start in its placement group lacks capacity there:
 // https://cloud.ibm.com/docs/vpc?topic=vpc-instance-status-messages
 func errorTable() errorclass.Table {
 	table := append(errorclass.Table{

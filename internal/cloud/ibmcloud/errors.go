@@ -14,8 +14,8 @@ import (
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// explainError converts an error of a call to an *onebyone.RefusedError or an *actuator.Error. The message is the same
-// at each repetition.
+// explainError converts an error of a call to an *onebyone.RefusedError or an *actuator.Error. The message does not
+// change when the error is repeated.
 func (c *regionAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
@@ -45,7 +45,7 @@ func readRefusal(refusal *cloudrest.StatusError) (code, message string) {
 			Message string `json:"message"`
 		} `json:"errors"`
 	}
-	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has its status.
+	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has a status.
 	if len(content.Errors) > 0 {
 		code, message = content.Errors[0].Code, content.Errors[0].Message
 	}

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// vpcSuffix ends the name of the VPC that OpenShift's installer creates for a cluster.
+	// vpcSuffix is the end of the name of the VPC that OpenShift's installer creates for a cluster.
 	vpcSuffix = "-vpc"
-	// pageSize is the maximum size of a page. maxPages and maxMachines bound one listing.
+	// pageSize is the maximum size of a page. maxPages and maxMachines limit one listing.
 	pageSize    = 100
 	maxPages    = 1000
 	maxMachines = 50_000
-	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
+	// listTimeoutFactor limits the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
 	maxNameBytes      = 128
 	maxAddresses      = 64
@@ -39,7 +39,7 @@ type vpcInstance struct {
 	ResourceGroup namedReference `json:"resource_group"`
 	// Membership is nil for an instance that is not a member of an instance group.
 	Membership *groupMembership `json:"instance_group_membership"`
-	// An instance has interfaces or, if it is newer, attachments.
+	// An instance has interfaces; newer instances have attachments instead.
 	Interfaces  []networkAttachment `json:"network_interfaces"`
 	Attachments []networkAttachment `json:"network_attachments"`
 }
@@ -106,7 +106,7 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 		if page.Next == nil {
 			break
 		}
-		// Only the start parameter is used from the URL of the next page, so that the token is never sent elsewhere.
+		// Only the start parameter of the next page's URL is used, so the token is never sent elsewhere.
 		next, err := url.Parse(page.Next.HRef)
 		if err != nil || next.Query().Get("start") == "" {
 			return nil, unreachableErrorf(list, "the answer is not a valid IBM Cloud VPC response")
@@ -159,7 +159,7 @@ func describeMachine(vm *vpcInstance, infraID string) actuator.Machine {
 
 // groupOf returns the name of the instance group that an instance is a member of, or "". The group replaces a member
 // that is stopped: https://cloud.ibm.com/docs/vpc?topic=vpc-resizing-an-instance#resizing-instance-templates-groups
-// A membership without the group's name counts too, because a stop could destroy the instance.
+// A membership without the group's name also counts, because a stop could destroy the instance.
 func groupOf(vm *vpcInstance) string {
 	if vm.Membership == nil {
 		return ""
@@ -168,8 +168,8 @@ func groupOf(vm *vpcInstance) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "")
 }
 
-// ownerOf returns the name of an instance's account among the accounts of all clouds. It is the scope of the
-// instance's CRN, such as crn:v1:bluemix:public:is:eu-de-1:a/0123::instance:ID.
+// ownerOf returns the name of an instance's account among the accounts of all clouds. The name is the scope in the
+// instance's CRN, as in crn:v1:bluemix:public:is:eu-de-1:a/0123::instance:ID.
 func ownerOf(crn string) string {
 	const scopePart = 6
 	parts := strings.Split(crn, ":")
@@ -179,7 +179,7 @@ func ownerOf(crn string) string {
 	return "ibmcloud/" + parts[scopePart]
 }
 
-// isInstanceID reports whether a text can be the ID of an instance. It becomes part of a URL.
+// isInstanceID reports whether a text can be the ID of an instance, because the ID becomes part of a URL.
 func isInstanceID(text string) bool {
 	return text != "" && len(text) <= maxNameBytes && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
@@ -192,8 +192,8 @@ func stateOf(status string) actuator.MachineState {
 	case "stopping":
 		return actuator.Stopping
 	case "stopped", "failed":
-		return actuator.Stopped // A failed instance does not run; a start returns the reason.
+		return actuator.Stopped // A failed instance does not run. A start returns the reason.
 	default:
-		return actuator.Starting // pending, starting, restarting or unknown: neither on nor off, and waited for.
+		return actuator.Starting // pending, starting, restarting or an unknown status: neither on nor off, and waited for.
 	}
 }

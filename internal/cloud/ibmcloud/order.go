@@ -14,7 +14,7 @@ import (
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// The operations, with the names that messages use.
+// Operations, with their names in messages.
 const (
 	login = "login"
 	list  = "list instances"
@@ -27,7 +27,7 @@ type instanceAction struct {
 	Type string `json:"type"`
 }
 
-// errNoInstanceID refuses an order whose ID cannot be that of an instance. IDs become parts of URLs.
+// errNoInstanceID refuses an order with an ID that cannot be that of an instance, because IDs become parts of URLs.
 var errNoInstanceID = &onebyone.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the id of an instance"}
 
 // StopMachine implements cloudrest.OneByOneAccount.
@@ -40,8 +40,8 @@ func (c *regionAccount) StopMachine(ctx context.Context, id string) error {
 	return c.acceptState(ctx, id, stop, err, actuator.Stopped, actuator.Stopping)
 }
 
-// StartMachine implements cloudrest.OneByOneAccount. If an earlier start was accepted and its result is not known yet, it
-// returns that result.
+// StartMachine implements cloudrest.OneByOneAccount. If an earlier start was accepted and its result is not known
+// yet, StartMachine returns that result.
 func (c *regionAccount) StartMachine(ctx context.Context, id string) error {
 	if !isInstanceID(id) {
 		return errNoInstanceID
@@ -64,7 +64,7 @@ func (c *regionAccount) order(ctx context.Context, operation, id, verb string) e
 }
 
 // followStart reads the result of a start once. It reports whether the instance runs, is starting or is known to have
-// failed. IBM Cloud accepts a start first, and later records in the instance why it did not start.
+// failed. IBM Cloud first accepts a start, and later records in the instance why it did not start.
 func (c *regionAccount) followStart(ctx context.Context, id string) (isOver bool, err error) {
 	found, err := c.readInstance(ctx, id, start)
 	if err != nil {

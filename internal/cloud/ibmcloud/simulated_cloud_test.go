@@ -24,10 +24,11 @@ const (
 	goodAPIKey  = "s3cr3t-api-key-of-torpor-tests"
 	goodRegion  = "eu-de"
 	goodAccount = "a/0123456789abcdef"
-	// serverPageSize is the maximum size of a page, whatever is requested. Twelve instances need more than one page.
+	// serverPageSize is the maximum size of a page, regardless of the request. Twelve instances need more than one
+	// page.
 	serverPageSize = 5
-	// transitionLooks is the number of listings that a change takes. lateLooks is the number of listings that show the
-	// previous state.
+	// transitionLooks is the number of listings that a change takes. lateLooks is the number of listings that show
+	// the previous state.
 	transitionLooks, lateLooks = 2, 3
 	instanceRead               = "read instance"
 )
@@ -46,7 +47,7 @@ type simulatedIBMCloud struct {
 	isLate    bool
 	clusters  int
 	made      int
-	// isRevoked reports whether the API key and its tokens are no longer accepted.
+	// isRevoked is true if the API key and its tokens are no longer accepted.
 	isRevoked bool
 	// latency, if set, is how long a change takes. Otherwise a change takes a number of listings.
 	latency time.Duration
@@ -58,11 +59,11 @@ type simulatedIBMCloud struct {
 
 type simulatedInstance struct {
 	id, name, vpc, group string
-	// status is the name in the API. A transitional status stays for left listings, or until arrives.
+	// status is the name in the API. A transitional status lasts for left listings, or until arrives.
 	status  string
 	left    int
 	arrives time.Time
-	// reason is why the instance did not start, or will fail to start after some observations.
+	// reason explains why the instance did not start, or will fail to start after some observations.
 	reason string
 	fails  int
 	// before is the status that is shown while observations are late.
@@ -140,7 +141,7 @@ func (s *simulatedIBMCloud) serveInstances(w http.ResponseWriter, r *http.Reques
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// The message contains everything that must not be shown.
+		// The message contains every part that must not be shown.
 		writeErrors(w, failed.Status, failed.Code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", count%60, goodAPIKey))
 	case operation == list:
 		s.serveList(w, r)
@@ -183,7 +184,7 @@ func (s *simulatedIBMCloud) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := map[string]any{"instances": all, "limit": limit, "total_count": len(s.instances)}
 	if len(page) < len(ids) {
-		// The token must not be sent to the host that the answer names.
+		// The token must not be sent to the host in the answer.
 		answer["next"] = map[string]string{"href": "https://evil.example.com/v1/instances?limit=5&start=" + page[len(page)-1]}
 	}
 	writeJSON(w, http.StatusOK, answer)
@@ -240,7 +241,7 @@ func instanceID(number int) string {
 	return fmt.Sprintf("02c7_aaaaaaaa-bbbb-cccc-dddd-%012d", number*11)
 }
 
-// settle completes a change that is due, or any change.
+// settle completes a change if isDue is true. If arrives is set, that time decides instead.
 func (m *simulatedInstance) settle(isDue bool) {
 	if !m.arrives.IsZero() {
 		isDue = time.Now().After(m.arrives)
@@ -294,7 +295,7 @@ func goodCredentials() map[string][]byte {
 	return map[string][]byte{apiKeyKey: []byte(goodAPIKey + "\n")}
 }
 
-// newCluster returns a cluster whose infraID begins with the previous one's.
+// newCluster returns a cluster with an infraID that begins with the previous one's.
 func (s *simulatedIBMCloud) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -313,7 +314,7 @@ func (c *simulatedCluster) Target() actuator.Target {
 	return actuator.Target{InfraID: c.infraID, Region: goodRegion, Credentials: goodCredentials()}
 }
 
-// Create creates instances that are identified by their VPC, and by their resource group.
+// Create creates instances that are identified by their VPC or by their resource group.
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 	c.Lock()
 	defer c.Unlock()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package libvirt stops and starts the virtual machines of clusters through libvirt daemons, by ACPI. A cluster's
-// machines are the domains whose metadata contain its infraID, and the domains without such metadata whose names begin
-// with it.
+// Package libvirt stops and starts clusters' virtual machines through libvirt daemons, by ACPI. A cluster's machines
+// are the domains with its infraID in their metadata, and the domains without such metadata with names that begin
+// with the infraID.
 //
 // Reading order: credentials.go (the Secret) → connection.go (frames, with budgets) → xdr.go, protocol.go (the calls)
 // → list_machines.go → order.go, with pending_shutdowns.go (requested shutdowns) → errors.go (messages for users).
@@ -26,27 +26,28 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options configure the access to daemons. The zero value is suitable for production, and refuses sockets.
+// Options configures the access to daemons. The zero value is suitable for production, and refuses sockets.
 type Options struct {
-	// Socket is the daemon's socket on this machine, which a Secret may choose with a URI without a host. If empty,
-	// such URIs are refused.
+	// Socket is the daemon's socket on this machine. A Secret may choose it with a URI without a host. If Socket is
+	// empty, such URIs are refused.
 	Socket string
-	// Endpoints are the servers that Secrets may name. Their messages are shown to users.
+	// Endpoints are the servers that Secrets may refer to. Their messages are shown to users.
 	Endpoints httpguard.Endpoints
-	// CallTimeout bounds one call, and the connection to the daemon; 0 means 30 s, because a start waits for the
+	// CallTimeout limits one call, and the connection to the daemon. 0 means 30 s, because a start waits for the
 	// hypervisor's process.
 	CallTimeout time.Duration
-	// Clock measures how long ago machines were asked to turn off; nil means the system clock.
+	// Clock measures how long ago machines were requested to turn off; nil means the system clock.
 	Clock clock.PassiveClock
 }
 
-// Actuator stops and starts domains through libvirt daemons. It is safe for concurrent use, and keeps no connections.
+// Actuator stops and starts domains through libvirt daemons. It is safe for concurrent use, and keeps no connections
+// open.
 type Actuator struct {
 	options Options
 	pending *pendingShutdowns
 }
 
-// New returns an Actuator; it calls no daemon.
+// New returns an Actuator; it does not call any daemon.
 func New(o Options) *Actuator {
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 30 * time.Second
@@ -103,7 +104,7 @@ func (a *Actuator) RequireStopRights(ctx context.Context, t actuator.Target, ids
 	return a.connect(ctx, t, stop, func(ctx context.Context, c *connection) error { return c.requirePersistence(ctx, ids) })
 }
 
-// Stop implements actuator.Actuator. Each domain gets a separate order, so that a refusal of one does not affect the
+// Stop implements actuator.Actuator. Each domain gets a separate order, so the refusal of one does not affect the
 // others.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
@@ -112,7 +113,7 @@ func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) er
 	return a.StopAll(ctx, t, [][]string{ids})[0]
 }
 
-// Start implements actuator.Actuator. The error names the domains that could not start.
+// Start implements actuator.Actuator. The error lists the domains that could not start.
 func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }

@@ -38,7 +38,7 @@ func TestCallsAreFew(t *testing.T) {
 	}
 }
 
-// TestGuestIsShutDownAndNeverPoweredOff has one guest that reacts to the request and one that does not.
+// TestGuestIsShutDownAndNeverPoweredOff uses one guest that reacts to the request and one that does not.
 func TestGuestIsShutDownAndNeverPoweredOff(t *testing.T) {
 	daemon := startDaemon(t)
 	c := daemon.newCluster()
@@ -65,7 +65,7 @@ func TestGuestIsShutDownAndNeverPoweredOff(t *testing.T) {
 	if calls := daemon.countCalls(); calls[procDomainDestroy] > 0 {
 		t.Errorf("%d guests lost their power, want none", calls[procDomainDestroy])
 	}
-	// The next run of the domain has not been asked to turn off yet.
+	// The domain has not been requested to turn off since it was started again.
 	daemon.change(func() { daemon.find(deaf).turnOff() })
 	if err := daemon.actuator.Start(t.Context(), c.Target(), ids); err != nil {
 		t.Error(err)
@@ -73,7 +73,7 @@ func TestGuestIsShutDownAndNeverPoweredOff(t *testing.T) {
 	c.expectStates(t, map[string]actuator.MachineState{good: actuator.Running, deaf: actuator.Running})
 }
 
-// The owner of a daemon chooses the UUIDs there.
+// The owner of a daemon chooses the UUIDs of its domains.
 func TestADomainOfAnotherDaemonIsAnotherDomain(t *testing.T) {
 	daemon, hostile := startDaemon(t), startDaemon(t)
 	hostile.actuator = daemon.actuator
@@ -92,8 +92,8 @@ func TestADomainOfAnotherDaemonIsAnotherDomain(t *testing.T) {
 	}
 }
 
-// A cluster whose machines also belong to another cluster is not stopped. An unlisted daemon must therefore not be
-// able to claim the machines of others.
+// A cluster with machines that also belong to another cluster is not stopped. An unlisted daemon must therefore not
+// be able to claim another owner's machines.
 func TestUnlistedDaemonsCannotClaimAnotherHost(t *testing.T) {
 	const host = "host-1.example.com"
 	listed, byAddress := connection{errorExplainer: errorExplainer{"qemu:///system", true}, place: "a"}, connection{errorExplainer: errorExplainer{"qemu:///system", true}, place: "b"}
@@ -117,20 +117,20 @@ func TestDomainsInEveryState(t *testing.T) {
 		// stopClass and startClass are the classes of refusals.
 		stopClass, startClass actuator.ErrorClass
 	}{
-		"running":                          {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
-		"blocked":                          {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
-		"unknown":                          {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
-		"domain paused by a user: Running": {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"domain paused after an I/O error: Running":                   {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"domain paused after a failed migration: Running":             {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"domain paused during migration: Running":                     {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
-		"domain paused for a snapshot: Running":                       {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
-		"domain starting up: Starting":                                {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
-		"domain paused while it shuts down: Stopping":                 {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
-		"domain shutting down: Stopping":                              {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
-		"domain shut off: Stopped":                                    {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
-		"crashed":                                                     {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
-		"domain suspended by the guest: Stopped, but holds resources": {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"running":                                {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
+		"blocked":                                {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"unknown":                                {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"domain paused by a user":                {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused after an I/O error":       {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused after a failed migration": {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused during migration":         {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"domain paused for a snapshot":           {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"domain that is starting":                {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
+		"domain paused during its shutdown":      {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"domain that is shutting down":           {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"domain that is shut off":                {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
+		"crashed":                                {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"domain suspended by the guest":          {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for operation, want := range map[string]struct {
@@ -170,16 +170,16 @@ func TestOwnersOfDomains(t *testing.T) {
 		isClaimed     bool
 		want          string
 	}{
-		"a domain named as a machine of the cluster: cluster sleepy":                                        {"sleepy-worker-0", "", false, "sleepy"},
-		"a domain whose name begins with two infraIDs: the cluster is the part of the name before the role": {"sleepy-a-worker-0", "", false, "sleepy-a"},
-		"a domain named as the infraID without a dash: no cluster":                                          {"sleepy2-worker-0", "", false, ""},
-		"a domain named as the infraID: no cluster":                                                         {"sleepy", "", false, ""},
-		"a domain of a cluster with a longer infraID that is not polled: no cluster":                        {"sleepy-b-worker-0", "", false, ""},
-		"a name without a role: no cluster":                                                                 {"sleepy-db", "", false, ""},
-		"metadata":                                                                                          {"db", "other", true, "other"},
-		"metadata of another cluster than the name: cluster other":                                          {"sleepy-worker-0", "other", true, "other"},
-		"metadata of a cluster that is not wanted: no cluster":                                              {"sleepy-worker-0", "foreign", true, ""},
-		"metadata without a cluster: no cluster":                                                            {"sleepy-worker-0", "", true, ""},
+		"domain with the name of a cluster's machine belongs to the cluster":               {"sleepy-worker-0", "", false, "sleepy"},
+		"domain name that begins with two infraIDs belongs to the cluster before the role": {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"domain name that begins with the infraID without a dash belongs to no cluster":    {"sleepy2-worker-0", "", false, ""},
+		"domain with the name of the infraID belongs to no cluster":                        {"sleepy", "", false, ""},
+		"domain of a cluster with a longer infraID belongs to no polled cluster":           {"sleepy-b-worker-0", "", false, ""},
+		"domain name without a role belongs to no cluster":                                 {"sleepy-db", "", false, ""},
+		"metadata": {"db", "other", true, "other"},
+		"metadata of another cluster has precedence over the name":     {"sleepy-worker-0", "other", true, "other"},
+		"metadata of an unwanted cluster has precedence over the name": {"sleepy-worker-0", "foreign", true, ""},
+		"metadata without a cluster has precedence over the name":      {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)
@@ -199,7 +199,7 @@ func TestTransientDomainsKeepTheirClusterRunning(t *testing.T) {
 	c.expectStates(t, map[string]actuator.MachineState{ids[0]: actuator.Running, ids[1]: actuator.Running})
 }
 
-// TestHostileAnswersAreCut has frames of a server that is not a libvirt daemon.
+// TestHostileAnswersAreCut uses frames of a server that is not a libvirt daemon.
 func TestHostileAnswersAreCut(t *testing.T) {
 	words := func(all ...uint32) []byte {
 		var w xdrWriter
@@ -223,17 +223,17 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		interfere func(procedure, serial uint32) []byte
 		want      string
 	}{
-		"a frame shorter than its head: refused":        {always(words(3, 0, 0, 0, 0, 0, 0)), "not a valid libvirt response"},
-		"a frame larger than the maximum: refused":      {always(words(1<<31, 0, 0, 0, 0, 0, 0)), "larger than allowed"},
-		"another protocol: refused":                     {always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n12345678")), "larger than allowed"},
-		"too many ways to log in: refused":              {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not a valid libvirt response"},
-		"an undefined status: refused":                  {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not a valid libvirt response"},
-		"an error without a message: refused":           {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not a valid libvirt response"},
-		"a list of too many domains: refused":           {listing(1 << 31), "more domains than a host may have"},
-		"a list shorter than its length: refused":       {listing(9), "not a valid libvirt response"},
-		"a name that is longer than its frame: refused": {listing(1, 1<<31), "not a valid libvirt response"},
-		"a name that is too long: refused":              {listing(1, maxNameBytes+1), "not a valid libvirt response"},
-		"a name without its padding: refused":           {listing(1, 1), "not a valid libvirt response"},
+		"frame shorter than its header is refused":    {always(words(3, 0, 0, 0, 0, 0, 0)), "not a valid libvirt response"},
+		"frame larger than the maximum is refused":    {always(words(1<<31, 0, 0, 0, 0, 0, 0)), "larger than allowed"},
+		"another protocol is refused":                 {always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n12345678")), "larger than allowed"},
+		"too many authentication methods are refused": {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not a valid libvirt response"},
+		"undefined status is refused":                 {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not a valid libvirt response"},
+		"error without a message is refused":          {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not a valid libvirt response"},
+		"list of too many domains is refused":         {listing(1 << 31), "more domains than a host may have"},
+		"list shorter than its length is refused":     {listing(9), "not a valid libvirt response"},
+		"name longer than its frame is refused":       {listing(1, 1<<31), "not a valid libvirt response"},
+		"name above the maximum length is refused":    {listing(1, maxNameBytes+1), "not a valid libvirt response"},
+		"name without its padding is refused":         {listing(1, 1), "not a valid libvirt response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			daemon := startDaemon(t)
@@ -246,7 +246,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}
 }
 
-// TestAConnectionHasABudget has a server that answers one call endlessly.
+// TestAConnectionHasABudget uses a server that answers one call endlessly.
 func TestAConnectionHasABudget(t *testing.T) {
 	daemon := startDaemon(t)
 	daemon.interfere = func(procedure, _ uint32) []byte {
@@ -259,14 +259,14 @@ func TestAConnectionHasABudget(t *testing.T) {
 	}
 }
 
-// TestSilentDaemonIsUnreachable has calls that are never answered.
+// TestSilentDaemonIsUnreachable uses calls that are never answered.
 func TestSilentDaemonIsUnreachable(t *testing.T) {
 	daemon := startDaemon(t)
 	c := daemon.newCluster()
 	c.Create(t, 3)
 	daemon.interfere = func(procedure, _ uint32) []byte {
 		if procedure == procDomainGetState {
-			return buildFrame(procedure, 0, statusOK, nil) // The answer to a call that was not made.
+			return buildFrame(procedure, 0, statusOK, nil) // This answers a call that was not made.
 		}
 		return nil
 	}
@@ -277,7 +277,7 @@ func TestSilentDaemonIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestServersOfSecrets checks which servers a Secret may name, and which servers' messages are shown.
+// TestServersOfSecrets checks which servers a Secret may refer to, and which servers' messages are shown.
 func TestServersOfSecrets(t *testing.T) {
 	daemon := startDaemon(t)
 	daemon.inject(t, fault{procedure: procListAllDomains, code: 1, message: secretWords})
@@ -287,11 +287,11 @@ func TestServersOfSecrets(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"tcp to a listed server: the daemon's message is shown": {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
-		"tcp to a server without a list: refused":               {daemon.uri(), nil, actuator.Other, "tcp has no authentication"},
-		"tcp to an unlisted server: refused":                    {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
-		"a metadata service: refused":                           {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, httpguard.ErrAddressDenied.Error()},
-		"a socket while the manager has none: refused":          {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
+		"tcp to a listed server shows the daemon's message": {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
+		"tcp to a server without a list is refused":         {daemon.uri(), nil, actuator.Other, "tcp has no authentication"},
+		"tcp to an unlisted server is refused":              {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
+		"metadata service is refused":                       {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, httpguard.ErrAddressDenied.Error()},
+		"socket is refused while the manager has none":      {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := httpguard.ParseEndpoints(row.listed)

@@ -16,8 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// The header of a frame has seven words: the length, the program, its version, the procedure, the type, the serial
-// number and the status (https://libvirt.org/kbase/internals/rpc.html).
+// The header of a frame has seven words: length, program, version, procedure, type, serial number and status
+// (https://libvirt.org/kbase/internals/rpc.html).
 const (
 	headBytes      = 28
 	remoteProgram  = 0x20008086
@@ -28,7 +28,7 @@ const (
 	statusError    = 1
 	maxFrameBytes  = 4 << 20
 	maxErrorBytes  = 16 << 10
-	maxAnswerBytes = 32 << 20 // For all frames of a connection; far more than the domains of a host need.
+	maxAnswerBytes = 32 << 20 // This limits all frames of a connection, and is far more than the domains of a host need.
 )
 
 var (
@@ -37,7 +37,7 @@ var (
 	errSilent             = errors.New("the daemon does not answer")
 )
 
-// connection is a connection to a daemon. Several calls may be in progress; the daemon answers them in any order.
+// connection is a connection to a daemon. Several calls may be in progress, and the daemon answers them in any order.
 type connection struct {
 	errorExplainer
 
@@ -45,10 +45,10 @@ type connection struct {
 	place   string
 	conn    net.Conn
 	timeout time.Duration
-	// ended is closed when no more frames will be read. failure is the reason, and is set before.
+	// ended is closed when no more frames will be read. failure is the reason, and is set before that.
 	ended   chan struct{}
 	failure error
-	// stopWatching ends the watch of the context.
+	// stopWatching stops watching the context.
 	stopWatching func() bool
 
 	mu      sync.Mutex
@@ -85,8 +85,8 @@ func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
 	return c, nil
 }
 
-// checkEndpoint checks whether a Secret may name a server. A user who may write a Secret must not use it to reach
-// servers in the manager's network that are otherwise out of reach, nor machines of others that require no
+// checkEndpoint checks whether a Secret may refer to a server. A user who may write a Secret must not be able to
+// reach servers in the manager's network that are otherwise out of reach, or machines of other owners that require no
 // credentials.
 func (a *Actuator) checkEndpoint(d daemon) error {
 	where := uriKey + " of the credentials Secret"
@@ -127,10 +127,10 @@ func (a *Actuator) dialTransport(ctx context.Context, d daemon) (net.Conn, error
 	return encrypted, nil
 }
 
-// handshake ends with the byte that reports whether the daemon accepts the client's certificate.
+// handshake includes the final byte, which reports whether the daemon accepts the client's certificate.
 func handshake(ctx context.Context, conn *tls.Conn) error {
 	if err := conn.HandshakeContext(ctx); err != nil {
-		if said, ok := errors.AsType[*net.OpError](err); ok && said.Op == "remote error" { // The error is an alert of TLS.
+		if said, ok := errors.AsType[*net.OpError](err); ok && said.Op == "remote error" { // The error is a TLS alert.
 			return errCertificateRefused
 		}
 		return fmt.Errorf("TLS: %w", err)
@@ -197,7 +197,8 @@ func (c *connection) send(ctx context.Context, procedure uint32, arguments xdrWr
 	return answered, err
 }
 
-// readAnswers reads until the connection ends. Frames that answer no call are dropped, but count against the budget.
+// readAnswers reads until the connection ends. Frames that do not answer a call are dropped, but count against the
+// budget.
 func (c *connection) readAnswers() {
 	defer close(c.ended)
 	for left := maxAnswerBytes; ; {
@@ -252,7 +253,7 @@ func (a answer) read() (*xdrReader, error) {
 	if a.status == statusOK {
 		return r, nil
 	}
-	code, _ := r.readUint(), r.readUint() // The second is the part of libvirt that reports the error.
+	code, _ := r.readUint(), r.readUint() // The second value is the part of libvirt that reports the error.
 	message := r.readOptional(maxErrorBytes)
 	if r.err != nil || a.status != statusError {
 		return nil, errNotLibvirt

@@ -14,7 +14,7 @@ import (
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// The keys of the credentials Secret. The keys of certificates have the names of libvirt's own files.
+// Keys of the credentials Secret. The keys of certificates have the names of libvirt's own files.
 const (
 	uriKey         = "uri"
 	authorityKey   = "cacert.pem"
@@ -31,7 +31,7 @@ const (
 	overTLS    transport = "tls"
 )
 
-// daemon holds the settings in a credentials Secret for the daemon that has a cluster's domains.
+// daemon contains the settings in a credentials Secret for the daemon of a cluster's domains.
 type daemon struct {
 	// driver is the URI that the daemon opens, such as qemu:///system.
 	driver    string
@@ -39,7 +39,7 @@ type daemon struct {
 	// host and port are empty for a socket.
 	host, port string
 	tls        *tls.Config
-	// account is the public name of the daemon: a hash of all fields that identify it.
+	// account is the daemon's public name: a hash of all fields that identify it.
 	account string
 }
 
@@ -63,7 +63,7 @@ func readCredentials(secret map[string][]byte) (daemon, error) {
 }
 
 // parseURI parses one of libvirt's URIs (https://libvirt.org/uri.html). Only the driver, the transport and the host
-// are accepted, because other parts may name files of the manager or disable checks.
+// are accepted, because other parts may refer to files of the manager or disable checks.
 func parseURI(text string) (daemon, error) {
 	wrong := func(found string) error {
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret: expected a URI of libvirt such as qemu+tls://host.example.com/system, found %s: correct it", uriKey, found)
@@ -74,7 +74,7 @@ func parseURI(text string) (daemon, error) {
 	}
 	driver, way, isNamed := strings.Cut(u.Scheme, "+")
 	if !isNamed {
-		way = string(overTLS) // The default of libvirt's own clients.
+		way = string(overTLS) // This is the default of libvirt's own clients.
 		if u.Host == "" {
 			way = string(overSocket)
 		}
@@ -98,8 +98,8 @@ func parseURI(text string) (daemon, error) {
 	return d, nil
 }
 
-// readCertificates reads the client's certificate, which identifies it to the daemon, and those of the authorities
-// that sign the certificates of daemons.
+// readCertificates reads the certificate with which the client authenticates to the daemon, and the certificates of
+// the authorities that sign the certificates of daemons.
 func (d *daemon) readCertificates(secret map[string][]byte) error {
 	for _, key := range []string{certificateKey, privateKeyKey} {
 		if len(secret[key]) == 0 {

@@ -9,9 +9,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 )
 
-// errorTable classifies the errors of a daemon. OPERATION_TIMEOUT, OPERATION_ABORTED and RESOURCE_BUSY concern domains
-// that another client is changing. A guest agent does not respond while the guest starts or is busy. A hypervisor
-// reports a host without memory only in the message:
+// errorTable classifies the errors of a daemon. OPERATION_TIMEOUT, OPERATION_ABORTED and RESOURCE_BUSY concern
+// domains that another client is changing. A guest agent does not respond while the guest starts or is busy. A
+// hypervisor reports a host without memory only in the message:
 // https://libvirt.org/html/libvirt-virterror.html
 func errorTable() errorclass.Table {
 	return errorclass.Table{
@@ -26,7 +26,7 @@ func errorTable() errorclass.Table {
 	}
 }
 
-// nameOfCode returns libvirt's name of an error code, without its prefix VIR_ERR_; of others, the number.
+// nameOfCode returns libvirt's name of an error code without the prefix VIR_ERR_, or the number of an unknown code.
 func nameOfCode(code uint32) string {
 	names := map[uint32]string{
 		codeNoMemory: "NO_MEMORY", codeOperationDenied: "OPERATION_DENIED", codeNoDomain: "NO_DOMAIN", codeAuthFailed: "AUTH_FAILED",

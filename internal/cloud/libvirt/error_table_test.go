@@ -45,7 +45,7 @@ func TestErrorTable(t *testing.T) {
 	})
 }
 
-// TestCodeNames compares names with the numbers of libvirt's virterror.h.
+// TestCodeNames compares names with the numbers in libvirt's virterror.h.
 func TestCodeNames(t *testing.T) {
 	for code, want := range map[uint32]string{
 		1: "1", 2: "NO_MEMORY", 29: "OPERATION_DENIED", 42: "NO_DOMAIN", 45: "AUTH_FAILED", 55: "OPERATION_INVALID", 68: "OPERATION_TIMEOUT", 78: "OPERATION_ABORTED",

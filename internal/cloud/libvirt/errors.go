@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// The error codes that are treated differently, from libvirt's virterror.h.
+// Error codes that are treated differently, from libvirt's virterror.h.
 const (
 	codeNoMemory          = 2
 	codeOperationDenied   = 29
@@ -47,7 +47,7 @@ func hasCode(err error, code uint32) bool {
 	return ok && said.code == code
 }
 
-// openingError reports why a daemon does not open a driver.
+// openingError explains why a daemon does not open a driver.
 type openingError struct {
 	driver string
 	err    error
@@ -63,7 +63,7 @@ func (e *openingError) Unwrap() error { return e.err }
 type errorExplainer struct {
 	// driver is the URI that the daemon opens.
 	driver string
-	// isTrusted reports whether the administrator lists the daemon. Only then may its messages be shown. The
+	// isTrusted reports whether the administrator has listed the daemon. Only then may its messages be shown. The
 	// author of the Secret chooses the server, and could otherwise read answers of other servers.
 	isTrusted bool
 }
@@ -72,7 +72,7 @@ func (a *Actuator) errorExplainer(d daemon) errorExplainer {
 	return errorExplainer{driver: d.driver, isTrusted: d.transport == overSocket || a.options.Endpoints.Includes(d.host)}
 }
 
-// explainOrder is explainError for an order about one domain, which may be refused separately.
+// explainOrder is like explainError, for an order about one domain, which may be refused separately.
 func (d errorExplainer) explainOrder(ctx context.Context, operation string, err error) error {
 	if known, ok := errors.AsType[*onebyone.RefusedError](err); ok {
 		return known
@@ -83,7 +83,7 @@ func (d errorExplainer) explainOrder(ctx context.Context, operation string, err 
 	return d.explainError(ctx, operation, err)
 }
 
-// explainError converts an error to an *actuator.Error. The message is the same at each repetition.
+// explainError converts an error to an *actuator.Error. The message does not change when the error is repeated.
 func (d errorExplainer) explainError(ctx context.Context, operation string, err error) error {
 	if err == nil {
 		return nil
@@ -108,8 +108,8 @@ func (d errorExplainer) explainError(ctx context.Context, operation string, err 
 	}
 }
 
-// explainMissingAnswer describes an error other than the daemon's own. To the user, a daemon that was not reached, a
-// broken connection or a timeout all means that the daemon does not answer.
+// explainMissingAnswer describes an error other than the daemon's own. An unreachable daemon, a broken connection and
+// a timeout have the same description, because users only need to know that the daemon does not respond.
 func explainMissingAnswer(operation string, err error) error {
 	_, isUnknownServer := errors.AsType[*tls.CertificateVerificationError](err)
 	_, isPlain := errors.AsType[tls.RecordHeaderError](err)

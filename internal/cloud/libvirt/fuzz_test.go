@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzReadFrame reads frames of a hostile daemon. Contents and names stay within their limits.
+// FuzzReadFrame reads frames of a hostile daemon. Contents and names do not exceed their limits.
 func FuzzReadFrame(f *testing.F) {
 	writer := &xdrWriter{}
 	writer.writeDomain(domain{name: "infra-master-0", id: 7})
@@ -42,7 +42,7 @@ func FuzzReadFrame(f *testing.F) {
 	})
 }
 
-// FuzzParseURI parses the URI in a Secret. Only a driver, a transport and a host are taken from it.
+// FuzzParseURI parses the URI in a Secret. Only a driver, a transport and a host are used.
 func FuzzParseURI(f *testing.F) {
 	for _, uri := range []string{
 		"qemu+tls://host.example.com/system", "qemu+tcp://[::1]:16509/system", "qemu:///system", "qemu+unix:///system?socket=/run/x",

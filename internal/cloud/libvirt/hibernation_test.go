@@ -14,8 +14,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.
-// The guests turn off slowly.
+// TestAClusterHibernatesAndResumes uses the real controller and an API server that also serves as the target
+// cluster's. The guests turn off slowly.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	daemon := startDaemon(t)
 	daemon.latency = testenv.ChangeTime

@@ -34,23 +34,23 @@ import (
 )
 
 const (
-	// The procedures that only tests call.
+	// Procedures that only tests call.
 	procDomainDefine, procDomainSuspend, procSetMetadata = 11, 34, 264
-	// nobody is the user that runs the daemon if the tests run as root: as root, the daemon would write below /run and
+	// nobody is the user of the daemon if the tests run as root, because a root daemon would write below /run and
 	// /var.
 	nobody = 65534
 )
 
-// realDaemon is a real libvirtd with libvirt's own driver for tests, whose domains are states in its memory. The
+// realDaemon is a real libvirtd with libvirt's own test driver, which keeps the states of domains in memory. The
 // protocol, TLS and all answers are real, but no guest runs.
 type realDaemon struct {
 	actuator  *Actuator
 	authority testAuthority
 	address   string
 	secret    map[string][]byte
-	// keeper is a connection that stays open, because the driver forgets its domains with its last connection.
+	// keeper is a connection that stays open, because the driver drops its domains with its last connection.
 	keeper *connection
-	// isDown makes the relay end every connection.
+	// isDown makes the relay close every connection.
 	isDown   atomic.Bool
 	clusters atomic.Int32
 }
@@ -116,7 +116,7 @@ func runLibvirtd(t *testing.T, tree, dir string) {
 	})
 }
 
-// startRelay returns an address that leads to the daemon unless isDown is set.
+// startRelay returns an address that forwards to the daemon unless isDown is set.
 func (d *realDaemon) startRelay(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -196,7 +196,7 @@ func (a testAuthority) issue(t *testing.T, name string) (certificate, key []byte
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 }
 
-// realCluster is a cluster whose domains are those of a real daemon.
+// realCluster is a cluster with domains of a real daemon.
 type realCluster struct {
 	*realDaemon
 	infraID string
@@ -215,7 +215,7 @@ func (realCluster) TakesOrdersOneByOne() {}
 // Settle returns at once, because the driver's guests turn off immediately.
 func (realCluster) Settle(*testing.T) {}
 
-// Fail ends connections. A real daemon has no other failure on demand.
+// Fail closes connections. A real daemon cannot be made to fail in another way.
 func (c realCluster) Fail(t *testing.T, class actuator.ErrorClass, _ actuatortest.Operation, ids ...string) bool {
 	t.Helper()
 	if class != actuator.Unreachable || len(ids) > 0 {
@@ -226,8 +226,8 @@ func (c realCluster) Fail(t *testing.T, class actuator.ErrorClass, _ actuatortes
 	return true
 }
 
-// Create defines domains and starts them. Half of them are named after the cluster; the metadata of the others name
-// the cluster.
+// Create defines domains and starts them. Half of them have the cluster's name as a prefix, and the others have the
+// cluster in their metadata.
 func (c realCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string
@@ -292,10 +292,10 @@ func TestRealLibvirtdAuthenticatesClients(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a certificate of another authority: CredentialsInvalid": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "rejects clientcert.pem"},
-		"a daemon of another authority: Unreachable":             {with(daemon.secret, authorityKey, newTestAuthority(t).pem), actuator.Unreachable, "not signed by cacert.pem"},
-		"a daemon of another name: Other":                        {with(daemon.secret, uriKey, []byte(strings.Replace(string(daemon.secret[uriKey]), "127.0.0.1", "localhost", 1))), actuator.Other, "--allow-endpoints lists"},
-		"an unavailable driver: Unreachable":                     {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "does not open qemu:///system"},
+		"certificate of another authority": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "rejects clientcert.pem"},
+		"daemon of another authority":      {with(daemon.secret, authorityKey, newTestAuthority(t).pem), actuator.Unreachable, "not signed by cacert.pem"},
+		"daemon under another name":        {with(daemon.secret, uriKey, []byte(strings.Replace(string(daemon.secret[uriKey]), "127.0.0.1", "localhost", 1))), actuator.Other, "--allow-endpoints lists"},
+		"unavailable driver":               {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "does not open qemu:///system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := daemon.actuator.Observe(t.Context(), actuator.Target{InfraID: c.infraID, Credentials: row.secret})

@@ -17,14 +17,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
-// listTimeoutFactor bounds the time for all calls of a listing, as a multiple of the timeout of one call.
+// listTimeoutFactor limits the time for all calls of a listing, as a multiple of the timeout of one call.
 const listTimeoutFactor = 3
 
-// errListTooLong means that a host lists more domains than are read.
+// errListTooLong means that a host lists more domains than Torpor reads.
 var errListTooLong = errors.New("the list has more domains than a host may have")
 
-// listMachines returns the domains of clusters. A host has few domains, so one list serves any number of clusters. The
-// owner and the state of a domain need one call each.
+// listMachines returns the domains of clusters. A host has few domains, so one list serves any number of clusters.
+// The owner and the state of each domain need one call each.
 func (c *connection) listMachines(ctx context.Context, infraIDs []string, pending *pendingShutdowns) (map[string][]actuator.Machine, error) {
 	host, err := c.readHostname(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 			return nil
 		})
 	}
-	// All domains are read before a decision. A cluster without one of its machines would count as stopped while that
+	// All domains are read before a decision. A cluster with a missing machine would count as stopped while that
 	// machine runs.
 	if err := work.Wait(); err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 	return found, nil
 }
 
-// accountName distinguishes hosts. A host may have many addresses but has one name. A daemon that no administrator
-// lists could claim any name, so its address is used.
+// accountName distinguishes hosts. A host may have many addresses but has one name. An unlisted daemon could claim
+// any name, so its address is used instead.
 func (c *connection) accountName(host string) string {
 	if c.isTrusted {
 		return "libvirt/" + host + "/" + c.driver
@@ -74,7 +74,8 @@ func (c *connection) accountName(host string) string {
 	return "libvirt/" + c.place
 }
 
-// readMachine returns a domain as a machine of one of the clusters, or an empty infraID if it belongs to none.
+// readMachine returns a domain as a machine of one of the clusters. The infraID is empty if the domain belongs to
+// none of the clusters.
 func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []string, pending *pendingShutdowns) (string, actuator.Machine, error) {
 	claim, isClaimed, err := c.readClaim(ctx, d)
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []strin
 	return infraID, machine, nil
 }
 
-// findOwner returns the one of the clusters that owns a domain: the cluster in its metadata, or in its name if it has
+// findOwner returns which of the wanted clusters owns a domain: the cluster in its metadata, or in its name if it has
 // no metadata. The result does not depend on the other wanted clusters.
 func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
 	if !isClaimed {
@@ -109,8 +110,8 @@ func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
 	return claim
 }
 
-// machineStateOf converts a domain's state. It returns Running for a guest that was asked to turn off,
-// because libvirt reports it as running; readMachine replaces that with Stopping.
+// machineStateOf converts a domain's state. It returns Running for a guest that was requested to turn off, because
+// libvirt reports such a guest as running; readMachine replaces that with Stopping.
 func machineStateOf(s domainState) actuator.MachineState {
 	switch {
 	case s.state == stateShuttingDown, s == domainState{statePaused, pausedShuttingDown}:
@@ -118,8 +119,8 @@ func machineStateOf(s domainState) actuator.MachineState {
 	case s == domainState{statePaused, pausedStartingUp}:
 		return actuator.Starting
 	case s.state == stateShutOff, s.state == stateCrashed, s.state == statePMSuspended:
-		return actuator.Stopped // The last two hold their memory, but the machine does not work.
+		return actuator.Stopped // The last two occupy memory, but the machine does not work.
 	default:
-		return actuator.Running // A paused domain holds its memory, and one in an unknown state may work.
+		return actuator.Running // A paused domain occupies memory, and a domain in an unknown state may work.
 	}
 }

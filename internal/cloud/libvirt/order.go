@@ -15,14 +15,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
-// The operations, with the names that messages use.
+// Operations, with their names in messages.
 const (
 	list  = "list domains"
 	stop  = "stop domains"
 	start = "start domains"
 )
 
-// errPausedBriefly refuses an order for a guest that accepts none for a moment.
+// errPausedBriefly refuses an order for a guest that is paused for a moment and accepts no orders.
 var errPausedBriefly = &onebyone.RefusedError{
 	Class: actuator.WrongState, Code: "paused for a moment", Message: "the daemon has paused the guest to start, move, save or copy it, and will resume it",
 }
@@ -41,7 +41,7 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 				isPersistent, err = c.isPersistent(ctx, d)
 			}
 			if hasCode(err, codeNoDomain) {
-				return nil // The order reports it.
+				return nil // The order reports the error.
 			}
 			if err == nil && !isPersistent {
 				mu.Lock()
@@ -60,8 +60,8 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 		stop, strings.Join(transient[:min(shown, len(transient))], ", "))
 }
 
-// stopDomain turns a domain off. Guests are asked to turn off, and never lose their power. Only a crashed guest is
-// destroyed, because it cannot react.
+// stopDomain turns a domain off. Guests are requested to turn off, and their power is never cut. Only a crashed guest
+// is destroyed, because it cannot react.
 func (c *connection) stopDomain(ctx context.Context, id string, pending *pendingShutdowns) error {
 	d, found, err := c.lookAt(ctx, id)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 		}
 		return &onebyone.RefusedError{Class: actuator.Other, Code: "paused", Message: "a paused guest cannot turn itself off, and its memory would be lost if it were turned off; resume it (virsh resume) or turn it off (virsh destroy)"}
 	case statePMSuspended:
-		// A suspended guest receives the button only after a wakeup.
+		// A suspended guest receives the power button only after it has woken up.
 		if err := c.wakeUp(ctx, d); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 	return nil
 }
 
-// startDomain turns a domain on, whatever turned it off.
+// startDomain turns a domain on, regardless of how it was turned off.
 func (c *connection) startDomain(ctx context.Context, id string, pending *pendingShutdowns) error {
 	uuid, ok := parseUUID(id)
 	if !ok {
@@ -128,12 +128,12 @@ func (c *connection) startDomain(ctx context.Context, id string, pending *pendin
 	case found.state == statePaused:
 		return &onebyone.RefusedError{Class: actuator.Other, Code: "paused", Message: "the guest is paused; resume it: virsh resume"}
 	default:
-		return nil // The domain runs already.
+		return nil // The domain already runs.
 	}
 }
 
-// mayBeSoAlready reports whether an error may mean that the domain is in the wanted state already. The driver for
-// tests reports that only in the message.
+// mayBeSoAlready reports whether an error may mean that the domain already has the wanted state. The test driver
+// reports this only in the message.
 func mayBeSoAlready(err error) bool {
 	said, ok := errors.AsType[*daemonError](err)
 	return ok && (said.code == codeOperationInvalid || strings.HasSuffix(said.message, "already running") || strings.HasSuffix(said.message, "not running"))

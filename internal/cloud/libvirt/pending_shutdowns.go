@@ -15,15 +15,15 @@ const (
 	maxRemembered = 20_000
 )
 
-// pendingShutdowns remembers which guests were asked to turn off, because libvirt reports them as running until they
-// are off. If the manager loses an entry, the button is pressed once more.
+// pendingShutdowns records which guests were requested to turn off, because libvirt reports them as running until
+// they are off. If the manager loses an entry, the button is pressed once more.
 type pendingShutdowns struct {
 	clock clock.PassiveClock
 	known *lru.Cache
 }
 
 type pendingShutdown struct {
-	// domainID identifies the run that was asked to end.
+	// domainID identifies the run that was requested to end.
 	domainID    uint32
 	first, last time.Time
 }
@@ -33,14 +33,14 @@ func newPendingShutdowns(c clock.PassiveClock) *pendingShutdowns {
 }
 
 // shutdownKey identifies a domain of one daemon. A UUID alone is not enough, because the owner of another daemon
-// could choose the same one.
+// could choose the same UUID.
 type shutdownKey struct {
 	place string
 	uuid  [uuidBytes]byte
 }
 
-// remember records that a guest was asked to turn off. It reports whether the first request was so long ago that the
-// guest evidently does not react.
+// remember records that a guest was requested to turn off. It reports whether the first request was so long ago that
+// the guest evidently does not react.
 func (p *pendingShutdowns) remember(place string, d domain) (isDeaf bool) {
 	now := p.clock.Now()
 	asked, ok := p.find(place, d)

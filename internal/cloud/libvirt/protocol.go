@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// The procedures that are called, with their numbers in libvirt's remote_protocol.x.
+// Procedures in use, with their numbers in libvirt's remote_protocol.x.
 const (
 	procConnectOpen     = 1
 	procDomainCreate    = 9
@@ -68,7 +68,7 @@ func parseUUID(text string) ([uuidBytes]byte, bool) {
 	return uuid, true
 }
 
-// domainState is the state of a domain and its reason, with libvirt's numbers (virDomainState and its reasons).
+// domainState is the state of a domain and its reason, as libvirt's numbers (virDomainState and its reasons).
 type domainState struct{ state, reason uint32 }
 
 const (
@@ -89,15 +89,15 @@ const (
 	pausedPostcopy     = 12
 )
 
-// isPausedBriefly reports whether the daemon itself has paused a guest temporarily, and will resume it. All other
-// reasons, such as a user or a failed disk, last until the guest is resumed:
+// isPausedBriefly reports whether the daemon itself has paused a guest temporarily and will resume it. A pause for
+// any other reason, such as by a user or because of a failed disk, lasts until the guest is resumed explicitly:
 // https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainPausedReason
 func (s domainState) isPausedBriefly() bool {
 	reasons := []uint32{pausedMigrating, pausedSaving, pausedDumping, pausedForSnapshot, pausedStartingUp, pausedPostcopy}
 	return s.state == statePaused && slices.Contains(reasons, s.reason)
 }
 
-// open authenticates, and opens the driver. A daemon requires the authentication call even if it has no
+// open authenticates, and opens the driver. A daemon requires the authentication call even if it does not require
 // authentication.
 func (c *connection) open(ctx context.Context, driver string) error {
 	r, err := c.call(ctx, procAuthList, xdrWriter{})
@@ -203,9 +203,9 @@ func (c *connection) isPersistent(ctx context.Context, d domain) (bool, error) {
 	return persistent == 1, r.err
 }
 
-// readClaim returns the infraID in a domain's metadata, and whether the domain has metadata of Torpor. The metadata of
-// the definition takes precedence, because that of the running guest is lost when the guest stops. For a domain without
-// a definition, the metadata of the running guest is read.
+// readClaim returns the infraID in a domain's metadata, and whether the domain has Torpor's metadata. The metadata of
+// the definition takes precedence, because that of the running guest is lost when the guest stops. For a domain
+// without a definition, the metadata of the running guest is read.
 func (c *connection) readClaim(ctx context.Context, d domain) (infraID string, isClaimed bool, err error) {
 	text, err := c.readMetadata(ctx, d, ofDefinition)
 	if hasCode(err, codeOperationInvalid) {
@@ -220,7 +220,7 @@ func (c *connection) readClaim(ctx context.Context, d domain) (infraID string, i
 	var element struct {
 		InfraID string `xml:"infraID,attr"`
 	}
-	_ = xml.Unmarshal([]byte(text), &element) // A domain whose metadata does not parse belongs to no cluster.
+	_ = xml.Unmarshal([]byte(text), &element) // A domain with malformed metadata belongs to no cluster.
 	return element.InfraID, true, nil
 }
 
@@ -238,7 +238,7 @@ func (c *connection) readMetadata(ctx context.Context, d domain, flags uint32) (
 	return text, r.err
 }
 
-// shutDown asks the guest to turn off, through its agent if it has one and otherwise with the power button of ACPI.
+// shutDown requests the guest to turn off, through its agent if it has one and otherwise with the ACPI power button.
 // The answer arrives before the guest reacts.
 func (c *connection) shutDown(ctx context.Context, d domain) error {
 	_, err := c.callFor(ctx, procDomainShutdown, d)
@@ -260,7 +260,7 @@ func (c *connection) wakeUp(ctx context.Context, d domain) error {
 	return err
 }
 
-// callFor calls a procedure whose arguments are a domain and, optionally, numbers.
+// callFor calls a procedure with a domain and, optionally, numbers as its arguments.
 func (c *connection) callFor(ctx context.Context, procedure uint32, d domain, numbers ...uint32) (*xdrReader, error) {
 	var arguments xdrWriter
 	arguments.writeDomain(d)

@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// turningOffLooks is the number of observations that a guest takes to turn off. The last of them shows the state
-	// shutting down, as the hypervisor does then.
+	// turningOffLooks is the number of observations until a guest is off. The last observation shows the state
+	// shutting down, as the hypervisor does at that point.
 	turningOffLooks = 3
 	secretWords     = "hush-hush of the host 2026-01-02T03:04:05.678Z 11111111-2222-3333-4444-555555555555"
 )
 
-// simulatedDaemon speaks libvirt's protocol, and simulates what a real daemon cannot be made to do. Its guests are
-// slow, do not react, crash, are suspended or paused. The daemon refuses calls, stops answering and sends invalid
-// data.
+// simulatedDaemon speaks libvirt's protocol, and simulates behaviour that a real daemon cannot be made to show. Its
+// guests are slow, do not react, crash, are suspended or paused. The daemon refuses calls, stops answering and sends
+// invalid data.
 type simulatedDaemon struct {
 	listener net.Listener
 	clock    *clocktesting.FakePassiveClock
@@ -45,9 +45,9 @@ type simulatedDaemon struct {
 	nextID   uint32
 	clusters int
 	made     int
-	// latency, if set, is how long a guest takes to turn off. Otherwise it takes a number of observations.
+	// latency, if set, is how long a guest takes to turn off. Otherwise a guest takes a number of observations.
 	latency time.Duration
-	// interfere, if set, may answer a call with its own frame; nil leaves the call to the daemon.
+	// interfere, if set, may answer a call with its own frame. If it returns nil, the daemon answers.
 	interfere func(procedure, serial uint32) []byte
 }
 
@@ -66,7 +66,7 @@ type fault struct {
 	ids       []string
 	code      uint32
 	message   string
-	// isSilent ends the connection instead of answering.
+	// isSilent closes the connection instead of answering.
 	isSilent bool
 }
 
@@ -142,7 +142,7 @@ func buildFrame(procedure, serial, status uint32, content []byte) []byte {
 	return append(w.content, content...)
 }
 
-// answer returns the frame that answers a call, or nil to end the connection.
+// answer returns the frame that answers a call, or nil to close the connection.
 func (s *simulatedDaemon) answer(procedure, serial uint32, r *xdrReader) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *simulatedDaemon) do(procedure uint32, r *xdrReader, w *xdrWriter) error
 			return failed.err()
 		}
 		w.writeUint(uint32(len(s.domains)))
-		for _, d := range s.domains { // In any order.
+		for _, d := range s.domains { // The order of the domains is random.
 			w.writeDomain(d.domain)
 		}
 		return nil
@@ -296,7 +296,7 @@ func (s *simulatedDaemon) find(id string) *simulatedDomain {
 
 func (s *simulatedDaemon) uri() string { return "qemu+tcp://" + s.listener.Addr().String() + "/system" }
 
-// newCluster returns a cluster whose infraID begins with the previous ones and a dash.
+// newCluster returns a cluster with an infraID that begins with the previous ones and a dash.
 func (s *simulatedDaemon) newCluster() *simulatedCluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,7 +367,8 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 // TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
 func (*simulatedCluster) TakesOrdersOneByOne() {}
 
-// ShutDown implements actuatortest.ShutdownCloud with a crash of the guest: its domain holds the memory.
+// ShutDown implements actuatortest.ShutdownCloud with a crash of the guest, after which its domain still occupies
+// memory.
 func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
 	c.change(func() { c.find(id).domainState = domainState{stateCrashed, 1} })
 }

@@ -10,7 +10,7 @@ import (
 // errNotLibvirt means that an answer does not follow libvirt's protocol.
 var errNotLibvirt = errors.New("the answer is not a valid libvirt response")
 
-// xdrWriter writes the subset of XDR (RFC 4506) that the arguments of calls need.
+// xdrWriter writes the subset of XDR (RFC 4506) that call arguments need.
 type xdrWriter struct{ content []byte }
 
 func (w *xdrWriter) writeUint(n uint32) { w.content = binary.BigEndian.AppendUint32(w.content, n) }

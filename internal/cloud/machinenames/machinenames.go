@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machinenames finds the cluster of a machine from the machine's name, for clouds that have no other sign of
-// it.
+// Package machinenames finds the cluster of a machine from the machine's name, for clouds that provide no other
+// information about the cluster.
 package machinenames
 
 import "regexp"
 
-// installerName matches names that OpenShift's installer, kubeadm and kind generate. After the infraID follow a role,
-// then the letter of a zone or the number of a pool, then a number or the five random characters of Kubernetes, which
-// never spell a word. No part of that suffix can be a role, so a name belongs to exactly one infraID.
+// installerName matches names that OpenShift's installer, kubeadm and kind generate. The infraID is followed by a
+// role, then the letter of a zone or the number of a pool, then a number or the five random characters of Kubernetes,
+// which never form a word. No part of that suffix can be a role, so a name belongs to exactly one infraID.
 var installerName = regexp.MustCompile(`^(.+)-(?:master|worker|infra|bootstrap|control-?plane)[0-9]*(?:-(?:[a-z]|[0-9]+))?(?:-(?:[0-9]+|[bcdfghjklmnpqrstvwxz2456789]{5}))?$`)
 
-// generatedID matches names that begin with an infraID as the installer generates it, ending with five random
-// characters. No other infraID has the same beginning, whatever follows.
+// generatedID matches names that begin with an infraID in the form that the installer generates, ending with five
+// random characters. No other infraID has the same beginning, regardless of the following characters.
 var generatedID = regexp.MustCompile(`^(.+?-[bcdfghjklmnpqrstvwxz2456789]{5})-.`)
 
 // FindInfraID returns the infraID in a machine's name, or "" if the name does not show it. It deliberately does not

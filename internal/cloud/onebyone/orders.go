@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package onebyone stops and starts the machines of clusters at clouds that accept orders for single machines only.
+// Package onebyone stops and starts machines of clusters in clouds that accept orders only for single machines.
 package onebyone
 
 import (
@@ -19,14 +19,14 @@ import (
 )
 
 // ParallelCalls is the number of concurrent calls per account. Each machine needs one call, and an order may concern
-// thousands.
+// thousands of machines.
 const ParallelCalls = 16
 
 // RefusedError is a refusal by the cloud that concerns one machine.
 type RefusedError struct {
 	// Class is one of WrongState, NotFound, Other and NoCapacity.
 	Class actuator.ErrorClass
-	// Code is the cloud's name of the error. Machines with the same code and class share the message of the first of
+	// Code is the cloud's name for the error. Machines with the same code and class share the message of the first of
 	// them.
 	Code, Message string
 }
@@ -35,8 +35,8 @@ type RefusedError struct {
 func (r *RefusedError) Error() string { return r.Code + ": " + r.Message }
 
 // Run calls order for each machine of the clusters, by its ID. It returns an error for each cluster, as
-// actuator.BatchActuator requires. order returns a *RefusedError for a refusal that concerns one machine. No more
-// calls are made after an error that concerns the whole account, or after ParallelCalls calls without an answer.
+// actuator.BatchActuator requires. order returns a *RefusedError for a refusal that concerns one machine. Run makes
+// no more calls after an error that concerns the whole account, or after ParallelCalls calls without an answer.
 func Run(operation string, clusters [][]string, order func(id string) error) []error {
 	var ofAccount atomic.Pointer[error]
 	var silent atomic.Int32
@@ -69,8 +69,8 @@ func Run(operation string, clusters [][]string, order func(id string) error) []e
 }
 
 // isOfAccount reports whether every other order would fail in the same way. Missing rights do not count, because
-// rights may be granted for parts of an account. Neither does an error of the cloud itself, which may concern one
-// machine.
+// rights may be granted for parts of an account. Nor does an error of the cloud itself count, because it may concern
+// one machine.
 func isOfAccount(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -86,7 +86,7 @@ func combineErrors(operation string, ids []string, results []error) error {
 		code  string
 		class actuator.ErrorClass
 	}
-	refused := map[refusal][]int{} // One code may stand for temporary and for permanent refusals.
+	refused := map[refusal][]int{} // The same code may be used for temporary and for permanent refusals.
 	var failed []string
 	for i, err := range results {
 		if err == nil {
@@ -139,7 +139,7 @@ func IsOfMachine(c actuator.ErrorClass) bool { return urgencyOf(c) >= 0 }
 
 // urgencyOf ranks the classes of refusals of single machines. It is negative for all other classes.
 func urgencyOf(c actuator.ErrorClass) int {
-	// A wrong state ranks last because it ends without intervention.
+	// A wrong state ranks last because it is temporary.
 	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
 }
 

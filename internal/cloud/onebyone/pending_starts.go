@@ -12,13 +12,13 @@ import (
 const (
 	// maxPendingStarts is the number of starts that are tracked per account.
 	maxPendingStarts = 50_000
-	// longestStart is how long a start is tracked. A later start is sent again.
+	// longestStart is how long a start is tracked. After that, a start is sent again.
 	longestStart = 10 * time.Minute
 )
 
-// PendingStarts holds the starts of an account that the cloud has accepted, by machine ID, with the cloud's
-// identifiers of the orders. They are tracked because some clouds detect missing capacity only after accepting the
-// order. PendingStarts is safe for concurrent use.
+// PendingStarts contains the starts that the cloud has accepted for an account, by machine ID, with the cloud's
+// identifiers of the orders. They are tracked because some clouds detect missing capacity only after they have
+// accepted the order. PendingStarts is safe for concurrent use.
 type PendingStarts struct {
 	known *lru.Cache
 	clock clock.PassiveClock

@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// PendingStops remembers stop orders, for clouds that report a machine as running until it is off. The orders are lost
-// when the process ends; a stop is then sent once more. PendingStops is safe for concurrent use.
+// PendingStops tracks stop orders, for clouds that report a machine as running until it is off. The orders are lost
+// when the process exits, and a stop is then sent once more. PendingStops is safe for concurrent use.
 type PendingStops struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
@@ -62,8 +62,8 @@ func (p *PendingStops) IsPending(id string) bool {
 	return isKnown && p.Clock.Since(stop.last) < p.Window
 }
 
-// EffectiveState returns the state of a machine: Stopping if the cloud reports it as running while a stop is pending.
-// The stop of a machine that no longer runs is forgotten.
+// EffectiveState returns the state of a machine. It is Stopping if the cloud reports the machine as running while a
+// stop is pending. The stop of a machine that no longer runs is dropped.
 func (p *PendingStops) EffectiveState(id string, seen actuator.MachineState) actuator.MachineState {
 	switch {
 	case seen != actuator.Running:
@@ -76,7 +76,7 @@ func (p *PendingStops) EffectiveState(id string, seen actuator.MachineState) act
 	}
 }
 
-// ForgetMachine ends a stop because the machine is off or was started.
+// ForgetMachine drops a stop because the machine is off or was started.
 func (p *PendingStops) ForgetMachine(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

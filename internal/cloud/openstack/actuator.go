@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openstack stops and starts the servers of clusters at OpenStack. A cluster's servers are those whose
-// property openshiftClusterID is its infraID. OpenShift's installer and its machine API set the property.
+// Package openstack stops and starts clusters' servers in OpenStack. A cluster's servers are those with its infraID
+// in the property openshiftClusterID. OpenShift's installer and its machine API set this property.
 //
 // Reading order: credentials.go (the Secret) → client.go (one client per project and region, its login) →
 // list_machines.go (one listing for all clusters of a project) → order.go (one call per server) → errors.go (messages
@@ -23,20 +23,20 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options configure the access to the cloud. The zero value is suitable for production.
+// Options configures the access to the cloud. The zero value is suitable for production.
 type Options struct {
-	// Transport sends the requests of all accounts whose Secrets have no certificates. If nil, Go's transport with
+	// Transport sends the requests of all accounts with a Secret without certificates. If nil, Go's transport with
 	// limits is used.
 	Transport http.RoundTripper
-	// Endpoints are the servers that Secrets may name. Their messages are shown to users.
+	// Endpoints are the servers that Secrets may refer to. Their messages are shown to users.
 	Endpoints httpguard.Endpoints
-	// CallTimeout bounds one API call; 0 means 15 s.
+	// CallTimeout limits one API call; 0 means 15 s.
 	CallTimeout time.Duration
-	// Attempts is the number of attempts of a listing or a start while the cloud does not answer; 0 means 4.
+	// Attempts is the number of attempts of a listing or a start while the cloud does not respond; 0 means 4.
 	Attempts int
 }
 
-// Actuator stops and starts servers at OpenStack. It is safe for concurrent use.
+// Actuator stops and starts servers in OpenStack. It is safe for concurrent use.
 type Actuator struct {
 	cloudrest.OneByOneActuator[*projectClient]
 

@@ -37,12 +37,12 @@ func TestTroubleAtOpenStack(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a failed listing is retried as often as allowed":       {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a 429 is not retried, and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"nova's old status 413: Throttled":                      {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"an excessive Retry-After is capped":                    {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a failed stop call is not retried":                     {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a failed start call is retried":                        {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"failed listing is retried up to the limit":          {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"429 is not retried and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"nova's old status 413 is throttling":                {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"excessive Retry-After is capped":                    {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"failed stop call is not retried":                    {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"failed start call is retried":                       {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startOpenStack(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -50,7 +50,7 @@ func TestTroubleAtOpenStack(t *testing.T) {
 	}
 }
 
-// TestATokenIsRenewed has an expired token, and then a revoked password.
+// TestATokenIsRenewed uses an expired token, and then a revoked password.
 func TestATokenIsRenewed(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newCluster()
@@ -142,7 +142,7 @@ func TestServersAreShelvedIfStopMethodIsShelve(t *testing.T) {
 	expectHeld()
 }
 
-// TestServersThatStayShelvedAreReported has a cloud that accepts the order, as OpenStack does.
+// TestServersThatStayShelvedAreReported uses a cloud that accepts the order, as OpenStack does.
 func TestServersThatStayShelvedAreReported(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newShelvedCluster()
@@ -187,7 +187,7 @@ func TestAnUnshelveBeyondTheQuotaHasNoCapacity(t *testing.T) {
 	}
 }
 
-// TestUnstoppableStateIsAPermanentRefusal has the states from which nova does not stop a server.
+// TestUnstoppableStateIsAPermanentRefusal uses the states in which nova does not stop a server.
 func TestUnstoppableStateIsAPermanentRefusal(t *testing.T) {
 	for _, row := range []struct {
 		status, task string
@@ -266,14 +266,14 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"a next page at another host: refused":    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
-		"a next page at another port: refused":    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
-		"endless pages: refused":                  {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
-		"an answer that is not JSON: refused":     {`<html>`, "the answer is not a valid OpenStack response"},
-		"a server without an id: refused":         {`{"servers":[{}]}`, "the answer is not a valid OpenStack response"},
-		"a server whose id is a path: refused":    {`{"servers":[{"id":"../../os-keypairs"}]}`, "the answer is not a valid OpenStack response"},
-		"a list that is not a list: refused":      {`{"servers":"x"}`, "the answer is not a valid OpenStack response"},
-		"an id above the maximum length: refused": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid OpenStack response"},
+		"next page at another host is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
+		"next page at another port is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
+		"endless pages are refused":                  {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
+		"answer that is not JSON is refused":         {`<html>`, "the answer is not a valid OpenStack response"},
+		"server without an id is refused":            {`{"servers":[{}]}`, "the answer is not a valid OpenStack response"},
+		"server id with a path traversal is refused": {`{"servers":[{"id":"../../os-keypairs"}]}`, "the answer is not a valid OpenStack response"},
+		"list that is not a list is refused":         {`{"servers":"x"}`, "the answer is not a valid OpenStack response"},
+		"id above the maximum length is refused":     {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid OpenStack response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startOpenStack(t)
@@ -290,7 +290,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}
 }
 
-// TestAnswersHaveABudget has an answer that is larger than any page.
+// TestAnswersHaveABudget uses an answer that is larger than any page.
 func TestAnswersHaveABudget(t *testing.T) {
 	cloud := startOpenStack(t)
 	cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -308,7 +308,7 @@ func TestAnswersHaveABudget(t *testing.T) {
 	}
 }
 
-// TestServersOfSecrets checks which servers a Secret may name, and which servers' messages are shown.
+// TestServersOfSecrets checks which servers a Secret may refer to, and which servers' messages are shown.
 func TestServersOfSecrets(t *testing.T) {
 	const words = "a secret of the internal network"
 	for name, row := range map[string]struct {
@@ -317,11 +317,11 @@ func TestServersOfSecrets(t *testing.T) {
 		class  actuator.ErrorClass
 		shown  bool
 	}{
-		"a host without a list of endpoints: allowed, its message is hidden": {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
-		"a host that is listed: allowed, its message is shown":               {"https://openstack.example.com/v3", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
-		"a host that is not on the list: refused":                            {"https://openstack.example.com/v3", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"a metadata service: refused":                                        {"http://169.254.169.254/v3", nil, actuator.Other, false},
-		"a metadata service that is listed: allowed, its message is shown":   {"http://169.254.169.254/v3", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
+		"host without a list of endpoints is allowed and its message is hidden": {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
+		"listed host is allowed and its message is shown":                       {"https://openstack.example.com/v3", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
+		"unlisted host is refused":                                              {"https://openstack.example.com/v3", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"metadata service is refused":                                           {"http://169.254.169.254/v3", nil, actuator.Other, false},
+		"listed metadata service is allowed and its message is shown":           {"http://169.254.169.254/v3", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := httpguard.ParseEndpoints(row.listed)
@@ -346,7 +346,7 @@ type roundTripperFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestRedirectsAreNotFollowed redirects the login, with its password, to another server.
+// TestRedirectsAreNotFollowed redirects the login, including its password, to another server.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("expected no request to another host, found %s %s", r.Method, r.URL)
@@ -373,29 +373,29 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a password: accepted":                                {secret: replace("", "")},
-		"the interface as endpoint_type: accepted":            {secret: cloud.credentials("    endpoint_type: publicURL\n")},
-		"a cacert with the system's certificates: accepted":   {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
-		"no Secret: CredentialsMissing":                       {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
-		"a clouds.yaml that is not YAML: CredentialsInvalid":  {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "expected YAML"},
-		"a cloud that is not listed: CredentialsInvalid":      {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
-		"no auth_url: CredentialsMissing":                     {secret: replace("auth_url", "url"), class: actuator.CredentialsMissing, says: "has no auth_url"},
-		"an auth_url of scheme file: CredentialsInvalid":      {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
-		"an auth_url with a password: CredentialsInvalid":     {secret: replace("http://", "http://a:hush@"), class: actuator.CredentialsInvalid, says: "must be a URL"},
-		"an auth_url of version 2.0: CredentialsInvalid":      {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
-		"no user: CredentialsMissing":                         {secret: replace("username", "name"), class: actuator.CredentialsMissing, says: "neither application_credential_id nor username"},
-		"no password: CredentialsMissing":                     {secret: replace("password", "pass"), class: actuator.CredentialsMissing, says: "has no password"},
-		"no project: CredentialsMissing":                      {secret: replace("project_id", "project"), class: actuator.CredentialsMissing, says: "neither project_id nor project_name"},
-		"a credential without its secret: CredentialsMissing": {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
-		"a wrong password: CredentialsInvalid":                {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
-		"no such region: Other":                               {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
-		"a compute service that is elsewhere: Unreachable":    {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "the API does not answer"},
-		"servers without verification: CredentialsInvalid":    {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
-		"a cacert outside the Secret: CredentialsInvalid":     {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
-		"a cacert without certificates: CredentialsInvalid":   {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
-		"a client certificate: CredentialsInvalid":            {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
-		"a profile: CredentialsInvalid":                       {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "names a profile"},
-		"the interface admin: CredentialsInvalid":             {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
+		"password is accepted":                              {secret: replace("", "")},
+		"interface as endpoint_type is accepted":            {secret: cloud.credentials("    endpoint_type: publicURL\n")},
+		"cacert with the system's certificates is accepted": {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
+		"missing Secret":                                    {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
+		"clouds.yaml that is not YAML":                      {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "expected YAML"},
+		"cloud that is not listed":                          {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
+		"missing auth_url":                                  {secret: replace("auth_url", "url"), class: actuator.CredentialsMissing, says: "has no auth_url"},
+		"auth_url with the scheme file":                     {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"auth_url with a password":                          {secret: replace("http://", "http://a:hush@"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"auth_url of version 2.0":                           {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
+		"missing user":                                      {secret: replace("username", "name"), class: actuator.CredentialsMissing, says: "neither application_credential_id nor username"},
+		"missing password":                                  {secret: replace("password", "pass"), class: actuator.CredentialsMissing, says: "has no password"},
+		"missing project":                                   {secret: replace("project_id", "project"), class: actuator.CredentialsMissing, says: "neither project_id nor project_name"},
+		"application credential without its secret":         {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
+		"wrong password":                                    {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
+		"unknown region":                                    {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
+		"compute service at another host":                   {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "the API does not answer"},
+		"servers without verification":                      {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
+		"cacert outside the Secret":                         {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
+		"cacert without certificates":                       {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
+		"client certificate":                                {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
+		"cloud with a profile":                              {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "names a profile"},
+		"interface admin":                                   {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Cloud: "fleet", Credentials: row.secret})
@@ -412,14 +412,14 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestOwnCertificatesAreTrusted has a cloud whose certificate is not signed by an authority of the system.
+// TestOwnCertificatesAreTrusted uses a cloud with a certificate that no authority of the system has signed.
 func TestOwnCertificatesAreTrusted(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newCluster()
 	encrypted := httptest.NewTLSServer(cloud)
 	defer encrypted.Close()
 	plain := cloud.server.URL
-	cloud.server.URL = encrypted.URL // The catalog names it.
+	cloud.server.URL = encrypted.URL // The catalog contains this URL.
 	defer func() { cloud.server.URL = plain }()
 	target := c.Target()
 	if _, err := cloud.actuator.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Unreachable {
@@ -430,7 +430,7 @@ func TestOwnCertificatesAreTrusted(t *testing.T) {
 	if _, err := cloud.actuator.Observe(t.Context(), target); err != nil {
 		t.Errorf("with its certificate: %v", err)
 	}
-	cloud.server.URL = plain // The catalog now leads to a service without TLS.
+	cloud.server.URL = plain // The catalog now refers to a service without TLS.
 	target.Credentials[cloudsKey] = bytes.Replace(target.Credentials[cloudsKey], []byte("Default"), []byte("default"), 1)
 	if _, err := cloud.actuator.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Other || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("with a compute service without TLS: %v, want an error about the missing TLS", err)
@@ -458,12 +458,12 @@ func TestAccountNames(t *testing.T) {
 		change func(*actuator.Target)
 		shared bool
 	}{
-		"another cluster: same account":     {func(t *actuator.Target) { t.InfraID = "other" }, true},
-		"another region: another account":   {replace("here", "there"), false},
-		"another project: another account":  {replace(goodProject, "other"), false},
-		"another user: another account":     {replace("username: torpor", "username: other"), false},
-		"another password: another account": {replace(goodPassword, "other"), false},
-		"another server: another account":   {replace("/identity/v3", "/v3"), false},
+		"another cluster has the same account": {func(t *actuator.Target) { t.InfraID = "other" }, true},
+		"another region has another account":   {replace("here", "there"), false},
+		"another project has another account":  {replace(goodProject, "other"), false},
+		"another user has another account":     {replace("username: torpor", "username: other"), false},
+		"another password has another account": {replace(goodPassword, "other"), false},
+		"another server has another account":   {replace("/identity/v3", "/v3"), false},
 	} {
 		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodPassword) {
 			t.Errorf("%s: accounts %s and %s, want them to be equal: %t", name, got, first, row.shared)

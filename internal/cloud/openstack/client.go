@@ -31,23 +31,23 @@ import (
 )
 
 const (
-	// maxAnswerBytes allows for a page of 500 servers of 16 KiB each.
+	// maxAnswerBytes allows a page of 500 servers of 16 KiB each.
 	maxAnswerBytes = 8 << 20
 )
 
-// projectClient accesses the servers of a project in a region.
+// projectClient accesses a project's servers in a region.
 type projectClient struct {
 	settings cloudSettings
-	// account is the public name of the client: a hash of all fields that identify it.
+	// account is the client's public name: a hash of all fields that identify it.
 	account string
-	// isTrusted reports whether the administrator lists the servers. Only then may their messages be shown.
+	// isTrusted reports whether the administrator has listed the servers. Only then may their messages be shown.
 	isTrusted bool
 	hosts     *ownHosts
 	endpoints httpguard.Endpoints
 	timeout   time.Duration
 	provider  *gophercloud.ProviderClient
-	// shelves reports whether servers are shelved instead of stopped. unshelved are the servers that the cloud was
-	// ordered to unshelve.
+	// shelves reports whether servers are shelved instead of stopped. unshelved contains the servers that the cloud
+	// was ordered to unshelve.
 	shelves   bool
 	unshelved onebyone.PendingStarts
 
@@ -55,11 +55,11 @@ type projectClient struct {
 	loggingIn *semaphore.Weighted
 	mu        sync.Mutex
 	compute   *gophercloud.ServiceClient
-	// owner is the project's name among the accounts of all clouds.
+	// owner identifies the project among the accounts of all clouds.
 	owner string
 }
 
-// newTransport returns a transport with limits. If roots is nil, those of the system are used.
+// newTransport returns a transport with limits. If roots is nil, the system's roots are used.
 func newTransport(endpoints httpguard.Endpoints, roots *x509.CertPool) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
@@ -71,7 +71,8 @@ func newTransport(endpoints httpguard.Endpoints, roots *x509.CertPool) *http.Tra
 	return transport
 }
 
-// ownHosts sends requests to the servers of one cloud only. Answers name the next page, and a token is sent along.
+// ownHosts sends requests only to the servers of one cloud. Answers contain the URL of the next page, and a token is
+// sent along.
 type ownHosts struct {
 	base http.RoundTripper
 
@@ -113,8 +114,8 @@ func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	// NUL cannot be part of a text in YAML. Clusters whose servers are shelved must not share orders with those whose
-	// servers are stopped.
+	// NUL cannot be part of a YAML text. Clusters with shelved servers must not share orders with clusters with
+	// stopped servers.
 	fields := []string{
 		s.Auth.AuthURL, s.Auth.Username, s.Auth.UserID, s.Auth.Password, s.Auth.UserDomainName, s.Auth.UserDomainID, s.Auth.DomainName, s.Auth.DomainID,
 		s.Auth.ProjectName, s.Auth.ProjectID, s.Auth.ProjectDomainName, s.Auth.ProjectDomainID, s.Auth.CredentialID, s.Auth.CredentialName,
@@ -147,8 +148,8 @@ func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*pr
 	return c, nil
 }
 
-// allowHost checks whether a Secret or the cloud's catalog may name a server. A user who may write a Secret must not
-// use it to reach or read servers in the manager's network.
+// allowHost checks whether a Secret or the cloud's catalog may refer to a server. A user who may write a Secret must
+// not be able to reach or read servers in the manager's network.
 func (c *projectClient) allowHost(u *url.URL, where string) error {
 	if err := c.endpoints.CheckHost(u.Hostname()); err != nil {
 		return actuator.Errorf(actuator.Other, "%s: %.100s: %s", where, u.Hostname(), err)
@@ -166,8 +167,8 @@ func (c *projectClient) Name() string { return c.account }
 // RequireStopRights implements cloudrest.OneByOneAccount. OpenStack does not report missing rights in advance.
 func (*projectClient) RequireStopRights(context.Context, []string) error { return nil }
 
-// computeService returns the client of the compute service. It logs in before the first use. The library logs in again
-// when a token is refused.
+// computeService returns the client of the compute service. It logs in before the first use. The library logs in
+// again when a token is refused.
 func (c *projectClient) computeService(ctx context.Context) (*gophercloud.ServiceClient, error) {
 	if known := c.knownService(); known != nil {
 		return known, nil
@@ -206,8 +207,8 @@ func (c *projectClient) knownService() *gophercloud.ServiceClient {
 	return c.compute
 }
 
-// findComputeService finds the compute service in the catalog of the login. The library would ask the service for its
-// versions, without a deadline.
+// findComputeService finds the compute service in the catalog of the login. The library would request the service's
+// versions without a deadline.
 func (c *projectClient) findComputeService(result tokens.CreateResult) (*gophercloud.ServiceClient, error) {
 	catalog, err := result.ExtractServiceCatalog()
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// cloudsKey is the key of the credentials Secret that Hive defines. It holds a file in the format of OpenStack's
-	// own clients.
+	// cloudsKey is the key of the credentials Secret that Hive defines. Its value is a file in the format of
+	// OpenStack's own clients.
 	cloudsKey = "clouds.yaml"
-	// mountedSecret is where OpenShift's installer mounts the Secret. With this prefix, cacert names another key of
-	// the Secret.
+	// mountedSecret is the path at which OpenShift's installer mounts the Secret. With this prefix, cacert refers to
+	// another key of the Secret.
 	mountedSecret = "/etc/openstack-ca/"
-	// systemRoots is the value of cacert that means the certificates of the system.
+	// systemRoots is the value of cacert that stands for the system's certificates.
 	systemRoots = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
 )
 
@@ -36,7 +36,7 @@ type cloudSettings struct {
 	ClientCert   string       `json:"cert"`
 	Profile      string       `json:"profile"`
 	Cloud        string       `json:"cloud"`
-	// roots are the certificates that cacert names; nil means those of the system.
+	// roots are the certificates in cacert; nil means the system's certificates.
 	roots *x509.CertPool
 	// rootsPEM is the PEM form of roots, for comparison.
 	rootsPEM string
@@ -122,7 +122,7 @@ func (s *cloudSettings) check() error {
 	}
 }
 
-// readRoots reads the certificates that cacert names. In OpenShift, the path names a key of the same Secret.
+// readRoots reads the certificates that cacert refers to. In OpenShift, the path refers to a key of the same Secret.
 func (s *cloudSettings) readRoots(secret map[string][]byte) error {
 	if s.CACert == "" || s.CACert == systemRoots {
 		return nil
@@ -174,7 +174,7 @@ func (s *cloudSettings) loginOptions() *tokens.AuthOptions {
 	return o
 }
 
-// firstOf returns the first ID or name of a domain that is set. The API accepts only one of them.
+// firstOf returns the first ID or name of a domain that is set, because the API accepts only one of them.
 func firstOf(id, name, otherID, otherName string) (string, string) {
 	switch {
 	case id != "":

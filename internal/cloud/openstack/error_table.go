@@ -9,8 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 )
 
-// errorTable classifies answers by their status, because OpenStack has no error codes. Nova has one status for an
-// exhausted quota and for missing rights. With the unified limits of Keystone it reports the quota in other words:
+// errorTable classifies answers by their status, because OpenStack has no error codes. Nova uses the same status for
+// an exhausted quota and for missing rights. With Keystone's unified limits, its message about the quota differs:
 // https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
 // https://docs.openstack.org/nova/latest/admin/unified-limits.html
 func errorTable() errorclass.Table {

@@ -26,7 +26,7 @@ var (
 	errListTooLong  = errors.New("the list has more pages or servers than a project may have")
 )
 
-// loginError reports why the login returned no token.
+// loginError explains why the login returned no token.
 type loginError struct{ err error }
 
 // Error implements error.
@@ -35,8 +35,8 @@ func (e *loginError) Error() string { return "login: " + e.err.Error() }
 // Unwrap returns the cause.
 func (e *loginError) Unwrap() error { return e.err }
 
-// explainError converts an error of the library to an *onebyone.RefusedError or an *actuator.Error. The message is the
-// same at each repetition. The library's own messages contain URLs and bodies.
+// explainError converts an error of the library to an *onebyone.RefusedError or an *actuator.Error. The message does
+// not change when the error is repeated. The library's own messages contain URLs and bodies.
 func (c *projectClient) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
@@ -81,8 +81,8 @@ func (c *projectClient) explainLogin(err error) error {
 	}
 }
 
-// explainMissingAnswer describes an error other than an answer of the API. To the user, a request that was not sent,
-// was interrupted or timed out all means that the cloud does not answer.
+// explainMissingAnswer describes an error other than an answer of the API. A request that was not sent, was
+// interrupted or timed out has the same description, because users only need to know that the cloud does not respond.
 func (c *projectClient) explainMissingAnswer(operation string, err error) error {
 	syntax, isSyntax := errors.AsType[*json.SyntaxError](err)
 	wrong, isWrongType := errors.AsType[*json.UnmarshalTypeError](err)
@@ -113,8 +113,8 @@ func classOf(operation string, answer gophercloud.ErrUnexpectedResponseCode) act
 	})
 }
 
-// describe returns the server's message if the administrator lists the server. The author of the Secret chooses the
-// server, and could otherwise read answers of other servers.
+// describe returns the server's message if the administrator has listed the server. The author of the Secret chooses
+// the server, and could otherwise read answers of other servers.
 func (c *projectClient) describe(answer gophercloud.ErrUnexpectedResponseCode) string {
 	status := fmt.Sprintf("status %d %s", answer.Actual, http.StatusText(answer.Actual))
 	if message := messageOf(answer.Body); c.isTrusted && message != "" {
@@ -123,13 +123,13 @@ func (c *projectClient) describe(answer gophercloud.ErrUnexpectedResponseCode) s
 	return status
 }
 
-// messageOf returns the message of an error, which has the form {"KIND": {"message": …}} in all services.
+// messageOf returns the message of an error. In all services, the error has the form {"KIND": {"message": …}}.
 func messageOf(body []byte) string {
 	var content map[string]struct {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(body, &content); err != nil {
-		return "" // An answer without a message still has its status.
+		return "" // An answer without a message still has a status.
 	}
 	for _, inner := range content {
 		if inner.Message != "" {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzReadCredentials reads clouds.yaml of a Secret. An error never quotes it, and accepted settings name a server.
+// FuzzReadCredentials reads clouds.yaml from a Secret. An error never quotes the file, and accepted settings contain
+// a server.
 func FuzzReadCredentials(f *testing.F) {
 	const canary = "s3cr3t-canary"
 	for _, text := range []string{

@@ -14,8 +14,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.
-// A user shelves one of the servers during hibernation, and the resume unshelves it.
+// TestAClusterHibernatesAndResumes uses the real controller and an API server that also serves as the target
+// cluster's. A user shelves one of the servers during the hibernation, and the resume unshelves it.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	cloud := startOpenStack(t)
 	cloud.latency = testenv.ChangeTime

@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	// clusterProperty is the property of a server whose value is the infraID of its cluster.
+	// clusterProperty is the property that contains the infraID of a server's cluster.
 	clusterProperty = "openshiftClusterID"
-	// pageSize is the requested size of a page; the cloud may return fewer. maxPages and maxServers bound one listing.
+	// pageSize is the requested size of a page; the cloud may return fewer servers. maxPages and maxServers limit one
+	// listing.
 	pageSize   = 500
 	maxPages   = 1000
 	maxServers = 50_000
-	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
+	// listTimeoutFactor limits the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
 	maxNameBytes      = 255
 	maxAddresses      = 64
 )
 
-// ListMachines implements rest.OneByOneAccount. One listing of the whole project serves any number of clusters, because
-// the API filters servers only by name, with one regular expression at a time.
+// ListMachines implements rest.OneByOneAccount. One listing of the whole project serves any number of clusters,
+// because the API filters servers only by name, with one regular expression at a time.
 func (c *projectClient) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
 		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and servers are found by it: set spec.clusterMetadata.infraID")
@@ -81,8 +82,8 @@ func (c *projectClient) addMachines(found map[string][]actuator.Machine, page []
 	return nil
 }
 
-// senlinClusterOf returns the ID of the Senlin cluster that a server is a node of, or "". Senlin sets both properties.
-// It replaces or rebuilds inactive nodes if a health policy is attached to the cluster:
+// senlinClusterOf returns the ID of the Senlin cluster that a server is a node of, or "". Senlin sets both
+// properties. Senlin replaces or rebuilds inactive nodes if a health policy is attached to the cluster:
 // https://docs.openstack.org/senlin/latest/user/policy_types/health.html
 func senlinClusterOf(s *servers.Server) string {
 	if s.Metadata["cluster_node_id"] == "" {
@@ -106,7 +107,7 @@ func stateOf(s *servers.Server) actuator.MachineState {
 	}
 	switch s.Status {
 	case "ACTIVE", "PASSWORD", "VERIFY_RESIZE", "MIGRATING", "RESCUE", "PAUSED":
-		return actuator.Running // A paused server holds its host's capacity and its memory.
+		return actuator.Running // A paused server occupies its host's capacity and memory.
 	case "SHUTOFF", "SHELVED", "SHELVED_OFFLOADED", "SUSPENDED":
 		return actuator.Stopped
 	case "ERROR":
@@ -115,17 +116,17 @@ func stateOf(s *servers.Server) actuator.MachineState {
 		}
 		return actuator.Stopped
 	default:
-		return actuator.Starting // BUILD, REBOOT, RESIZE or unknown: neither on nor off, and waited for.
+		return actuator.Starting // BUILD, REBOOT, RESIZE or an unknown status: neither on nor off, and waited for.
 	}
 }
 
-// holdsCapacity reports whether a server is off but still occupies its host, in a cluster whose servers are to be
-// shelved. The cloud alone decides when a shelved server leaves its host; only administrators can influence that.
+// holdsCapacity reports whether a server is off but still occupies its host, in a cluster with servers that should be
+// shelved. The cloud alone decides when a shelved server leaves its host. Only administrators can influence this.
 func (c *projectClient) holdsCapacity(s *servers.Server) bool {
 	return c.shelves && s.TaskState == "" && slices.Contains([]string{"SHUTOFF", "SUSPENDED"}, s.Status)
 }
 
-// addressesOf returns the addresses of a server in all its networks.
+// addressesOf returns a server's addresses in all its networks.
 func addressesOf(s *servers.Server) []string {
 	var all []string
 	for _, network := range slices.Sorted(maps.Keys(s.Addresses)) {

@@ -25,7 +25,7 @@ import (
 const (
 	// novaImage and novaFlavor are those of nova's own functional tests.
 	novaImage, novaFlavor = "155d900f-4e14-4e4c-a73d-069cbf4541e6", "1"
-	// novaVersion is the version of the API in which a server needs no network.
+	// novaVersion is an API version in which a server needs no network.
 	novaVersion = "compute 2.90"
 )
 
@@ -43,7 +43,7 @@ func startNova(t *testing.T) *simulatedOpenStack {
 	})
 	target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + nova.WaitForLine(t, "SERVING ")}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target) // The host is kept, so that nova's links lead here.
+		r.SetURL(target) // The host is kept, so the links in nova's answers refer to this server.
 		r.Out.Host = r.In.Host
 		r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, "/compute")
 		if query := r.Out.URL.Query(); query.Has("limit") {
@@ -53,7 +53,7 @@ func startNova(t *testing.T) *simulatedOpenStack {
 	}}
 	var one sync.Mutex
 	cloud.nova = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		one.Lock() // The in-memory database fails for concurrent writers.
+		one.Lock() // The in-memory database fails with concurrent writers.
 		defer one.Unlock()
 		proxy.ServeHTTP(w, r)
 	})
@@ -68,7 +68,7 @@ func findOne(tree, pattern string) string {
 	return found[0]
 }
 
-// novaCluster is a cluster whose servers are nova's.
+// novaCluster is a cluster with servers in nova.
 type novaCluster struct{ cluster *simulatedCluster }
 
 func (c novaCluster) Actuator() actuator.Actuator { return c.cluster.actuator }
@@ -138,7 +138,7 @@ func TestContractAtARealNova(t *testing.T) {
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return novaCluster{cloud.newCluster()} })
 }
 
-// shelvedNovaCluster is a cluster whose servers are shelved.
+// shelvedNovaCluster is a cluster with shelved servers.
 type shelvedNovaCluster struct{ novaCluster }
 
 // ShutDown implements actuatortest.ShutdownCloud.
@@ -155,7 +155,7 @@ func TestContractOfShelvingAtARealNova(t *testing.T) {
 	})
 }
 
-// TestServersOfARealNovaStartFromEveryStoppedState uses nova's own names of actions and states.
+// TestServersOfARealNovaStartFromEveryStoppedState uses nova's own names for actions and states.
 func TestServersOfARealNovaStartFromEveryStoppedState(t *testing.T) {
 	c := novaCluster{startNova(t).newCluster()}
 	ids := c.Create(t, 4)

@@ -15,15 +15,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
-// The operations, with the names that messages use.
+// Operations, with their names in messages.
 const (
 	list  = "list servers"
 	stop  = "stop servers"
 	start = "start servers"
 )
 
-// StopMachine implements rest.OneByOneAccount. It stops or shelves a server. The API refuses an order that has already
-// taken effect, so the server is read before a refusal is reported.
+// StopMachine implements rest.OneByOneAccount. It stops or shelves a server. The API refuses an order that has
+// already taken effect, so the server is read before a refusal is reported.
 func (c *projectClient) StopMachine(ctx context.Context, id string) error {
 	c.unshelved.ForgetMachine(id)
 	return c.call(ctx, stop, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
@@ -37,8 +37,8 @@ func (c *projectClient) StopMachine(ctx context.Context, id string) error {
 	})
 }
 
-// shelveServer shelves a server that is on, or off but still at its host. A failed server must be off before it can be
-// shelved.
+// shelveServer shelves a server that is on, or that is off but still on its host. A failed server must be off before
+// it can be shelved.
 func (c *projectClient) shelveServer(ctx context.Context, compute *gophercloud.ServiceClient, id string) error {
 	refusal := servers.Shelve(ctx, compute, id).ExtractErr()
 	return judgeConflict(ctx, compute, id, refusal, func(found *servers.Server) error {
@@ -49,7 +49,7 @@ func (c *projectClient) shelveServer(ctx context.Context, compute *gophercloud.S
 	})
 }
 
-// StartMachine implements rest.OneByOneAccount, whatever turned the server off.
+// StartMachine implements rest.OneByOneAccount, regardless of how the server was turned off.
 func (c *projectClient) StartMachine(ctx context.Context, id string) error {
 	return c.call(ctx, start, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
 		refusal := servers.Start(ctx, compute, id).ExtractErr()
@@ -78,8 +78,8 @@ func judgeConflict(ctx context.Context, compute *gophercloud.ServiceClient, id s
 	return judge(found)
 }
 
-// unshelveServer unshelves a server. The API accepts the order at once and does not report missing capacity: the
-// server is then shelved as before.
+// unshelveServer unshelves a server. The API accepts the order at once and does not report missing capacity. In that
+// case the server is shelved again.
 func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud.ServiceClient, id string) error {
 	if c.unshelved.Find(id) != "" {
 		c.unshelved.ForgetMachine(id)
@@ -94,8 +94,9 @@ func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud
 	return err
 }
 
-// wayOut returns the command that ends a state which nova does not leave without one, and from which it does not stop
-// a server. It returns "" for other states: https://docs.openstack.org/api-ref/compute/#stop-server-os-stop-action
+// wayOut returns the command that resolves a state in which nova does not stop a server, and which nova does not
+// leave without a command. It returns "" for other states:
+// https://docs.openstack.org/api-ref/compute/#stop-server-os-stop-action
 func wayOut(status string) string {
 	switch status {
 	case "PAUSED":

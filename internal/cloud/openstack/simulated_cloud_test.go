@@ -25,11 +25,12 @@ import (
 const (
 	goodProject  = "11111111222233334444555555555555"
 	goodPassword = "s3cr3t-of-torpor-tests"
-	// serverPageSize is the maximum size of a page, whatever is requested. Twelve servers need more than one page.
+	// serverPageSize is the maximum size of a page, regardless of the request. Twelve servers need more than one
+	// page.
 	serverPageSize = 5
-	// callTimeout is long, because a real nova answers late on a busy machine.
+	// callTimeout is long, because a real nova responds late on a busy machine.
 	callTimeout = 2 * time.Minute
-	// administrator is the header of requests that bypass faults and logins on their way to nova.
+	// administrator is the header of requests to nova that bypass faults and logins.
 	administrator = "X-Torpor-Test-Administrator"
 	// transitionLooks is the number of listings that a task takes. lateLooks is the number of listings that show the
 	// previous state.
@@ -48,18 +49,18 @@ type simulatedOpenStack struct {
 	actuator *Actuator
 
 	servers map[string]*simulatedServer
-	// tokens counts the issued tokens; the first of them have expired.
+	// tokens counts the issued tokens. The first expired ones of them are no longer valid.
 	tokens, expired int
 	isLate          bool
 	clusters        int
 	made            int
 	// latency, if set, is how long a task takes. Otherwise a task takes a number of listings.
 	latency time.Duration
-	// hasNoRoom shelves unshelved servers again, and quotaIsUsed refuses to unshelve servers.
+	// hasNoRoom shelves unshelved servers again. quotaIsUsed refuses to unshelve servers.
 	hasNoRoom, quotaIsUsed bool
-	// isRevoked reports whether the password and its tokens are no longer accepted.
+	// isRevoked is true if the password and its tokens are no longer accepted.
 	isRevoked bool
-	// nova, if set, has the servers.
+	// nova, if set, contains the servers.
 	nova http.Handler
 	// interfere, if set, answers requests to the compute service.
 	interfere func(http.ResponseWriter, *http.Request) bool
@@ -67,7 +68,7 @@ type simulatedOpenStack struct {
 
 type simulatedServer struct {
 	ID, Name, infraID string
-	// status and task are the names in the API. A task stays for left listings, or until a time.
+	// status and task are the names in the API. A task lasts for left listings, or until a time.
 	status, task string
 	left         int
 	arrives      time.Time
@@ -123,7 +124,7 @@ func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// The message contains everything that must not be shown.
+		// The message contains every part that must not be shown.
 		writeError(w, failed.Status, "fault", fmt.Sprintf("%s %s (req-%08d-0000-0000-0000-000000000000)", failed.Message, goodPassword, count))
 	case s.nova != nil:
 		return false
@@ -255,7 +256,7 @@ func (m *simulatedServer) show() map[string]any {
 	}
 }
 
-// arrive ends a task. A task to shelve or to unshelve is followed by another.
+// arrive completes a task. A task to shelve or to unshelve is followed by another task.
 func (m *simulatedServer) arrive() {
 	end := map[string]struct{ status, task string }{
 		"powering-on": {status: "ACTIVE"}, "resuming": {status: "ACTIVE"}, "powering-off": {status: "SHUTOFF"},
@@ -287,7 +288,7 @@ func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m
 	case action == "unshelve" && s.quotaIsUsed:
 		writeError(w, http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1, but already used 10 of 10 instances")
 	case action == "unshelve" && s.hasNoRoom:
-		w.WriteHeader(http.StatusAccepted) // Its task ends before the next observation.
+		w.WriteHeader(http.StatusAccepted) // The task is complete before the next observation.
 	default:
 		if s.isLate {
 			m.before, m.late = m.status, lateLooks
@@ -310,7 +311,7 @@ func writeError(w http.ResponseWriter, status int, kind, message string) {
 	writeJSON(w, status, map[string]any{kind: map[string]any{"code": status, "message": message}})
 }
 
-// newCluster returns a cluster whose infraID begins with the previous ones.
+// newCluster returns a cluster with an infraID that begins with the previous ones.
 func (s *simulatedOpenStack) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -321,7 +322,7 @@ func (s *simulatedOpenStack) newCluster() *simulatedCluster {
 type simulatedCluster struct {
 	*simulatedOpenStack
 	infraID string
-	// isShelved reports whether the cluster's servers are to be shelved.
+	// isShelved is true if the cluster's servers should be shelved.
 	isShelved bool
 }
 
@@ -380,7 +381,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 		actuator.Other:              {Status: http.StatusBadRequest},
 	}[class]
 	if !ok {
-		return false // A stopped server keeps its capacity, and a listing does not fail for a running one.
+		return false // A stopped server keeps its capacity, and a listing does not fail for a running server.
 	}
 	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
 	if c.isShelved && op == actuatortest.Stop {
@@ -411,7 +412,7 @@ func TestContract(t *testing.T) {
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return cloud.newCluster() })
 }
 
-// shelvedCluster is a cluster whose servers are shelved, so that a server that is only off occupies its host.
+// shelvedCluster is a cluster with shelved servers. A server that is only off occupies its host.
 type shelvedCluster struct{ *simulatedCluster }
 
 // ShutDown implements actuatortest.ShutdownCloud.

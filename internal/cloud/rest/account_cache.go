@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// maxAccounts is the number of accounts that are kept. It is far larger than the number of accounts on one hub.
+// maxAccounts is the number of cached accounts. It is far larger than the number of accounts on one hub.
 const maxAccounts = 256
 
-// AccountCache keeps the state of accounts, including their tokens. It is safe for concurrent use.
+// AccountCache stores the state of accounts, including their tokens. It is safe for concurrent use.
 type AccountCache[T any] struct {
 	mu    sync.Mutex
 	known map[string]*keptAccount[T]
@@ -23,7 +23,8 @@ type AccountCache[T any] struct {
 
 type keptAccount[T any] struct {
 	account T
-	// namespace is the first that requested the account. lastUse is the value of uses at its last lookup.
+	// namespace is the first namespace that requested the account. lastUse is the value of uses at the last lookup of
+	// the account.
 	namespace string
 	lastUse   int
 }
@@ -33,9 +34,9 @@ func NewAccountCache[T any]() *AccountCache[T] {
 	return &AccountCache[T]{known: map[string]*keptAccount[T]{}}
 }
 
-// GetOrBuild returns the account with these fields, or builds it. The fields may be secrets; the account's name does
-// not reveal them. Accounts of different kinds need a first field that names the kind. Accounts are built one at a
-// time, because two concurrent builds for one project would both log in.
+// GetOrBuild returns the account with these fields, or builds it. The fields may be secrets, but the account's name
+// does not reveal them. For accounts of different kinds, the first field must be the kind. Accounts are built one at
+// a time, because two concurrent builds for one project would both log in.
 func (a *AccountCache[T]) GetOrBuild(namespace string, fields []string, build func(name string) (T, error)) (T, error) {
 	name := HashFields(fields...)
 	a.mu.Lock()
@@ -56,8 +57,8 @@ func (a *AccountCache[T]) GetOrBuild(namespace string, fields []string, build fu
 	return account, nil
 }
 
-// dropOne drops the least recently used account of the namespace that has most accounts. A namespace with many Secrets
-// therefore never displaces the accounts of others.
+// dropOne drops the least recently used account of the namespace with the most accounts. A namespace with many
+// Secrets therefore never displaces the accounts of other namespaces.
 func (a *AccountCache[T]) dropOne() {
 	counts := map[string]int{}
 	for _, kept := range a.known {
@@ -73,7 +74,7 @@ func (a *AccountCache[T]) dropOne() {
 	delete(a.known, dropped)
 }
 
-// HashFields returns a name that is unique to the fields and reveals none of them. The fields may be secrets.
+// HashFields returns a name that is unique to the fields and does not reveal them. The fields may be secrets.
 func HashFields(fields ...string) string {
 	hash := sha256.New()
 	for _, field := range fields {

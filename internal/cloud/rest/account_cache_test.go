@@ -64,7 +64,7 @@ func TestOneNamespaceDropsOnlyItsOwnAccounts(t *testing.T) {
 	}
 }
 
-// A field may contain any bytes that a Secret can hold.
+// A field may contain any bytes that a Secret can contain.
 func TestAccountsDifferByEachField(t *testing.T) {
 	cache := NewAccountCache[string]()
 	names := map[string]bool{}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rest calls the REST APIs of clouds that need no SDK. Calls have deadlines and budgets, go to hosts that the
-// caller fixes, and carry a token that is fetched when it is needed. Each cloud interprets the errors itself.
+// Package rest calls the REST APIs of clouds that need no SDK. Calls have deadlines and budgets, go only to hosts
+// that the caller fixes, and carry a token that is fetched on demand. Each cloud interprets the errors itself.
 package rest
 
 import (
@@ -20,16 +20,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// maxAnswerBytes allows for a page of 500 machines of 16 KiB each.
+// maxAnswerBytes allows a page of 500 machines of 16 KiB each.
 const maxAnswerBytes = 8 << 20
 
-// APIClient calls the API for one account. It follows no redirect and no address from an answer.
+// APIClient calls the API for one account. It follows neither redirects nor addresses in answers.
 type APIClient struct {
 	// HTTP sends the requests.
 	HTTP *http.Client
 	// Tokens provides the access tokens of the account.
 	Tokens *TokenCache
-	// Timeout bounds one call, including the login.
+	// Timeout limits one call, including the login.
 	Timeout time.Duration
 }
 
@@ -44,20 +44,20 @@ func NewHTTPClient(endpoints httpguard.Endpoints) *http.Client {
 	return BoundClient(transport)
 }
 
-// BoundClient returns a client that limits the size of answers. It follows no redirect, because the token would be
-// sent along.
+// BoundClient returns a client that limits the size of answers. It does not follow redirects, because the token would
+// be sent along.
 func BoundClient(transport http.RoundTripper) *http.Client {
 	return httpguard.NewClient(transport, maxAnswerBytes, 0)
 }
 
-// Call makes one call. It sends body as JSON unless body is nil, and decodes the JSON of the answer into result unless
-// result is nil. It returns the error of ctx if ctx ended, a *StatusError if the cloud refused, and otherwise
-// ErrNotJSON, httpguard.ErrAnswerTooLarge or another error.
+// Call makes one call. It sends body as JSON unless body is nil, and decodes the JSON of the answer into result
+// unless result is nil. It returns the error of ctx if ctx has ended, a *StatusError if the cloud refused the call,
+// and otherwise ErrNotJSON, httpguard.ErrAnswerTooLarge or another error.
 func (c *APIClient) Call(ctx context.Context, method, url string, body, result any) error {
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	err := c.callOnce(limited, method, url, body, result)
-	// A token may be revoked before it expires; a second attempt uses a new one.
+	// A token may be revoked before it expires. A second attempt uses a new token.
 	if refusal, ok := errors.AsType[*StatusError](err); ok && refusal.Status == http.StatusUnauthorized && refusal.token != "" {
 		c.Tokens.drop(refusal.token)
 		err = c.callOnce(limited, method, url, body, result)
@@ -100,8 +100,8 @@ type RequestSender interface {
 	Do(request *http.Request) (*http.Response, error)
 }
 
-// Send sends one request, whose host the caller has fixed, without adding a token. It decodes the JSON of the answer
-// as Call does.
+// Send sends one request to a host that the caller has fixed, without adding a token. It decodes the JSON of the
+// answer as Call does.
 func Send(client RequestSender, request *http.Request, result any) error {
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "torpor/"+buildinfo.ReadVersion().Version)

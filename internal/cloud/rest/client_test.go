@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// newClient returns a client whose tokens are valid for the given time, and a counter of fetched tokens.
+// newClient returns a client with tokens that are valid for the given time, and a counter of fetched tokens.
 func newClient(good time.Duration) (APIClient, *atomic.Int32) {
 	var fetched atomic.Int32
 	tokens := NewTokenCache(clock.RealClock{}, func(context.Context) (AccessToken, error) {
@@ -100,7 +100,7 @@ func TestCallsEnd(t *testing.T) {
 		case <-ended:
 		}
 	})
-	t.Cleanup(func() { close(ended) }) // Runs before the server closes, which waits for its handlers.
+	t.Cleanup(func() { close(ended) }) // This runs before the server closes, which waits for its handlers.
 	client, _ := newClient(time.Hour)
 	client.Timeout = 10 * time.Millisecond
 	if err := client.Call(t.Context(), http.MethodGet, url, nil, nil); err == nil || DescribeMissingAnswer(err) != "the API does not answer" {
@@ -119,10 +119,10 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 		err  error
 		want string
 	}{
-		"an answer that is too large: refused": {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "the answer is larger than allowed"},
-		"forbidden":                            {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
-		"an answer that is not JSON: refused":  {ErrNotJSON, "the answer is not a valid response of this API"},
-		"anything":                             {errors.New("dial tcp 10.0.0.1:4711: refused"), "the API does not answer"},
+		"oversized answer":        {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "the answer is larger than allowed"},
+		"denied address":          {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
+		"answer that is not JSON": {ErrNotJSON, "the answer is not a valid response of this API"},
+		"unknown error":           {errors.New("dial tcp 10.0.0.1:4711: refused"), "the API does not answer"},
 	} {
 		if got := DescribeMissingAnswer(row.err); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)
@@ -137,19 +137,19 @@ func TestRefusalsAreSorted(t *testing.T) {
 		class  actuator.ErrorClass
 		pause  time.Duration
 	}{
-		"429 with a Retry-After in seconds: Throttled":                              {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
-		"429 without a Retry-After: Throttled":                                      {http.StatusTooManyRequests, "", actuator.Throttled, 0},
-		"429 with an excessive Retry-After: Throttled, and the pause is capped":     {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
-		"429 with a negative Retry-After: Throttled, and it is ignored":             {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
-		"429 with a Retry-After that is not a number: Throttled, and it is ignored": {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
-		"503 with a Retry-After: Throttled":                                         {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
-		"503 without a Retry-After: Unreachable":                                    {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
-		"no credentials: CredentialsInvalid":                                        {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
-		"no right: PermissionDenied":                                                {http.StatusForbidden, "", actuator.PermissionDenied, 0},
-		"a machine that is gone: NotFound":                                          {http.StatusGone, "", actuator.NotFound, 0},
-		"a machine in the wrong state: WrongState":                                  {http.StatusConflict, "", actuator.WrongState, 0},
-		"a redirect, which is not followed: Unreachable":                            {http.StatusFound, "", actuator.Unreachable, 0},
-		"a malformed request: Other":                                                {http.StatusBadRequest, "", actuator.Other, 0},
+		"429 with a Retry-After in seconds":           {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
+		"429 without a Retry-After":                   {http.StatusTooManyRequests, "", actuator.Throttled, 0},
+		"429 with an excessive Retry-After":           {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
+		"429 with a negative Retry-After":             {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
+		"429 with a Retry-After that is not a number": {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
+		"503 with a Retry-After":                      {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
+		"503 without a Retry-After":                   {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
+		"missing credentials":                         {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
+		"missing right":                               {http.StatusForbidden, "", actuator.PermissionDenied, 0},
+		"deleted machine":                             {http.StatusGone, "", actuator.NotFound, 0},
+		"machine in the wrong state":                  {http.StatusConflict, "", actuator.WrongState, 0},
+		"redirect":                                    {http.StatusFound, "", actuator.Unreachable, 0},
+		"malformed request":                           {http.StatusBadRequest, "", actuator.Other, 0},
 	} {
 		refusal := StatusError{Status: row.status, Header: http.Header{"Retry-After": {row.after}}}
 		if class, pause := refusal.Class(), refusal.RetryAfter(); class != row.class || pause != row.pause {

@@ -22,21 +22,21 @@ import (
 const (
 	// maxRetryAfter caps the pause that a cloud may request.
 	maxRetryAfter = 10 * time.Minute
-	// firstRetryPause is the first pause of RetryUnreachable; each further pause is twice as long.
+	// firstRetryPause is the first pause of RetryUnreachable. Each later pause is twice as long.
 	firstRetryPause = 500 * time.Millisecond
-	// maxMessageLetters is the number of letters of a cloud's message that are shown.
+	// maxMessageLetters is the number of characters of a cloud's message that are shown.
 	maxMessageLetters = 400
 )
 
-// ErrNotJSON is returned if the answer is not JSON, as when it does not come from the API.
+// ErrNotJSON is returned if the answer is not JSON, for example because it does not come from the API.
 var ErrNotJSON = errors.New("expected JSON of this API as the answer, found something else")
 
-// StatusError is an answer whose status reports a failure.
+// StatusError is an answer with a status that reports a failure.
 type StatusError struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	// token is the token that the request carried.
+	// token is the token in the request.
 	token string
 }
 
@@ -60,13 +60,13 @@ func (r *StatusError) Class() actuator.ErrorClass {
 	return errorclass.ByStatus().ClassOf(r.Describe("", "", ""))
 }
 
-// Describe returns the answer for a table of errors, with the code and the message that its body has.
+// Describe describes the answer for a table of errors, with the code and the message in its body.
 func (r *StatusError) Describe(operation, code, message string) errorclass.Found {
 	return errorclass.Found{Operation: operation, Code: code, Message: message, Status: r.Status, HasPause: r.RetryAfter() > 0}
 }
 
-// DescribeMissingAnswer describes an error other than an answer of the API. To the user, a request that was not sent,
-// was interrupted or timed out all means that the cloud does not answer.
+// DescribeMissingAnswer describes an error other than an answer of the API. A request that was not sent, was
+// interrupted or timed out has the same description, because users only need to know that the cloud does not respond.
 func DescribeMissingAnswer(err error) string {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
@@ -100,8 +100,8 @@ func Scrub(message string, secrets ...string) string {
 	return message
 }
 
-// RetryUnreachable repeats a call while the cloud does not answer. It does not wait for a pause that the cloud
-// requests; the caller's account does.
+// RetryUnreachable repeats a call while the cloud does not respond. It does not wait for a pause that the cloud
+// requests; the account of the caller does.
 func RetryUnreachable[T any](ctx context.Context, attempts int, do func() (T, error)) (T, error) {
 	var result T
 	var last error
@@ -116,8 +116,8 @@ func RetryUnreachable[T any](ctx context.Context, attempts int, do func() (T, er
 	return result, last
 }
 
-// CallWithTimeout makes a call within a timeout, and maps its error with explain. If ctx itself has ended, it returns
-// the error of ctx, which does not describe the cloud.
+// CallWithTimeout makes a call within a timeout, and converts its error with explain. If ctx itself has ended, it
+// returns the error of ctx, which does not describe the cloud.
 func CallWithTimeout(ctx context.Context, timeout time.Duration, call func(context.Context) error, explain func(error) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -10,27 +10,27 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
-// OneByOneAccount is an account at a cloud that accepts orders for single machines only.
+// OneByOneAccount is an account in a cloud that accepts orders only for single machines.
 type OneByOneAccount interface {
-	// Name returns a name that is unique among the accounts of the cloud and reveals no secret.
+	// Name returns a name that is unique among the accounts of the cloud and does not reveal secrets.
 	Name() string
 	// ListMachines returns the machines of the clusters with these infraIDs, by infraID.
 	ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error)
 	// RequireStopRights returns an error if the cloud reports in advance that one of the machines may not be stopped.
 	RequireStopRights(ctx context.Context, ids []string) error
-	// StopMachine stops a machine, and StartMachine starts one. An error that concerns that machine only is an
+	// StopMachine stops a machine, and StartMachine starts one. An error that concerns only this machine is an
 	// *onebyone.RefusedError.
 	StopMachine(ctx context.Context, id string) error
 	StartMachine(ctx context.Context, id string) error
 }
 
-// OneByOneActuator is the shared part of the actuator.BatchActuator of such clouds. It is safe for concurrent use.
+// OneByOneActuator is the shared part of the actuator.BatchActuator for such clouds. It is safe for concurrent use.
 type OneByOneActuator[A OneByOneAccount] struct {
 	// FindAccount returns the account of a target. It does not call the cloud.
 	FindAccount func(actuator.Target) (A, error)
-	// Attempts is the number of attempts of a listing or a start while the cloud does not answer.
+	// Attempts is the number of attempts of a listing or a start while the cloud does not respond.
 	Attempts int
-	// StopOperation and StartOperation are the names of the orders in messages.
+	// StopOperation and StartOperation are the orders' names in messages.
 	StopOperation, StartOperation string
 }
 
@@ -67,7 +67,7 @@ func (a OneByOneActuator[A]) RequireStopRights(ctx context.Context, t actuator.T
 	return account.RequireStopRights(ctx, ids)
 }
 
-// Stop implements actuator.Actuator. It stops the other machines if the cloud refuses one.
+// Stop implements actuator.Actuator. If the cloud refuses one machine, the others are still stopped.
 func (a OneByOneActuator[A]) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
 		return err
@@ -75,13 +75,13 @@ func (a OneByOneActuator[A]) Stop(ctx context.Context, t actuator.Target, ids []
 	return a.StopAll(ctx, t, [][]string{ids})[0]
 }
 
-// Start implements actuator.Actuator. The error names the machines that could not start.
+// Start implements actuator.Actuator. The error lists the machines that could not start.
 func (a OneByOneActuator[A]) Start(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
-// StopAll implements actuator.BatchActuator. Each stop is sent once. Before repeating it, a caller must check that the
-// stop is still wanted.
+// StopAll implements actuator.BatchActuator. Each stop is sent once. Before repeating a stop, a caller must check
+// that the stop is still wanted.
 func (a OneByOneActuator[A]) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
 	return a.orderAll(t, a.StopOperation, clusters, func(account A, id string) error { return account.StopMachine(ctx, id) })
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// CloudOptions configure the access to a cloud. The zero value is suitable for production.
+// CloudOptions configures the access to a cloud. The zero value is suitable for production.
 type CloudOptions struct {
 	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of answers is used.
 	HTTPClient *http.Client
 	// Endpoints are the servers that may be called although their addresses are link-local.
 	Endpoints httpguard.Endpoints
-	// CallTimeout bounds one API call; 0 means 15 s.
+	// CallTimeout limits one API call; 0 means 15 s.
 	CallTimeout time.Duration
 	// Clock decides when a token expires; nil means the system clock.
 	Clock clock.PassiveClock
-	// Attempts is the number of attempts of a listing or a start while the cloud does not answer; 0 means 4.
+	// Attempts is the number of attempts of a listing or a start while the cloud does not respond; 0 means 4.
 	Attempts int
 }
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// tokenRenewal is how long before it expires a token is replaced. It is longer than any call.
+// tokenRenewal is the remaining lifetime at which a token is replaced. It exceeds the duration of any call.
 const tokenRenewal = time.Minute
 
 // AccessToken grants access to an account until Expires.
@@ -20,7 +20,7 @@ type AccessToken struct {
 	Expires time.Time
 }
 
-// TokenCache holds the token of an account. It is safe for concurrent use, and fetches one token at a time.
+// TokenCache stores an account's token. It is safe for concurrent use, and fetches one token at a time.
 type TokenCache struct {
 	clock    clock.PassiveClock
 	fetch    func(context.Context) (AccessToken, error)
@@ -30,7 +30,7 @@ type TokenCache struct {
 	known AccessToken
 }
 
-// NewTokenCache returns a cache that fetches tokens when they are needed.
+// NewTokenCache returns a cache that fetches tokens on demand.
 func NewTokenCache(now clock.PassiveClock, fetch func(context.Context) (AccessToken, error)) *TokenCache {
 	return &TokenCache{clock: now, fetch: fetch, fetching: semaphore.NewWeighted(1)}
 }
@@ -56,7 +56,7 @@ func (c *TokenCache) get(ctx context.Context) (string, error) {
 	return fetched.Value, nil
 }
 
-// valid returns the known token, or "" if it is about to expire.
+// valid returns the cached token, or "" if it is about to expire.
 func (c *TokenCache) valid() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *TokenCache) valid() string {
 	return c.known.Value
 }
 
-// drop forgets a refused token, unless it has been replaced already.
+// drop removes a refused token, unless it was already replaced.
 func (c *TokenCache) drop(value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

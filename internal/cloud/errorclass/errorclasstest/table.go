@@ -13,8 +13,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 )
 
-// Run expects each example to have its class, and each code and phrase of each row to be matched by an example that no
-// earlier row matches.
+// Run expects each example to have its class. It also expects, for each code and phrase of each row, an example that
+// matches it and no earlier row.
 func Run(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass][]errorclass.Found) {
 	t.Helper()
 	matched := make([][]errorclass.Found, len(table))
@@ -54,8 +54,8 @@ func alternativesOf(row errorclass.Row) []errorclass.Row {
 	return alternatives
 }
 
-// RunWithStatuses is Run for a table that ends with the rows of errorclass.ByStatus: it adds an example of each, and of
-// statuses beside them.
+// RunWithStatuses is like Run for a table that ends with the rows of errorclass.ByStatus. It adds an example for each
+// of these rows, and for statuses next to their limits.
 func RunWithStatuses(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass][]errorclass.Found) {
 	t.Helper()
 	all := maps.Clone(examples)
