@@ -43,7 +43,7 @@ func TestObserveErrorsNameEndpointAndNextStep(t *testing.T) {
 			response: ec2Error(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized. Encoded authorization failure message: abc_DEF-1"),
 			want:     actuator.Error{Class: actuator.PermissionDenied, Message: "DescribeInstances: UnauthorizedOperation: You are not authorized."},
 		},
-		"throttling": {
+		"throttled call": {
 			response: ec2Error(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded. (Request ID: 7a62c49f-347e-4fc4-9331-6e8e00000000)"),
 			want:     actuator.Error{Class: actuator.Throttled, Message: "DescribeInstances: RequestLimitExceeded: Request limit exceeded."},
 		},

@@ -121,7 +121,7 @@ func TestMissingRightsPreventStops(t *testing.T) {
 		status  int
 		missing string
 	}{
-		"everything":                                      {rights: []rolePermission{{Actions: []string{"*"}}}},
+		"all rights are enough for a stop":                {rights: []rolePermission{{Actions: []string{"*"}}}},
 		"minimal rights are enough for a stop":            {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
 		"rights from two roles are enough for a stop":     {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
 		"missing right to start prevents the stop":        {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},

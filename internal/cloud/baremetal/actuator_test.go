@@ -283,7 +283,7 @@ func TestMessagesOfAListedBMCAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, endpoints := range map[string]httpguard.Endpoints{"a listed BMC": listed, "an unlisted BMC": {}} {
+	for name, endpoints := range map[string]httpguard.Endpoints{"listed BMC": listed, "unlisted BMC": {}} {
 		t.Run(name, func(t *testing.T) {
 			room := newRoom(t)
 			room.actuator = New(Options{VisitTimeout: visitTimeout, Endpoints: endpoints})

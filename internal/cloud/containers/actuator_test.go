@@ -238,7 +238,7 @@ func TestInvalidCertificatesAreReported(t *testing.T) {
 }
 
 func TestMessagesOfAListedEngineAreShown(t *testing.T) {
-	for name, isListed := range map[string]bool{"a listed engine": true, "an unlisted engine": false} {
+	for name, isListed := range map[string]bool{"listed engine": true, "unlisted engine": false} {
 		t.Run(name, func(t *testing.T) {
 			engine := startEngine(t)
 			if isListed {

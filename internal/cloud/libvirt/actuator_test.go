@@ -117,9 +117,9 @@ func TestDomainsInEveryState(t *testing.T) {
 		// stopClass and startClass are the classes of refusals.
 		stopClass, startClass actuator.ErrorClass
 	}{
-		"running":                                {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
-		"blocked":                                {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
-		"unknown":                                {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"running domain":                         {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
+		"blocked domain":                         {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"domain in an unknown state":             {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
 		"domain paused by a user":                {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
 		"domain paused after an I/O error":       {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
 		"domain paused after a failed migration": {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
@@ -129,7 +129,7 @@ func TestDomainsInEveryState(t *testing.T) {
 		"domain paused during its shutdown":      {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
 		"domain that is shutting down":           {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
 		"domain that is shut off":                {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
-		"crashed":                                {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"crashed domain":                         {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
 		"domain suspended by the guest":          {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,10 +176,10 @@ func TestOwnersOfDomains(t *testing.T) {
 		"domain with the name of the infraID belongs to no cluster":                        {"sleepy", "", false, ""},
 		"domain of a cluster with a longer infraID belongs to no polled cluster":           {"sleepy-b-worker-0", "", false, ""},
 		"domain name without a role belongs to no cluster":                                 {"sleepy-db", "", false, ""},
-		"metadata": {"db", "other", true, "other"},
-		"metadata of another cluster has precedence over the name":     {"sleepy-worker-0", "other", true, "other"},
-		"metadata of an unwanted cluster has precedence over the name": {"sleepy-worker-0", "foreign", true, ""},
-		"metadata without a cluster has precedence over the name":      {"sleepy-worker-0", "", true, ""},
+		"metadata decide without a matching name":                                          {"db", "other", true, "other"},
+		"metadata of another cluster has precedence over the name":                         {"sleepy-worker-0", "other", true, "other"},
+		"metadata of an unwanted cluster has precedence over the name":                     {"sleepy-worker-0", "foreign", true, ""},
+		"metadata without a cluster has precedence over the name":                          {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)

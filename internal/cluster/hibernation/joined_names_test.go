@@ -19,9 +19,9 @@ func TestJoinNames(t *testing.T) {
 		names []string
 		want  string
 	}{
-		"none":   {nil, ""},
-		"one":    {[]string{"a"}, "a"},
-		"sorted": {[]string{"b", "a"}, "a, b"},
+		"empty list has no text":                       {nil, ""},
+		"single name is unchanged":                     {[]string{"a"}, "a"},
+		"two names are sorted":                         {[]string{"b", "a"}, "a, b"},
 		"maximum number of names is listed completely": {strings.Split("e d c b a", " "), "a, b, c, d, e"},
 		"one name more than the maximum is counted":    {strings.Split("f e d c b a", " "), "a, b, c, d, e and 1 more"},
 		"thousand names are shortened to five":         {many, "n0000, n0001, n0002, n0003, n0004 and 995 more"},

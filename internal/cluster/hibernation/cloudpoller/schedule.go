@@ -112,7 +112,7 @@ func (d demand) compareUrgency(other demand) int {
 	return d.due.Compare(other.due)
 }
 
-// want merges two demands. The earlier of the two times applies, so that frequent passes do not postpone a poll.
+// want merges two demands. The earlier time applies, so frequent passes do not postpone a poll.
 func (a *account) want(name types.NamespacedName, d demand) {
 	if old, ok := a.wanted[name]; ok {
 		d.isAwaited = d.isAwaited || old.isAwaited

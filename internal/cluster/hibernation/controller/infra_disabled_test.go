@@ -20,7 +20,7 @@ const (
 	optIn    = `{"metadata":{"annotations":{"hive.openshift.io/infra-disabled":null}}}`
 )
 
-// TestInfraDisabled checks that no machine is started, stopped or listed for clusters with owners who have opted out.
+// TestInfraDisabled checks that no machine is started, stopped or listed for clusters whose owners have opted out.
 func TestInfraDisabled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -107,13 +107,13 @@ func TestClientRequests(t *testing.T) {
 		"recreated node is not approved":                                 {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
 		"node without a UID is not approved":                             {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
 		"node without a recorded UID is approved":                        {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
-		"CA:true":                           {withCA, left("extensions", `expected no extension, found "2.5.29.19"`)},
-		"unknown extension is not approved": {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1"`)},
-		"two unknown extensions are not approved and listed in order": {func(a *testRequest) { withExtension(2, 9, 1)(a); withExtension(1, 9, 1)(a) }, left("extensions", `found "1.9.1", "2.9.1"`)},
-		"challenge password is not approved":                          {rawRequest{attributes: [][]byte{challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
-		"bytes after the attributes are not approved":                 {rawRequest{infoTail: []byte{0x05, 0x00}}.applyTo, left("extensions", "found another structure")},
-		"request of version 2 is not approved":                        {rawRequest{version: []byte{0x02, 0x01, 0x01}}.applyTo, left("extensions", "of version 1")},
-		"empty list of extensions is approved":                        {rawRequest{attributes: [][]byte{extensionRequest()}}.applyTo, accepted()},
+		"CA certificate is not approved":                                 {withCA, left("extensions", `expected no extension, found "2.5.29.19"`)},
+		"unknown extension is not approved":                              {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1"`)},
+		"two unknown extensions are not approved and listed in order":    {func(a *testRequest) { withExtension(2, 9, 1)(a); withExtension(1, 9, 1)(a) }, left("extensions", `found "1.9.1", "2.9.1"`)},
+		"challenge password is not approved":                             {rawRequest{attributes: [][]byte{challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
+		"bytes after the attributes are not approved":                    {rawRequest{infoTail: []byte{0x05, 0x00}}.applyTo, left("extensions", "found another structure")},
+		"request of version 2 is not approved":                           {rawRequest{version: []byte{0x02, 0x01, 0x01}}.applyTo, left("extensions", "of version 1")},
+		"empty list of extensions is approved":                           {rawRequest{attributes: [][]byte{extensionRequest()}}.applyTo, accepted()},
 	})
 }
 

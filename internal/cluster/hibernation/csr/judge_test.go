@@ -95,7 +95,7 @@ func TestMalformedRequests(t *testing.T) {
 			func(a *testRequest) { a.rewrite = func(req []byte) []byte { return append(req, req...) } },
 			left("request", "exactly one PEM block without headers"),
 		},
-		"headers": {func(a *testRequest) {
+		"PEM block with headers is not approved": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {
 				return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"a": "b"}, Bytes: der(req)})
 			}

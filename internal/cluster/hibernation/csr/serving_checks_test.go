@@ -113,7 +113,7 @@ func TestServingRequests(t *testing.T) {
 		"RSA key of 2048 bits is approved":                         {signedBy(keys().rsa2048), accepted()},
 		"node of a machine that is being deleted is not approved":  {ofNode("leaving"), left("deleting", "to stay, found that it is being deleted")},
 		"recreated node is not approved":                           {ofNode("replaced"), left("node-uid", `found "uid-new"`)},
-		"CA:true":                                                  {withCA, left("extensions", `found "2.5.29.19", "subjectAltName"`)},
+		"CA certificate is not approved":                           {withCA, left("extensions", `found "2.5.29.19", "subjectAltName"`)},
 		"unknown extension is not approved":                        {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1", "subjectAltName"`)},
 		"request with only another extension is not approved":      {rawRequest{attributes: [][]byte{extensionRequest(extension(oid(2, 5, 29, 15), []byte{5, 0}))}}.applyTo, left("extensions", `found "2.5.29.15"`)},
 		"challenge password is not approved":                       {rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
