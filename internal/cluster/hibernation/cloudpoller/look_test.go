@@ -32,11 +32,11 @@ func (s *scriptedLooks) ObserveAll(_ context.Context, _ actuator.Target, infraID
 func TestUnpolledClustersGetTheErrorOfTheAccount(t *testing.T) {
 	ofOne, throttled := errors.New("a machine is in an unknown state"), actuator.Errorf(actuator.Throttled, "slow down")
 	for name, answers := range map[string][]error{
-		"throttling in the first half of the clusters leaves no cluster empty":     {ofOne, throttled, nil},
-		"throttling in the first quarter of the clusters leaves no cluster empty":  {ofOne, ofOne, throttled, nil},
-		"throttling in the second quarter of the clusters leaves no cluster empty": {ofOne, ofOne, nil, throttled, nil},
-		"throttling in the second half of the clusters leaves no cluster empty":    {ofOne, nil, throttled},
-		"throttling of the first poll leaves no cluster empty":                     {throttled},
+		"throttling in the first half of the clusters makes no cluster seem empty":     {ofOne, throttled, nil},
+		"throttling in the first quarter of the clusters makes no cluster seem empty":  {ofOne, ofOne, throttled, nil},
+		"throttling in the second quarter of the clusters makes no cluster seem empty": {ofOne, ofOne, nil, throttled, nil},
+		"throttling in the second half of the clusters makes no cluster seem empty":    {ofOne, nil, throttled},
+		"throttling of the first poll makes no cluster seem empty":                     {throttled},
 	} {
 		infraIDs, found := []string{"a", "b", "c", "d"}, map[string]Snapshot{}
 		if err := observeParts(t.Context(), &scriptedLooks{answers: answers}, actuator.Target{}, infraIDs, found); !errors.Is(err, throttled) {

@@ -194,16 +194,16 @@ func TestTimesOfAClusterWithAWrongClock(t *testing.T) {
 		created, approved time.Duration // age by the hub's clock; approved is the age of an earlier request's approval, zero for none.
 		want              string
 	}{
-		"new request under a correct clock is approved":                                    {0, time.Minute, 0, "accepted"},
-		"new request under a slow clock is approved":                                       {-time.Hour, time.Minute, 0, "accepted"},
-		"new request under a fast clock is approved":                                       {time.Hour, time.Minute, 0, "accepted"},
-		"request from before the resume under a fast clock is not approved":                {time.Hour, 20 * time.Minute, 0, "age"},
-		"request a minute after the node's last approval under a slow clock waits":         {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"request a minute after the node's last approval under a fast clock waits":         {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"request a pause after the node's last approval under a fast clock is approved":    {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"request a pause after the node's last approval under a slow clock is approved":    {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"new request under a clock that is years behind is approved":                       {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
-		"request from before the resume under a clock that is years ahead is not approved": {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
+		"new request is approved if the clock is correct":                                   {0, time.Minute, 0, "accepted"},
+		"new request is approved if the clock is behind":                                    {-time.Hour, time.Minute, 0, "accepted"},
+		"new request is approved if the clock is ahead":                                     {time.Hour, time.Minute, 0, "accepted"},
+		"request from before the resume is not approved if the clock is ahead":              {time.Hour, 20 * time.Minute, 0, "age"},
+		"request a minute after the node's last approval waits if the clock is behind":      {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"request a minute after the node's last approval waits if the clock is ahead":       {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"request a pause after the node's last approval is approved if the clock is ahead":  {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"request a pause after the node's last approval is approved if the clock is behind": {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"new request is approved if the clock is years behind":                              {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
+		"request from before the resume is not approved if the clock is years ahead":        {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := tokenRequest()

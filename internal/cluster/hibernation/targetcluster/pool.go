@@ -301,7 +301,8 @@ func (p *Pool) IsPlain(cluster types.NamespacedName) bool {
 	return c != nil && c.isPlain
 }
 
-// Watch polls a cluster again after an interval. It enqueues the cluster unless the poll fails with the same error as before.
+// Watch polls a cluster again after an interval. It enqueues the cluster unless the poll fails with the same error as
+// before.
 func (p *Pool) Watch(cluster types.NamespacedName, interval time.Duration) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
