@@ -71,7 +71,7 @@ func observationFailed(o Observed) Plan {
 func hibernationUnsupported(o Observed) Plan {
 	ready := decision.Unknown(hivev1.UnsupportedHibernationReason, "The cluster cannot be hibernated and is left as it is")
 	switch {
-	case o.hasNotResumed(): // The cluster hibernated, and no controller watches it.
+	case o.hasNotResumed(): // Ready stays Unknown for a cluster that hibernated.
 	case o.API == Reachable:
 		ready = decision.True(hivev1.RunningHibernationReason, "The cluster answers; it cannot be hibernated and is left as it is")
 	case o.API == Unreachable:

@@ -266,7 +266,8 @@ func startStates() []modelState {
 }
 
 // withDrain returns clusters that are about to hibernate or to resume, with a worker that is drained first. Its pods
-// terminate or are kept by a PodDisruptionBudget. Its node is schedulable, or was cordoned by a user.
+// terminate, are kept by a PodDisruptionBudget or may not be evicted. Its node is schedulable, or was cordoned by a
+// user or for the drain.
 func withDrain(list []modelState) []modelState {
 	var drained []modelState
 	for _, s := range list {

@@ -130,7 +130,7 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 	var sync hiveinternalv1alpha1.ClusterSync
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(cd), &sync)
 	switch {
-	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err), meta.IsNoMatchError(err): // It is possible that no controller has a role for it, either.
+	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err), meta.IsNoMatchError(err): // Most likely, no controller maintains the ClusterSync.
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the ClusterSync: %w", err)

@@ -12,8 +12,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// FuzzJudge evaluates raw requests. Judge must never panic, and must approve exactly the requests that isPermitted
-// allows.
+// FuzzJudge evaluates raw requests. The evaluation must never panic, and must approve exactly the requests that
+// isPermitted allows.
 func FuzzJudge(f *testing.F) {
 	for _, fresh := range []func() *testRequest{tokenRequest, openShiftRequest, servingRequest} {
 		for _, change := range []func(*testRequest){
