@@ -45,8 +45,8 @@ type Pool struct {
 	Clock clock.PassiveClock
 	// ReadKubeconfig reads a Secret of a namespace. A problem with the Secret is a *KubeconfigError.
 	ReadKubeconfig func(ctx context.Context, namespace, secret string) ([]byte, error)
-	// Enqueue triggers a pass of the cluster soon, and does not block. A pass is calm if the cluster did not wait for
-	// it.
+	// Enqueue triggers a pass of the cluster soon, and does not block. A pass is calm if no earlier pass waits for its
+	// poll.
 	Enqueue func(cluster types.NamespacedName, isCalm bool)
 
 	// clusters contains the lock that guards all state of the pool.
