@@ -11,14 +11,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// modelState is a small cluster: a few servers with their Pods, the cluster's status, its clients and its manager, as
-// one comparable value. Replication advances in steps, commits wait for replicas, statements hang, and every part may
-// stop at any moment. Times are stored as ages, so that the same situation has the same value whenever it occurs.
+// modelState models a small cluster as one comparable value: servers with their Pods, the cluster's status, clients,
+// and the manager. Replication advances in steps, commits wait for replicas, statements hang, and every part may fail
+// at any moment. Times are stored as ages, so equal situations have equal values at any time.
 type modelState struct {
 	n       int
 	servers [maxInstances]modelServer
-	// primary, guaranteed, stop and errant are the saved status. guaranteed is unknownAcks until a number is
-	// recorded.
+	// primary, guaranteed, stop and errant are the saved status. guaranteed is unknownAcks until a number is recorded.
 	primary    int
 	guaranteed int
 	stop       modelStop
@@ -31,38 +30,40 @@ type modelState struct {
 	stopAsked, forced bool
 	// acked are the transactions that were acknowledged to clients.
 	acked transactions
-	// rooted are the transactions that root committed past all rules.
+	// rooted are the transactions that root committed in violation of all rules.
 	rooted transactions
-	// history is the manager's memory.
+	// history is kept in the manager's memory.
 	history modelHistory
 }
 
-// maxInstances is the size of the largest cluster.
+// maxInstances is the size of the largest modeled cluster.
 const maxInstances = 5
 
 type modelServer struct {
-	// The pod.
+	// Fields of the Pod.
 	exists, terminating, demote, reclone bool
 	role                                 PodRole
-	// alone means that an annotation requests to leave it alone.
+	// alone means that an annotation excludes the instance from clustering.
 	alone bool
 
 	// up means that the server runs. cutManager and cutPeers mean that the manager or the other servers cannot reach
-	// it. Clients reach every server.
+	// it. Clients can always reach the server.
 	up, cutManager, cutPeers bool
-	// refuses means that the manager's connections are refused while it is cut off from the server.
+	// refuses means that connections from the manager are refused while the manager is cut off from the server.
 	refuses bool
-	// slow means that it does not apply, busy that a client holds a lock which keeps it writable.
+	// slow means that the server does not apply transactions. busy means that a client holds a lock that keeps the
+	// server writable.
 	slow, busy bool
-	// frozen means that it does nothing while its connections stay open.
+	// frozen means that the server does nothing while its connections stay open.
 	frozen bool
 	// granting means that a GRANT waits for its commit. Until then no new connection can log in.
 	granting bool
-	// wiped means that its volume was lost once, so that it has another identity.
+	// wiped means that the volume was lost once, so the server has another identity.
 	wiped bool
 
 	readOnly bool
-	// executed is committed, waiting is in the binary log and waits for replicas, relay was received from the source.
+	// executed transactions are committed, waiting ones are in the binary log and wait for replicas, relay ones were
+	// received from the source.
 	executed, waiting, relay, purged transactions
 	source                           int
 	io, sql                          bool
@@ -71,7 +72,7 @@ type modelServer struct {
 	waitFor                          int
 	clone                            CloneState
 	donor                            int
-	// pending is a statement of the manager that hangs, and left for how many moments it still will.
+	// pending is a hanging statement of the manager. left is the number of steps for which it will still hang.
 	pending    serverAction
 	left       int
 	pendingFor age
@@ -100,11 +101,11 @@ type modelInstanceHistory struct {
 	failure, last string
 }
 
-// transactions is a set of transactions: some numbers of every identity that a server may have.
+// transactions is a bit set of transactions. Every identity that a server may have owns a range of bits.
 type transactions uint64
 
-// transactionsPerServer is how many transactions an identity can number. A server has two identities: before and
-// after its volume is lost.
+// transactionsPerServer is the number of transactions of one identity. A server has two identities: before and after
+// its volume is lost.
 const transactionsPerServer = 6
 
 func identity(i int, wiped bool) int {
@@ -120,7 +121,7 @@ func uuid(identity int) string {
 
 func (t transactions) contains(other transactions) bool { return other&^t == 0 }
 
-// unknownAcks stands for a number of guaranteed acknowledgements that was never recorded.
+// unknownAcks means that the number of guaranteed acknowledgements was never recorded.
 const unknownAcks = -1
 
 // parsedSets and readSets cache the conversions between transactions and sets.
@@ -159,13 +160,13 @@ func (t transactions) toSet() gtid.Set {
 	return s
 }
 
-// age is how long something has lasted. never is zero. Ages above every bound are forever.
+// age is the time since the beginning of a state. Zero means never. Ages are capped at forever.
 type age time.Duration
 
 const (
 	never   age = 0
 	forever     = age(time.Minute)
-	// shortestInterval is the least time between a beginning and the next pass.
+	// shortestInterval is the minimum time between passes.
 	shortestInterval = 50 * time.Millisecond
 )
 
@@ -178,7 +179,7 @@ func (a age) plus(d time.Duration) age {
 	return min(a+age(d), forever)
 }
 
-// startTime converts an age to its beginning. An age of a nanosecond means now.
+// startTime converts an age to the time of its beginning. An age of one nanosecond means now.
 func (a age) startTime() time.Time {
 	if a == never {
 		return time.Time{}
@@ -193,7 +194,7 @@ func ageOf(t time.Time) age {
 	return min(age(modelTime().Sub(t))+1, forever)
 }
 
-// newModelState returns a new cluster: its servers have just started, and none was ever the primary.
+// newModelState returns a new cluster. Its servers have just started, and there has never been a primary.
 func newModelState(n int) modelState {
 	w := modelState{primary: NoInstance, guaranteed: unknownAcks}
 	w.addInstances(n)
@@ -223,7 +224,7 @@ func (w *modelState) receivesFromSource(i int) bool {
 	return s.up && s.source != NoInstance && s.io && w.connected(i, s.source) && !w.servers[s.source].granting
 }
 
-// countAcknowledgers returns how many servers acknowledge commits of this server.
+// countAcknowledgers returns the number of servers that acknowledge commits of a server.
 func (w *modelState) countAcknowledgers(i int) int {
 	n := 0
 	for j := range w.n {
@@ -234,14 +235,14 @@ func (w *modelState) countAcknowledgers(i int) int {
 	return n
 }
 
-// hearsSource reports whether a server is connected to its source and neither is frozen.
+// hearsSource reports whether a server is connected to its source and neither of them is frozen.
 func (w *modelState) hearsSource(i int) bool {
 	return w.receivesFromSource(i) && !w.servers[i].frozen && !w.servers[w.servers[i].source].frozen
 }
 
 func (s *modelServer) awaitsReplicas() bool { return s.semiSource && s.waitFor > 0 }
 
-// canAcknowledge reports whether a client can get a commit acknowledged by a server.
+// canAcknowledge reports whether a client's commit on a server can be acknowledged.
 func (w *modelState) canAcknowledge(i int) bool {
 	s := &w.servers[i]
 	return s.up && !s.frozen && !s.readOnly && (!s.awaitsReplicas() || w.countAcknowledgers(i) >= s.waitFor)
@@ -252,14 +253,14 @@ func (w *modelState) heldTransactions(i int) transactions {
 	return s.executed | s.waiting | s.relay
 }
 
-// isPodReady is the result of the kubelet's probe.
+// isPodReady models the kubelet's readiness probe.
 func (w *modelState) isPodReady(i int) bool {
 	s := &w.servers[i]
 	return s.exists && s.up && s.clone != Cloning && (!s.readOnly || w.receivesFromSource(i) && s.sql && s.sqlErrno == 0)
 }
 
-// observe returns what the controller would observe: the status, then the replicas, then the primary. An event may
-// happen in between.
+// observe returns the controller's observation: the status, then the replicas, then the primary. An event may happen
+// between replicas and primary.
 func (w *modelState) observe(between func(*modelState)) Observed {
 	o := Observed{Now: modelTime(), Replicas: w.n, ReclonesErrant: w.reclonesErrant, StopAsked: w.stopAsked, StartForced: w.forced, Primary: w.primary, Instances: make([]Instance, w.n)}
 	if w.guaranteed != unknownAcks {
@@ -373,10 +374,10 @@ func (w *modelState) passTime(d time.Duration) {
 	}
 }
 
-// The following functions are the servers' own progress, their service for clients, and their execution of
+// The following functions model the servers' own progress, their handling of clients, and their execution of
 // statements.
 
-// advance is one step of everything that progresses without the manager, except on servers that stall.
+// advance is one step of all progress that needs no manager. Stalled servers do not progress.
 func (w *modelState) advance(stalled instanceSet) {
 	for i := range w.n {
 		if !stalled.has(i) {
@@ -417,7 +418,7 @@ func (w *modelState) receiveFromSource(i int) {
 	s.relay |= (source.executed | source.waiting) &^ have
 }
 
-// commitAcknowledged ends the waits of commits that have enough acknowledgements.
+// commitAcknowledged completes commits that have enough acknowledgements.
 func (w *modelState) commitAcknowledged(i int) {
 	s := &w.servers[i]
 	if !s.up || s.frozen || s.waiting == 0 {
@@ -485,7 +486,7 @@ func (w *modelState) clientWrites(i int) {
 	}
 }
 
-// commitDirectly commits a transaction past all rules, as root would.
+// commitDirectly commits a transaction in violation of all rules, as root could.
 func (w *modelState) commitDirectly(i int) transactions {
 	s := &w.servers[i]
 	for k := range transactionsPerServer {
@@ -497,7 +498,7 @@ func (w *modelState) commitDirectly(i int) transactions {
 	return 0
 }
 
-// endClients ends clients and their waits. Their transactions are committed, but they get no acknowledgement.
+// endClients kills client sessions and their waits. Their transactions are committed without an acknowledgement.
 func (s *modelServer) endClients() {
 	s.executed |= s.waiting
 	s.waiting, s.busy, s.granting = 0, false, false
@@ -574,7 +575,7 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 	return nil, false
 }
 
-// execute executes a statement of the manager and reports whether it is done or hangs.
+// execute executes a statement of the manager. It reports true if the statement is done, and false if it hangs.
 func (w *modelState) execute(i int, act serverAction) bool {
 	s := &w.servers[i]
 	switch act.do {
@@ -606,7 +607,7 @@ func (w *modelState) execute(i int, act serverAction) bool {
 		if s.source != act.arg {
 			s.source, s.relay, s.sqlErrno = act.arg, 0, 0
 		}
-		if s.awaitsReplicas() { // Waiting clients continue and take their transactions for safe.
+		if s.awaitsReplicas() { // Waiting clients continue and consider their transactions safe.
 			s.executed |= s.waiting
 			w.acked |= s.waiting
 			s.waiting, s.granting = 0, false
@@ -624,7 +625,7 @@ func (w *modelState) execute(i int, act serverAction) bool {
 	return true
 }
 
-// finishPending executes a statement that hung, if it can continue.
+// finishPending executes a pending statement if it no longer hangs.
 func (w *modelState) finishPending(i int) {
 	s := &w.servers[i]
 	if s.pending == (serverAction{}) || !s.up || s.frozen {
@@ -639,7 +640,7 @@ func (w *modelState) finishPending(i int) {
 	}
 }
 
-// send passes an action to a server. It runs at once, or later as a statement that still runs.
+// send sends an action to a server. The action runs immediately, or later as a pending statement.
 func (w *modelState) send(i int, act serverAction, late int) error {
 	s := &w.servers[i]
 	interrupts := act.do == "StopIO" || act.do == "CancelPending" || act.do == "KillConnections"

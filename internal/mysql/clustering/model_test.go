@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// modelTrace is a state with the steps that led to it.
+// modelTrace is a state with the steps that led to the state.
 type modelTrace struct {
 	modelState
 	steps []string
@@ -32,7 +32,7 @@ func (s modelTrace) withStep(what string) modelTrace {
 type modelExplorer struct {
 	t     *testing.T
 	steps int
-	// conditions are the conditions of the last sequence of passes.
+	// conditions are the conditions that the last sequence of passes reported.
 	conditions [][4]decision.Condition
 }
 
@@ -61,7 +61,7 @@ func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Pl
 	if t.during.apply == nil && p.Rule == "fence for a failover" && before.isHeardByReplicas() {
 		wrong = append(wrong, "fences a primary whose replicas receive from it")
 	}
-	isAlone := t.during.apply == nil && t.between.apply == nil // Otherwise its volume may be lost at that moment.
+	isAlone := t.during.apply == nil && t.between.apply == nil // Otherwise the volume may be lost at that moment.
 	if do, promotes := p.Do.(PromoteInStatus); promotes && isAlone && next.primary == do.Index && before.primary == do.From {
 		if lost := next.acked &^ next.heldTransactions(do.Index); lost != 0 {
 			wrong = append(wrong, fmt.Sprintf("the new primary lacks acknowledged transactions: %s", lost.toSet()))
@@ -74,8 +74,8 @@ func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Pl
 	return s, p
 }
 
-// isHeardByReplicas reports whether the primary's commits wait for at most as many replicas as the manager sees
-// receiving from it.
+// isHeardByReplicas reports whether enough replicas receive from the writable primary, as far as the manager can
+// observe.
 func (w *modelState) isHeardByReplicas() bool {
 	heard := 0
 	for i := range w.n {
@@ -87,7 +87,7 @@ func (w *modelState) isHeardByReplicas() bool {
 	return heard >= max(1, w.n/2) && p.up && !p.readOnly && p.waitFor > 0
 }
 
-// findForbiddenBeginnings lists operations that a plan begins although a stop is requested.
+// findForbiddenBeginnings lists operations that a plan begins in spite of a requested stop.
 func findForbiddenBeginnings(w *modelState, p Plan) []string {
 	_, idle := p.Do.(Nothing)
 	_, clones := p.Do.(CloneFrom)
@@ -120,8 +120,8 @@ func (w *modelState) describe() string {
 
 const maxPasses = 150
 
-// runUntilQuiet runs undisturbed passes until nothing changes any more, and returns every state on the way. With
-// lasting troubles there may be no end, because failed actions are retried.
+// runUntilQuiet runs undisturbed passes until the state no longer changes, and returns every state on the way. With
+// lasting troubles this may never happen, because failed actions are retried.
 func (a *modelExplorer) runUntilQuiet(s modelTrace) (way []modelTrace, ended bool) {
 	way = []modelTrace{s}
 	seen := map[modelState]int{}
@@ -148,7 +148,7 @@ func (a *modelExplorer) runUntilQuiet(s modelTrace) (way []modelTrace, ended boo
 	return way, false
 }
 
-// checkHealing checks that a cluster becomes healthy once its troubles end, with a user who wipes diverged instances.
+// checkHealing checks that a cluster becomes healthy once its troubles end, if a user wipes diverged instances.
 func (a *modelExplorer) checkHealing(s modelTrace) {
 	s = s.withStep("all troubles end")
 	s.stopAsked = false
@@ -177,7 +177,7 @@ func (a *modelExplorer) checkHealing(s modelTrace) {
 			}
 		}
 		if patient == NoInstance && (s.hasLostVolume() && (p.State == StateLost || p.State == StateFailed && s.hasRivals()) || s.primary == NoInstance && s.hasRivals()) {
-			return // A user has to choose: a volume or the status is lost, and the others lack transactions or diverge.
+			return // Only a user can choose: a volume or the status is lost, and the other instances lack transactions or diverge.
 		}
 		if patient == NoInstance {
 			a.failOn(s, []string{fmt.Sprintf("expected a healthy end, found %s: %s", p.State, p.Healthy.Message)})
@@ -188,7 +188,7 @@ func (a *modelExplorer) checkHealing(s modelTrace) {
 	a.failOn(s, []string{"expected a healthy end, found none"})
 }
 
-// hasRivals reports whether two instances are both writable, or each has a transaction that the other lacks.
+// hasRivals reports whether two instances are both writable, or each has a transaction that the other one lacks.
 func (w *modelState) hasRivals() bool {
 	for i := range w.n {
 		for j := range w.n {
@@ -201,8 +201,8 @@ func (w *modelState) hasRivals() bool {
 	return false
 }
 
-// findFlapping lists conditions that return more than twice to an earlier message. Twice is allowed: a cluster that
-// is healthy before a switchover or a requested re-clone is healthy after it.
+// findFlapping lists conditions that return to an earlier message more than twice. Twice is allowed, because a cluster
+// may be healthy before and after a switchover or a requested re-clone.
 func findFlapping(said [][4]decision.Condition) []string {
 	var wrong []string
 	for kind := range 4 {
@@ -219,7 +219,7 @@ func findFlapping(said [][4]decision.Condition) []string {
 	return wrong
 }
 
-// findInequality lists the differences in a cluster that reports to be healthy.
+// findInequality lists differences between the instances of a cluster that reports Healthy.
 func findInequality(w *modelState) []string {
 	var wrong []string
 	p := &w.servers[w.primary]
@@ -237,7 +237,7 @@ func findInequality(w *modelState) []string {
 	return wrong
 }
 
-// checkStop requests a stop now, and checks that it is reached and leaves the primary writable.
+// checkStop requests a stop in the current state, and checks that it is reached and leaves the primary writable.
 func (a *modelExplorer) checkStop(s modelTrace) modelTrace {
 	if s.stop.reached {
 		return s
@@ -261,7 +261,7 @@ func (a *modelExplorer) checkStop(s modelTrace) modelTrace {
 	return s
 }
 
-// findHalfDone lists work that a reached stop left unfinished without need.
+// findHalfDone lists work that a reached stop could have finished and did not.
 func findHalfDone(w *modelState) []string {
 	if w.primary == NoInstance {
 		return nil
@@ -294,7 +294,7 @@ func findHalfDone(w *modelState) []string {
 	return wrong
 }
 
-// makeHealthy returns the states of a cluster from its creation until it is in use.
+// makeHealthy returns the states of a cluster between its creation and its first use.
 func (a *modelExplorer) makeHealthy(n int) []modelTrace {
 	way, _ := a.runUntilQuiet(modelTrace{modelState: newModelState(n)})
 	s := way[len(way)-1]
@@ -324,7 +324,7 @@ func TestNewClusterBecomesHealthy(t *testing.T) {
 	}
 }
 
-// TestClusterHealsAndStopsAfterAnyTwoTroubles causes one or two troubles at every moment of a cluster's life.
+// TestClusterHealsAndStopsAfterAnyTwoTroubles causes one or two troubles at every moment in the life of a cluster.
 func TestClusterHealsAndStopsAfterAnyTwoTroubles(t *testing.T) {
 	a := newModelExplorer(t)
 	seen := map[modelState]bool{}
@@ -357,9 +357,9 @@ func TestClusterHealsAndStopsAfterAnyTwoTroubles(t *testing.T) {
 	}
 }
 
-// TestAGrowingClusterLosesNoCommit adds instances to a cluster in use, some of which are cut off for a while. At
-// every moment a client writes a transaction that only one replica receives. Then, or a pass or two later, the
-// primary and that replica crash. It checks the invariant of failover.go.
+// TestAGrowingClusterLosesNoCommit adds instances to a cluster in use, some of which are cut off for a while. At every
+// moment, a client writes a transaction that only one replica receives. Immediately, or one or two passes later, the
+// primary and that replica crash. The test checks the invariant of failover.go.
 func TestAGrowingClusterLosesNoCommit(t *testing.T) {
 	t.Parallel()
 	for n, cuts := range map[int]int{1: 1, 3: 2} {
@@ -394,8 +394,8 @@ func TestAGrowingClusterLosesNoCommit(t *testing.T) {
 	}
 }
 
-// loseNewestCommit writes a transaction that at most one replica receives. That replica and the primary crash at
-// once, or after a pass or two.
+// loseNewestCommit writes a transaction that at most one replica receives. That replica and the primary crash
+// immediately, or after one or two passes.
 func (a *modelExplorer) loseNewestCommit(s modelTrace) {
 	for holder := range s.n {
 		if isHolder := holder == s.primary || s.hearsSource(holder); !isHolder {
@@ -418,7 +418,7 @@ func (a *modelExplorer) loseNewestCommit(s modelTrace) {
 	}
 }
 
-// filterUnseen returns the states that have not been seen before.
+// filterUnseen returns the states that have not been visited before.
 func (a *modelExplorer) filterUnseen(seen map[modelState]bool, way []modelTrace) []modelTrace {
 	var list []modelTrace
 	for _, s := range way {
@@ -430,7 +430,7 @@ func (a *modelExplorer) filterUnseen(seen map[modelState]bool, way []modelTrace)
 	return list
 }
 
-// applyTwice applies an event between two passes, and again between the observation and the action of a pass.
+// applyTwice applies an event between two passes, and once more between the observation and the action of a pass.
 func (a *modelExplorer) applyTwice(s modelTrace, e modelEvent) []modelTrace {
 	var all []modelTrace
 	d := s.withStep(e.name)
@@ -444,7 +444,8 @@ func (a *modelExplorer) applyTwice(s modelTrace, e modelEvent) []modelTrace {
 
 var walkFactor = flag.Int("longer", 1, "how much longer the random walks of the model take")
 
-// TestClusterHealsAfterRandomTroubles runs random sequences of troubles, to find those that no list has.
+// TestClusterHealsAfterRandomTroubles runs random sequences of troubles, to find sequences that the exhaustive tests do
+// not cover.
 func TestClusterHealsAfterRandomTroubles(t *testing.T) {
 	for n, walks := range map[int]int{1: 50, 3: 400, 5: 150} {
 		a := newModelExplorer(t)
@@ -502,7 +503,7 @@ func (a *modelExplorer) walkRandomly(n int, seed uint64) {
 }
 
 // tearReplicas makes the replicas differ: each has received and applied a part of the primary's transactions, and a
-// part of them is acknowledged. Then the primary may disappear, or is asked to step down.
+// part of them is acknowledged. Then the primary may disappear, or a switchover may be requested.
 func tearReplicas(rng *rand.Rand, s modelTrace) modelTrace {
 	s = s.withStep("replicas are torn")
 	for range 4 {
@@ -531,7 +532,7 @@ func tearReplicas(rng *rand.Rand, s modelTrace) modelTrace {
 	return s
 }
 
-// pickFew picks a few troubles. Too many at once would hide each other.
+// pickFew picks a few troubles. With too many troubles at once, one would hide another.
 func pickFew[T any](rng *rand.Rand, all []T) []T {
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:1+rng.IntN(min(len(all), 8))]
@@ -560,19 +561,20 @@ func badOutcomes() []actionOutcome {
 }
 
 type passDisturbance struct {
-	// during happens between the observations of the replicas and of the primary, between happens between the
+	// during happens between the observations of the replicas and of the primary. between happens between the
 	// observation and the action.
 	during, between modelEvent
 	outcome         actionOutcome
 	// stalled servers neither receive nor apply.
 	stalled instanceSet
-	// idle is the number of passes without a change, so that time may leap.
+	// idle is the number of passes without a change. With many idle passes, the clock advances in larger steps.
 	idle int
 }
 
 func undisturbed(idle int) passDisturbance { return passDisturbance{outcome: succeeds, idle: idle} }
 
-// runPass is one pass of the manager: it observes, an event may happen, it acts and saves. Then the servers advance.
+// runPass is one pass of the manager, followed by progress of the servers. The pass observes, acts and saves the
+// status; events may happen in between.
 func (w *modelState) runPass(t passDisturbance) Plan {
 	o := w.observe(t.during.applyTo)
 	w.history = fromHistory(o.History)
@@ -598,7 +600,7 @@ func (w *modelState) runPass(t passDisturbance) Plan {
 func (w *modelState) saveStatus(p Plan, o Observed) {
 	for i, r := range p.Instances {
 		if !r.Discarded.IsEmpty() && !o.Instances[i].Discarded.Contains(r.Discarded) {
-			w.discarded[i] |= w.servers[i].executed // The list contains at least the transactions that only that instance has.
+			w.discarded[i] |= w.servers[i].executed // The list contains at least the transactions that only this instance has.
 		}
 	}
 	switch {
@@ -683,7 +685,7 @@ func (w *modelState) findBrokenPromises() []string {
 	return wrong
 }
 
-// findForgottenTransactions lists acknowledged transactions that an action removed from an instance that held them.
+// findForgottenTransactions lists acknowledged transactions that an action removed from an instance.
 func findForgottenTransactions(before, after *modelState, do Action) []string {
 	var wrong []string
 	if discard, ok := do.(DiscardData); ok {
@@ -703,7 +705,7 @@ func findForgottenTransactions(before, after *modelState, do Action) []string {
 	return wrong
 }
 
-// withoutAges returns the state without its ages, which change without an event.
+// withoutAges returns the state without its ages, which change even if nothing else does.
 func (w *modelState) withoutAges() modelState {
 	s := *w
 	s.history, s.stop.since = modelHistory{}, never
@@ -713,8 +715,8 @@ func (w *modelState) withoutAges() modelState {
 	return s
 }
 
-// mayLoseVolume reports whether the other instances have every acknowledged transaction and no volume was lost
-// earlier, so that a majority survives.
+// mayLoseVolume reports whether the other instances have every acknowledged transaction and no volume was lost earlier,
+// so a majority survives.
 func (w *modelState) mayLoseVolume(i int) bool {
 	var others transactions
 	for j := range w.n {
@@ -742,7 +744,7 @@ func (w *modelState) endTroubles() {
 	}
 }
 
-// modelEvent is an event that happens between two moments.
+// modelEvent is an event that happens between two steps.
 type modelEvent struct {
 	name  string
 	apply func(*modelState) bool
@@ -755,8 +757,8 @@ func (e modelEvent) applyTo(w *modelState) {
 	}
 }
 
-// eventsOfCluster returns the events that can happen to a cluster of n. Applying one that cannot happen now reports
-// false.
+// eventsOfCluster returns the events that can happen to a cluster of n instances. Applying an event that is impossible
+// in the current state returns false.
 func eventsOfCluster(n int) []modelEvent {
 	list := []modelEvent{
 		{"the manager is killed", func(w *modelState) bool { w.history = modelHistory{}; return true }},

@@ -30,7 +30,7 @@ func TestParseOutsideSource(t *testing.T) {
 		"a port that is too high: refused":         {map[string]string{"PORT": "65536"}, []string{"PORT: expected a number from 1 to 65535, found none"}},
 		"the highest port: accepted":               {map[string]string{"PORT": "65535"}, nil},
 		"a line break after the host: refused":     {map[string]string{"HOST": "db.example\n"}, []string{"HOST: expected one line, found a line break; write the Secret without one at the end"}},
-		"a user with a NUL: refused":               {map[string]string{"USER": "do\x00nor"}, []string{"USER: expected text, found a NUL"}},
+		"a user with a NUL character: refused":     {map[string]string{"USER": "do\x00nor"}, []string{"USER: expected text, found a NUL"}},
 		"a user that is not UTF-8: refused":        {map[string]string{"USER": "do\xffnor"}, []string{"USER: expected UTF-8, found other bytes"}},
 		"a password that is too long: refused":     {map[string]string{"PASSWORD": long}, []string{"PASSWORD: expected at most 32 characters, found 35"}},
 		"a Secret that is too large: refused":      {map[string]string{"other": strings.Repeat("x", maxSourceSecret)}, []string{"expected 131072 bytes at most, found 131129"}},
@@ -50,7 +50,7 @@ func TestParseOutsideSource(t *testing.T) {
 	}
 }
 
-// FuzzParseOutsideSource searches for values that could escape their place in a statement or an option file.
+// FuzzParseOutsideSource searches for values that could break out of a quoted string in a statement or an option file.
 func FuzzParseOutsideSource(f *testing.F) {
 	f.Add("db.example", "3306", "donor", "secret", "")
 	f.Add("a\nb", "-1", "\x00", "\xff", "select 1;\n")

@@ -16,7 +16,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// refusingReader answers every request with an error.
+// refusingReader returns an error for every request.
 type refusingReader struct {
 	client.Reader
 	err error
@@ -26,7 +26,7 @@ func (r refusingReader) Get(context.Context, client.ObjectKey, client.Object, ..
 	return r.err
 }
 
-// TestAFailedActNamesTheSecret runs without a server, so that the error cannot come from a broken connection.
+// TestAFailedActNamesTheSecret runs without a server, so the error cannot come from a broken connection.
 func TestAFailedActNamesTheSecret(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: "ns", Name: clusterName}, instances)

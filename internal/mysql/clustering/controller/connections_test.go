@@ -16,7 +16,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestFailedWatchesCauseAPass has a server without connections, so that every watch of it fails at once.
+// TestFailedWatchesCauseAPass covers a server that accepts no connections, so every watch fails immediately.
 func TestFailedWatchesCauseAPass(t *testing.T) {
 	t.Parallel()
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

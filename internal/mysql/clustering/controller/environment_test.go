@@ -51,7 +51,7 @@ type environment struct {
 	metrics *Metrics
 	log     *testenv.LogBuffer
 	clock   shiftedClock
-	// stopManager ends the manager that was started last.
+	// stopManager stops the manager that was started last.
 	stopManager func()
 }
 
@@ -72,8 +72,8 @@ var (
 	})
 )
 
-// newEnvironment returns the API server that the tests share, with a namespace and without a MySQL server. Managers
-// watch only this namespace.
+// newEnvironment returns the shared API server, with a namespace of the test and without MySQL servers. Managers watch
+// only this namespace.
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	e := &environment{Environment: shared.Get(t), log: &testenv.LogBuffer{}}
@@ -104,15 +104,15 @@ func (e *environment) usePods(pods *mysqlpods.PodCluster) {
 	e.pods, e.name, e.servers = pods, pods.Name, pods.Servers
 }
 
-// newHealthyEnvironment lets the manager make a healthy cluster of three empty servers, with a table.
+// newHealthyEnvironment lets the manager set up a healthy cluster of three empty servers, and creates a table.
 func newHealthyEnvironment(t *testing.T, options ...func(*mysqlpods.ClusterOptions)) *environment {
 	t.Helper()
 	e := newEnvironmentWithServers(t, options...)
 	e.createCluster(t, nil)
 	e.startManager(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
-	// The accounts are older than the certificates, and are renewed now. A kill during the renewal leaves an errant
-	// ALTER USER.
+	// The accounts are older than the certificates, so the manager renews them now. If the manager were killed during
+	// the renewal, an errant ALTER USER would remain.
 	e.waitForAnswer(t, "select user_attributes->>'$.metadata."+mysqlusers.VersionAttribute+"' from mysql.user where user = '"+mysqlusers.AdminUser+"'", mysqlusers.CurrentVersion(true))
 	e.mustRun(t, 0, "app", "create database app", "create table app.t (id int auto_increment primary key, v varchar(20))", "insert into app.t (v) values ('first')")
 	e.waitForAnswer(t, "select count(*) from app.t", "1")
@@ -151,9 +151,9 @@ func (e *environment) getCluster(t *testing.T) *mocov1beta2.MySQLCluster {
 	return cluster
 }
 
-// waitForCondition waits until a condition has a status and a reason, as in "True Healthy". The Pods of a healthy
-// cluster then also have their labels. Before that, the manager ends the sessions of clients of an instance that is
-// about to get its label.
+// waitForCondition waits until a condition has a status and a reason, such as "True Healthy". For a healthy cluster it
+// also waits for the labels of the Pods, because the manager kills client sessions of an instance before it sets the
+// label.
 func (e *environment) waitForCondition(t *testing.T, kind, want string) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	var cluster *mocov1beta2.MySQLCluster
@@ -236,7 +236,7 @@ func (e *environment) getSecret(t *testing.T) *corev1.Secret {
 	return s
 }
 
-// TestMain is also the manager that tests run in another process, to kill it.
+// TestMain also serves as the manager that tests run in a separate process in order to kill it.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	if os.Getenv(crashKubeconfig) != "" {
@@ -248,7 +248,7 @@ func TestMain(m *testing.M) {
 
 const sqlTimeout = 20 * time.Second
 
-// openSession connects a client to an instance. It has one connection, so that it is one session.
+// openSession connects a client to an instance, with a single connection and therefore a single session.
 func (e *environment) openSession(t *testing.T, i int, user string) *sql.DB {
 	t.Helper()
 	return e.openSessionWith(t, i, user, user)
@@ -259,9 +259,9 @@ func (e *environment) openSessionWith(t *testing.T, i int, user, password string
 	c := driver.NewConfig()
 	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", fmt.Sprintf("%s:%d", e.servers[i].Address, mysqld.Port)
 	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
-	// The server's defaults may differ.
+	// The server may have other defaults.
 	c.Params = map[string]string{"autocommit": "1", "completion_type": "0", "sql_big_selects": "1", "max_execution_time": "0", "group_concat_max_len": "1024"}
-	// Torpor's accounts require TLS once they are renewed. A server may require it of all accounts.
+	// Torpor's accounts require TLS once they are renewed. A server may require TLS for all accounts.
 	if strings.HasPrefix(user, "moco-") || len(e.pods.Installation.Settings) > 0 {
 		c.TLSConfig = "preferred"
 	}
@@ -269,7 +269,7 @@ func (e *environment) openSessionWith(t *testing.T, i int, user, password string
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(1)
-	t.Cleanup(func() { _ = db.Close() }) // The server may have ended already.
+	t.Cleanup(func() { _ = db.Close() }) // The server may have stopped already.
 	return db
 }
 
@@ -293,9 +293,10 @@ func runIn(t *testing.T, db *sql.DB, statements ...string) error {
 	return nil
 }
 
-// waitForAcknowledgedWrite writes the second row of app.t until an instance other than the first acknowledges it, and
-// returns that instance and the row's value. A write without an answer may have been made: when the new primary gets
-// its label, earlier sessions are ended, even if their commits wait. So each attempt overwrites the previous one.
+// waitForAcknowledgedWrite writes the second row of app.t until an instance other than the first one acknowledges the
+// write. It returns that instance and the row's value. A write without an answer may have succeeded: before the new
+// primary gets its label, sessions are killed even if their commits wait. Therefore each attempt overwrites the
+// previous one.
 func (e *environment) waitForAcknowledgedWrite(t *testing.T) (heir int, value string) {
 	t.Helper()
 	attempt := 0
@@ -315,8 +316,8 @@ func (e *environment) waitForAcknowledgedWrite(t *testing.T) (heir int, value st
 	return heir, value
 }
 
-// mustRun runs statements once the instance accepts a session. It does not repeat a statement, which may have taken
-// effect.
+// mustRun runs statements once the instance accepts a session. It does not repeat a statement, because the statement
+// may have taken effect.
 func (e *environment) mustRun(t *testing.T, i int, user string, statements ...string) {
 	t.Helper()
 	db := e.openSession(t, i, user)
@@ -325,8 +326,8 @@ func (e *environment) mustRun(t *testing.T, i int, user string, statements ...st
 	testenv.ExpectNoError(t, runIn(t, db, statements...))
 }
 
-// query returns the answer of an instance. It repeats a query that got no answer, because the manager ends sessions of
-// clients when an instance changes its role.
+// query returns the result of a query on an instance. It repeats a query without a result, because the manager kills
+// client sessions when an instance changes its role.
 func (e *environment) query(t *testing.T, i int, query string) string {
 	t.Helper()
 	var value string
@@ -341,7 +342,7 @@ func (e *environment) query(t *testing.T, i int, query string) string {
 	return value
 }
 
-// Numbers of MySQL's errors for a statement whose session or server ends.
+// MySQL error numbers for a statement whose session or server is shut down.
 const errShutdown, errInterrupted = 1053, 1317
 
 func (e *environment) tryQuery(t *testing.T, i int, query string) (string, error) {
@@ -382,7 +383,7 @@ type commandResult struct {
 	out, err string
 }
 
-// runPlugin runs the plugin as a user types it, without "kubectl moco".
+// runPlugin runs the plugin with the arguments that a user would type after "kubectl moco".
 func (e *environment) runPlugin(t *testing.T, args ...string) commandResult {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
@@ -406,7 +407,7 @@ func (e *environment) runKubectl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// stopByPlugin stops clustering with the plugin and returns when the manager no longer changes the servers.
+// stopByPlugin stops clustering with the plugin, and returns once the manager no longer changes the servers.
 func (e *environment) stopByPlugin(t *testing.T, args ...string) {
 	t.Helper()
 	if ran := e.runPlugin(t, append([]string{"stop", "clustering", clusterName, "--wait"}, args...)...); ran.code != exit.Done {
@@ -414,7 +415,7 @@ func (e *environment) stopByPlugin(t *testing.T, args ...string) {
 	}
 }
 
-// waitForLooks returns after two more passes, so that at least one began after the call.
+// waitForLooks waits for two more passes, so at least one of them began after the call.
 func (e *environment) waitForLooks(t *testing.T) {
 	t.Helper()
 	const looks = 2

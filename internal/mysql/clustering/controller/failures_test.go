@@ -43,7 +43,7 @@ func TestEmptyReplicasAreCloned(t *testing.T) {
 			t.Errorf("instance %d: expected a clone that is read-only, found %s", i, got)
 		}
 	}
-	// The names are those of MOCO's agent. The values are of the last series, which is that of a replica.
+	// The metrics have the names that MOCO's agent uses. The values belong to the last series, which is a replica's.
 	testenv.Eventually(t, "the metrics of instances report the clones", func() error {
 		found := e.gatherMetrics(t)
 		for name, want := range map[string]float64{
@@ -92,7 +92,7 @@ func TestDemoteSwitchesOver(t *testing.T) {
 	}
 }
 
-// TestErrantReplicaIsIsolated checks that errant transactions reach no other instance.
+// TestErrantReplicaIsIsolated checks that errant transactions do not reach any other instance.
 func TestErrantReplicaIsIsolated(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -129,7 +129,7 @@ func TestStopEndsByItself(t *testing.T) {
 	if p := cluster.Status.Pause; p == nil || p.Clustering == nil || p.Clustering.Until == nil || !p.Clustering.Until.Time.Equal(end) {
 		t.Errorf("expected the end %s, found %+v", end, p)
 	}
-	stop() // The end time survives an outage of the manager, here of an hour less two seconds.
+	stop() // The stop ends on time although the manager was not running for an hour less two seconds.
 	e.clock.ahead = end.Sub(clock.RealClock{}.Now()) - 2*time.Second
 	e.startManager(t)
 	cluster = e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
@@ -153,7 +153,7 @@ func TestIdleClusterCostsLittle(t *testing.T) {
 		t.Skip("it watches for a minute")
 	}
 	e := newHealthyEnvironment(t)
-	const looks = 6 // They take a minute, and accounts are read once in a minute.
+	const looks = 6 // These passes take a minute, and accounts are read once per minute.
 	e.waitUntilSettled(t)
 	waitForPasses := func(n float64) {
 		t.Helper()
@@ -175,11 +175,11 @@ func TestIdleClusterCostsLittle(t *testing.T) {
 	}
 }
 
-// TestBusyClusterWritesItsStatusSeldom writes rows before every pass, and counts the passes that changed the status.
+// TestBusyClusterWritesItsStatusSeldom writes rows before every pass, and counts the passes that change the status.
 func TestBusyClusterWritesItsStatusSeldom(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	const looks, most = 10, 2 // One for the first rows, one for a minute that ends during the test.
+	const looks, most = 10, 2 // One status write is for the first rows, and one for a minute that ends during the test.
 	e.waitUntilSettled(t)
 	began, writes := e.clock.Now(), 0
 	last := e.getCluster(t).Status.Instances
@@ -205,10 +205,10 @@ func TestBusyClusterWritesItsStatusSeldom(t *testing.T) {
 	})
 }
 
-// waitUntilSettled returns when the manager has nothing left to do, so that only its regular passes follow.
+// waitUntilSettled returns when the manager has no work left, so only its regular passes follow.
 func (e *environment) waitUntilSettled(t *testing.T) {
 	t.Helper()
-	const quiet = 3 * time.Second // A manager with something left to do begins a pass every second.
+	const quiet = 3 * time.Second // A manager with work left starts a pass every second.
 	checks, since := -1.0, time.Now()
 	testenv.Eventually(t, "the manager has nothing left to do", func() error {
 		if now := e.metricValue(t, "moco_cluster_checks_total"); now != checks {
@@ -218,7 +218,7 @@ func (e *environment) waitUntilSettled(t *testing.T) {
 	})
 }
 
-// countStatements returns the number of statements that the manager has sent to the servers.
+// countStatements returns the number of statements that the servers have received from the manager.
 func (e *environment) countStatements(t *testing.T) int {
 	t.Helper()
 	sum := 0
@@ -235,7 +235,7 @@ func (e *environment) triggerPass(t *testing.T) {
 	e.annotate(t, map[string]string{"example.com/touched": e.clock.Now().Format(time.RFC3339Nano)})
 }
 
-// metricValue returns the value of a metric with one series; -1 if there is none.
+// metricValue returns the value of a metric with one series; -1 if the metric has no series.
 func (e *environment) metricValue(t *testing.T, name string) float64 {
 	t.Helper()
 	if v, ok := e.gatherMetrics(t)[name]; ok {
@@ -259,8 +259,8 @@ func (e *environment) gatherMetrics(t *testing.T) map[string]float64 {
 	return found
 }
 
-// TestBothReplicasLost lets both replicas come back empty while clients of the primary wait for them. The copy would
-// wait for the clients' commits, and these for the copy. Therefore the clients' sessions are ended.
+// TestBothReplicasLost lets both replicas come back empty while clients of the primary wait for acknowledgements. A
+// clone would wait for these commits, and the commits for the clone. Therefore the manager kills the client sessions.
 func TestBothReplicasLost(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -275,8 +275,8 @@ func TestBothReplicasLost(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestStopWhilePrimaryAwaitsCopies requests a stop after the only instance with data was killed while others are
-// added. The stop makes it writable, although its clients' commits wait for the others.
+// TestStopWhilePrimaryAwaitsCopies requests a stop while instances are added, after the only instance with data was
+// killed. The stop makes that instance writable, although commits of its clients wait for the new instances.
 func TestStopWhilePrimaryAwaitsCopies(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -315,8 +315,8 @@ func TestNewClusterBecomesHealthy(t *testing.T) {
 	}
 }
 
-// TestWeakenedSettingsAndAccountsAreRestored changes settings and accounts in running servers that acknowledgements
-// and the administrator depend on. It requests no pass: the regular one has to find the change.
+// TestWeakenedSettingsAndAccountsAreRestored changes settings and accounts of running servers on which acknowledgements
+// and the administrator depend. It does not trigger a pass, so the regular pass has to find the change.
 func TestWeakenedSettingsAndAccountsAreRestored(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -324,8 +324,8 @@ func TestWeakenedSettingsAndAccountsAreRestored(t *testing.T) {
 	e.mustRun(t, 1, "root", "set global innodb_flush_log_at_trx_commit = 2")
 	e.waitForAnswer(t, "select concat(@@sync_binlog, @@innodb_flush_log_at_trx_commit, @@rpl_semi_sync_source_wait_no_replica, @@rpl_semi_sync_source_wait_point)", "111AFTER_SYNC")
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
-	// These are the accounts of an older Torpor: one is missing, and that of applications may write to the server's
-	// own tables.
+	// These accounts match those of an older Torpor: one is missing, and the application account may write to the
+	// server's own tables.
 	e.mustRun(t, 0, "root", "drop user 'moco-exporter'@'%'", "grant insert on *.* to 'moco-writable'@'%'", "alter user 'moco-admin'@'%' attribute '{\"torporAccounts\": null}'")
 	e.waitForAnswer(t, "select count(*) from mysql.user where user = 'moco-exporter'", "1")
 	e.waitForAnswer(t, "select count(*) from mysql.user where user = 'moco-writable' and json_search(user_attributes->'$.Restrictions', 'one', 'INSERT') is not null", "1")
@@ -333,13 +333,13 @@ func TestWeakenedSettingsAndAccountsAreRestored(t *testing.T) {
 }
 
 // TestReplicaWithOldDataHasNoReaders breaks the replication of one instance, checks that the Service for readers no
-// longer leads to it, and repairs it.
+// longer selects the instance, and repairs it.
 func TestReplicaWithOldDataHasNoReaders(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	const victim = 2
 	e.waitForRole(t, victim, "replica")
-	e.waitForLooks(t) // The next regular pass comes after ten seconds.
+	e.waitForLooks(t) // The next regular pass starts after ten seconds.
 	e.mustRun(t, victim, "root", "set global super_read_only = 0", "set sql_log_bin = 0", "insert into app.t values (7, 'twice')", "set global super_read_only = 1")
 	e.mustRun(t, 0, "app", "insert into app.t values (7, 'twice')")
 	t.Logf("readers are led to old data for %s", e.waitForRole(t, victim, "").Round(time.Millisecond))
@@ -350,8 +350,8 @@ func TestReplicaWithOldDataHasNoReaders(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestReplicasThatDoNotFollowHaveNoReaders stops the replication of one instance in every known way, and repairs it.
-// It logs how long readers are led to the instance, and how long they do without it.
+// TestReplicasThatDoNotFollowHaveNoReaders stops the replication of one instance in every known way, and repairs it. It
+// logs how long the Service for readers still selects the instance, and how long the instance is excluded.
 func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -381,7 +381,7 @@ func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 			change("source_password = 'wrong'")
 			return func() { change("source_password = '" + mysqld.ReplicationPassword + "'") }
 		}},
-		{"the source is not reached", func() func() {
+		{"the source is unreachable", func() func() {
 			change("source_bind = '192.0.2.1'") // No interface has this address.
 			return func() { change("source_bind = ''") }
 		}},
@@ -393,7 +393,7 @@ func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 	} {
 		e.waitForRole(t, victim, "replica")
 		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
-		e.waitForLooks(t) // The next regular pass comes ten seconds after the last.
+		e.waitForLooks(t) // The next regular pass starts ten seconds after the last one.
 		mend := way.spoil()
 		gone := e.waitForRole(t, victim, "")
 		mend()
@@ -404,8 +404,8 @@ func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestManuallyStoppedThreadsAreStarted stops each thread of a replica. One statement in each replica reports a
-// stopped SQL thread to the manager at once. A stop of clustering ends that statement.
+// TestManuallyStoppedThreadsAreStarted stops each thread of a replica. In each replica, a waiting statement reports a
+// stopped SQL thread to the manager immediately. A stop of clustering cancels that statement.
 func TestManuallyStoppedThreadsAreStarted(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -422,7 +422,7 @@ func TestManuallyStoppedThreadsAreStarted(t *testing.T) {
 	}
 	for thread, table := range map[string]string{"sql_thread": "replication_applier_status", "io_thread": "replication_connection_status"} {
 		expectWatches("011")
-		e.waitForLooks(t) // The next regular pass comes ten seconds after the last.
+		e.waitForLooks(t) // The next regular pass starts ten seconds after the last one.
 		began := e.clock.Now()
 		e.mustRun(t, victim, "root", "stop replica "+thread)
 		e.waitForAnswerBut(t, 0, "select service_state from performance_schema."+table, "ON")
@@ -452,7 +452,7 @@ func TestChannelToAnotherPortIsCorrected(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// waitForRole waits until an instance has a role, or no role if it is empty, and returns how long that took.
+// waitForRole waits until an instance has a role, or no role if want is empty, and returns the duration of the wait.
 func (e *environment) waitForRole(t *testing.T, i int, want string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -462,8 +462,8 @@ func (e *environment) waitForRole(t *testing.T, i int, want string) time.Duratio
 	return time.Since(began)
 }
 
-// TestReplicaThatLacksDeletedTransactions restarts a replica after the primary has purged transactions that it lacks.
-// Readers are not led to it, and the advice in the status resolves the problem.
+// TestReplicaThatLacksDeletedTransactions restarts a replica after the primary has purged transactions that the replica
+// lacks. Readers are not directed to the replica, and the advice in the status resolves the problem.
 func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -487,8 +487,7 @@ func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestPodOfPrimaryStaysWhileReplicaLags requests deletions and evictions of Pods in dry runs, and one deletion in
-// earnest.
+// TestPodOfPrimaryStaysWhileReplicaLags requests deletions and evictions of Pods in dry runs, and one actual deletion.
 func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
@@ -526,7 +525,7 @@ func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), pods[primary]))
 	setLag(limit + 1)
 	testenv.Eventually(t, "the policy refuses because of the lag again", func() error { return testenv.ErrorIf(evictPod(primary) == nil, "it does not") })
-	testenv.ExpectNoError(t, deletePod(primary)) // The kubelet does the same in the end.
+	testenv.ExpectNoError(t, deletePod(primary)) // The kubelet eventually does the same.
 	for _, pod := range pods {
 		before := pod.DeepCopy()
 		pod.Finalizers = nil
@@ -534,8 +533,8 @@ func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	}
 }
 
-// TestPodOfPrimaryIsProtectedWhileReplicaLags delays a replica as MOCO's own test does. The annotation is set,
-// deletions are refused, and a requested switchover waits until the replica has caught up.
+// TestPodOfPrimaryIsProtectedWhileReplicaLags delays a replica in the same way as MOCO's test. The annotation is set,
+// deletions are rejected, and a requested switchover waits until the replica has caught up.
 func TestPodOfPrimaryIsProtectedWhileReplicaLags(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -637,9 +636,9 @@ func (e *environment) patchReplicas(t *testing.T, replicas int) {
 	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), cluster, client.MergeFrom(before)))
 }
 
-// TestPrimaryThatAloneHasCommitsIsNotReplaced adds two instances to one. They are copied and cannot follow yet, so
-// that commits wait for no replica. When the primary is gone, no copy has the commits that were acknowledged in that
-// time.
+// TestPrimaryThatAloneHasCommitsIsNotReplaced adds two instances to a single one. They are cloned but cannot follow
+// yet, so commits do not wait for any replica. When the primary disappears, neither clone has the commits that were
+// acknowledged in that time.
 func TestPrimaryThatAloneHasCommitsIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentOfSize(t, 1, func(o *mysqlpods.ClusterOptions) { o.LaterPods = instances - 1 })
@@ -647,7 +646,7 @@ func TestPrimaryThatAloneHasCommitsIsNotReplaced(t *testing.T) {
 	e.startManager(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.mustRun(t, 0, "app", "create database app", "create table app.t (id int auto_increment primary key, v varchar(20))", "insert into app.t (v) values ('first')")
-	setReplicationAccount := func(state string) { // A restarted primary is read-only for a moment.
+	setReplicationAccount := func(state string) { // A restarted primary is read-only for a short time.
 		testenv.Eventually(t, "the account of replication gets the state "+state, func() error {
 			return e.runStatements(t, 0, "root", "set sql_log_bin = 0", "alter user 'moco-repl'@'%' account "+state)
 		})

@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
-// startStatement runs a statement that will wait, in the session of an account, and returns a channel for its result.
+// startStatement runs a statement that will wait, in a session of an account, and returns a channel for its result.
 func (e *environment) startStatement(t *testing.T, i int, user, password, statement string) <-chan error {
 	t.Helper()
 	db := e.openSessionWith(t, i, user, password)
@@ -45,7 +45,7 @@ func (e *environment) waitForWaitingSessions(t *testing.T, i int) {
 }
 
 // TestGrantDuringDoubleRestart lets an administrator create a user while both replicas restart. The statement blocks
-// every login, including those of the replicas that it waits for.
+// every login, including the logins of the replicas for which the statement waits.
 func TestGrantDuringDoubleRestart(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -76,8 +76,8 @@ func TestGrantDuringDoubleRestart(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestLoginsHang replaces the manager while a GRANT waits for replicas, so that neither the manager nor a replica can
-// log in at the primary.
+// TestLoginsHang replaces the manager while a GRANT waits for replicas, so neither the manager nor a replica can log in
+// to the primary.
 func TestLoginsHang(t *testing.T) {
 	t.Parallel()
 	for name, triesTo := range map[string]bool{"the replicas try to": true, "the replicas were not told to": false} {
@@ -110,7 +110,7 @@ func TestLoginsHang(t *testing.T) {
 			client := e.startWriter(t)
 			testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() == 0, "none yet") })
 			t.Logf("no commit got through for %s", time.Since(began).Round(time.Millisecond))
-			e.servers[0].KillAtOnce(t) // The kubelet, which cannot log in either, does the same.
+			e.servers[0].KillAtOnce(t) // The kubelet, whose probe cannot log in either, does the same.
 			if err := <-granted; err == nil {
 				t.Error("the GRANT succeeded although no replica has its user")
 			}
@@ -122,8 +122,8 @@ func TestLoginsHang(t *testing.T) {
 	}
 }
 
-// TestSessionsOfUnacknowledgedCommitsAreEnded has the commits of an administrator and of a client wait in a former
-// primary.
+// TestSessionsOfUnacknowledgedCommitsAreEnded covers a former primary in which commits of an administrator and of a
+// client wait.
 func TestSessionsOfUnacknowledgedCommitsAreEnded(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -162,7 +162,7 @@ func TestSessionsOfUnacknowledgedCommitsAreEnded(t *testing.T) {
 	}
 }
 
-// TestFullVolumeIsNotHealthy fills the volumes of all replicas, and then that of the primary, while a client writes.
+// TestFullVolumeIsNotHealthy fills the volumes of all replicas, and then the primary's volume, while a client writes.
 func TestFullVolumeIsNotHealthy(t *testing.T) {
 	t.Parallel()
 	for name, full := range map[string][]int{"the replicas'": {1, 2}, "the primary's": {0}} {
@@ -175,7 +175,7 @@ func TestFullVolumeIsNotHealthy(t *testing.T) {
 				e.servers[i].FillVolume(t)
 			}
 			began := time.Now()
-			// Each row is too small to go to a temporary file first, and together the rows need another page.
+			// Each row is small enough not to go to a temporary file first. Together the rows need another page.
 			var written []<-chan error
 			for id := range 4 {
 				written = append(written, e.startStatement(t, 0, "app", "app", fmt.Sprintf("insert into app.acked values (%d, repeat('x', 3000))", id+2)))
@@ -197,8 +197,8 @@ func TestFullVolumeIsNotHealthy(t *testing.T) {
 	}
 }
 
-// TestBusyFailoversHealWithoutHelp kills the primary twice while a commit waits in it that no replica has. In its
-// recovery the server keeps these unacknowledged transactions. The cluster heals without help from a user.
+// TestBusyFailoversHealWithoutHelp kills the primary twice while a commit that no replica has waits in it. During crash
+// recovery, the server keeps these unacknowledged transactions. The cluster recovers without help from a user.
 func TestBusyFailoversHealWithoutHelp(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.IsLinked = true })
@@ -222,15 +222,15 @@ func TestBusyFailoversHealWithoutHelp(t *testing.T) {
 	}
 }
 
-// failOverWithTail kills the primary with a commit that no replica has, and starts its server again.
+// failOverWithTail kills the primary while it holds a commit that no replica has, and restarts its server.
 func (e *environment) failOverWithTail(t *testing.T, client *rowWriter) {
 	t.Helper()
 	before := client.count()
 	testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() <= before, "none yet") })
 	failed := e.getCluster(t).Status.CurrentPrimaryIndex
 	e.eachBut(failed, func(i int) { e.pods.Network.CutOff(i, mysqlpods.ResetConnections) })
-	// The commit of the client may have reached a replica before the cut. The next one is in the binary log of this
-	// instance only.
+	// The client's commit may have reached a replica before the connection was cut. The next commit is in the binary
+	// log of this instance only.
 	e.waitForWaitingSessions(t, failed)
 	answered := e.startStatement(t, failed, "app", "app", "insert into app.t (v) values ('unacknowledged')")
 	testenv.Eventually(t, "the statement is in the binary log", func() error {
@@ -264,7 +264,7 @@ func (e *environment) eachBut(but int, do func(int)) {
 	}
 }
 
-// TestRecloneOfOneInstance requests a re-clone as the plugin does.
+// TestRecloneOfOneInstance requests a re-clone in the same way as the plugin.
 func TestRecloneOfOneInstance(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -280,7 +280,8 @@ func TestRecloneOfOneInstance(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestCutBetweenManagerAndPrimary cuts off only the manager from the primary. Clients and replicas still reach it.
+// TestCutBetweenManagerAndPrimary cuts off only the manager from the primary. Clients and replicas can still reach the
+// primary.
 func TestCutBetweenManagerAndPrimary(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]mysqlpods.CutMode{"packets are dropped": mysqlpods.DropPackets, "connections are reset": mysqlpods.ResetConnections} {
@@ -292,7 +293,7 @@ func TestCutBetweenManagerAndPrimary(t *testing.T) {
 			testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() == 0, "none yet") })
 			e.pods.Network.CutOffFromManager(0, how)
 			e.waitForCondition(t, mocov1beta2.AvailableCondition, "Unknown PrimaryUnanswered")
-			const looks = 20 // After the first few, passes are a second apart.
+			const looks = 20 // After the first few passes, the interval is one second.
 			began, checks, rows := time.Now(), e.metricValue(t, "moco_cluster_checks_total"), client.count()
 			testenv.Eventually(t, "the manager has run many passes", func() error {
 				return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") < checks+looks, "not yet")

@@ -40,14 +40,14 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// maxKillPoints is the number of points at which a manager is killed, unless TORPOR_E2E=full requests all of them.
+// maxKillPoints is the number of points at which a manager is killed, unless TORPOR_E2E=full selects all points.
 const maxKillPoints = 4
 
 type operation struct {
 	name string
-	// begin makes the operation necessary while no manager runs. It returns an additional check for the end.
+	// begin makes the operation necessary while no manager runs. It returns an additional check, which runs at the end.
 	begin func(*testing.T, *environment) func() error
-	// mend restores the things that begin removed, once another instance is the primary.
+	// mend restores what begin removed, once another instance is the primary.
 	mend func(*testing.T, *environment)
 }
 
@@ -80,8 +80,8 @@ func TestKilledDuringFirstStart(t *testing.T) {
 	}})
 }
 
-// TestKilledDuringRotation kills the manager while all accounts get new passwords. Logins with the old and the new
-// password must work.
+// TestKilledDuringRotation kills the manager while all accounts get new passwords. Logins with the old and with the new
+// password must succeed throughout.
 func TestKilledDuringRotation(t *testing.T) {
 	t.Parallel()
 	testManagerKilled(t, operation{name: "rotation", begin: func(t *testing.T, e *environment) func() error {
@@ -93,7 +93,7 @@ func TestKilledDuringRotation(t *testing.T) {
 func testManagerKilled(t *testing.T, o operation) {
 	t.Helper()
 	e := newEnvironmentWithServers(t)
-	e.pods.WithoutCertificates = true // The manager's actions are counted on the wire.
+	e.pods.WithoutCertificates = true // The manager's actions are counted on the wire, which TLS would prevent.
 	for i := range instances {
 		testenv.ExpectNoError(t, e.pods.ReplacePod(t.Context(), i))
 	}
@@ -104,7 +104,7 @@ func testManagerKilled(t *testing.T, o operation) {
 	t.Logf("the actions of a %s: %s", o.name, strings.Join(acts, "; "))
 	struck := 0
 	points := killPoints(len(acts))
-	for _, point := range points { // No subtests: the points share servers, which end with the test that started them.
+	for _, point := range points { // Subtests are not possible: the points share servers, which stop with the test that started them.
 		done := e.runOperation(t, o, point)
 		if reached := strings.HasPrefix(point, fmt.Sprint(len(done), " ")); reached {
 			struck++
@@ -117,7 +117,7 @@ func testManagerKilled(t *testing.T, o operation) {
 	}
 }
 
-// killPoints returns the points before and after each action, or some of them that are spread evenly.
+// killPoints returns the points before and after each action, or an evenly spread subset of them.
 func killPoints(acts int) []string {
 	var all []string
 	for n := 1; n <= acts; n++ {
@@ -133,8 +133,8 @@ func killPoints(acts int) []string {
 	return some
 }
 
-// runOperation runs the operation with a manager that dies at the point, and then with another one, while a client
-// writes. It returns the actions of the first one.
+// runOperation runs the operation with a manager that is killed at the point, and then with a second manager, while a
+// client writes. It returns the actions of the first manager.
 func (e *environment) runOperation(t *testing.T, o operation, point string) []string {
 	t.Helper()
 	ended := o.begin(t, e)
@@ -206,8 +206,8 @@ func (e *environment) waitUntilWell(t *testing.T, ended func() error) {
 	testenv.Eventually(t, "the cluster is well", func() error { return errors.Join(ended(), e.checkWell(t)) })
 }
 
-// checkWell checks without the manager that there is one writable primary, the one in the status, and that every
-// other instance follows it.
+// checkWell checks without the manager that there is exactly one writable primary, the one in the status, and that
+// every other instance follows it.
 func (e *environment) checkWell(t *testing.T) error {
 	t.Helper()
 	cluster := e.getCluster(t)
@@ -238,7 +238,7 @@ func (e *environment) checkWell(t *testing.T) error {
 	return nil
 }
 
-// expectAnotherPrimary reports whether another instance is the primary, takes writes and has the label of the primary.
+// expectAnotherPrimary reports whether another instance is the primary, accepts writes and has the primary's label.
 func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 	return func() error {
 		now := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -248,11 +248,11 @@ func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 		if got, err := e.tryQuery(t, now, "select @@read_only"); err != nil || got != "0" {
 			return fmt.Errorf("instance %d is the primary and takes no writes (%w)", now, err)
 		}
-		return e.expectRole(t, now, string(mocov1beta2.RolePrimary)) // The manager ends the sessions of clients before it adds the label.
+		return e.expectRole(t, now, string(mocov1beta2.RolePrimary)) // The manager kills client sessions before it adds the label.
 	}
 }
 
-// recreateCluster turns the servers into those of a new cluster: one has rows, and the others are empty.
+// recreateCluster turns the servers into those of a new cluster: one server has rows, and the others are empty.
 func (e *environment) recreateCluster(t *testing.T) {
 	t.Helper()
 	old := &mocov1beta2.MySQLCluster{}
@@ -275,7 +275,7 @@ type rowWriter struct {
 
 	mu    sync.Mutex
 	acked []int64
-	// ackedAt are the times of the acknowledgements.
+	// ackedAt holds the times of the acknowledgements.
 	ackedAt []time.Time
 }
 
@@ -322,14 +322,14 @@ func insert(ctx context.Context, db *sql.DB, key int64, patience time.Duration) 
 	return err
 }
 
-// count returns how many rows are acknowledged so far.
+// count returns the number of rows acknowledged so far.
 func (c *rowWriter) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.acked)
 }
 
-// check requires that every instance has every acknowledged row.
+// check fails unless every instance has every acknowledged row.
 func (c *rowWriter) check(t *testing.T, e *environment) {
 	t.Helper()
 	c.stop()
@@ -353,17 +353,17 @@ func (c *rowWriter) check(t *testing.T, e *environment) {
 	}
 }
 
-// The crashing manager is a process of its own program: this test, configured by its environment. It counts its
-// actions, which are the statements and the writes to the API server that change something. It kills itself with kill
-// -9 before or after the configured action. It runs the product's own code; only its connections belong to the test.
+// The manager that kills itself is a separate process: this test binary, configured by environment variables. It counts
+// its actions, which are the statements and API requests that change something. It kills itself with SIGKILL before or
+// after the configured action. It runs the product's code; only its connections are replaced by those of the test.
 
 const (
 	crashKubeconfig = "TORPOR_VICTIM_KUBECONFIG"
 	crashHosts      = "TORPOR_VICTIM_HOSTS"
 	crashNamespace  = "TORPOR_VICTIM_NAMESPACE"
-	// crashPoint is a number and a position, such as "12 before"; empty crashes at no action.
+	// crashPoint holds a number and a position, such as "12 before". If it is empty, the manager does not kill itself.
 	crashPoint = "TORPOR_VICTIM_POINT"
-	// actLine is the prefix of a line that reports an action.
+	// actLine is the prefix of an output line that reports an action.
 	actLine = "act: "
 )
 
@@ -406,7 +406,7 @@ type crashAt struct {
 	at    int64
 	after bool
 	acts  atomic.Int64
-	// promoted is done once the manager has reported the primary.
+	// promoted runs once, when the manager has reported the primary.
 	promoted sync.Once
 }
 
@@ -418,7 +418,8 @@ func newCrash(point string) *crashAt {
 	return f
 }
 
-// begin counts an action and reports whether the process dies after it. It may not return.
+// begin counts an action and reports whether the process is to be killed after the action. It does not return if the
+// process is killed before it.
 func (f *crashAt) begin(name string) bool {
 	n := f.acts.Add(1)
 	fmt.Fprintf(os.Stdout, "%s%d %s\n", actLine, n, name)
@@ -428,7 +429,7 @@ func (f *crashAt) begin(name string) bool {
 	return n == f.at
 }
 
-// killSelf is kill -9 and does not return.
+// killSelf sends SIGKILL to its own process, and does not return.
 func killSelf() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // SIGKILL cannot be refused.
 	select {}
@@ -453,7 +454,7 @@ func (a crashingAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// name returns what a request changes; empty for one that only reads or reports.
+// name describes the change that a request makes; empty for a request that only reads or reports.
 func (a crashingAPI) name(r *http.Request) (string, error) {
 	if r.Method != http.MethodPatch || r.Body == nil {
 		return "", nil
@@ -496,7 +497,8 @@ type crashingConn struct {
 	greeted atomic.Bool
 }
 
-// Write implements net.Conn. The driver writes a statement at once: a header of four bytes, a command, and the text.
+// Write implements net.Conn. The driver sends a statement in one write: a header of four bytes, a command, and the
+// text.
 func (c *crashingConn) Write(b []byte) (int, error) {
 	const header, query = 4, 3
 	if len(b) > header && b[3] == 0 && b[header] == query {
@@ -519,8 +521,8 @@ func (c *crashingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hideTLS removes the TLS capability from a server's greeting, so that its client connects without TLS. The
-// capabilities follow a header, the protocol, the zero-terminated version, and 13 bytes.
+// hideTLS removes the TLS capability from a server's greeting, so the client connects without TLS. The capabilities
+// follow a header, the protocol version, the zero-terminated server version, and 13 bytes.
 func hideTLS(greeting []byte) {
 	const before, between, ability = 5, 13, 8
 	if len(greeting) <= before {
@@ -532,7 +534,8 @@ func hideTLS(greeting []byte) {
 	}
 }
 
-// nameOfStatement returns the beginning of a statement, without numbers and secrets; empty for one that only reads.
+// nameOfStatement returns the beginning of a statement, without numbers and secrets; empty for a statement that only
+// reads.
 func nameOfStatement(text string) string {
 	const words = 4
 	rest, act := strings.CutPrefix(text, "/* torpor */ ")

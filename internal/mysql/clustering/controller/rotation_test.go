@@ -23,8 +23,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// login queries a server for one row with a password, over TLS. It logs in again if the session is ended: the manager
-// ends the sessions of clients when an instance changes its role.
+// login runs a query for one row on a server, with a password and over TLS. It logs in again if the session is killed:
+// the manager kills client sessions when an instance changes its role.
 func (e *environment) login(ctx context.Context, t *testing.T, i int, user, password string) error {
 	t.Helper()
 	c := driver.NewConfig()
@@ -33,7 +33,7 @@ func (e *environment) login(ctx context.Context, t *testing.T, i int, user, pass
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }() // The session only read.
+	defer func() { _ = db.Close() }() // The session only reads.
 	const attempts = 10
 	for range attempts {
 		if err = db.PingContext(ctx); !errors.Is(err, driver.ErrInvalidConn) {
@@ -53,8 +53,8 @@ func (e *environment) beginRotation(t *testing.T) map[string][]byte {
 	return secret.Data
 }
 
-// checkRotated reports whether every account can log in everywhere with the previous password and with that of the
-// Secret.
+// checkRotated reports whether every account can log in to every instance, with its previous password and with its
+// password in the Secret.
 func (e *environment) checkRotated(t *testing.T, before map[string][]byte) error {
 	t.Helper()
 	secret := e.getSecret(t)
@@ -76,7 +76,7 @@ func (e *environment) checkRotated(t *testing.T, before map[string][]byte) error
 	return errors.Join(errs...)
 }
 
-// TestRotation gives all accounts new passwords and discards the old ones, while clients log in all the time.
+// TestRotation gives all accounts new passwords and then discards the old ones, while clients keep logging in.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -88,7 +88,7 @@ func TestRotation(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var logins sync.WaitGroup
 	attempts := 0
-	logins.Go(func() { // With the password in the Secret, and with the one from before the rotation.
+	logins.Go(func() { // Log in with the password in the Secret, and with the password from before the rotation.
 		for i := 0; ctx.Err() == nil; i = (i + 1) % instances {
 			for _, password := range [][]byte{e.getSecret(t).Data["WRITABLE_PASSWORD"], before["WRITABLE_PASSWORD"]} {
 				if err := e.login(ctx, t, i, mysqlusers.WritableUser, string(password)); err != nil && ctx.Err() == nil {
@@ -118,7 +118,7 @@ func TestRotation(t *testing.T) {
 		StringData: map[string]string{mysqlusers.ClientFileOf(mysqlusers.AgentUser): "[client]\npassword=\"" + string(after.Data["AGENT_PASSWORD"]) + "\"\n"},
 	})
 	stop()
-	e.clock.ahead = 10 * time.Minute // By then the kubelet has updated the files.
+	e.clock.ahead = 10 * time.Minute // After ten minutes the kubelet has updated the files.
 	e.startManager(t)
 	if ran := e.runPlugin(t, "rotate", clusterName, "--discard", "--wait"); ran.code != exit.Done {
 		t.Fatalf("expected the end of the old passwords, found %+v", ran)

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
-// oddSettings change the behavior of sessions that depend on the server's settings.
+// oddSettings contains server settings that change the behavior of sessions.
 func oddSettings(o *mysqlpods.ClusterOptions) {
 	o.Settings = []string{
 		"autocommit=0", "sql_mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES", "character_set_server=latin1",
@@ -26,7 +26,7 @@ func oddSettings(o *mysqlpods.ClusterOptions) {
 	}
 }
 
-// TestUserSettingsDoNotBlockTheCluster takes a cluster with odd settings through its creation, a failover and a CLONE.
+// TestUserSettingsDoNotBlockTheCluster creates a cluster with odd settings, and covers a failover and a CLONE.
 func TestUserSettingsDoNotBlockTheCluster(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t, oddSettings)
@@ -36,14 +36,14 @@ func TestUserSettingsDoNotBlockTheCluster(t *testing.T) {
 	e.servers[0].StartAndWait(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,"+value)
-	// The donor keeps the settings that a CLONE needs, and the recipient has its own settings again.
+	// The donor keeps the settings that a CLONE needs, and the recipient has its own settings back.
 	testenv.ExpectEqual(t, "max_allowed_packet of the donor", "2097152", e.query(t, heir, "select @@global.max_allowed_packet"))
 	testenv.ExpectEqual(t, "max_allowed_packet of the copy", "1048576", e.query(t, 0, "select @@global.max_allowed_packet"))
 }
 
 const expiredAccounts = "select count(*) from mysql.user where user like 'moco-%' and (password_expired = 'Y' or password_lifetime is null)"
 
-// TestExpiredAccountsAreNamedAndRenewed lets the passwords of all accounts expire, first while the manager has
+// TestExpiredAccountsAreNamedAndRenewed expires the passwords of all accounts, first while the manager has open
 // sessions and then while it has none.
 func TestExpiredAccountsAreNamedAndRenewed(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,8 @@ const (
 	sourceSecretName = "source"
 )
 
-// newCopyEnvironment returns three empty instances, and an external server with data. Its accounts have Torpor's
-// names and other passwords.
+// newCopyEnvironment returns three empty instances, and an external server with data. The external server's accounts
+// have the names of Torpor's accounts but other passwords.
 func newCopyEnvironment(t *testing.T) *environment {
 	t.Helper()
 	e := newEnvironmentWithServers(t, func(o *mysqlpods.ClusterOptions) { o.LaterPods, o.TakesOverCopies = 1, true })
@@ -42,7 +42,7 @@ func newCopyEnvironment(t *testing.T) *environment {
 	return e
 }
 
-// writeSourceSecret writes the Secret with the external server.
+// writeSourceSecret writes the Secret that describes the external server.
 func (e *environment) writeSourceSecret(t *testing.T, changes map[string]string) {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: sourceSecretName}, StringData: map[string]string{
@@ -56,7 +56,7 @@ func (e *environment) writeSourceSecret(t *testing.T, changes map[string]string)
 	testenv.ExpectNoError(t, err)
 }
 
-// waitForMessage waits until a condition's message has a text.
+// waitForMessage waits until a condition's message contains a text.
 func (e *environment) waitForMessage(t *testing.T, kind, want string) {
 	t.Helper()
 	testenv.Eventually(t, kind+" has the message "+want, func() error {
@@ -71,7 +71,7 @@ func (e *environment) primaryIndex(t *testing.T) int {
 	return i
 }
 
-// expectNothingOfItsOwn fails if an instance has a transaction that the external server does not have.
+// expectNothingOfItsOwn fails if an instance has a transaction that the external server lacks.
 func (e *environment) expectNothingOfItsOwn(t *testing.T) {
 	t.Helper()
 	for i := range instances {
@@ -136,8 +136,9 @@ func TestCopyFollowsItsSourceAndBecomesItsOwn(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-// changeAccountsOutside changes the password of an account that a copy has too. The manager resets the replication
-// account. For one of its own accounts the kubelet would restart the servers, which the test does in its place.
+// changeAccountsOutside changes, on the external server, the password of an account that exists in the copy too. The
+// manager resets the replication account. After a change of the administrator's account, the kubelet would restart the
+// servers; the test restarts them itself.
 func (e *environment) changeAccountsOutside(t *testing.T) {
 	t.Helper()
 	primary := e.primaryIndex(t)
@@ -167,7 +168,7 @@ func (e *environment) changeAccountsOutside(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-// TestFailedCopyReportsTheReason checks each reason, and that the cluster continues once it is fixed.
+// TestFailedCopyReportsTheReason checks every reason, and that the copy continues once the cause is fixed.
 func TestFailedCopyReportsTheReason(t *testing.T) {
 	t.Parallel()
 	e := newCopyEnvironment(t)

@@ -15,8 +15,8 @@ import (
 
 const startRefused = "False StartRefused"
 
-// advance commits an empty transaction in the last instance that is three numbers ahead of the primary, as a user
-// does who aligns replicas. It returns the GTID.
+// advance commits an empty transaction in the last instance, three numbers ahead of the primary, as a user does when
+// aligning replicas. It returns the GTID.
 func (e *environment) advance(t *testing.T) string {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -30,7 +30,7 @@ func (e *environment) commitEmpty(t *testing.T, i int, gtid string) {
 	e.mustRun(t, i, "root", "set gtid_next = '"+gtid+"'", "begin", "commit", "set gtid_next = 'automatic'")
 }
 
-// align executes on the primary, as empty transactions, those that an instance has and the primary lacks.
+// align executes, on the primary, empty transactions with the GTIDs that an instance has and the primary lacks.
 func (e *environment) align(t *testing.T, i int) {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -38,8 +38,8 @@ func (e *environment) align(t *testing.T, i int) {
 	e.commitEmpty(t, p, strings.TrimSpace(more))
 }
 
-// deleteBinaryLogs removes everything that an instance has executed from its binary logs. A log that a replica still
-// reads stays for now.
+// deleteBinaryLogs purges an instance's binary logs of everything that it has executed. A log that a replica still
+// reads is kept for now.
 func (e *environment) deleteBinaryLogs(t *testing.T, i int) {
 	t.Helper()
 	testenv.Eventually(t, "the binary logs are deleted", func() error {
@@ -48,7 +48,7 @@ func (e *environment) deleteBinaryLogs(t *testing.T, i int) {
 	})
 }
 
-// expectEqualRows writes five rows and requires that every instance gets them.
+// expectEqualRows writes five rows and checks that every instance receives them.
 func (e *environment) expectEqualRows(t *testing.T) {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -59,8 +59,8 @@ func (e *environment) expectEqualRows(t *testing.T) {
 	e.waitForEqualAnswers(t, p, "select count(*) from app.t")
 }
 
-// waitForEqualAnswers waits until every instance gives the primary's answer, which may change during the wait: the
-// manager renews accounts in the primary.
+// waitForEqualAnswers waits until every instance returns the same result as the primary. The primary's result may
+// change during the wait, because the manager renews its accounts.
 func (e *environment) waitForEqualAnswers(t *testing.T, primary int, query string) {
 	t.Helper()
 	testenv.Eventually(t, query+" is the same everywhere", func() error {
@@ -74,8 +74,8 @@ func (e *environment) waitForEqualAnswers(t *testing.T, primary int, query strin
 	})
 }
 
-// TestStartChecksThePresentState requests a start immediately after each mistake, and immediately after each was fixed
-// as advised. A result of an earlier observation would be wrong.
+// TestStartChecksThePresentState requests a start immediately after each mistake, and immediately after each fix. A
+// result based on an earlier observation would be wrong.
 func TestStartChecksThePresentState(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -110,18 +110,18 @@ func TestStartChecksThePresentState(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestStopWithdrawnWithoutThePluginIsChecked withdraws a stop without the plugin, while a start would silently lose a
-// row.
+// TestStopWithdrawnWithoutThePluginIsChecked withdraws a stop without the plugin, in a state in which a start would
+// silently lose a row.
 func TestStopWithdrawnWithoutThePluginIsChecked(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	for name, takeBack := range map[string]func(){
-		"the annotation is removed": func() {
+		"the stop's annotation is removed": func() {
 			e.stopByPlugin(t)
 			e.advance(t)
 			e.startClustering(t)
 		},
-		"the end time has passed": func() {
+		"the stop's end time passes": func() {
 			e.stopByPlugin(t, "--until", "1h")
 			e.advance(t)
 			e.annotate(t, map[string]string{mocov1beta2.ClusteringUntilAnnotation: e.clock.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)})
@@ -158,8 +158,8 @@ func TestStopWithdrawnWithoutThePluginIsChecked(t *testing.T) {
 	})
 }
 
-// TestStaleUntilDoesNotEndALaterStop stops again with tools that do not know torpor.dev/until, such as upstream's
-// plugin and kubectl.
+// TestStaleUntilDoesNotEndALaterStop requests a second stop with tools that do not support torpor.dev/until, such as
+// upstream's plugin and kubectl.
 func TestStaleUntilDoesNotEndALaterStop(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)

@@ -24,9 +24,10 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// The tests of this file run real servers. Each checks that Torpor lacks one defect of upstream's stop.
+// The tests in this file run real servers. Each test checks that Torpor does not have a certain defect of upstream's
+// stop.
 
-// TestSecondStopIsHonoured checks that a second stop soon after a start is honored, and that the gauge shows it.
+// TestSecondStopIsHonoured checks that a second stop soon after a start takes effect, and that the gauge reports it.
 func TestSecondStopIsHonoured(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -34,7 +35,7 @@ func TestSecondStopIsHonoured(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	e.startClustering(t)
 	e.stopClustering(t)
-	e.waitForLooks(t) // Until then the condition may be that of the first stop.
+	e.waitForLooks(t) // Before that, the condition may still describe the first stop.
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	e.mustRun(t, 1, "root", "stop replica")
 	checks := e.metricValue(t, "moco_cluster_checks_total")
@@ -66,7 +67,7 @@ func TestStopIsReachedWithoutSecret(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
 }
 
-// TestStopIsReachedWithoutPasswords checks that a manager that starts without a password reaches a stop.
+// TestStopIsReachedWithoutPasswords checks that a stop is reached by a manager that starts without a password.
 func TestStopIsReachedWithoutPasswords(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -88,11 +89,12 @@ func TestStopIsReachedWithoutPasswords(t *testing.T) {
 }
 
 // TestStopDuringSwitchoverLeavesPrimaryWritable checks that an interrupted switchover is withdrawn, and that the
-// session of the client that delayed it is not ended.
+// session of the client that delays it is not killed.
 func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	// This client keeps the server from becoming read-only. After two seconds the manager would end its session.
+	// This client keeps the server from becoming read-only. After two seconds the manager would kill the client's
+	// session.
 	ctx, watcher := t.Context(), e.openSession(t, 0, "root")
 	holder, err := e.openSession(t, 0, "app").Conn(ctx)
 	testenv.ExpectNoError(t, errors.Join(err, watcher.PingContext(ctx)))
@@ -117,8 +119,8 @@ func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	e.mustRun(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
 }
 
-// TestGaugesOfStoppedClusterAreBackAfterRestart checks that the gauges of a stopped cluster are exported after a
-// restart.
+// TestGaugesOfStoppedClusterAreBackAfterRestart checks that the gauges of a stopped cluster are exported after the
+// manager restarts.
 func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -168,7 +170,7 @@ func TestMetricsOfDeletedClusterGo(t *testing.T) {
 	}
 }
 
-// TestConditionsOfStoppedClusterAreUnknown checks that Available and Healthy are Unknown, with their own reason and
+// TestConditionsOfStoppedClusterAreUnknown checks that Available and Healthy become Unknown, with their own reason and
 // transition time.
 func TestConditionsOfStoppedClusterAreUnknown(t *testing.T) {
 	t.Parallel()
@@ -194,8 +196,8 @@ func TestConditionsOfStoppedClusterAreUnknown(t *testing.T) {
 	}
 }
 
-// TestClusterStoppedAtCreationIsNotChanged checks that a cluster that is stopped before its first report is reported,
-// and that its servers are not changed.
+// TestClusterStoppedAtCreationIsNotChanged checks that the status of a cluster that is stopped before its first pass is
+// reported, and that its servers are not changed.
 func TestClusterStoppedAtCreationIsNotChanged(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -217,8 +219,8 @@ func TestClusterStoppedAtCreationIsNotChanged(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-// TestReplicaAheadOfPrimaryIsUnhealthy checks that the transactions of a replica that is ahead under the primary's
-// own UUID are listed, that a start is refused, and that a forced start shows an unhealthy cluster.
+// TestReplicaAheadOfPrimaryIsUnhealthy covers a replica that is ahead of the primary by transactions with the primary's
+// UUID. The transactions are listed, a start is refused, and after a forced start the cluster is reported as unhealthy.
 func TestReplicaAheadOfPrimaryIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -259,8 +261,8 @@ func TestReplicaAheadOfPrimaryIsUnhealthy(t *testing.T) {
 	}
 }
 
-// TestStopSucceedsWhileOthersWrite checks that the plugin succeeds while others write, keeps their writes, and
-// waits until the stop is reached.
+// TestStopSucceedsWhileOthersWrite checks that the plugin succeeds while other clients write to the object, preserves
+// their changes, and waits until the stop is reached.
 func TestStopSucceedsWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -294,8 +296,8 @@ func TestStopSucceedsWhileOthersWrite(t *testing.T) {
 	}
 }
 
-// TestStartRemovesOtherAnnotationValues checks that an annotation value other than "true" is ignored, and that a
-// start removes and reports it.
+// TestStartRemovesOtherAnnotationValues checks that an annotation value other than "true" is ignored, and that a start
+// removes and reports the value.
 func TestStartRemovesOtherAnnotationValues(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)

@@ -24,11 +24,11 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// These tests stop clustering in the middle of an operation. The one in the middle of a switchover is in
-// stop_defects_test.go.
+// These tests stop clustering in the middle of an operation. The test for a switchover is in stop_defects_test.go.
 
-// TestStopDuringFailover stops while the replicas are fenced and one has a relay log to apply that it must not lose.
-// The fence is withdrawn, because only the manager may be cut off from the primary. A start finishes the failover.
+// TestStopDuringFailover stops clustering while the replicas are fenced and one has an unapplied relay log, which must
+// not be lost. The fence is withdrawn, because possibly only the manager is cut off from the primary. A start finishes
+// the failover.
 func TestStopDuringFailover(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -63,13 +63,13 @@ func TestStopDuringFailover(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestStopDuringClone checks that a copy in progress is finished, and that no further one begins.
+// TestStopDuringClone checks that a clone in progress is finished, and that no other clone begins.
 func TestStopDuringClone(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
 	e.mustRun(t, 0, "root", "set global read_only = 0", "create database app", "create table app.t (id int primary key)",
 		"insert into app.t values (1), (2)", "set global super_read_only = 1")
-	for i := 1; i < instances; i++ { // The copy is slow until the stop is requested.
+	for i := 1; i < instances; i++ { // The clone is slow until the stop is requested.
 		e.mustRun(t, i, "root", "set global clone_autotune_concurrency = off", "set global clone_max_data_bandwidth = 4")
 	}
 	e.createCluster(t, nil)
@@ -91,7 +91,7 @@ func TestStopDuringClone(t *testing.T) {
 	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
 		t.Errorf("expected no unfinished work, found %+v", p)
 	}
-	e.servers[cloning].WaitUntilReady(t) // The copy restarts the server, which must answer before the next query.
+	e.servers[cloning].WaitUntilReady(t) // The clone restarts the server, which must be reachable before the next query.
 	e.expectOneWritable(t)
 	if got := e.query(t, cloning, "select count(*) from app.t"); got != "2" {
 		t.Errorf("instance %d: expected a whole copy, found %s rows", cloning, got)
@@ -106,14 +106,15 @@ func TestStopDuringClone(t *testing.T) {
 	e.waitForAnswer(t, "select count(*) from app.t", "2")
 }
 
-// TestFrozenPrimaryIsReplaced checks that a silent primary with a running server is replaced, and acknowledges no
-// write when it is back.
+// TestFrozenPrimaryIsReplaced checks that an unresponsive primary whose server still runs is replaced, and does not
+// acknowledge a write when it resumes.
 func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	asked := time.Now()
 	e.waitForLooks(t)
-	// The next regular pass comes after ten seconds. On a busy machine a failover takes longer, as two passes do.
+	// The next regular pass starts after ten seconds. On a busy machine a failover takes longer, because passes take
+	// longer.
 	limit := max(10*time.Second, 20*time.Since(asked))
 	e.servers[0].Freeze(t)
 	frozenAt, thawed := time.Now(), false
@@ -137,8 +138,8 @@ func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestRestartWhileStopped checks that a manager that starts while clustering is stopped repairs nothing, even after
-// the primary has restarted and is read-only.
+// TestRestartWhileStopped checks that a manager that is started while clustering is stopped repairs nothing, not even
+// after the primary has restarted and is read-only.
 func TestRestartWhileStopped(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -161,7 +162,7 @@ func TestRestartWhileStopped(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	testenv.Eventually(t, "the status reports that the primary takes no writes", func() error {
 		e.triggerPass(t)
-		got := e.getCluster(t).Status.Instances[0].Writable // It is not known while the server does not answer.
+		got := e.getCluster(t).Status.Instances[0].Writable // The value is unknown while the server does not respond.
 		return testenv.ErrorIf(got == nil || *got, "found %v", got)
 	})
 	e.startClustering(t)
@@ -169,8 +170,8 @@ func TestRestartWhileStopped(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestStoppedInstance checks that no action touches the instance for which clustering is stopped, while the others are
-// managed.
+// TestStoppedInstance checks that no action affects the instance for which clustering is stopped, while the other
+// instances are managed.
 func TestStoppedInstance(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -197,8 +198,8 @@ func TestStoppedInstance(t *testing.T) {
 	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,after")
 }
 
-// TestPasswordRotated checks that a new password of the administrator, in the servers and in the Secret, needs no
-// restart.
+// TestPasswordRotated changes the administrator's password in the servers and in the Secret. The manager does not need
+// a restart.
 func TestPasswordRotated(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -206,7 +207,7 @@ func TestPasswordRotated(t *testing.T) {
 	secret.Data[mysqlusers.PasswordKeyOf(mysqlusers.AdminUser)] = []byte("secret-b")
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), secret))
 	e.mustRun(t, 0, "root", "alter user 'moco-admin'@'%' identified by 'secret-b'")
-	for i := range instances { // Sessions opened with the old password last until they are killed.
+	for i := range instances { // Sessions that were opened with the old password last until they are killed.
 		e.killSessions(t, i, "moco-admin")
 	}
 	e.requestStepDown(t, 0)
@@ -217,7 +218,7 @@ func TestPasswordRotated(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// blockApplying prevents an instance from applying what it receives, until the returned function is called.
+// blockApplying prevents an instance from applying received transactions until the returned function is called.
 func (e *environment) blockApplying(t *testing.T, i int) func() {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -245,7 +246,7 @@ func (e *environment) waitForIOThread(t *testing.T, i int, states ...string) {
 	})
 }
 
-// expectOneWritable requires that clients can write to the primary and to no other instance.
+// expectOneWritable fails unless clients can write to the primary and to no other instance.
 func (e *environment) expectOneWritable(t *testing.T) {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -267,11 +268,11 @@ func (e *environment) killSessions(t *testing.T, i int, user string) {
 	}
 }
 
-// TestStopThatCannotEnd covers a stop whose end time has passed while the API server refuses to end it.
+// TestStopThatCannotEnd covers a stop whose end time has passed while the API server rejects its removal.
 func TestStopThatCannotEnd(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	e.clock = shiftedClock{ahead: 2 * time.Minute} // The end time has passed now, but not when the stop began.
+	e.clock = shiftedClock{ahead: 2 * time.Minute} // The end time has passed now, but had not when the stop began.
 	e.createCluster(t, nil)
 	e.forbidEndOfStop(t)
 	end := e.clock.Now().Add(-time.Minute).UTC().Truncate(time.Second)
@@ -288,7 +289,7 @@ func TestStopThatCannotEnd(t *testing.T) {
 	})
 }
 
-// forbidEndOfStop makes the API server refuse to end a stop in the test's namespace.
+// forbidEndOfStop makes the API server reject the removal of a stop in the test's namespace.
 func (e *environment) forbidEndOfStop(t *testing.T) {
 	t.Helper()
 	name := e.name.Namespace
@@ -325,7 +326,7 @@ func (e *environment) forbidEndOfStop(t *testing.T) {
 	})
 }
 
-// TestReplicasCanBeAlignedByHand is the purpose of a stop: a DBA aligns the GTIDs of the replicas, and the manager
+// TestReplicasCanBeAlignedByHand covers the main use of a stop: a DBA aligns the GTIDs of the replicas, and the manager
 // does not interfere.
 func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	t.Parallel()
@@ -392,8 +393,8 @@ func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	}
 }
 
-// expectColumns checks the output of kubectl get, with blanks removed: no replica is errant, and the controller that
-// reconciles the spec does not run here.
+// expectColumns checks the output of kubectl get, with blanks removed. No replica is errant. The controller that
+// reconciles the spec does not run in this test.
 func (e *environment) expectColumns(t *testing.T, want string) {
 	t.Helper()
 	shown := strings.Split(strings.TrimSpace(e.runKubectl(t, "get", "mysqlcluster")), "\n")
@@ -406,7 +407,7 @@ func (e *environment) expectColumns(t *testing.T, want string) {
 	}
 }
 
-// enableGeneralLog lets every server log its statements.
+// enableGeneralLog makes every server log its statements.
 func (e *environment) enableGeneralLog(t *testing.T) {
 	t.Helper()
 	for i := range e.servers {
@@ -414,7 +415,7 @@ func (e *environment) enableGeneralLog(t *testing.T) {
 	}
 }
 
-// listManagerStatements returns the statements that the manager sent to an instance, with passwords removed.
+// listManagerStatements returns the statements that an instance received from the manager, with passwords removed.
 func (e *environment) listManagerStatements(t *testing.T, i int) []string {
 	t.Helper()
 	const query = `select group_concat(convert(replace(left(argument, 60), '\n', ' ') using utf8mb4) order by event_time separator '\n') from mysql.general_log
@@ -427,7 +428,7 @@ func (e *environment) listManagerStatements(t *testing.T, i int) []string {
 	return strings.Split(all, "\n")
 }
 
-// checksumTable returns the checksum of the rows of an instance.
+// checksumTable returns the checksum of an instance's rows.
 func (e *environment) checksumTable(t *testing.T, i int) string {
 	t.Helper()
 	db := e.openSession(t, i, "root")

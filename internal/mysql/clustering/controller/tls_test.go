@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
-// wiretap searches the data on the wire for passwords.
+// wiretap searches the network traffic for passwords.
 type wiretap struct {
 	mu    sync.Mutex
 	bytes int
@@ -43,8 +43,8 @@ func (w *wiretap) Write(passing []byte) (int, error) {
 }
 
 const (
-	// sessionsInPlainText counts Torpor's sessions over the network without TLS. The tests' own probe is a session of
-	// the agent.
+	// sessionsInPlainText counts Torpor's sessions over the network without TLS. The tests' own probe uses a session of
+	// the agent account.
 	sessionsInPlainText = `select count(*) from performance_schema.threads
 		where processlist_user like 'moco-%' and processlist_user <> 'moco-agent' and connection_type <> 'SSL/TLS'`
 	accountsWithTLS = "select group_concat(user order by user) from mysql.user where ssl_type = 'ANY'"
@@ -58,7 +58,8 @@ const (
 		from performance_schema.global_status where variable_name = 'Ssl_server_not_after'`
 )
 
-// TestEverySessionIsEncrypted takes a cluster from Pods without certificates to Pods with them, and through a renewal.
+// TestEverySessionIsEncrypted takes a cluster from Pods without certificates to Pods with certificates, and through a
+// renewal.
 func TestEverySessionIsEncrypted(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
@@ -132,8 +133,8 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 	}
 }
 
-// TestServersThatRequireTLS takes a cluster whose servers refuse sessions without TLS through its creation, a
-// failover and a CLONE.
+// TestServersThatRequireTLS covers servers that refuse sessions without TLS: the creation of a cluster, a failover and
+// a CLONE.
 func TestServersThatRequireTLS(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.Settings = []string{"require_secure_transport=ON"} })
@@ -156,6 +157,6 @@ func pingWithoutTLS(t *testing.T, address, user string) error {
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }() // The session only read.
+	defer func() { _ = db.Close() }() // The session only reads.
 	return db.PingContext(t.Context())
 }
