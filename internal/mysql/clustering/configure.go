@@ -58,9 +58,9 @@ func hasUnverifiedChannel(i *instanceFacts) bool {
 		i.TLSSecret == d.primary.TLSSecret && !i.Channel.IsVerified
 }
 
-// knowsNoLongerThePrimary reports whether a replica verifies its source with a CA, and the primary's Pod has a
-// certificate from another Secret. This happens while the Pods change to another CA one by one. The replica could not
-// connect.
+// knowsNoLongerThePrimary reports whether a replica verifies its source with a CA, but the primary's Pod has a
+// certificate from another Secret, so the replica could not reconnect. This happens while the Pods change to another CA
+// one by one.
 func knowsNoLongerThePrimary(i *instanceFacts) bool {
 	p := i.cluster.primary
 	return i.MayActNow && i.FollowsPrimary && i.TLSSecret != "" && p.TLSSecret != "" && i.TLSSecret != p.TLSSecret && i.Channel.IsVerified
@@ -83,8 +83,8 @@ func shouldMakeWritable(d *derivedFacts) bool {
 		return false
 	}
 	// Commits wait for acknowledgements, so clients of a primary with too few replicas would hang. The primary stays
-	// read-only until the replicas that can follow it do. A stop does not wait for them, because it must not leave the
-	// primary read-only.
+	// read-only until every replica that can follow it does so. A stop does not wait for the replicas, because it must
+	// not leave the primary read-only.
 	followers := d.count(func(i *instanceFacts) bool { return i.FollowsPrimary })
 	return d.StopAsked || followers >= d.requiredAcks || !d.any(mayStartFollowing) && !d.any(awaitsClone)
 }
@@ -96,27 +96,28 @@ func canAcknowledgeBesidePrimary(i *instanceFacts) bool {
 }
 
 // awaitsClone reports whether an instance is empty and becomes a clone of the primary. CLONE waits for commits in
-// progress. If these commits wait for the replica that the clone would become, neither ends.
+// progress. If these commits wait for the replica that is yet to be cloned, there is a deadlock.
 func awaitsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.Stopped && (i.IsEmptyReplica || i.Clone == Cloning)
 }
 
-// awaitsMissingAcks reports whether commits in the primary wait for more acknowledgements than its replicas can give.
+// awaitsMissingAcks reports whether commits in the primary wait for more acknowledgements than its replicas can send.
 func awaitsMissingAcks(d *derivedFacts) bool {
 	p := d.primary
 	return p.SemiSync.Waiting > 0 && !d.StopAsked && !p.Stopped && d.count(acknowledges) < p.SemiSync.awaited()
 }
 
-// awaitsImpossibleAck reports whether there is a deadlock: the primary's clients wait for replicas that can only be
-// clones, and the clones wait for the clients' commits.
+// awaitsImpossibleAck reports whether there is a deadlock: the primary's clients wait for replicas that are yet to be
+// cloned, and the clones wait for the clients' commits.
 func awaitsImpossibleAck(d *derivedFacts) bool { return awaitsMissingAcks(d) && d.any(awaitsClone) }
 
-// isPrimaryLabelled reports whether the primary's Pod has the label by which clients find it, or does not exist.
+// isPrimaryLabelled reports whether the primary's Pod has the label that the client Service selects, or does not exist.
 func isPrimaryLabelled(d *derivedFacts) bool {
 	return d.primary.Pod.Role == RolePrimary || !d.primary.Pod.Exists
 }
 
-// primaryNeedsLabel reports whether the primary is in service and clients do not find it.
+// primaryNeedsLabel reports whether the primary is in service but its Pod lacks the label that the client Service
+// selects.
 func primaryNeedsLabel(d *derivedFacts) bool {
 	inService := d.primary.IsWritable || d.staysReadOnly() && d.primary.IsReadOnly
 	return d.primary.MayActNow && d.primaryIsConfigured && inService && !isPrimaryLabelled(d)
@@ -135,9 +136,9 @@ func isErrantAndAcknowledging(i *instanceFacts) bool {
 	return i.IsErrant && i.MayAct && i.Channel.IO != Stopped
 }
 
-// hasHungClients reports whether sessions of a replica's clients wait for replicas that it no longer has, or prevent
-// it from becoming read-only. They have to be ended first: if their waits ended, the clients would believe that their
-// transactions are safe.
+// hasHungClients reports whether client sessions of a replica wait for replicas that it no longer has, or prevent it
+// from becoming read-only. These sessions have to be killed first: if only their waits ended, the clients would believe
+// that their transactions are safe.
 func hasHungClients(i *instanceFacts) bool {
 	blocksReadOnly := i.IsUnexpectedlyWritable && i.Pending && i.PendingFor >= killClientsAfter
 	return !i.IsPrimary && i.MayAct && (i.SemiSync.Waiting > 0 || blocksReadOnly)
@@ -150,8 +151,8 @@ func mayStartFollowing(i *instanceFacts) bool {
 	return i.MayFollow && !i.FollowsPrimary && !isStuckOnOldSource(i)
 }
 
-// isStuckOnOldSource reports whether a replica cannot apply what it received from another source. Only a user can fix
-// that.
+// isStuckOnOldSource reports whether a replica cannot apply transactions that it received from another source. Only a
+// user can fix this.
 func isStuckOnOldSource(i *instanceFacts) bool {
 	return i.HasWrongSource && i.HasUnappliedRelayLog && i.Channel.SQLErrno != 0
 }
@@ -160,29 +161,30 @@ func replicatesFromWrongSource(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && i.HasWrongSource && i.Channel.IO != Stopped
 }
 
-// sqlThreadStopped reports whether a replica does not apply what it received.
+// sqlThreadStopped reports whether a replica does not apply the transactions that it received.
 func sqlThreadStopped(i *instanceFacts) bool {
-	// A stop leaves an idle replica as it is, unless it has to apply its relay log before it can follow the primary.
+	// A stop does not start the thread of an idle replica, unless the replica has to apply its relay log before it can
+	// follow the primary.
 	matters := !i.cluster.StopAsked || i.HasWrongSource && i.HasUnappliedRelayLog
 	return i.MayActNow && i.MayFollow && canStartSQLThread(i) && matters
 }
 
 // needsReplicaConfiguration reports whether an instance does not follow the primary as a replica should, and can be
-// configured without losing anything.
+// configured without a loss of data.
 func needsReplicaConfiguration(i *instanceFacts) bool {
 	if i.HasWrongSource {
-		return i.MayActNow && i.MayFollow && !i.HasUnappliedRelayLog // Another source drops the relay log.
+		return i.MayActNow && i.MayFollow && !i.HasUnappliedRelayLog // A change of the source drops the relay log.
 	}
 	return i.MayActNow && i.MayFollow && i.HasWrongSemiSync
 }
 
-// ioThreadStopped reports whether a replica has the right source and does not receive.
+// ioThreadStopped reports whether a replica has the right source but does not receive from it.
 func ioThreadStopped(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && !i.HasWrongSource && !i.HasWrongSemiSync && i.Channel.IO == Stopped && !restsAfterRefusal(i)
 }
 
-// restsAfterRefusal reports whether the source has just refused a replica that had been started again because of an
-// earlier refusal. Every start costs the source a search in its binary logs, and both servers an error in their logs.
+// restsAfterRefusal reports whether the back-off of a replica that its source refused repeatedly is not over yet. Every
+// start makes the source search its binary logs, and logs an error in both servers.
 func restsAfterRefusal(i *instanceFacts) bool {
 	return i.Channel.wasRejectedBySource() && !i.Past.FailedAt.IsZero() && i.cluster.Now.Sub(i.Past.FailedAt) < refusalBackoff
 }
@@ -194,8 +196,8 @@ func needsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.primary.Reachable && i.MayActNow && i.IsEmptyReplica && i.IsReadOnly && !i.cluster.any(isCloning)
 }
 
-// mayBeRecloned reports whether a re-clone of an instance is requested, and enough others acknowledge. A clone waits
-// for the commits of the primary's clients.
+// mayBeRecloned reports whether a re-clone of an instance is requested, and enough other instances acknowledge commits.
+// A clone waits for the commits of the primary's clients.
 func mayBeRecloned(i *instanceFacts) bool {
 	d, p := i.cluster, i.cluster.primary
 	isWanted := i.Pod.Reclone || d.ReclonesErrant && !i.Errant.IsEmpty()
@@ -217,8 +219,8 @@ func isLabelledBeforeReclone(i *instanceFacts) bool {
 
 func mayBeEmptied(i *instanceFacts) bool { return i.MayBeRecloned }
 
-// isRecloneRequestDone reports whether a re-clone request can be removed: the instance is the primary, which is never
-// re-cloned, or is empty. An empty replica then becomes a copy of the primary.
+// isRecloneRequestDone reports whether a re-clone request can be removed. This is the case for the primary, which is
+// never re-cloned, and for an empty instance. An empty replica is then cloned from the primary.
 func isRecloneRequestDone(i *instanceFacts) bool {
 	return i.Pod.Reclone && i.Pod.Exists && !i.Stopped && !i.InActionBackoff && (i.IsPrimary || i.Reachable && i.Held.IsEmpty())
 }
@@ -243,12 +245,13 @@ func discardData(d *derivedFacts, i *instanceFacts) Plan {
 	return plan
 }
 
-// needsReplicaLabel reports whether an instance follows the primary and clients do not find it.
+// needsReplicaLabel reports whether an instance follows the primary but its Pod lacks the label that the reader Service
+// selects.
 func needsReplicaLabel(i *instanceFacts) bool {
 	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i) && !hasStaleData(i)
 }
 
-// lagsTooFar reports whether a replica lags too far behind for clients.
+// lagsTooFar reports whether a replica lags too far behind for readers.
 func lagsTooFar(i *instanceFacts) bool {
 	limit := i.cluster.MaxDelay
 	if i.Pod.Role != RoleReplica {
@@ -257,8 +260,8 @@ func lagsTooFar(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
 }
 
-// hasStaleData reports whether a replica cannot catch up by itself, or has tried to for too long. Its clients then read
-// ever older data. During a failover the replicas are stopped, and no instance has newer data than they do.
+// hasStaleData reports whether a replica cannot catch up by itself, or has tried to for too long, so its clients read
+// increasingly old data. During a failover the replicas are stopped, and no other instance has newer data.
 func hasStaleData(i *instanceFacts) bool {
 	d, c := i.cluster, i.Channel
 	if i.IsPrimary || !i.Reachable || !d.hasPrimary() || d.primaryFailed {
@@ -266,37 +269,38 @@ func hasStaleData(i *instanceFacts) bool {
 	}
 	hasFailed := c.SQL == Stopped && c.SQLErrno != 0 || c.IO == Stopped && c.wasRejectedBySource() ||
 		isComparable(i) && !i.MissingPurged.IsEmpty()
-	// A replica retries a login that its source refuses.
+	// A replica keeps retrying a login that its source refuses.
 	isStopped := c.IO == Stopped || c.SQL == Stopped || c.IO == Connecting && c.wasRejectedBySource()
 	isLate := d.MaxDelay > 0 && (hasNotFollowedFor(i, d.MaxDelay+1) || hasLasted(i.Past.StalledSince, d.MaxDelay+1, d.Now))
 	return hasFailed || isLate || isStopped && hasNotFollowedFor(i, stoppedThreadTimeout)
 }
 
-// hasNotFollowedFor reports whether a replica has not replicated for some time. It uses the history, and the time
-// since the replica last heard from its source, because the history starts only in the pass that observes the end.
+// hasNotFollowedFor reports whether a replica has not replicated for a given time. It uses both the history and the
+// time since the replica last heard from its source, because the history starts only in the pass that first observes
+// the interruption.
 func hasNotFollowedFor(i *instanceFacts, long time.Duration) bool {
 	return hasLasted(i.Past.NotReplicatingSince, long, i.cluster.Now) || i.Channel.IO != Running && i.Channel.HeardAgo >= long
 }
 
-// isLabelledAndStale reports whether clients read old data in a replica. The label is removed even during the
-// back-off of an action on its server.
+// isLabelledAndStale reports whether clients read old data from a replica. The label is removed even during the
+// back-off of an action on the replica's server.
 func isLabelledAndStale(i *instanceFacts) bool {
 	isResting := i.InActionBackoff && strings.HasPrefix(i.Past.LastAction, fmt.Sprintf("%T", SetRole{}))
 	return i.Pod.Exists && i.Pod.Role == RoleReplica && i.Reachable && !i.Stopped && !isResting && (lagsTooFar(i) || hasStaleData(i))
 }
 
-// isHidden reports whether a replica has no label, so that clients do not find it until it has caught up.
+// isHidden reports whether a replica has no label, so clients do not reach it until it has caught up.
 func isHidden(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Exists && i.Pod.Role == RoleNone && !i.Stopped
 }
 
-// hasSteppedDown reports whether an instance was asked to step down and is no longer the primary.
+// hasSteppedDown reports whether an instance has a switchover request and is no longer the primary.
 func hasSteppedDown(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Demote && i.Pod.Exists && !i.Stopped && !i.InActionBackoff
 }
 
-// forbidsDeletion reports whether a replica lags by more than the limit for the deletion of the primary's Pod. A lag that
-// cannot be measured does not count.
+// forbidsDeletion reports whether a replica lags by more than the limit for deleting the primary's Pod. A lag that
+// cannot be measured is ignored.
 func forbidsDeletion(d *derivedFacts) bool {
 	return d.MaxDelayForDeletion > 0 && d.any(func(i *instanceFacts) bool { return !i.IsPrimary && i.Channel.Lag > d.MaxDelayForDeletion })
 }
@@ -306,7 +310,7 @@ func needsProtection(d *derivedFacts) bool {
 	return forbidsDeletion(d) && p.Pod.Exists && !p.Pod.Protected && !p.Stopped && !p.InActionBackoff
 }
 
-// hasNeedlessProtection reports whether the Pod of an instance has the annotation although it may be deleted.
+// hasNeedlessProtection reports whether an instance's Pod has the protecting annotation although it may be deleted.
 func hasNeedlessProtection(i *instanceFacts) bool {
 	isNeeded := i.IsPrimary && forbidsDeletion(i.cluster)
 	return i.Pod.Protected && i.Pod.Exists && !isNeeded && !i.Stopped && !i.InActionBackoff
@@ -318,7 +322,7 @@ func makePrimaryWritable(d *derivedFacts, p *instanceFacts) Plan {
 		Why:    fmt.Sprintf("the primary, instance %d, is made writable", p.Index),
 		Events: []decision.Event{normalEvent(EventWritable, fmt.Sprintf("The primary, instance %d, is made writable", p.Index))},
 	}
-	if d.switchoverRequested && d.switchoverGaveUp { // A switchover that took too long is taken back.
+	if d.switchoverRequested && d.switchoverGaveUp { // A switchover that took too long is withdrawn.
 		plan.Events = append(plan.Events, warningEvent(EventSwitchOverFailed,
 			fmt.Sprintf("No replica of instance %d caught up within %s; it stays the primary", p.Index, switchoverTimeout)))
 	}

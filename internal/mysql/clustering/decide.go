@@ -19,8 +19,8 @@ import (
 
 type rule = decision.Rule[*derivedFacts, Plan]
 
-// rules returns all rules in their order. The first rule that matches wins, and the last one always matches. A stop
-// finishes the operations above the rule "quiescing" and does not begin those below it.
+// rules returns all rules in order. The first rule that matches wins, and the last one always matches. A stop finishes
+// the operations of the rules above the rule "quiescing", and does not begin those of the rules below.
 func rules() []rule { return slices.Concat(urgentRules(), repairRules(), upkeepRules()) }
 
 // urgentRules handle stops, failovers and switchovers.
@@ -73,7 +73,7 @@ func urgentRules() []rule {
 	}
 }
 
-// repairRules turn the instances into a primary and its replicas.
+// repairRules turn the instances into one primary and its replicas.
 func repairRules() []rule {
 	return []rule{
 		when("fewer acknowledgements", awaitsFewerThanGuaranteed,
@@ -109,7 +109,7 @@ func repairRules() []rule {
 	}
 }
 
-// upkeepRules handle work that is suspended while clustering is stopped.
+// upkeepRules handle tasks that are suspended while clustering is stopped.
 func upkeepRules() []rule {
 	return []rule{
 		forFirst("record transactions that a re-clone discards", needsDiscardRecord, recordDiscard),
@@ -153,7 +153,7 @@ func upkeepRules() []rule {
 	}
 }
 
-// Decide is total: every Observed has exactly one Plan.
+// Decide returns the plan of the first rule that matches. It is total: every Observed has exactly one Plan.
 func Decide(o Observed) Plan {
 	d := derive(o)
 	plan, name := decision.First(rules(), d)
@@ -164,12 +164,12 @@ func Decide(o Observed) Plan {
 	return report(d, plan)
 }
 
-// when makes a rule about the primary, or about the cluster as a whole.
+// when returns a rule about the primary, or about the cluster as a whole.
 func when(name string, holds func(*derivedFacts) bool, then func(*derivedFacts, *instanceFacts) Plan) rule {
 	return rule{Name: name, When: holds, Then: func(d *derivedFacts) Plan { return then(d, d.primary) }}
 }
 
-// forFound makes a rule about the instance that find returns; it matches if there is one.
+// forFound returns a rule about the instance that find returns. The rule matches if find returns an instance.
 func forFound(name string, find func(*derivedFacts) *instanceFacts, then func(*derivedFacts, *instanceFacts) Plan) rule {
 	return rule{
 		Name: name,
@@ -182,7 +182,7 @@ func forFirst(name string, holds func(*instanceFacts) bool, then func(*derivedFa
 	return forFound(name, func(d *derivedFacts) *instanceFacts { return d.findFirst(holds) }, then)
 }
 
-// act plans an action on the instance that the rule found.
+// act returns a plan for an action on the instance that the rule found.
 func act(why string, do func(int) Action) func(*derivedFacts, *instanceFacts) Plan {
 	return func(_ *derivedFacts, i *instanceFacts) Plan {
 		return Plan{Do: do(i.Index), Why: fmt.Sprintf("instance %d %s", i.Index, why)}
@@ -235,7 +235,7 @@ func waitForSecondMiss(d *derivedFacts, p *instanceFacts) Plan {
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", p.Index), After: suspicionInterval}
 }
 
-// settle is the plan when there is nothing to do.
+// settle returns the plan for a cluster that needs no action.
 func settle(d *derivedFacts, _ *instanceFacts) Plan {
 	plan := Plan{Why: "nothing to do", After: healthyInterval}
 	isUnwatched := d.any(func(i *instanceFacts) bool { return i.IsUnwatched })
@@ -253,22 +253,22 @@ func settle(d *derivedFacts, _ *instanceFacts) Plan {
 	return plan
 }
 
-// Plan is the result of Decide: at most one action, and the report.
+// Plan is the result of Decide: at most one action, and the data to report.
 type Plan struct {
-	// Rule is the name of the rule that matched, and Why describes the action or the reason to wait. Both are for
-	// logs.
+	// Rule is the name of the rule that matched. Why describes the action, or the reason to wait. Both are for logs.
 	Rule, Why string
 	// Do is the action to perform.
 	Do Action
 	// State is the state of the cluster.
 	State ClusterState
-	// The owned conditions, which every plan sets.
+	// These are the owned conditions, which every plan sets.
 	Initialized, Available, Healthy, ClusteringActive decision.Condition
-	// Instances are the reports by index. Synced counts the replicas in sync, and Errant lists the errant instances.
+	// Instances holds the reports by index. Synced is the number of replicas in sync, and Errant lists the errant
+	// instances.
 	Instances []InstanceReport
 	Synced    int
 	Errant    []int
-	// GuaranteedAcks is the number of replicas that have every acknowledged commit. It is nil until a primary takes
+	// GuaranteedAcks is the number of replicas that have every acknowledged commit. It is nil until a primary accepts
 	// commits.
 	GuaranteedAcks *int
 	// RecordsDiscard is true if the status has to list the transactions that instances lose when they are re-cloned.
@@ -286,7 +286,7 @@ type Plan struct {
 	After time.Duration
 }
 
-// ClusterState is the cluster's state in one word, as MOCO calls it.
+// ClusterState is the cluster's state in one word, with the names that MOCO uses.
 type ClusterState string
 
 // These are the states of a cluster.
@@ -324,29 +324,30 @@ func warningEvent(reason, note string) decision.Event {
 }
 
 // Action is one change outside the manager. The set of actions is closed. Every action may be repeated, returns soon,
-// and is one session in one server or one write to the API server. Later passes observe whether it has taken effect.
+// and consists of one session in one server or one write to the API server. Later passes observe whether it has taken
+// effect.
 //
 //sumtype:decl
 type Action interface{ targets() []int }
 
-// Nothing is the empty action: the pass only reports.
+// Nothing is the empty action. The pass only reports.
 type Nothing struct{}
 
-// PromoteInStatus writes the new primary into the status, if the status still names the old one.
+// PromoteInStatus writes the new primary into the status, unless the status no longer contains the old one.
 type PromoteInStatus struct{ Index, From int }
 
-// SetReadOnly sets super_read_only and ends the clients' sessions once the server is read-only. The statement may
-// wait for clients. It then stays pending after the action has returned.
+// SetReadOnly sets super_read_only and kills the client sessions once the server is read-only. The statement may wait
+// for clients, and then stays pending after the action has returned.
 type SetReadOnly struct{ Index int }
 
-// MakeWritable turns on semi-synchronous replication for WaitFor replicas, if any, and then turns read_only off. Both
-// happen in one session, because a server that restarts in between loses the former setting.
+// MakeWritable turns on semi-synchronous replication for WaitFor replicas, if WaitFor is not 0, and then turns
+// read_only off. Both happen in one session, because a server that restarts in between loses the first setting.
 type MakeWritable struct{ Index, WaitFor int }
 
-// KillConnections ends the sessions of clients. With EndWaits it then also ends their waits for acknowledgements, in
-// a server that is read-only or about to be.
+// KillConnections kills client sessions. With EndWaits it then also ends their waits for acknowledgements, in a server
+// that is read-only or about to become so.
 //
-// Invariant: a session ends before its wait does, so that no client mistakes the end of its wait for an
+// Invariant: a session is killed before its wait ends, so no client mistakes the end of its wait for an
 // acknowledgement. The model of KillConnections in model_state_test.go keeps the order;
 // TestSessionsOfUnacknowledgedCommitsAreEnded checks it with real servers.
 type KillConnections struct {
@@ -354,10 +355,10 @@ type KillConnections struct {
 	EndWaits bool
 }
 
-// CancelPending ends Torpor's own sessions in which a statement still runs.
+// CancelPending kills Torpor's own sessions in which a statement still runs.
 type CancelPending struct{ Index int }
 
-// StopIO is the fence: it ends Torpor's own sessions in which a statement still runs, and stops the IO thread.
+// StopIO is the fence. It kills Torpor's own sessions in which a statement still runs, and stops the IO thread.
 type StopIO struct{ Indexes []int }
 
 // StartIO starts the IO thread, which receives transactions.
@@ -366,36 +367,36 @@ type StartIO struct{ Index int }
 // RestartSQL starts a stopped SQL thread, which applies transactions.
 type RestartSQL struct{ Index int }
 
-// ConfigurePrimary removes the replication channel with RESET REPLICA ALL and makes commits await WaitFor replicas.
+// ConfigurePrimary removes the replication channel with RESET REPLICA ALL and makes commits wait for WaitFor replicas.
 type ConfigurePrimary struct{ Index, WaitFor int }
 
-// ConfigureReplica makes an instance replicate from another: semi-synchronous as a replica and not as a source, with
-// both threads running. The source is changed only if it differs, because a change drops the relay log.
+// ConfigureReplica makes an instance replicate from another one: semi-synchronous as a replica but not as a source,
+// with both threads running. The source is changed only if it differs, because a change drops the relay log.
 type ConfigureReplica struct{ Index, Source int }
 
-// CloneFrom starts to copy another instance into an empty one. The Donor NoInstance is the external server. The
-// session checks first that the instance has neither executed nor received a transaction.
+// CloneFrom starts to copy another instance into an empty one. If Donor is NoInstance, the donor is the external
+// server. The session first checks that the instance has neither executed nor received a transaction.
 type CloneFrom struct{ Index, Donor int }
 
 // FinishCopy runs the user's SQL in a copy of the external server, without writing it to the binary log.
 type FinishCopy struct{ Index int }
 
-// TakeOverAccounts creates the accounts in a copy of the external server, and gives accounts that came from there the
-// cluster's own passwords. It writes nothing to the binary log.
+// TakeOverAccounts creates the accounts in a copy of the external server. Accounts that came with the copy get the
+// cluster's own passwords. Nothing is written to the binary log.
 type TakeOverAccounts struct{ Index int }
 
-// FollowOutside makes an instance replicate from the external server, without acknowledging to it. The instance stays
-// read-only.
+// FollowOutside makes an instance replicate from the external server, without sending acknowledgements. The instance
+// stays read-only.
 type FollowOutside struct{ Index int }
 
-// SetRole sets the label of the Pod. Before it adds a label, it ends the sessions of clients that connected under
-// another one.
+// SetRole sets the label of the Pod. Before it adds a label, it kills the sessions of clients that connected under
+// another label.
 type SetRole struct {
 	Index int
 	Role  PodRole
 }
 
-// ClearDemote removes the request for another primary.
+// ClearDemote removes the switchover request.
 type ClearDemote struct{ Index int }
 
 // SetProtection sets or removes the annotation that prevents the deletion of the Pod.
@@ -404,24 +405,24 @@ type SetProtection struct {
 	Protected bool
 }
 
-// ClearReclone removes the request for a re-clone.
+// ClearReclone removes the re-clone request.
 type ClearReclone struct{ Index int }
 
-// DiscardData makes an instance forget all its transactions, so that it counts as empty and becomes a copy of the
-// primary. Its rows stay until the copy begins. Its binary logs are deleted.
+// DiscardData makes an instance forget all its transactions, so it counts as empty and is cloned from the primary. Its
+// binary logs are deleted. Its rows stay until the clone begins.
 type DiscardData struct{ Index int }
 
-// RestoreDurability resets settings that acknowledgements depend on and that were changed in a running server.
+// RestoreDurability resets settings on which acknowledgements depend and that were changed in a running server.
 type RestoreDurability struct{ Index int }
 
 // RenewAccounts creates missing accounts and updates the privileges of the others.
 type RenewAccounts struct{ Index int }
 
-// RenewChannel makes a replica verify its source with the certificate of its own Secret, unless the source has
-// another Secret. It also makes the replica log in with the newest password.
+// RenewChannel makes a replica verify its source with the certificate authority in its own Secret, unless the source
+// uses another Secret. It also makes the replica log in with the newest password.
 type RenewChannel struct{ Index int }
 
-// ReloadCertificate makes a server load the certificate that is in its files now.
+// ReloadCertificate makes a server load the certificate that its files contain now.
 type ReloadCertificate struct{ Index int }
 
 // PrepareRotation writes new passwords to the cluster's Secret, next to the old ones.
@@ -436,17 +437,17 @@ type PromotePasswords struct{}
 // DiscardPasswords makes the old passwords invalid.
 type DiscardPasswords struct{ Index int }
 
-// EndRotation removes the request for a rotation. Discarded is true if the accounts have one password again.
+// EndRotation removes the rotation request. Discarded is true if the accounts have one password again.
 type EndRotation struct{ Discarded bool }
 
 // EndStop removes the annotations of a stop whose end time has passed.
 type EndStop struct{}
 
-// RemoveLeftovers removes annotations that describe a stop, such as its reason, after the stop itself is gone.
+// RemoveLeftovers removes annotations that describe a stop, such as its reason, after the stop itself was removed.
 type RemoveLeftovers struct{}
 
-// TargetInstances returns the indexes of the instances that an action touches. A write to the cluster's own object
-// touches none.
+// TargetInstances returns the indexes of the instances that an action affects. A write to the MySQLCluster object
+// affects none.
 func TargetInstances(do Action) []int { return do.targets() }
 
 func (Nothing) targets() []int             { return nil }

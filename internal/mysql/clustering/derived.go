@@ -12,49 +12,50 @@ import (
 // derivedFacts is an Observed with the facts derived from it. They are computed once, before the rules read them.
 type derivedFacts struct {
 	Observed
-	// instances are by index, one for each wanted instance.
+	// instances holds one entry by index for each wanted instance.
 	instances []*instanceFacts
-	// primary is one of the instances. Without a primary it has the index NoInstance and only zero values.
+	// primary is one of the instances. If there is no primary, it has the index NoInstance and otherwise zero values.
 	primary *instanceFacts
-	// requiredAcks is how many replicas a commit has to wait for, and awaitedAcks how many it may wait for now. The
-	// latter is smaller while instances are added to a primary that serves: otherwise its clients would wait for the
-	// new replicas, and the copies of those for its clients.
+	// requiredAcks is the number of replicas that a commit has to wait for, and awaitedAcks the number that it may wait
+	// for now. awaitedAcks is lower while instances are added to a primary in service. Otherwise the primary's clients
+	// would wait for the new replicas, and the clones of these replicas for the clients.
 	requiredAcks, awaitedAcks int
-	// acksInForce is how many replicas the primary's commits wait for at present, at most requiredAcks, and 0 while
-	// it takes no commits. guaranteedAcks is how many replicas have every acknowledged commit.
+	// acksInForce is the number of replicas that the primary's commits wait for at present: at most requiredAcks, and 0
+	// while the primary accepts no commits. guaranteedAcks is the number of replicas that have every acknowledged
+	// commit.
 	acksInForce, guaranteedAcks int
-	// quorum is how many witnesses a failover has to fence, so that together they know every acknowledged commit. See
+	// quorum is the number of witnesses that a failover has to fence. Together they have every acknowledged commit. See
 	// failover.go for the invariant.
 	quorum int
 
-	// primaryLostData means that the primary answers, has been out of service since it started, and lacks
-	// transactions that replicas have: all of them, or the last of its own.
+	// primaryLostData means that the primary is reachable, has been out of service since it started, and lacks
+	// transactions that replicas have: all of them, or the last of its own transactions.
 	primaryLostData bool
-	// primaryMayHaveLostData means that the primary is empty while an instance that may have more does not answer.
+	// primaryMayHaveLostData means that the primary is empty, and an unreachable instance may have more transactions.
 	primaryMayHaveLostData bool
 	// primaryIsConfigured means that the primary follows no source, and that its commits wait for replicas.
 	primaryIsConfigured bool
-	// primaryIsHeard means that as many replicas receive from the primary as its commits wait for.
+	// primaryIsHeard means that enough replicas receive from the primary to acknowledge its commits.
 	primaryIsHeard bool
-	// primaryIsDown means that the primary's server does not run, or that nothing can reach it.
+	// primaryIsDown means that the primary's server is not running, or is unreachable for the manager and for replicas.
 	primaryIsDown bool
-	// commitsAreStalled means that the primary has completed no commit for too long. commitsAwaitNobody means that
-	// this cannot end without an action: the commits wait for replicas that keep failing to connect, or that have yet
-	// to be cloned.
+	// commitsAreStalled means that the primary has completed no commit for too long. commitsAwaitNobody means that this
+	// cannot end without an action: the commits wait for replicas that keep failing to connect, or that are yet to be
+	// cloned.
 	commitsAreStalled, commitsAwaitNobody bool
-	// primaryFailed means that the primary is down or lost its data, and that this is not explained by a restart of
-	// all servers.
+	// primaryFailed means that the primary is down or lost its data, and that a restart of all servers does not explain
+	// this.
 	primaryFailed bool
 	// witnesses counts the instances whose transactions decide a failover.
 	witnesses int
-	// failoverTransactions is everything that the fenced witnesses hold. failoverCandidate is the one of them that
-	// holds all of it, or nil. Both are computed only after the primary failed.
+	// failoverTransactions is the union of the transactions that the fenced witnesses hold. failoverCandidate is the
+	// witness that holds all of them, or nil. Both are computed only after the primary failed.
 	failoverTransactions gtid.Set
 	failoverCandidate    *instanceFacts
 
 	// switchoverRequested means that another primary is requested, or that the primary's Pod is terminating.
 	switchoverRequested bool
-	// switchoverGaveUp means that the last switchover took too long, a short while ago.
+	// switchoverGaveUp means that a recent switchover took too long.
 	switchoverGaveUp bool
 	// switchoverIsActive means that a switchover may begin or continue.
 	switchoverIsActive bool
@@ -64,67 +65,68 @@ type derivedFacts struct {
 
 type instanceFacts struct {
 	Instance
-	// Index is the ordinal of its Pod.
+	// Index is the ordinal of the instance's Pod.
 	Index   int
 	cluster *derivedFacts
-	// Past is the history of the instance.
+	// Past is the instance's history.
 	Past InstanceHistory
 
 	IsPrimary bool
-	// InActionBackoff means that the last action on it did not help, and that actionBackoff is not over.
+	// InActionBackoff means that the last action on the instance had no effect, and that actionBackoff has not elapsed.
 	InActionBackoff bool
-	// MayAct allows actions on its server, even while a statement hangs in it. MayActNow requires that no statement
-	// hangs.
+	// MayAct allows actions on the instance's server, even while a statement hangs in it. MayActNow requires that no
+	// statement hangs.
 	MayAct, MayActNow bool
-	// IsWritable means that clients can write to it, IsReadOnly that no account can. While the server changes between
-	// them, both are false.
+	// IsWritable means that clients can write to the instance. IsReadOnly means that no account can. While the server
+	// changes from one to the other, both are false.
 	IsWritable, IsReadOnly bool
-	// IsUnexpectedlyWritable means that it is writable and not the primary.
+	// IsUnexpectedlyWritable means that the instance is writable but not the primary.
 	IsUnexpectedlyWritable bool
 
-	// IsStalled means that it has been stalled for longer than stallTimeout: it committed or received nothing, although
+	// IsStalled means that the instance committed or received nothing for longer than stallTimeout, although
 	// transactions were waiting.
 	IsStalled bool
-	// Held is the set of transactions that it executed or received.
+	// Held is the set of transactions that the instance executed or received.
 	Held gtid.Set
-	// HasUnappliedRelayLog means that its relay log holds transactions that it has not executed. A change of the
-	// source would drop them.
+	// HasUnappliedRelayLog means that the relay log contains transactions that the instance has not executed. A change
+	// of the source would drop them.
 	HasUnappliedRelayLog bool
-	// Errant is the set of transactions that it executed and the primary did not, without those whose GTIDs are the
-	// primary's own.
+	// Errant is the set of transactions that the instance executed and the primary did not, except those with the
+	// primary's own GTIDs.
 	Errant gtid.Set
-	// IsErrant means that it has transactions that no other instance may ever get. While the primary does not answer,
-	// the last comparison counts.
+	// IsErrant means that the instance has transactions that must not reach any other instance. While the primary is
+	// unreachable, the result of the last comparison applies.
 	IsErrant bool
-	// Ahead is the set of the primary's own transactions that it executed, and that the primary neither executed nor
-	// is committing now. The primary will use these GTIDs for other transactions, and the replica will skip those.
+	// Ahead is the set of the primary's own transactions that the instance executed, and that the primary neither
+	// executed nor is committing now. The primary will use these GTIDs for other transactions, which the instance will
+	// skip.
 	Ahead gtid.Set
-	// MissingPurged is the set of transactions that it lacks and the primary has purged.
+	// MissingPurged is the set of transactions that the instance lacks and the primary has purged.
 	MissingPurged gtid.Set
-	// MayBeRecloned means that a re-clone is requested, and that the primary's clients get enough acknowledgements
-	// during it.
+	// MayBeRecloned means that a re-clone is requested, and that the primary's commits get enough acknowledgements
+	// during the re-clone.
 	MayBeRecloned bool
-	// IsEmptyReplica means that it holds nothing and the primary does, so it needs a clone.
+	// IsEmptyReplica means that the instance has no transaction but the primary does, so the instance needs a clone.
 	IsEmptyReplica bool
 
-	// HasWrongSource means that its channel does not lead to the primary.
+	// HasWrongSource means that the instance's channel does not replicate from the primary.
 	HasWrongSource bool
-	// HasWrongSemiSync means that it does not acknowledge as a replica should, or that its own commits wait for
-	// replicas.
+	// HasWrongSemiSync means that the instance does not acknowledge as a replica should, or that its own commits wait
+	// for replicas.
 	HasWrongSemiSync bool
-	// MayFollow means that it can follow the primary without losing anything.
+	// MayFollow means that the instance can follow the primary without losing anything.
 	MayFollow bool
-	// FollowsPrimary means that it receives from the primary, or tries to.
+	// FollowsPrimary means that the instance receives from the primary, or tries to.
 	FollowsPrimary bool
-	// Acknowledges means that the primary's commits can count on its acknowledgements.
+	// Acknowledges means that the primary's commits can rely on the instance's acknowledgements.
 	Acknowledges bool
-	// IsInSync means that it acknowledges, and applies what it receives.
+	// IsInSync means that the instance acknowledges transactions and applies those that it receives.
 	IsInSync bool
-	// IsQuorumWitness means that its transactions are known and reliable, so it counts for a failover.
+	// IsQuorumWitness means that the instance's transactions are known and reliable, so it counts for a failover.
 	IsQuorumWitness bool
 }
 
-// derive computes the facts. Each step reads only the facts of the steps before it.
+// derive computes the facts. Each step reads only facts of earlier steps.
 func derive(o Observed) *derivedFacts {
 	d := &derivedFacts{Observed: o}
 	n := max(o.Replicas, 0)
@@ -166,7 +168,7 @@ func (d *derivedFacts) newInstance(index int, observed Instance) *instanceFacts 
 	i.MayActNow = i.MayAct && !i.Pending
 	i.IsWritable = i.Reachable && !i.ReadOnly
 	i.IsReadOnly = i.Reachable && i.SuperReadOnly && !i.Pending
-	// CLONE needs a server that administrators can write to, and discards their writes.
+	// CLONE needs a server to which administrators can write, and discards their writes.
 	isBeingCloned := i.Clone == Cloning && i.ReadOnly
 	i.IsUnexpectedlyWritable = !i.IsPrimary && i.Reachable && !i.SuperReadOnly && !isBeingCloned
 	i.IsStalled = i.Reachable && hasLasted(i.Past.StalledSince, stallTimeout, d.Now)
@@ -206,7 +208,7 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	i.HasWrongSource = !c.Present || c.SourceHost != p.Host || c.SourcePort != p.Port
 	isSilent := c.IO == Running && !i.SemiSync.ReplicaActive && slices.Contains(p.Connected, i.UUID)
 	i.HasWrongSemiSync = !i.SemiSync.Replica || i.SemiSync.Source || isSilent
-	if d.staysReadOnly() { // No commit waits for its acknowledgement.
+	if d.staysReadOnly() { // No commit waits for the replica's acknowledgement.
 		i.HasWrongSemiSync = i.SemiSync.Source
 	}
 	i.MayFollow = !i.IsPrimary && p.Reachable && i.Reachable && !i.Stopped && i.SuperReadOnly && !i.IsErrant &&
@@ -214,7 +216,7 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	i.FollowsPrimary = !i.IsPrimary && i.Reachable && !i.HasWrongSource && !i.HasWrongSemiSync && c.IO != Stopped && !i.IsErrant
 	i.Acknowledges = i.FollowsPrimary && c.IO == Running && i.SuperReadOnly && slices.Contains(p.Connected, i.UUID)
 	i.IsInSync = i.Acknowledges && c.SQL == Running && i.Ahead.IsEmpty() && !i.IsStalled
-	// An empty instance is no witness: it may have lost data that it acknowledged.
+	// An empty instance is not a witness, because it may have lost data that it acknowledged.
 	i.IsQuorumWitness = !i.IsPrimary && i.Reachable && !i.Stopped && !i.IsErrant && !i.Held.IsEmpty() &&
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning
 }
@@ -258,7 +260,7 @@ func (d *derivedFacts) hasPrimary() bool { return d.primary.Index != NoInstance 
 // staysReadOnly reports whether the primary is a copy of an external server and has to stay read-only.
 func (d *derivedFacts) staysReadOnly() bool { return d.Source.Wanted }
 
-// findFirst returns the first instance for which holds is true, or nil.
+// findFirst returns the first instance for which holds returns true, or nil.
 func (d *derivedFacts) findFirst(holds func(*instanceFacts) bool) *instanceFacts {
 	for _, i := range d.instances {
 		if holds(i) {
@@ -280,7 +282,7 @@ func (d *derivedFacts) count(holds func(*instanceFacts) bool) int {
 	return n
 }
 
-// findOldestSeries returns the first instance of the oldest release series among those for which holds is true.
+// findOldestSeries returns the first instance of the oldest release series among those for which holds returns true.
 // Instances of every other series can follow it.
 func (d *derivedFacts) findOldestSeries(holds func(*instanceFacts) bool) *instanceFacts {
 	var found *instanceFacts
@@ -297,7 +299,7 @@ func triesInVain(i *instanceFacts) bool {
 	return i.FollowsPrimary && i.Channel.IO == Connecting && hasLasted(i.Past.ConnectingSince, connectTimeout, i.cluster.Now)
 }
 
-// hasLasted reports whether a state that began at since has lasted for at least long.
+// hasLasted reports whether a state that began at since has lasted for at least the duration long.
 func hasLasted(since time.Time, long time.Duration, now time.Time) bool {
 	return !since.IsZero() && now.Sub(since) >= long
 }
@@ -306,13 +308,13 @@ func isReachable(i *instanceFacts) bool { return i.Reachable }
 
 func isWritable(i *instanceFacts) bool { return i.IsWritable }
 
-// takesCommits reports whether clients can commit to an instance. While it is becoming read-only, they cannot.
+// takesCommits reports whether clients can commit to an instance. They cannot while it is becoming read-only.
 func takesCommits(i *instanceFacts) bool { return i.IsWritable && !i.SuperReadOnly }
 
 func acknowledges(i *instanceFacts) bool { return i.Acknowledges }
 
 // canAcknowledgeSoon reports whether a replica acknowledges, and lacks so few transactions that commits do not wait
-// long for the rest.
+// long for it to receive them.
 func canAcknowledgeSoon(i *instanceFacts) bool {
 	return i.Acknowledges && i.cluster.primary.Executed.Subtract(i.Held).Count() <= maxUnreceived
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// A failover has three steps: fence the replicas, so that the old primary gets no further acknowledgement; find a
-// replica that has every transaction; record it as the primary in the status.
+// A failover has three steps: fence the replicas, so the old primary gets no further acknowledgement; find a replica
+// that has every transaction; record this replica as the primary in the status.
 //
 // Invariant: R + W > N, where N = n-1 is the number of replicas of a cluster with n instances, W = g is the number of
 // replicas known to have every acknowledged commit (status.guaranteedAcknowledgements; n/2, and less after instances
-// were added), and R = n-g is the number of replicas that a failover fences. Every set of R replicas therefore
-// contains one that has the commit. The n-1-R = g-1 replicas that are not fenced are too few to acknowledge another
-// one. TestAGrowingClusterLosesNoCommit and TestClusterHealsAndStopsAfterAnyTwoTroubles check this in the model.
+// were added), and R = n-g is the number of replicas that a failover fences. Every set of R replicas therefore contains
+// at least one with the commit. The n-1-R = g-1 replicas that are not fenced are too few to acknowledge another commit.
+// TestAGrowingClusterLosesNoCommit and TestClusterHealsAndStopsAfterAnyTwoTroubles check this in the model.
 
 // hearsPrimary reports whether a replica receives from the primary.
 func hearsPrimary(i *instanceFacts) bool {
@@ -32,8 +32,8 @@ func hasLostPrimary(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.HasWrongSource && i.Channel.IO == Connecting
 }
 
-// isDown reports whether the primary's server does not run, or neither the manager nor the replicas can reach it. A
-// primary that does not answer the manager but sends heartbeats to its replicas still serves its clients.
+// isDown reports whether the primary's server is not running, or neither the manager nor the replicas can reach it. A
+// primary that the manager cannot reach but that sends heartbeats to its replicas still serves its clients.
 func isDown(p *instanceFacts) bool {
 	d := p.cluster
 	unseen := d.Now.Sub(p.Past.UnreachableSince)
@@ -42,11 +42,11 @@ func isDown(p *instanceFacts) bool {
 		return false
 	case d.primaryIsHeard:
 		return d.Waits.Unseen > 0 && unseen >= d.Waits.Unseen
-	case !p.Past.DownSince.IsZero(): // Fenced replicas do not receive its heartbeats.
+	case !p.Past.DownSince.IsZero(): // Fenced replicas do not receive the primary's heartbeats.
 		return true
 	case !p.Pod.Exists || !p.Pod.Ready || p.Pod.Terminating:
 		return true
-	case p.Refused && d.any(hasLostPrimary): // A refusal alone may come from something between the manager and the server.
+	case p.Refused && d.any(hasLostPrimary): // A device between the manager and the server may have refused the connection.
 		return true
 	default:
 		return p.Past.Misses >= primaryDownMisses && unseen >= cmp.Or(d.Waits.Silent, primaryDownAfter)
@@ -57,7 +57,7 @@ func isDown(p *instanceFacts) bool {
 // replication thread. Their primary may take longer to start, so the failover waits.
 func isClusterStarting(d *derivedFacts) bool {
 	p, patience := d.primary, clusterStartTimeout
-	if p.Pod.Ready && !p.Refused { // The server has been ready and hangs, so it is not about to start.
+	if p.Pod.Ready && !p.Refused { // The server has been ready and hangs, so it is not starting.
 		patience = stallTimeout
 	}
 	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= patience {
@@ -70,14 +70,14 @@ func isClusterStarting(d *derivedFacts) bool {
 	return !d.any(hasServedBefore) && hasFailoverQuorum(d)
 }
 
-// hasFailoverQuorum reports whether there are enough witnesses to find every acknowledged transaction.
+// hasFailoverQuorum reports whether there are enough witnesses to cover every acknowledged transaction.
 func hasFailoverQuorum(d *derivedFacts) bool { return d.witnesses >= d.quorum }
 
 // isFenced reports whether an instance is fenced.
 //
-// Invariant: a fenced instance acknowledges nothing until a later pass starts its IO thread. The thread is stopped,
-// and no pending statement of Torpor can start it. TestClusterHealsAndStopsAfterAnyTwoTroubles checks after every
-// promotion that the new primary has every acknowledged transaction.
+// Invariant: a fenced instance acknowledges nothing until a later pass starts its IO thread. The thread is stopped, and
+// no pending statement of Torpor can start it. TestClusterHealsAndStopsAfterAnyTwoTroubles checks after every promotion
+// that the new primary has every acknowledged transaction.
 func isFenced(i *instanceFacts) bool { return i.Channel.IO == Stopped && !i.Pending }
 
 func isFencedWitness(i *instanceFacts) bool { return i.IsQuorumWitness && isFenced(i) }
@@ -105,8 +105,8 @@ func unionOfFencedWitnesses(d *derivedFacts) gtid.Set {
 	return all
 }
 
-// findFailoverCandidate returns a fenced witness that holds everything that the other fenced witnesses hold. It
-// prefers one that has applied everything and whose Pod is not terminating.
+// findFailoverCandidate returns a fenced witness that has every transaction of the other fenced witnesses. It prefers a
+// witness that has applied all its transactions and whose Pod is not terminating.
 func findFailoverCandidate(d *derivedFacts) *instanceFacts {
 	holdsAll := func(i *instanceFacts) bool { return isFencedWitness(i) && i.Held.Contains(d.failoverTransactions) }
 	for _, suits := range []func(*instanceFacts) bool{
@@ -121,7 +121,8 @@ func findFailoverCandidate(d *derivedFacts) *instanceFacts {
 	return nil
 }
 
-// isReadyForPromotion reports whether an instance has applied what the fenced witnesses hold and may be promoted now.
+// isReadyForPromotion reports whether an instance has applied all transactions of the fenced witnesses and may be
+// promoted now.
 func isReadyForPromotion(i *instanceFacts) bool {
 	return i.MayActNow && i.IsReadOnly && i.Executed.Contains(i.cluster.failoverTransactions)
 }
@@ -134,13 +135,14 @@ func findFailoverTarget(d *derivedFacts) *instanceFacts {
 	return nil
 }
 
-// needsFence reports whether a failover can begin and an instance is not fenced yet. A stop begins no failover.
+// needsFence reports whether a failover can begin and an instance is not fenced yet. A failover does not begin during a
+// stop.
 func needsFence(d *derivedFacts) bool {
 	return d.primaryFailed && !d.StopAsked && hasFailoverQuorum(d) && len(listUnfenced(d)) > 0
 }
 
-// isFencedInVain reports whether an instance is fenced for a failover that cannot continue. If only the manager
-// cannot reach the primary, the primary needs its replicas.
+// isFencedInVain reports whether an instance is fenced for a failover that cannot continue. The fence is withdrawn,
+// because the primary needs its replicas if only the manager cannot reach it.
 func isFencedInVain(i *instanceFacts) bool {
 	d, p := i.cluster, i.cluster.primary
 	cannotGoOn := !hasFailoverQuorum(d) || d.StopAsked && findFailoverTarget(d) == nil
@@ -149,10 +151,11 @@ func isFencedInVain(i *instanceFacts) bool {
 		!i.HasWrongSource && i.Channel.IO == Stopped && !i.Channel.wasRejectedBySource()
 }
 
-// wasRejectedBySource reports whether the IO thread ended because the source rejected it. A restart would then end
-// the same way. A lost connection is not a rejection: the thread retries, and keeps that error when it is stopped.
+// wasRejectedBySource reports whether the IO thread stopped because the source rejected it. After a restart, the thread
+// would stop for the same reason. A lost connection is not a rejection: the thread retries, and keeps that error when
+// it is stopped.
 func (c ReplicationChannel) wasRejectedBySource() bool {
-	const firstClientError, lastClientError = 2000, 2999 // From MySQL's CR_MIN_ERROR: the error is the client's, not an answer of the source.
+	const firstClientError, lastClientError = 2000, 2999 // These start at MySQL's CR_MIN_ERROR: errors of the client, not responses of the source.
 	return c.IOErrno != 0 && (c.IOErrno < firstClientError || c.IOErrno > lastClientError)
 }
 
@@ -168,12 +171,12 @@ func findIdleFailoverCandidate(d *derivedFacts) *instanceFacts {
 	return nil
 }
 
-// canStartSQLThread reports whether the SQL thread is stopped, and not by an error that would stop it again.
+// canStartSQLThread reports whether the SQL thread is stopped, and not because of an error that would stop it again.
 func canStartSQLThread(i *instanceFacts) bool {
 	return i.Channel.Present && i.Channel.SQL == Stopped && (i.Channel.SQLErrno == 0 || isPassingError(i.Channel.SQLErrno))
 }
 
-// isPassingError reports whether an error disappears with its cause, without a change of any row.
+// isPassingError reports whether an error ends with its cause, without a change of any row.
 func isPassingError(errno int) bool {
 	const (
 		cannotWrite, diskFull, errorOnWrite, storageError, outOfMemory, outOfResources = 3, 1021, 1026, 1030, 1037, 1041
@@ -223,15 +226,16 @@ func describeFailoverObstacle(d *derivedFacts) string {
 	}
 }
 
-// confirmGuaranteedAcks returns g, the number of replicas that have every acknowledged commit, by this observation.
+// confirmGuaranteedAcks returns g, the number of replicas that have every acknowledged commit according to this
+// observation.
 //
-// Invariant: g never exceeds that number. It grows to a, the number of replicas that commits wait for, once a
-// replicas have what the primary had when its commits were first seen to wait for a replicas. Every later commit was
-// acknowledged by a replicas. TestAGrowingClusterLosesNoCommit checks this in the model.
+// Invariant: g never exceeds that number. Let a be the number of replicas that commits wait for. g grows to a once a
+// replicas have all transactions that the primary had when its commits were first observed to wait for a replicas.
+// Every later commit was acknowledged by a replicas. TestAGrowingClusterLosesNoCommit checks this in the model.
 func confirmGuaranteedAcks(d *derivedFacts) *int {
 	p, known, seen := d.primary, d.GuaranteedAcks, d.History.Acks
-	// Before includes transactions that were about to be committed. Those that the primary has not executed
-	// and is not committing now do not count: no replica will receive them.
+	// Before includes transactions that were about to be committed. Those that the primary has neither executed nor is
+	// committing now are ignored, because no replica will receive them.
 	before := seen.Before.Subtract(seen.Before.Subtract(p.Executed.Union(p.Owned)))
 	hasAllBefore := func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && i.Held.Contains(before) }
 	switch {
@@ -249,22 +253,22 @@ func confirmGuaranteedAcks(d *derivedFacts) *int {
 }
 
 // isGuaranteeDue reports whether commits wait for more replicas than are known to have every commit. The next pass
-// should come soon, because it may confirm the larger number.
+// should run soon, because it may confirm the larger number.
 func isGuaranteeDue(d *derivedFacts) bool {
 	return takesCommits(d.primary) && !d.staysReadOnly() && (d.GuaranteedAcks == nil || *d.GuaranteedAcks < d.acksInForce)
 }
 
-// awaitsFewerThanGuaranteed reports whether the primary's setting was changed to await fewer replicas than the
-// status guarantees.
+// awaitsFewerThanGuaranteed reports whether the primary's setting was changed so that commits wait for fewer replicas
+// than the status guarantees.
 //
-// Invariant: the status records the smaller number before the setting is restored. Otherwise a manager that ends in
-// between would not know of the commits that came before the restoration. TestFewerAcksAreRecordedFirst checks the
+// Invariant: the status records the smaller number before the setting is restored. Otherwise a manager that is
+// restarted in between would miss the commits from before the restoration. TestFewerAcksAreRecordedFirst checks the
 // order.
 func awaitsFewerThanGuaranteed(d *derivedFacts) bool {
 	return takesCommits(d.primary) && !d.staysReadOnly() && d.GuaranteedAcks != nil && d.acksInForce < d.guaranteedAcks
 }
 
-// describeLostQuorum explains that there are too few replicas to know which commits were acknowledged.
+// describeLostQuorum explains that there are too few replicas to determine which commits were acknowledged.
 func describeLostQuorum(d *derivedFacts) string {
 	if d.quorum >= len(d.instances) {
 		return "no failover: the primary alone may have acknowledged commits; bring it back, or see docs/clustering.md if it is lost"
@@ -276,10 +280,11 @@ func describeLostQuorum(d *derivedFacts) string {
 	return expected + "; no replica holds any transaction, so bring back the primary"
 }
 
-// The first primary is chosen once, and needs every instance.
+// The following functions choose the first primary. It is chosen once, and every instance must be reachable.
 
-// findFirstPrimary returns the instance that becomes the first primary: the one that already serves, or else one that
-// has everything. It returns one only while all instances answer, because an absent instance may hold more.
+// findFirstPrimary returns the instance that becomes the first primary: the one that already serves clients, or else
+// one that has every transaction. It returns nil unless all instances are reachable, because an absent instance may
+// have more.
 func findFirstPrimary(d *derivedFacts) *instanceFacts {
 	if d.hasPrimary() || d.count(isReachable) < len(d.instances) {
 		return nil
@@ -308,8 +313,8 @@ func servesClients(i *instanceFacts) bool {
 	return i.IsWritable && (required == 0 || i.SemiSync.Source && i.SemiSync.WaitFor >= required && len(i.Connected) >= required)
 }
 
-// isWritableWithoutPrimary reports whether an instance is writable while the cluster has no primary, does not serve,
-// and lacks transactions that others have.
+// isWritableWithoutPrimary reports whether an instance is writable while the cluster has no primary, does not serve
+// clients, and lacks transactions that other instances have.
 func isWritableWithoutPrimary(i *instanceFacts) bool {
 	return !i.cluster.hasPrimary() && i.IsWritable && i.MayActNow && !servesClients(i) && !hasEverything(i)
 }
@@ -319,7 +324,7 @@ func hasEverything(i *instanceFacts) bool {
 	return !i.cluster.any(func(other *instanceFacts) bool {
 		more := other.Held.Subtract(i.Held)
 		if i.IsWritable {
-			more = more.NotNumberedBy(i.UUID) // Others receive a transaction before it is committed here.
+			more = more.NotNumberedBy(i.UUID) // Other instances receive a transaction before it is committed here.
 		}
 		return !more.IsEmpty()
 	})
@@ -348,11 +353,11 @@ func waitForFirstPrimary(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Why: describeMissingPrimary(d), After: degradedInterval}
 }
 
-// A switchover has three steps: make the primary read-only, wait for a replica that has everything, and record that
-// replica as the primary. It can be taken back at every step: a primary that is read-only without a switchover is
+// A switchover has three steps: make the primary read-only, wait for a replica that has every transaction, and record
+// that replica as the primary. It can be withdrawn at every step: a primary that is read-only without a switchover is
 // made writable.
 
-// isSwitchoverCandidate reports whether a replica is expected to have everything soon after the primary becomes
+// isSwitchoverCandidate reports whether a replica is expected to have every transaction soon after the primary becomes
 // read-only.
 func isSwitchoverCandidate(i *instanceFacts) bool {
 	return mayBecomeCandidate(i) && i.MayActNow && i.IsInSync && i.Pod.Ready && i.Channel.Lag >= 0 && i.Channel.Lag <= maxSwitchoverLag
@@ -368,13 +373,13 @@ func shouldBeginSwitchover(d *derivedFacts) bool {
 	return d.switchoverIsActive && d.any(isSwitchoverCandidate) && d.primary.MayActNow && !d.primary.SuperReadOnly && !isSwitchoverDelayed(d)
 }
 
-// isSwitchoverDelayed reports whether a requested switchover waits for a replica that lags. The Pod of a primary that
-// is terminating ends anyway.
+// isSwitchoverDelayed reports whether a requested switchover waits for a lagging replica. A terminating primary does
+// not wait, because its Pod stops anyway.
 func isSwitchoverDelayed(d *derivedFacts) bool {
 	return forbidsDeletion(d) && !d.primary.Pod.Terminating
 }
 
-// findSwitchoverTarget returns a replica that has everything that the read-only primary has.
+// findSwitchoverTarget returns a replica that has every transaction of the read-only primary.
 //
 // Invariant: the primary's set is final when it is compared. The primary is read-only, no commit waits in it, and it
 // receives nothing. TestClusterHealsAndStopsAfterAnyTwoTroubles checks in the model that the new primary has every
@@ -392,8 +397,8 @@ func awaitsSwitchoverTarget(d *derivedFacts) bool {
 	return d.switchoverIsActive && d.primary.IsReadOnly && d.any(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.IsInSync })
 }
 
-// isFullyReadOnly reports whether no account can write to a server. While the statement still waits for commits, the
-// server reports only super_read_only.
+// isFullyReadOnly reports whether no account can write to a server. While the statement that sets the variables still
+// waits for commits, the server reports only super_read_only.
 func isFullyReadOnly(i *instanceFacts) bool { return i.ReadOnly && i.SuperReadOnly }
 
 // primaryStuckInReadOnly reports whether clients keep the primary from becoming read-only.
@@ -403,11 +408,11 @@ func primaryStuckInReadOnly(d *derivedFacts) bool {
 }
 
 // shouldReleaseCommits reports whether commits of the primary wait for replicas that cannot connect. A replica has to
-// log in, and the commit of a GRANT blocks every login. The primary then becomes read-only, its clients' sessions are
-// ended, and its commits stop waiting. The commits are kept, but no client is told that they are safe.
+// log in, but the commit of a GRANT blocks every login. The primary then becomes read-only, the client sessions are
+// killed, and the commits stop waiting. The commits are kept, but are not acknowledged to any client.
 func shouldReleaseCommits(d *derivedFacts) bool {
 	p, pendingFor := d.primary, d.primary.PendingFor
-	if p.SuperReadOnly { // The server reports it while the statement still waits.
+	if p.SuperReadOnly { // The server reports this while the statement still waits.
 		return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= killClientsAfter)
 	}
 	return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= stallTimeout) // The pending statement may be the manager's own GRANT.
@@ -427,7 +432,7 @@ func releaseCommits(_ *derivedFacts, p *instanceFacts) Plan {
 	return plan
 }
 
-// shouldCancelPending reports whether a statement whose effect is no longer wanted still runs in the primary.
+// shouldCancelPending reports whether the primary still runs a statement that is obsolete or takes too long.
 func shouldCancelPending(d *derivedFacts) bool {
 	p := d.primary
 	isUnwanted := (d.StopAsked || d.switchoverGaveUp) && !isFullyReadOnly(p)
@@ -453,7 +458,8 @@ func promoteSwitchoverTarget(d *derivedFacts, i *instanceFacts) Plan {
 	}
 }
 
-// describeSwitchoverObstacle explains why a requested switchover does not begin. It is empty if none is requested.
+// describeSwitchoverObstacle explains why a requested switchover does not begin. It is empty if no switchover is
+// requested.
 func describeSwitchoverObstacle(d *derivedFacts) string {
 	switch {
 	case !d.switchoverRequested || d.primary.SuperReadOnly && !d.staysReadOnly():
@@ -468,51 +474,52 @@ func describeSwitchoverObstacle(d *derivedFacts) string {
 	}
 }
 
-// History is what the manager remembers of earlier passes: clocks, since when commits wait for how many replicas, and
-// actions that did not help. A restarted manager begins with an empty one. It holds nothing that was requested or
-// agreed on.
+// History is the manager's memory of earlier passes: times, the number of replicas that commits have waited for, and
+// actions without effect. After a restart of the manager it is empty. It contains no requests or decisions.
 type History struct {
-	// StopAskedSince is when the request to stop was first seen, ReadOnlySince when the primary was first seen
-	// read-only for a switchover, and GaveUpAt when a switchover last took too long.
+	// StopAskedSince is the time at which the stop request was first observed, and ReadOnlySince the time at which the
+	// primary was first observed read-only for a switchover. GaveUpAt is the time at which a switchover last took too
+	// long.
 	StopAskedSince, ReadOnlySince, GaveUpAt time.Time
-	// Acks is how many replicas commits wait for, and since when.
+	// Acks is the number of replicas that commits wait for, and the transactions at its first observation.
 	Acks AcksRecord
-	// Instances are by index.
+	// Instances holds the history of each instance by index.
 	Instances []InstanceHistory
 }
 
-// AcksRecord is how many replicas the commits of a primary wait for; 0 while it takes none. The primary is identified
-// by its UUID. Before is what it had committed, or was about to commit, when that number was first seen.
+// AcksRecord is the number of replicas that the commits of a primary wait for; 0 while it accepts none. The primary is
+// identified by its UUID. Before is the set of transactions that were committed, or about to be, when that number was
+// first observed.
 type AcksRecord struct {
 	InForce int
 	UUID    string
 	Before  gtid.Set
 }
 
-// InstanceHistory is what earlier passes observed of an instance.
+// InstanceHistory holds earlier observations of an instance.
 type InstanceHistory struct {
-	// UnreachableSince is zero while the instance answers. Misses counts the passes without an answer.
+	// UnreachableSince is zero while the instance is reachable. Misses is the number of passes without a response.
 	UnreachableSince time.Time
 	Misses           int
-	// DownSince is when it began to count as down while being the primary.
+	// DownSince is the time since which the instance has been down as the primary.
 	DownSince time.Time
-	// NotReplicatingSince is when it was first seen without both threads running.
+	// NotReplicatingSince is the time at which the instance was first observed without both threads running.
 	NotReplicatingSince time.Time
-	// Count is how many transactions it had committed as the primary, or held as a replica, when that was last
-	// observed. StalledSince is since when that number has not grown although there is something to commit or
-	// receive. ConnectingSince is since when it tries to connect.
+	// Count is the number of transactions that the instance had committed as the primary, or held as a replica, at the
+	// last observation. StalledSince is the time since which that number has not grown although there is something to
+	// commit or receive. ConnectingSince is the time since which the instance has tried to connect.
 	Count                         int64
 	StalledSince, ConnectingSince time.Time
-	// FailedAt is when an action on it last failed or did not help, and Failure is the reason.
+	// FailedAt is the time at which an action on the instance last failed or had no effect. Failure is the reason.
 	FailedAt time.Time
 	Failure  string
-	// ReloadedAt is when it last reloaded its certificate.
+	// ReloadedAt is the time at which the instance last reloaded its certificate.
 	ReloadedAt time.Time
-	// LastAction is the last action on it.
+	// LastAction is the last action on the instance.
 	LastAction string
 }
 
-// UpdateHistory adds an observation to the history, before Decide.
+// UpdateHistory adds an observation to the history. It runs before Decide.
 func UpdateHistory(before History, o Observed) History {
 	o.History = before
 	d := derive(o)
@@ -520,7 +527,7 @@ func UpdateHistory(before History, o Observed) History {
 	after := History{
 		StopAskedSince: startOfStreak(before.StopAskedSince, o.StopAsked, o.Now),
 		ReadOnlySince:  startOfStreak(before.ReadOnlySince, d.switchoverRequested && p.IsReadOnly, o.Now),
-		// GaveUpAt stays set after the primary is writable again, so that the next attempt does not follow at once.
+		// GaveUpAt stays set after the primary is writable again, so the next attempt does not follow immediately.
 		GaveUpAt:  before.GaveUpAt,
 		Acks:      before.Acks,
 		Instances: make([]InstanceHistory, len(d.instances)),
@@ -555,14 +562,14 @@ func (p InstanceHistory) withProgress(i *instanceFacts, now time.Time) InstanceH
 		count, isDue = i.Executed.Count(), i.SemiSync.Waiting > 0 || !i.Owned.NumberedBy(i.UUID).IsEmpty()
 	}
 	p.ConnectingSince = startOfStreak(p.ConnectingSince, i.Reachable && i.Channel.IO == Connecting, now)
-	if i.Reachable { // The streak continues without an answer, because a server that hangs often does not answer.
+	if i.Reachable { // The streak continues without a response, because a server that hangs often does not respond.
 		p.StalledSince, p.Count = startOfStreak(p.StalledSince, isDue && count == p.Count, now), count
 	}
 	return p
 }
 
-// WithResult adds an action to the history; failure is empty if it succeeded. An action that is repeated on an
-// instance did not help.
+// WithResult adds an action to the history; failure is empty if the action succeeded. An action that is repeated on an
+// instance had no effect the first time.
 func (m History) WithResult(do Action, at time.Time, failure string) History {
 	m.Instances = slices.Clone(m.Instances)
 	for _, i := range TargetInstances(do) {
@@ -573,7 +580,7 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 		switch {
 		case failure != "":
 			past.FailedAt, past.Failure = at, failure
-		case past.LastAction == this: // The action succeeded before, but its rule matched again.
+		case past.LastAction == this: // The action succeeded before, but the same rule matched again.
 			past.FailedAt, past.Failure = at, ""
 		default:
 			past.FailedAt, past.Failure = time.Time{}, ""
@@ -586,8 +593,8 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 	return m
 }
 
-// startOfStreak returns the time since which a fact holds: before if it held already, now if it begins to hold, and
-// the zero time if it does not hold.
+// startOfStreak returns the time since which a fact has been true: before if it was already true, now if it has just
+// become true, and the zero time if it is false.
 func startOfStreak(before time.Time, goesOn bool, now time.Time) time.Time {
 	switch {
 	case !goesOn:

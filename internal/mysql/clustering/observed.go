@@ -8,15 +8,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// NoInstance stands for the absence of an instance.
+// NoInstance is the index of a missing instance.
 const NoInstance = -1
 
-// Observed is everything that Decide reads: the request, the stored state, and the state of the instances. The status
-// is read first and past any cache, then the replicas, then the primary.
+// Observed is the input of Decide: the request, the stored state, and the state of the instances. The status is read
+// first and bypasses any cache. Then the replicas are read, and then the primary.
 type Observed struct {
 	Now time.Time
-	// IsBeingDeleted means that the cluster is being deleted, IsStopOverdue that a stop should have ended by now. The
-	// servers are not observed then, unless clustering is stopped and its start has to be judged.
+	// IsBeingDeleted means that the cluster is being deleted. IsStopOverdue means that the end time of a stop has
+	// passed. In both cases the servers are not observed, unless clustering is stopped and its start has to be checked.
 	IsBeingDeleted, IsStopOverdue bool
 	// IsOtherStopOverdue means that only stops of single instances are overdue, not the stop of clustering.
 	IsOtherStopOverdue bool
@@ -24,24 +24,23 @@ type Observed struct {
 	Replicas int
 	// Offline means that no instance should run.
 	Offline bool
-	// Source is the copy of an external server that the primary starts with. Restore is the backup that it starts
-	// with.
+	// Source is the copy of an external server, and Restore the backup, from which the primary is initialized.
 	Source, Restore OneTimeOperation
 	// SourceProblem explains why the external server cannot be used. It is empty if its Secret is valid.
 	SourceProblem string
-	// Waits limit how long a primary may not answer.
+	// Waits limit how long a primary may be unreachable before a failover.
 	Waits FailoverWaits
-	// MaxDelay is the maximum lag of a replica that clients read from; 0 is no limit.
+	// MaxDelay is the maximum lag of a replica that serves readers; 0 means no limit.
 	MaxDelay time.Duration
-	// MaxDelayForDeletion is the maximum lag of a replica while the primary's Pod may be deleted and a switchover may
-	// begin; 0 is no limit.
+	// MaxDelayForDeletion is the maximum lag of a replica at which the primary's Pod may be deleted and a switchover
+	// may begin; 0 means no limit.
 	MaxDelayForDeletion time.Duration
-	// StopAsked means that a stop of clustering is requested. StartForced means that clustering is to start despite
+	// StopAsked means that a stop of clustering is requested. StartForced means that clustering must start in spite of
 	// all findings.
 	StopAsked, StartForced bool
 	// ReclonesErrant means that errant replicas are to be re-cloned.
 	ReclonesErrant bool
-	// HasLeftovers means that annotations of a finished stop remain. The next stop would use them.
+	// HasLeftovers means that annotations of a finished stop still exist. They would apply to the next stop.
 	HasLeftovers bool
 
 	// Rotation is the requested rotation of the accounts' passwords, and its progress.
@@ -49,21 +48,21 @@ type Observed struct {
 
 	// Primary is the index of the primary in the status; NoInstance before the first one.
 	Primary int
-	// GuaranteedAcks is the number of replicas that have every acknowledged commit, by the status; nil if it was
-	// never recorded.
+	// GuaranteedAcks is the number of replicas that have every acknowledged commit, according to the status; nil if it
+	// was never recorded.
 	GuaranteedAcks *int
-	// Stop is the record of the stop that was reached; nil while clustering is active.
+	// Stop is the record of a reached stop; nil while clustering is active.
 	Stop *StopRecord
-	// History is what the manager remembers of earlier passes, including this one.
+	// History is the manager's memory of earlier passes. It includes this pass.
 	History History
 
-	// Instances are by index.
+	// Instances holds the instances by index.
 	Instances []Instance
 }
 
-// NeedsReplicationWatch reports whether an instance is a replica that applies what it receives, so that the manager
-// has to learn at once when it no longer does. The next pass may be far off. Servers of a stopped cluster are not
-// watched.
+// NeedsReplicationWatch reports whether an instance is a replica that applies transactions. The manager has to detect
+// immediately when such a replica stops applying, because the next pass may be far off. Servers of a stopped cluster
+// are not watched.
 func (o Observed) NeedsReplicationWatch(i int) bool {
 	s := o.Instances[i]
 	isActive := o.Primary != NoInstance && !o.Offline && !o.StopAsked && o.Stop == nil
@@ -73,25 +72,24 @@ func (o Observed) NeedsReplicationWatch(i int) bool {
 // PasswordRotation is read only while a rotation is requested. Its state is stored in the cluster's Secret and in the
 // servers.
 type PasswordRotation struct {
-	// Asked means that new passwords are requested, DiscardAsked that the old ones are to end. Both may be set. A
-	// rotation that was begun is finished.
+	// Asked means that new passwords are requested. DiscardAsked means that the old passwords should be discarded. Both
+	// may be set. A rotation that has begun is finished.
 	Asked, DiscardAsked bool
-	// ID is the name of the rotation that was begun; empty if none was. IsPromoted means that its passwords are in
-	// force.
+	// ID identifies the rotation that has begun; empty if none has. IsPromoted means that its passwords are in use.
 	ID         string
 	IsPromoted bool
-	// KnownSince is since when every password file has the passwords in force; zero while one does not.
+	// KnownSince is the time since which every password file has contained the current passwords; zero until then.
 	KnownSince time.Time
 }
 
 // IsWanted reports whether a rotation is requested.
 func (r PasswordRotation) IsWanted() bool { return r.Asked || r.DiscardAsked }
 
-// FailoverWaits define how long a primary may not answer.
+// FailoverWaits define how long a primary may be unreachable before a failover.
 type FailoverWaits struct {
-	// Silent is for a primary whose replicas do not receive from it either; 0 means half a second.
+	// Silent applies to a primary from which no replicas receive either; 0 means half a second.
 	Silent time.Duration
-	// Unseen is for a primary whose replicas receive from it, so only the manager cannot reach it; 0 means no
+	// Unseen applies to a primary from which replicas still receive, so only the manager cannot reach it; 0 means no
 	// limit.
 	Unseen time.Duration
 }
@@ -101,72 +99,72 @@ type OneTimeOperation struct{ Wanted, Done bool }
 
 func (o OneTimeOperation) isOutstanding() bool { return o.Wanted && !o.Done }
 
-// StopRecord is stored when a stop is reached. From then on nothing is changed, even if the manager restarts.
+// StopRecord is stored when a stop is reached. After that nothing is changed, even if the manager restarts.
 type StopRecord struct {
 	Since time.Time
-	// Unfinished describes what could not be finished in time; empty if nothing is left.
+	// Unfinished describes work that could not be finished in time; empty if no work is left.
 	Unfinished string
 }
 
 // Instance is one instance of the cluster.
 type Instance struct {
-	// Host is the name that replicas connect to, and Port the port.
+	// Host is the host name that replicas connect to, and Port the port.
 	Host string
 	Port int
 	Pod  PodFacts
-	// Stopped means that clustering is stopped for this instance, so no action may touch it.
+	// Stopped means that clustering is stopped for this instance, so no action may affect it.
 	Stopped bool
 	// KnownErrant is the result of the last comparison with the primary, from the status.
 	KnownErrant bool
-	// Discarded is the set of transactions that re-clones of it discard or discarded, from the status.
+	// Discarded is the set of transactions that re-clones of the instance discard or have discarded, from the status.
 	Discarded gtid.Set
 
-	// Reachable means that it answered every query of this pass. Otherwise the fields of its server are empty.
+	// Reachable means that the instance responded to every query of this pass. Otherwise the server's fields are empty.
 	Reachable bool
-	// Refused means that nothing listens on its port, so its server is certainly down.
+	// Refused means that nothing listens on the instance's port, so its server is certainly down.
 	Refused bool
-	// Pending means that a statement of a manager, this one or another, still runs in the server. PendingFor is for
-	// how long.
+	// Pending means that a statement of this or another manager still runs in the server. PendingFor is the statement's
+	// duration so far.
 	Pending    bool
 	PendingFor time.Duration
 
 	UUID string
-	// Series is the release series of its version, such as 8.4.
+	// Series is the release series of the server's version, such as 8.4.
 	Series ReleaseSeries
-	// ReadOnly and SuperReadOnly are the server's variables. With the latter even administrators cannot write.
+	// ReadOnly and SuperReadOnly are the server's variables. With SuperReadOnly, even administrators cannot write.
 	ReadOnly, SuperReadOnly bool
 	// Executed and Purged are read after SuperReadOnly and Pending, so that the set of a read-only server is final.
 	Executed, Purged gtid.Set
-	// Owned is the set of transactions that it is committing. It is read before Executed, so that each transaction is
-	// in at least one of them.
+	// Owned is the set of transactions that are being committed. It is read before Executed, so each transaction is in
+	// at least one of the sets.
 	Owned    gtid.Set
 	SemiSync SemiSync
-	// Weakened lists the settings that may lose acknowledged transactions, sorted.
+	// Weakened lists, sorted, the settings with which acknowledged transactions may be lost.
 	Weakened []string
-	// HasOldAccounts means that its accounts are not those of the current list, or that their passwords expire.
+	// HasOldAccounts means that the accounts do not match the current list, or that their passwords can expire.
 	HasOldAccounts bool
-	// ExpiredAccounts are the accounts whose passwords have expired. A reachable primary lists all of them. An
-	// instance that refuses the manager lists the manager's own.
+	// ExpiredAccounts lists the accounts whose passwords have expired. For a reachable primary the list is complete.
+	// For an instance that refuses the manager, it contains the manager's own account.
 	ExpiredAccounts []string
-	// Rotation is the ID of the rotation that gave its accounts two passwords; empty while they have one.
+	// Rotation is the ID of the rotation that gave the accounts a second password; empty while they have one.
 	Rotation string
-	// TLSSecret is the Secret with the certificate of its Pod; empty if the Pod has none or does not exist.
+	// TLSSecret is the Secret with the certificate of the Pod; empty if the Pod has no certificate or does not exist.
 	TLSSecret string
-	// CertificateIsAging means that its server presents a certificate that should have been renewed.
+	// CertificateIsAging means that the server presents a certificate that should have been renewed.
 	CertificateIsAging bool
-	// Connected lists the UUIDs of the replicas that are connected to it.
+	// Connected lists the UUIDs of the connected replicas.
 	Connected []string
 	Channel   ReplicationChannel
 	Clone     CloneState
-	// IsUnwatched means that the statement that detects the end of applying has ended, and that this pass begins no
-	// new one.
+	// IsUnwatched means that the statement that watches replication has ended, and that this pass does not start
+	// another one.
 	IsUnwatched bool
 }
 
-// PodFacts is the instance's pod.
+// PodFacts describes the instance's Pod.
 type PodFacts struct {
 	Exists, Ready, Terminating bool
-	// Demote means that another primary is requested, Reclone that a re-clone is requested.
+	// Demote means that another primary is requested. Reclone means that a re-clone is requested.
 	Demote, Reclone bool
 	// Protected means that the Pod has the annotation that prevents its deletion.
 	Protected bool
@@ -183,7 +181,7 @@ const (
 	RoleReplica PodRole = "replica"
 )
 
-// ReleaseSeries is a series of MySQL versions. A replica must not be of an older series than its source.
+// ReleaseSeries is a series of MySQL versions. The series of a replica must not be older than that of its source.
 type ReleaseSeries struct{ Major, Minor int }
 
 func (s ReleaseSeries) isOlderThan(other ReleaseSeries) bool {
@@ -195,17 +193,17 @@ type SemiSync struct {
 	Source, Replica bool
 	// ReplicaActive means that the IO thread acknowledges. A thread that connected before Replica was set does not.
 	ReplicaActive bool
-	// WaitFor is how many replicas a commit waits for, and Timeout how long.
+	// WaitFor is the number of replicas that a commit waits for, and Timeout the maximum duration of the wait.
 	WaitFor int
 	Timeout time.Duration
 	// Waiting is the number of sessions that wait for a replica now.
 	Waiting int
-	// HasGivenUp means that commits wait for no replica although Source is set, because a wait timed out or too few
-	// replicas were connected.
+	// HasGivenUp means that commits do not wait for replicas although Source is set, because a wait timed out or too
+	// few replicas were connected.
 	HasGivenUp bool
 }
 
-// awaited returns how many replicas a commit waits for.
+// awaited returns the number of replicas that a commit waits for.
 func (s SemiSync) awaited() int {
 	if !s.Source {
 		return 0
@@ -224,15 +222,17 @@ type ReplicationChannel struct {
 	IOErrno, SQLErrno int
 	// Lag is negative when unknown.
 	Lag time.Duration
-	// HasOldPassword means that it logs in with a password that is not the newest. It is known during a rotation.
+	// HasOldPassword means that the channel logs in with a password that is not the newest. It is set only during a
+	// rotation.
 	HasOldPassword bool
-	// IsVerified means that it accepts only a source with a certificate of the cluster.
+	// IsVerified means that the channel accepts only a source with a certificate of the cluster.
 	IsVerified bool
-	// IsOutside means that it leads to the external server with the address and password of the Secret.
+	// IsOutside means that the channel replicates from the external server, with the address and password of the
+	// Secret.
 	IsOutside bool
 	// HeardAgo is the time since the source last sent anything, at least a heartbeat; negative when unknown.
 	HeardAgo time.Duration
-	// Retrieved is the set of transactions that the relay log holds or held.
+	// Retrieved is the set of transactions that the relay log contains or has contained.
 	Retrieved gtid.Set
 }
 
@@ -255,7 +255,7 @@ const (
 	Cloning     CloneState = "in progress"
 	Cloned      CloneState = "completed"
 	CloneFailed CloneState = "failed"
-	// A primary with a ready Pod counts as down after primaryDownMisses passes without an answer within at least
+	// A primary with a ready Pod counts as down after primaryDownMisses passes without a response, over at least
 	// primaryDownAfter.
 	primaryDownAfter  = 500 * time.Millisecond
 	primaryDownMisses = 2
@@ -264,48 +264,50 @@ const (
 	heardTimeout = 3 * time.Second
 	// clusterStartTimeout is how long a cluster that has just started waits for its previous primary.
 	clusterStartTimeout = 30 * time.Second
-	// switchoverTimeout is how long a primary may be read-only for a switchover, and switchoverRetryAfter the time
+	// switchoverTimeout limits how long a primary may be read-only for a switchover. switchoverRetryAfter is the time
 	// between two attempts.
 	switchoverTimeout    = 10 * time.Second
 	switchoverRetryAfter = 30 * time.Second
-	// maxSwitchoverLag is the maximum lag of a replica for which a switchover begins.
+	// maxSwitchoverLag is the maximum lag of a replica at which a switchover begins.
 	maxSwitchoverLag = 5 * time.Second
-	// killClientsAfter is how long clients may prevent a server from becoming read-only.
+	// killClientsAfter is the time after which clients that keep a server from becoming read-only are disconnected.
 	killClientsAfter = 2 * time.Second
 	// stopTimeout is how long a stop may take to be reached.
 	stopTimeout = 15 * time.Second
-	// maxUnreceived is how many transactions a replica may have left to receive before commits wait for it.
+	// maxUnreceived is the maximum number of transactions that a replica may still have to receive for commits to wait
+	// for it.
 	maxUnreceived = 1000
 	// reloadInterval is the time between two reloads of a server's certificate. The kubelet needs a while to update
 	// the files.
 	reloadInterval = 2 * time.Minute
-	// stoppedThreadTimeout is how long a thread of a replica may be stopped before the replica loses its clients.
+	// stoppedThreadTimeout is how long a replica's thread may be stopped before the replica loses its label.
 	stoppedThreadTimeout = 3 * time.Second
-	// stallTimeout is how long a server may commit or receive nothing although transactions wait, and connectTimeout how
-	// long a replica may take to connect.
+	// stallTimeout limits how long a server may commit or receive nothing although transactions wait. connectTimeout
+	// limits how long a replica may take to connect.
 	stallTimeout, connectTimeout = 10 * time.Second, 5 * time.Second
-	// actionBackoff is the time without actions on an instance after an action that did not help.
+	// actionBackoff is the time without actions on an instance after an action without effect.
 	actionBackoff = 2 * time.Second
 	// refusalBackoff is the time before a replica that its source refuses repeatedly is started again.
 	refusalBackoff = 30 * time.Second
-	// endlessTimeout is the semi-sync timeout of the primary. It is so long that no commit stops waiting because of it.
+	// endlessTimeout is the semi-sync timeout of the primary. It is long enough that no commit stops waiting because of
+	// it.
 	endlessTimeout = 24 * time.Hour
 )
 
-// These are the times until the next pass.
+// These are the intervals until the next pass.
 const (
-	// immediately is not zero, so that the passes of other clusters in the queue come first.
+	// immediately is greater than zero, so passes of other clusters in the queue run first.
 	immediately = time.Millisecond
-	// operationInterval is for the steps of an operation, suspicionInterval for a primary that may have failed.
+	// operationInterval applies to the steps of an operation, and suspicionInterval to a primary that may have failed.
 	operationInterval = 100 * time.Millisecond
 	suspicionInterval = 250 * time.Millisecond
 	// recheckInterval is the first interval for an unreachable primary from which replicas still receive. They may not
-	// have detected yet that it is down.
+	// have detected the failure yet.
 	recheckInterval = 20 * time.Millisecond
-	// The intervals below are for a cluster that needs no action.
+	// The intervals below apply to a cluster that needs no action.
 	degradedInterval = time.Second
 	healthyInterval  = 10 * time.Second
 	stoppedInterval  = 30 * time.Second
-	// refusedInterval is for a cluster that starts once the reasons of the refusal are fixed.
+	// refusedInterval applies to a cluster that will start once the reasons for the refusal are fixed.
 	refusedInterval = 5 * time.Second
 )

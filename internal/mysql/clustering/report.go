@@ -12,21 +12,23 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// InstanceReport is the report about one instance.
+// InstanceReport holds the status of one instance.
 type InstanceReport struct {
-	// Problem describes its most important problem and the user's next step; empty if it has none. The text is stable
-	// while nothing changes.
+	// Problem describes the instance's most important problem and the user's next step; empty if there is no problem.
+	// The text is stable while nothing changes.
 	Problem string
-	// Errant is the set of transactions that only it has, Ahead the primary's own transactions that it has and the
-	// primary lacks, and Gap the transactions that it lacks and the primary has purged.
+	// Errant is the set of transactions that only this instance has. Ahead is the set of the primary's own transactions
+	// that the instance has and the primary lacks. Gap is the set of transactions that the instance lacks and the
+	// primary has purged.
 	Errant, Ahead, Gap gtid.Set
-	// Discarded is the set of transactions that re-clones of it have discarded or are about to discard.
+	// Discarded is the set of transactions that re-clones of the instance have discarded or are about to discard.
 	Discarded gtid.Set
-	// InSync means that it receives from the primary, acknowledges and applies.
+	// InSync means that the instance receives from the primary, acknowledges and applies.
 	InSync bool
 	// Lag is negative when unknown.
 	Lag time.Duration
-	// Staleness is the least age of the data that its readers see: the lag, or the time since it last replicated.
+	// Staleness is the minimum age of the data that readers get: the lag, or the time since the instance last
+	// replicated.
 	Staleness time.Duration
 }
 
@@ -65,7 +67,8 @@ func report(d *derivedFacts, plan Plan) Plan {
 	return plan
 }
 
-// staleness is zero for the primary, which the others are compared with.
+// staleness returns the minimum age of an instance's data. It is zero for the primary, with which the others are
+// compared.
 func staleness(i *instanceFacts) time.Duration {
 	longest := max(i.Channel.Lag, 0)
 	for _, since := range []time.Time{i.Past.UnreachableSince, i.Past.NotReplicatingSince, i.Past.StalledSince} {
@@ -76,7 +79,7 @@ func staleness(i *instanceFacts) time.Duration {
 	return longest
 }
 
-// classify returns the observed state, independent of the plan.
+// classify returns the observed state. It does not depend on the plan.
 func (d *derivedFacts) classify() ClusterState {
 	inService := isInService(d) && !d.commitsAreStalled
 	switch {
@@ -99,7 +102,7 @@ func (d *derivedFacts) classify() ClusterState {
 	}
 }
 
-// isInService reports whether clients of the primary find it and can use it.
+// isInService reports whether clients find the primary by its label and can use it.
 func isInService(d *derivedFacts) bool {
 	p := d.primary
 	isUsable := p.IsWritable
@@ -128,8 +131,7 @@ func describeProblem(i *instanceFacts) string {
 	case what == "":
 		return ""
 	}
-	// The failure stays in the message until the next attempt after the back-off has ended, so that the message does
-	// not flap.
+	// The failure stays in the message until the next attempt after the back-off, so the message does not flap.
 	if i.Past.Failure != "" && i.cluster.Now.Sub(i.Past.FailedAt) < 2*actionBackoff {
 		what += " (" + i.Past.Failure + ")"
 	}
@@ -236,10 +238,10 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	}
 }
 
-// Numbers of MySQL's errors for an account whose password has expired, at a login and at a statement.
+// MySQL error numbers for an account whose password has expired, at a login and at a statement.
 const errExpired, errMustChange = 1862, 1820
 
-// adviseReclone describes how to re-clone an instance, or that it will be re-cloned.
+// adviseReclone describes how to re-clone an instance, or reports that it will be re-cloned.
 func adviseReclone(i *instanceFacts) string {
 	if i.Pod.Reclone || i.cluster.ReclonesErrant && i.IsErrant {
 		return "it is re-cloned once the primary is in service and has enough other replicas"
@@ -250,7 +252,7 @@ func adviseReclone(i *instanceFacts) string {
 // maxShownSet is the length of a set in a message.
 const maxShownSet = 200
 
-// abbreviateSet formats a set for a message. Of a long set it gives only the number of transactions.
+// abbreviateSet formats a set for a message. A long set is reduced to the number of its transactions.
 func abbreviateSet(s gtid.Set) string {
 	if s.IsEmpty() {
 		return "transactions of its own" // The instances were compared in an earlier pass, and the primary does not answer now.
@@ -281,7 +283,7 @@ func available(d *derivedFacts, plan Plan) decision.Condition {
 		return unknownWhileStopped(d)
 	case d.state == StateHealthy || d.state == StateDegraded:
 		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service", p.Index))
-	// One miss is not a failure yet, and alerts would treat a False condition as one.
+	// A single missed response is not a failure, but alerts would treat a False condition as one.
 	case d.hasPrimary() && !p.Reachable && d.primaryIsHeard && !d.primaryIsDown && d.state == StateIncomplete:
 		return decision.Unknown(ReasonPrimaryUnanswered,
 			fmt.Sprintf("The primary, instance %d, does not answer the manager, but its replicas receive from it", p.Index)+whyUnanswered(p))
@@ -292,7 +294,7 @@ func available(d *derivedFacts, plan Plan) decision.Condition {
 	}
 }
 
-// whyUnanswered is empty if the reason is not known.
+// whyUnanswered returns the reason why the primary did not respond; empty if the reason is unknown.
 func whyUnanswered(p *instanceFacts) string {
 	if len(p.ExpiredAccounts) == 0 {
 		return ""
@@ -309,7 +311,7 @@ func healthy(d *derivedFacts, plan Plan) decision.Condition {
 			d.primary.Index)+describeFollowing(d))
 	case d.state == StateHealthy:
 		message := fmt.Sprintf("Every replica follows the primary, instance %d", d.primary.Index) + describeFollowing(d)
-		if isSwitchoverDelayed(d) && d.switchoverRequested { // A replica that lags does not make the cluster unhealthy.
+		if isSwitchoverDelayed(d) && d.switchoverRequested { // A lagging replica does not make the cluster unhealthy.
 			message += "; " + describeSwitchoverObstacle(d)
 		}
 		return decision.True(string(d.state), message)
@@ -318,8 +320,8 @@ func healthy(d *derivedFacts, plan Plan) decision.Condition {
 	}
 }
 
-// unknownWhileStopped claims neither True nor False, because the cluster is not supervised while clustering is
-// stopped.
+// unknownWhileStopped returns an Unknown condition. The cluster is not supervised while clustering is stopped, so
+// neither True nor False would be justified.
 func unknownWhileStopped(d *derivedFacts) decision.Condition {
 	return decision.Unknown(ReasonStopped, fmt.Sprintf("Clustering is stopped; the observed state is %s", d.state))
 }
@@ -340,8 +342,8 @@ func clusteringActive(d *derivedFacts, plan Plan) decision.Condition {
 	}
 }
 
-// describeProblems describes what prevents a failover, then one problem of each instance, in their order, and then what
-// prevents a switchover. Without problems it returns the state of the cluster.
+// describeProblems describes the obstacles to a failover, then one problem of each instance by index, and then the
+// obstacles to a switchover. If there are no problems, it returns the state of the cluster.
 func describeProblems(d *derivedFacts) string {
 	var found []string
 	if d.primaryFailed {

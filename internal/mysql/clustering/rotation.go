@@ -10,8 +10,8 @@ import (
 )
 
 // A rotation gives every account a second password, distributes it, and discards the first one on request. Every step
-// may be repeated, and its result is observed in the Secret and in the servers. A rotation waits for a healthy
-// cluster.
+// may be repeated, and its result is observed in the Secret and in the servers. A rotation waits until the cluster is
+// healthy.
 
 // fileDelay is how long the kubelet may take to update the files of a Secret in a Pod.
 const fileDelay = 3 * time.Minute
@@ -37,7 +37,7 @@ func areReplicasBehindRotation(d *derivedFacts) bool {
 	return isPromoting(d) && d.any(func(i *instanceFacts) bool { return i.Rotation != d.Rotation.ID })
 }
 
-// hasOldChannelPassword reports whether a replica could not reconnect once the old passwords are discarded.
+// hasOldChannelPassword reports whether a replica would be unable to reconnect after the old passwords are discarded.
 func hasOldChannelPassword(i *instanceFacts) bool {
 	return mayRotate(i.cluster) && i.cluster.Rotation.ID != "" && i.MayActNow && i.FollowsPrimary && i.Channel.HasOldPassword
 }
@@ -58,8 +58,8 @@ func mayDiscardPasswords(d *derivedFacts) bool {
 
 func isRotationDone(d *derivedFacts) bool { return mayRotate(d) && !isDiscarding(d) }
 
-// promotePasswords emits the event of the rotation. The plan that ends the rotation emits none: it also follows a
-// repeated request before the old passwords are discarded, which changes nothing.
+// promotePasswords emits the event of the rotation. The plan that ends the rotation does not, because it also follows a
+// repeated request that changes nothing, before the old passwords are discarded.
 func promotePasswords(_ *derivedFacts, primary *instanceFacts) Plan {
 	return Plan{
 		Do: PromotePasswords{}, Why: fmt.Sprintf("instance %d is the primary; its new passwords replace the old ones in the Secret", primary.Index),

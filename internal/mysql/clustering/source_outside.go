@@ -9,14 +9,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// A cluster with an external server starts as a copy of it. Its primary follows that server and stays read-only. See
-// docs/adr/0025-a-source-outside.md.
+// A cluster with an external server starts as a copy of that server. Its primary follows the server and stays
+// read-only. See docs/adr/0025-a-source-outside.md.
 
-// isCopyOutstanding reports whether the primary has yet to become the copy that it should start as.
+// isCopyOutstanding reports whether the initial copy to the primary is configured but not complete.
 func isCopyOutstanding(d *derivedFacts) bool { return d.Source.isOutstanding() }
 
-// isCopiedFromOutside reports whether the primary has become the copy that it should start as. A primary that already
-// follows an external server was made a copy by a user.
+// isCopiedFromOutside reports whether the initial copy to the primary is complete. If the primary already follows an
+// external server, a user made the copy.
 func isCopiedFromOutside(d *derivedFacts) bool {
 	p := d.primary
 	isCopy := p.Clone == Cloned || p.Clone == NotCloned && receivesFromOutside(d)
@@ -29,8 +29,8 @@ func needsCopyFromOutside(d *derivedFacts) bool {
 		d.SourceProblem == "" && !restsAfterCopy(p)
 }
 
-// restsAfterCopy reports whether the back-off after a failed copy of the external server is not over yet. That server
-// may count failed logins.
+// restsAfterCopy reports whether the back-off after a failed copy of the external server has not elapsed. The external
+// server may count failed logins.
 func restsAfterCopy(p *instanceFacts) bool {
 	return !p.Past.FailedAt.IsZero() && p.cluster.Now.Sub(p.Past.FailedAt) < refusalBackoff
 }
@@ -59,7 +59,7 @@ func waitForCopyFromOutside(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Why: describeCopy(d), After: degradedInterval}
 }
 
-// describeCopy describes the progress of a copy from the external server, or what it waits for.
+// describeCopy describes the progress of the copy of the external server, or the condition that it waits for.
 func describeCopy(d *derivedFacts) string {
 	p := d.primary
 	switch {
@@ -85,16 +85,16 @@ func describeCopy(d *derivedFacts) string {
 	}
 }
 
-// receivesFromOutside reports whether the channel of a primary that should be a copy leads to a server that is not an
-// instance of the cluster.
+// receivesFromOutside reports whether the channel of a primary that should be a copy replicates from a server that is
+// not an instance of the cluster.
 func receivesFromOutside(d *derivedFacts) bool {
 	c := d.primary.Channel
 	leadsHere := func(i *instanceFacts) bool { return i.Host == c.SourceHost }
 	return d.staysReadOnly() && c.Present && !d.any(leadsHere)
 }
 
-// needsSourceOutside reports whether the primary has yet to be configured to follow the external server. It first
-// applies what it received from another instance.
+// needsSourceOutside reports whether the primary is yet to be configured to follow the external server. It first
+// applies the transactions that it received from another instance.
 func needsSourceOutside(d *derivedFacts) bool {
 	return d.staysReadOnly() && d.primary.MayActNow && !d.primaryIsConfigured && d.SourceProblem == "" && !primaryHasBacklog(d)
 }
@@ -106,8 +106,8 @@ func followSourceOutside(_ *derivedFacts, p *instanceFacts) Plan {
 	}
 }
 
-// needsAccountsOfCopy reports whether the primary's accounts are outdated, or were changed by the external server, so
-// that a replica cannot log in. They are not created through the binary log, because the copy has no transactions of
+// needsAccountsOfCopy reports whether the primary's accounts are outdated, or were changed by the external server so
+// that a replica cannot log in. They are not written to the binary log, because the copy must not have transactions of
 // its own.
 func needsAccountsOfCopy(d *derivedFacts) bool {
 	const accessDenied = 1045
@@ -136,16 +136,16 @@ func isCopyWritable(d *derivedFacts) bool {
 	return d.staysReadOnly() && d.primary.MayActNow && !d.primary.SuperReadOnly
 }
 
-// shouldStopCopy begins the switchover of a primary that is already read-only. The new primary must have everything
-// that the old one has when it stops receiving.
+// shouldStopCopy reports whether the switchover of a copy can begin. Its primary is already read-only, so the first
+// step is to stop receiving. The new primary must have every transaction that the old one has at that moment.
 func shouldStopCopy(d *derivedFacts) bool {
 	p := d.primary
 	return d.switchoverIsActive && d.staysReadOnly() && d.any(isSwitchoverCandidate) && p.MayActNow &&
 		p.Channel.Present && p.Channel.IO != Stopped
 }
 
-// withoutOutside removes the transactions of the external server from a set: an instance may have more of those than
-// the primary, which gets them too.
+// withoutOutside removes the transactions of the external server from a set. An instance may have more of these
+// transactions than the primary, which will receive them too.
 func (d *derivedFacts) withoutOutside(set gtid.Set) gtid.Set {
 	if !d.staysReadOnly() {
 		return set
@@ -157,8 +157,8 @@ func (d *derivedFacts) withoutOutside(set gtid.Set) gtid.Set {
 	return own
 }
 
-// describeCopyProblem explains why the primary does not follow the external server as it should. It is empty if it
-// does, or should not.
+// describeCopyProblem explains why the primary does not follow the external server as it should. It is empty if there
+// is no problem or no external server.
 func describeCopyProblem(d *derivedFacts) string {
 	const more = "; see SHOW REPLICA STATUS in it"
 	c := d.primary.Channel
@@ -185,7 +185,7 @@ func describeCopyProblem(d *derivedFacts) string {
 	}
 }
 
-// describeFollowing is appended to the message of a healthy cluster that follows an external server.
+// describeFollowing returns a suffix for the message of a healthy cluster that follows an external server.
 func describeFollowing(d *derivedFacts) string {
 	if !d.staysReadOnly() {
 		return ""

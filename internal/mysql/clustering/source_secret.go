@@ -16,7 +16,7 @@ type OutsideSource struct {
 	Host           string
 	Port           int
 	User, Password string
-	// AfterClone is SQL that is run once in the copy, by the administrative account.
+	// AfterClone is SQL that the administrative account runs once in the copy.
 	AfterClone string
 }
 
@@ -30,7 +30,7 @@ type sourceKey struct {
 	fieldOf       func(*OutsideSource) *string
 }
 
-// maxSourceSecret is more than all keys together may have.
+// maxSourceSecret is larger than the maximum total size of all keys.
 const maxSourceSecret = 128 << 10
 
 func sourceKeys() []sourceKey {
@@ -45,9 +45,9 @@ func sourceKeys() []sourceKey {
 	}
 }
 
-// ParseOutsideSource reads the Secret. The problems contain keys and limits and never values, because every reader of
-// the cluster sees them. They are sorted. The source is valid only if there are none. INIT_USER and INIT_PASSWORD are
-// not read: the Pod creates the accounts of a copy without logging in.
+// ParseOutsideSource parses the Secret. The returned problems are sorted. They contain keys and limits but no values,
+// because every reader of the cluster can see them. The source is valid only if there are no problems. INIT_USER and
+// INIT_PASSWORD are not read, because the Pod creates the accounts of a copy without logging in.
 func ParseOutsideSource(data map[string][]byte) (OutsideSource, []string) {
 	size := 0
 	for key, value := range data {

@@ -7,8 +7,8 @@ import "fmt"
 // FindingSeverity is the severity of a finding: whether it prevents a start of clustering.
 type FindingSeverity string
 
-// The severities. A start despite a Refuse leaves instances without replication, loses transactions or changes the
-// primary.
+// The severities. A start in spite of a Refuse finding leaves instances without replication, loses transactions or
+// changes the primary.
 const (
 	Warn   FindingSeverity = "warn"
 	Refuse FindingSeverity = "refuse"
@@ -17,14 +17,15 @@ const (
 // Finding is a problem that a start of clustering would meet.
 type Finding struct {
 	Severity FindingSeverity
-	// Message describes the problem and what a start does about it, Remedy what to do first.
+	// Message describes the problem and the effect of a start on it. Remedy describes the fix to apply before the
+	// start.
 	Message, Remedy string
-	// IsHarmless means that a start loses nothing because of it. The plugin asks the user nevertheless. A stop whose
-	// end time has passed ends despite it, so that the cluster is not left without a primary.
+	// IsHarmless means that a start loses nothing because of this finding. The plugin asks for confirmation
+	// nevertheless. A stop whose end time has passed ends in spite of it, so the cluster is not left without a primary.
 	IsHarmless bool
 }
 
-// findStartRisks returns the problems that a start would meet, the reasons to refuse it first.
+// findStartRisks returns the problems that a start would meet, beginning with the reasons to refuse it.
 func findStartRisks(d *derivedFacts) []Finding {
 	if d.Offline {
 		return nil
@@ -101,12 +102,12 @@ func checkReplica(i *instanceFacts) []Finding {
 	}
 	switch isIsolated := i.Channel.IO == Stopped && i.Pod.Role == RoleNone; {
 	case i.Errant.IsEmpty():
-	case isIsolated: // A start does not change its state.
+	case isIsolated: // A start does not change the state of the instance.
 		add(Warn, "has "+abbreviateSet(i.Errant)+", which the primary lacks; it is isolated already", alignOrReplace)
 	default:
 		add(Refuse, "has "+abbreviateSet(i.Errant)+", which the primary lacks; a start isolates it", alignOrReplace)
 	}
-	// A primary that lost data lacks these GTIDs, too. That is another finding.
+	// A primary that lost data lacks these GTIDs, too. A separate finding reports that.
 	if !i.Ahead.IsEmpty() && !i.cluster.primaryLostData {
 		add(Refuse, "has "+abbreviateSet(i.Ahead)+"; the primary will use these GTIDs for other transactions, which this instance will skip", alignOrReplace)
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// A stop lets operations in progress reach a point at which the cluster needs no manager. It begins no switchover,
-// fence or copy, withdraws prepared operations, and finishes recorded ones. Then the status records the stop.
+// A stop lets operations in progress reach a point at which the cluster needs no manager. It does not begin a
+// switchover, fence or copy; it withdraws prepared operations and finishes recorded ones. Then the status records the
+// stop.
 
 func isStopped(d *derivedFacts) bool { return d.StopAsked && d.Stop != nil }
 
-// isStopWithdrawn reports whether the request to stop is gone while the record of the stop is still there.
+// isStopWithdrawn reports whether the stop request was removed while the record of the stop still exists.
 func isStopWithdrawn(d *derivedFacts) bool { return !d.StopAsked && d.Stop != nil }
 
 // isStopReached reports whether a requested stop of clustering can be recorded: no work is left to finish, or

@@ -32,8 +32,9 @@ const (
 // errNoPassword is returned for accounts that cannot be created yet.
 var errNoPassword = errors.New("the cluster's Secret lacks passwords")
 
-// act performs the one action of a plan and does not wait long for it. A failed action is recorded in the history,
-// and the pass ends normally: the plan decides when to try again. A promotion is written with the status.
+// act performs the action of a plan and waits only briefly for its completion. A failed action is recorded in the
+// history, and the pass ends normally: the next plans decide when to retry. A promotion is written together with the
+// status.
 func (c Controller) act(ctx context.Context, seen *observation, plan clustering.Plan) error {
 	if seen.IsBeingDeleted {
 		c.conns.forgetCluster(client.ObjectKeyFromObject(seen.cluster))
@@ -47,8 +48,8 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 	case clustering.RemoveLeftovers{}:
 		return c.removeAnnotations(ctx, seen.cluster, listLeftovers(seen.cluster, seen.switches))
 	}
-	// The object is read past any cache. Otherwise an action could follow a stop, which promises that nothing is
-	// done, or be repeated for an instance that is no longer the primary.
+	// The object is read from the API server, not from a cache. Otherwise an action could run after a stop was
+	// recorded, or be repeated for an instance that is no longer the primary.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.cluster, &mocov1beta2.MySQLCluster{}); err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func (s *observation) discardData(ctx context.Context, do clustering.DiscardData
 	})
 }
 
-// callServer is runAction for actions that need only the server.
+// callServer is runAction for actions that use only the server.
 func (s *observation) callServer(ctx context.Context, i int, do clustering.Action, call func(*sqlclient.Server, context.Context) error) error {
 	return s.runAction(ctx, i, do, func(ctx context.Context, server *sqlclient.Server) error { return call(server, ctx) })
 }
@@ -199,7 +200,7 @@ func (s *observation) runAction(ctx context.Context, i int, do clustering.Action
 	return s.clusterConns.startAction(ctx, i, do, func(ctx context.Context) error { return run(ctx, conn.server) })
 }
 
-// runBeside runs statements that are allowed while an action runs.
+// runBeside runs statements that are allowed while another action runs.
 func (s *observation) runBeside(ctx context.Context, i int, run func(context.Context, *sqlclient.Server) error) error {
 	return s.runBesideWithin(ctx, i, readTimeout, run)
 }
@@ -208,7 +209,7 @@ func (s *observation) runBesideWithin(ctx context.Context, i int, timeout time.D
 	if s.conns[i] == nil {
 		return errNoConnection
 	}
-	// The server's pool keeps one connection free for these statements, however long an action hangs.
+	// The server's connection pool keeps one connection free for these statements, even while an action hangs.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return run(ctx, s.conns[i].server)
@@ -219,7 +220,7 @@ func (s *observation) cancelPending(ctx context.Context, do clustering.CancelPen
 	return s.runBeside(ctx, do.Index, func(ctx context.Context, server *sqlclient.Server) error { return server.CancelStatements(ctx) })
 }
 
-// killConnections ends the sessions of clients, and then, if requested, their waits for acknowledgements.
+// killConnections kills the client sessions and then, if requested, ends their waits for acknowledgements.
 func (s *observation) killConnections(ctx context.Context, do clustering.KillConnections) error {
 	semiSync := s.facts[do.Index].SemiSync
 	return s.runBeside(ctx, do.Index, func(ctx context.Context, server *sqlclient.Server) error {
@@ -231,10 +232,11 @@ func (s *observation) killConnections(ctx context.Context, do clustering.KillCon
 	})
 }
 
-// fenceTimeout is more than the two seconds that MySQL takes to stop a thread whose login at the source hangs.
+// fenceTimeout is longer than the two seconds that MySQL takes to stop a thread whose login to the source hangs.
 const fenceTimeout = 2 * readTimeout
 
-// stopIO fences all instances at once, because the old primary may still acknowledge until the last one is fenced.
+// stopIO fences all instances in parallel, because the old primary may still get acknowledgements until the last one is
+// fenced.
 func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 	failures := make([]error, len(do.Indexes))
 	var all sync.WaitGroup
@@ -275,7 +277,7 @@ func (s *observation) renewChannel(ctx context.Context, do clustering.RenewChann
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.RenewChannel(ctx, from) })
 }
 
-// sourceOf returns the data with which one instance connects to another as its source.
+// sourceOf returns the parameters with which one instance connects to another as its source.
 func (s *observation) sourceOf(i, source int, user string) (sqlclient.ReplicationSource, error) {
 	password, err := s.password(user)
 	own, its := s.Instances[i].TLSSecret, s.Instances[source].TLSSecret
@@ -285,8 +287,8 @@ func (s *observation) sourceOf(i, source int, user string) (sqlclient.Replicatio
 	}, err
 }
 
-// renewAccounts creates missing accounts and gives the others the privileges of the current list. Accounts with
-// expired passwords can log in again.
+// renewAccounts creates missing accounts and grants the current privileges to the others. Accounts with expired
+// passwords can log in again afterwards.
 func (s *observation) renewAccounts(ctx context.Context, do clustering.RenewAccounts) error {
 	passwords, err := s.allPasswords()
 	if err != nil {
@@ -301,7 +303,7 @@ func (s *observation) renewAccounts(ctx context.Context, do clustering.RenewAcco
 	})
 }
 
-// allPasswords returns the passwords of every account.
+// allPasswords returns the passwords of all accounts.
 func (s *observation) allPasswords() (map[string][]byte, error) {
 	secret, err := s.readSecret()
 	if err != nil {
@@ -334,8 +336,8 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.CloneFrom(ctx, from) })
 }
 
-// setRole changes the label. Before it adds a label, it ends the sessions of clients that connected under another
-// one.
+// setRole changes the label. Before it adds a label, it kills the sessions of clients that connected under another
+// label.
 func (c Controller) setRole(ctx context.Context, seen *observation, do clustering.SetRole) error {
 	if do.Role != clustering.RoleNone && seen.Instances[do.Index].Reachable {
 		err := seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error {
@@ -361,14 +363,14 @@ func (c Controller) setProtection(ctx context.Context, seen *observation, do clu
 	return c.patchPod(ctx, seen, do.Index, "annotations", annotation)
 }
 
-// patchPod changes labels or annotations of the observed Pod, and never of another Pod that has taken its name.
+// patchPod changes labels or annotations of the observed Pod, and never those of a later Pod with the same name.
 func (c Controller) patchPod(ctx context.Context, seen *observation, i int, field string, change map[string]any) error {
 	pod := seen.pods[i]
 	if pod == nil {
 		return errNoConnection
 	}
-	// The API server refuses a patch that changes the UID. The UID is therefore a precondition that, unlike the
-	// resource version, does not change with every report of the kubelet.
+	// The API server rejects a patch that changes the UID, so the UID works as a precondition. Unlike the resource
+	// version, it does not change with every report of the kubelet.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, field: change}})
 	if err != nil {
 		return fmt.Errorf("write the patch: %w", err)
@@ -383,7 +385,7 @@ func (c Controller) patchPod(ctx context.Context, seen *observation, i int, fiel
 	return nil
 }
 
-// describeError describes an error in a text that is stable and free of secrets.
+// describeError describes an error in a stable text without secrets.
 func describeError(err error) string {
 	wrong, isSecret := errors.AsType[secretError](err)
 	switch {

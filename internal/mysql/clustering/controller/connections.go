@@ -23,24 +23,23 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
-// lostBuffer is the maximum number of clusters that wait for a pass because of a lost connection.
+// lostBuffer is the maximum number of clusters that wait for a pass after losing a connection.
 const lostBuffer = 1024
 
-// failedWatchInterval is the least time between passes that are requested by failing watches of one server. The
-// regular passes observe such a server too.
+// failedWatchInterval is the minimum time between passes that failing watches of one server trigger. The regular passes
+// observe such a server too.
 const failedWatchInterval = time.Minute
 
-// errClosed is returned after the controller has ended.
+// errClosed is returned after the controller has stopped.
 var errClosed = errors.New("the controller has ended")
 
-// connManager holds the connections to every cluster's servers and the history of clustering between passes. If
-// the manager restarts, the connections are opened again and the times in the history start again.
+// connManager holds the connections to every cluster's servers, and the history of clustering between passes. After a
+// restart of the manager, the connections are opened again and the history is empty.
 type connManager struct {
 	clock clock.PassiveClock
 	// onClone is called when a clone has ended.
 	onClone func(name types.NamespacedName, i int, took time.Duration, err error)
-	// lost receives the clusters that lost the connection to their primary, or in which a silent server answers
-	// again.
+	// lost receives clusters that have lost the connection to their primary, or that have a server that responds again.
 	lost chan event.GenericEvent
 
 	mu       sync.Mutex
@@ -71,7 +70,7 @@ func (m *connManager) Start(ctx context.Context) error {
 	return nil
 }
 
-// connsOf returns the connections and history of a cluster. A cluster with another UID under the same name is another
+// connsOf returns the connections and history of a cluster. A cluster with the same name and another UID is a different
 // cluster.
 func (m *connManager) connsOf(cluster *mocov1beta2.MySQLCluster) *clusterConns {
 	name := client.ObjectKeyFromObject(cluster)
@@ -85,7 +84,7 @@ func (m *connManager) connsOf(cluster *mocov1beta2.MySQLCluster) *clusterConns {
 		c.closeAll()
 	}
 	c = &clusterConns{manager: m, name: name, uid: cluster.UID, instances: map[int]*instanceConn{}, stalePodVersions: map[int]string{}, closed: m.closed}
-	// The time limit of a stop continues where an earlier manager began it.
+	// The time limit of a stop continues from the time at which an earlier manager began the stop.
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
 		c.history.StopAskedSince = p.Clustering.Since.Time
 	}
@@ -104,8 +103,8 @@ func (m *connManager) forgetCluster(name types.NamespacedName) {
 	}
 }
 
-// clusterConns holds the connections and history of one cluster. Its passes run one after another. Only closeAll may
-// run at any time.
+// clusterConns holds the connections and history of one cluster. Passes of the cluster do not overlap. Only closeAll
+// may run concurrently with a pass.
 type clusterConns struct {
 	manager *connManager
 	name    types.NamespacedName
@@ -113,7 +112,7 @@ type clusterConns struct {
 	history clustering.History
 	// progressSavedAt is when the transactions of the instances were last saved in the status.
 	progressSavedAt time.Time
-	// stalePodVersions are the versions of Pods that this manager's own writes replaced, by index.
+	// stalePodVersions holds, by index, the Pod resource versions that this manager's own writes have replaced.
 	stalePodVersions map[int]string
 
 	mu        sync.Mutex
@@ -128,27 +127,27 @@ type instanceConn struct {
 	address string
 	server  *sqlclient.Server
 	action  *asyncAction
-	// accountsReadAt is when the accounts last had the version accountsWanted, or could not be read.
+	// accountsReadAt is the time at which the accounts last had the version accountsWanted, or could not be read.
 	accountsReadAt time.Time
 	accountsWanted string
-	// isSilent means that a goroutine waits for its answer; stopWaiting ends that.
+	// isSilent means that a goroutine waits for the server to respond. stopWaiting cancels that wait.
 	isSilent    atomic.Bool
 	stopWaiting context.CancelFunc
 	isClosed    bool
-	// replicationWatch waits until the server no longer applies; nil without a watch.
+	// replicationWatch waits until the server stops applying transactions; nil if the instance is not watched.
 	replicationWatch *replicationWatch
-	// failedWatches limits how often a failing watch requests a pass.
+	// failedWatches limits how often failing watches trigger a pass.
 	failedWatches *rate.Limiter
 }
 
-// replicationWatch is one statement that waits in a replica.
+// replicationWatch is one statement that waits in a replica's server.
 type replicationWatch struct {
 	cancel context.CancelFunc
-	// ended is closed when the statement has ended, in the server too.
+	// ended is closed when the statement has ended, including in the server.
 	ended chan struct{}
 }
 
-// readFacts queries the server, and waits for a bounded time.
+// readFacts queries the server, with a timeout.
 func (c *instanceConn) readFacts(ctx context.Context) (sqlclient.ServerFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -158,8 +157,8 @@ func (c *instanceConn) readFacts(ctx context.Context) (sqlclient.ServerFacts, er
 // accountsInterval is the poll interval of accounts that need no change.
 const accountsInterval = time.Minute
 
-// observeAccounts reports whether the accounts have another version than the wanted one, or passwords that expire,
-// and which passwords have expired.
+// observeAccounts reports whether the accounts have another version than wanted or passwords that can expire, and which
+// passwords have expired.
 func (c *instanceConn) observeAccounts(ctx context.Context, now time.Time, wanted string) (areOld bool, expired []string) {
 	if wanted == c.accountsWanted && now.Sub(c.accountsReadAt) < accountsInterval {
 		return false, nil
@@ -174,17 +173,18 @@ func (c *instanceConn) observeAccounts(ctx context.Context, now time.Time, wante
 	return false, nil
 }
 
-// awaitAnswer queries a silent server until it answers, and then requests a pass. Until then no pass queries it.
+// awaitAnswer queries an unresponsive server until it responds, and then triggers a pass. Until then no pass queries
+// the server.
 func (c *clusterConns) awaitAnswer(ctx context.Context, conn *instanceConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if conn.isClosed || !conn.isSilent.CompareAndSwap(false, true) {
 		return
 	}
-	ctx, conn.stopWaiting = context.WithCancel(context.WithoutCancel(ctx)) // The wait outlives the pass.
+	ctx, conn.stopWaiting = context.WithCancel(context.WithoutCancel(ctx)) // The wait may last longer than the pass.
 	c.manager.goroutines.Go(func() {
 		for {
-			// Every other error is an answer of the server, which the next pass handles.
+			// With any other error the server has responded, and the next pass handles the error.
 			if _, err := conn.readFacts(ctx); ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 				break
 			}
@@ -194,13 +194,13 @@ func (c *clusterConns) awaitAnswer(ctx context.Context, conn *instanceConn) {
 	})
 }
 
-// requestLook requests a pass soon.
+// requestLook triggers a pass soon.
 func (c *clusterConns) requestLook() {
 	select {
 	case c.manager.lost <- event.GenericEvent{Object: &mocov1beta2.MySQLCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name},
 	}}:
-	default: // The queue of waiting clusters is full; the regular pass of this cluster follows.
+	default: // The queue of waiting clusters is full. The regular pass of this cluster will follow.
 	}
 }
 
@@ -214,7 +214,7 @@ func (c *clusterConns) closeAll() {
 	}
 }
 
-// closeInstance closes the connections to an instance. The caller holds the lock.
+// closeInstance closes the connections to an instance. The caller must hold the lock.
 func (c *clusterConns) closeInstance(i int) {
 	conn := c.instances[i]
 	if conn == nil {
@@ -233,7 +233,7 @@ func (c *clusterConns) closeInstance(i int) {
 	if conn.replicationWatch != nil {
 		conn.replicationWatch.cancel()
 	}
-	_ = conn.server.Close() // The connections are dropped, whether or not they close cleanly.
+	_ = conn.server.Close() // The connections are dropped even if they do not close cleanly.
 	delete(c.instances, i)
 }
 
@@ -268,7 +268,7 @@ func (c *clusterConns) connect(i int, pod *corev1.Pod, open func() (*sqlclient.S
 	return conn, nil
 }
 
-// watch watches the connection to the primary. At most one connection is watched; nil ends the watch.
+// watch watches the connection to the primary. At most one connection is watched; nil stops the watch.
 func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +279,7 @@ func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	if conn == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch outlives the pass and ends with the connections.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch may last longer than the pass, and is cancelled with the connections.
 	c.watched, c.unwatch = conn, cancel
 	c.manager.goroutines.Go(func() {
 		err := conn.server.WatchConnection(ctx)
@@ -298,7 +298,7 @@ func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	})
 }
 
-// stopWatching ends the watch. The caller holds the lock.
+// stopWatching stops the watch. The caller must hold the lock.
 func (c *clusterConns) stopWatching() {
 	if c.unwatch != nil {
 		c.unwatch()
@@ -306,10 +306,10 @@ func (c *clusterConns) stopWatching() {
 	c.watched, c.unwatch = nil, nil
 }
 
-// watchReplication watches one replica, and reports whether it is watched. A pass is requested as soon as the replica
-// no longer applies, or when the watch has failed and its state is unknown. failedWatches
-// limits the passes of a server that refuses every watch. The pass after the end of a watch does not begin a new one.
-// Otherwise a watch that always ends at once would be repeated without a pause.
+// watchReplication starts watching a replica, and reports whether the replica is watched. A pass is triggered as soon
+// as the replica stops applying, or when the watch has failed and the replica's state is unknown. failedWatches limits
+// the passes for a server that refuses every watch. The pass after the end of a watch does not start another one;
+// otherwise a watch that always ends immediately would be repeated without a pause.
 func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,7 +320,7 @@ func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn)
 		conn.replicationWatch = nil
 		return false
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch outlives the pass and ends with the connections.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch may last longer than the pass, and is cancelled with the connections.
 	watch := &replicationWatch{cancel: cancel, ended: make(chan struct{})}
 	conn.replicationWatch = watch
 	c.manager.goroutines.Go(func() {
@@ -347,8 +347,8 @@ func (w *replicationWatch) isRunning() bool {
 	}
 }
 
-// unwatchReplication ends the watch of an instance and returns it, or nil. The watch has ended in the server too when
-// its channel ended is closed.
+// unwatchReplication cancels the watch of an instance and returns it, or nil if there is none. The statement has also
+// ended in the server once the channel ended is closed.
 func (c *clusterConns) unwatchReplication(conn *instanceConn) *replicationWatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -372,8 +372,8 @@ func (c *clusterConns) markPodVersionStale(i int, before, after string) {
 	}
 }
 
-// isCacheBehind reports whether the cache still holds a Pod as it was before the last action. With such a Pod, a pass
-// would conclude that the action had not helped.
+// isCacheBehind reports whether the cache still contains a Pod as it was before the last action. Based on such a Pod, a
+// pass would conclude that the action had no effect.
 func (c *clusterConns) isCacheBehind(pods []*corev1.Pod) bool {
 	for i, pod := range pods {
 		if pod != nil && c.stalePodVersions[i] == pod.ResourceVersion {
@@ -384,16 +384,17 @@ func (c *clusterConns) isCacheBehind(pods []*corev1.Pod) bool {
 }
 
 const (
-	// passActionWait is how long a pass waits for an action. A longer action continues, and is observed as pending.
+	// passActionWait is how long a pass waits for an action. A longer action continues, and later passes observe it as
+	// pending.
 	passActionWait = time.Second
-	// actionTimeout is how long an action may take. Then it is abandoned, and statements that still run in the server
-	// are cancelled.
+	// actionTimeout limits how long an action may take. After that it is abandoned, and its statements that still run
+	// in the server are cancelled.
 	actionTimeout = 30 * time.Second
-	// cloneTimeout is for a copy of all data.
+	// cloneTimeout limits a copy of all data.
 	cloneTimeout = 24 * time.Hour
 )
 
-// errBusy is returned for an action on an instance while another one runs there.
+// errBusy is returned for an action on an instance while an earlier action still runs there.
 var errBusy = errors.New("an earlier action still runs")
 
 // asyncAction is an action that may continue across passes.
@@ -418,13 +419,13 @@ func (a *asyncAction) isRunning() bool {
 	}
 }
 
-// startAction starts an action and waits a short time for it.
+// startAction starts an action and waits briefly for its completion.
 func (c *clusterConns) startAction(ctx context.Context, i int, do clustering.Action, run func(context.Context) error) error {
 	wait, timeout := passActionWait, actionTimeout
 	if _, isClone := do.(clustering.CloneFrom); isClone {
 		wait, timeout = 0, cloneTimeout
 	}
-	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // The action may outlive the pass.
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // The action may last longer than the pass.
 	action := &asyncAction{do: do, startedAt: c.manager.clock.Now(), cancel: cancel, done: make(chan struct{})}
 	conn, err := c.launch(longer, i, action, run)
 	if err != nil {
@@ -434,14 +435,14 @@ func (c *clusterConns) startAction(ctx context.Context, i int, do clustering.Act
 	if !action.awaitDone(ctx, wait) {
 		return nil
 	}
-	c.mu.Lock() // closeAll may run at the same time.
+	c.mu.Lock() // closeAll may run concurrently.
 	defer c.mu.Unlock()
 	conn.action = nil
 	return action.err
 }
 
-// launch runs an action in a goroutine. It holds the lock throughout: once closed is set, no goroutine may be added
-// to those that the manager waits for.
+// launch runs an action in a goroutine. It holds the lock throughout, because no goroutine may be added to the wait
+// group once closed is set.
 func (c *clusterConns) launch(ctx context.Context, i int, action *asyncAction, run func(context.Context) error) (*instanceConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -466,7 +467,8 @@ func (c *clusterConns) launch(ctx context.Context, i int, action *asyncAction, r
 	return conn, nil
 }
 
-// awaitDone waits until the action has ended, wait has passed or ctx ends, and reports whether the action has ended.
+// awaitDone waits until the action is done, wait has elapsed or ctx is cancelled. It reports whether the action is
+// done.
 func (a *asyncAction) awaitDone(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -479,7 +481,7 @@ func (a *asyncAction) awaitDone(ctx context.Context, wait time.Duration) bool {
 	return false
 }
 
-// interruptAction cancels the action that runs on an instance, and waits until it has ended.
+// interruptAction cancels the action that runs on an instance, and waits for its end.
 func (c *clusterConns) interruptAction(ctx context.Context, i int) {
 	c.mu.Lock()
 	conn := c.instances[i]
@@ -491,7 +493,7 @@ func (c *clusterConns) interruptAction(ctx context.Context, i int) {
 	conn.action.awaitDone(ctx, passActionWait)
 }
 
-// collectResults adds to the history the results of actions that ended without a pass waiting for them.
+// collectResults adds the results of actions that finished outside of a pass to the history.
 func (c *clusterConns) collectResults(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,19 +33,20 @@ const Name = "torpor-clustering"
 
 // Controller reconciles MySQLClusters.
 type Controller struct {
-	// HostOf returns the name under which other instances reach the instance with the index. Its Pod may not exist.
+	// HostOf returns the host name under which other instances reach the instance with the index. Its Pod may not
+	// exist.
 	HostOf func(cluster *mocov1beta2.MySQLCluster, index int, pod *corev1.Pod) string
 	// Clock is the clock.
 	Clock clock.PassiveClock
-	// Waits define how long a primary may not answer.
+	// Waits define how long a primary may be unreachable before a failover.
 	Waits clustering.FailoverWaits
-	// Guard excludes objects that another project writes; nil excludes none.
+	// Guard excludes objects that another project writes. If it is nil, no object is excluded.
 	Guard *reconcile.WriterGuard
 	// Metrics receives states and counts.
 	Metrics *Metrics
 	// WatchNamespaces are the namespaces whose objects are cached; empty means all.
 	WatchNamespaces []string
-	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
+	// Ends lists the stops of all controllers that are overdue. If it is nil, they get no precedence.
 	Ends *urgency.OverdueEnds
 
 	client client.Client
@@ -54,7 +55,7 @@ type Controller struct {
 	conns  *connManager
 }
 
-// ServiceHost returns the name that the headless Service gives to an instance.
+// ServiceHost returns an instance's host name under the headless Service.
 func ServiceHost(cluster *mocov1beta2.MySQLCluster, index int, _ *corev1.Pod) string {
 	return cluster.InstanceHost(index)
 }
@@ -79,7 +80,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.pods = pods
 	c.Metrics.useReaders(cacheReaders{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
-	// The calls of a pass add up. Each of them has a deadline below PassTimeout.
+	// The durations of a pass's calls add up. Each call has a deadline below PassTimeout.
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
 	ends := urgency.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	err = builder.ControllerManagedBy(mgr).
@@ -112,13 +113,13 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// isEndOverdue reports whether a stop of clustering should have ended.
+// isEndOverdue reports whether the end time of a stop of clustering has passed.
 func (c Controller) isEndOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	switches := mysqlswitches.Read(cluster, c.Clock.Now())
 	return switches.Clustering.IsOverdue || switches.Instances.IsOverdue
 }
 
-// scheduledStopsChanged passes changes of the stops that Slumbers schedule.
+// scheduledStopsChanged selects updates that change stops scheduled by Slumbers.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return c.Status.ScheduledStops })
 }

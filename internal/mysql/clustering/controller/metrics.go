@@ -25,9 +25,8 @@ import (
 
 const scrapeTimeout = 5 * time.Second
 
-// Metrics exports the state of every MySQLCluster from the cache, so that it is correct after a restart and
-// disappears with the object. It also counts actions. One instance lives as long as the process and is registered
-// once.
+// Metrics exports the state of every MySQLCluster from the cache, so values are correct after a restart and disappear
+// with the object. It also counts actions. One instance exists for the lifetime of the process, and is registered once.
 type Metrics struct {
 	readers atomic.Pointer[cacheReaders]
 
@@ -35,21 +34,21 @@ type Metrics struct {
 	checks, errors, switchovers, failovers                                                                         *prometheus.CounterVec
 	processing                                                                                                     *prometheus.HistogramVec
 	ongoing                                                                                                        *stopmetrics.Gauges
-	// state, lag and waiting are from the last observation, which continues while clustering is stopped.
+	// state, lag and waiting come from the last observation. Observations continue while clustering is stopped.
 	state, lag, waiting *prometheus.GaugeVec
-	// These metrics have the names of those that MOCO's agent exports from each Pod.
+	// These metrics have the names that MOCO's agent uses for the metrics of each Pod.
 	delay, cloning            *prometheus.GaugeVec
 	cloneCount, cloneFailures *prometheus.CounterVec
 	cloneDuration             *prometheus.SummaryVec
 }
 
-// cacheReaders are the caches of a running controller, and its clock.
+// cacheReaders holds the caches of a running controller, and its clock.
 type cacheReaders struct {
 	clusters, pods client.Reader
 	clock          clock.PassiveClock
 }
 
-// NewMetrics creates the metrics of this feature. Their names and help texts are upstream's.
+// NewMetrics creates the metrics of this feature, with the names and help texts of upstream.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	instanceLabels := []string{"name", "namespace", "index"}
@@ -107,7 +106,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// newAgentCounter creates a counter with a name of MOCO's agent, which does not end in _total.
+// newAgentCounter creates a counter with a name of MOCO's agent. Such names do not end in _total.
 func newAgentCounter(opts prometheus.CounterOpts, labels []string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(opts, labels)
 }
@@ -116,7 +115,7 @@ func (m *Metrics) gauges() []*prometheus.MetricVec {
 	return []*prometheus.MetricVec{m.state.MetricVec, m.lag.MetricVec, m.waiting.MetricVec, m.delay.MetricVec, m.cloning.MetricVec}
 }
 
-// vectors are the metrics that keep their values between scrapes. All of them have the labels name and namespace.
+// vectors returns the metrics that keep their values between scrapes. All of them have the labels name and namespace.
 func (m *Metrics) vectors() []*prometheus.MetricVec {
 	return append(m.gauges(),
 		m.checks.MetricVec, m.errors.MetricVec, m.switchovers.MetricVec, m.failovers.MetricVec,
@@ -172,8 +171,8 @@ func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1bet
 	m.ongoing.CollectStop(ch, cluster, "clustering", switches.Clustering.Records)
 	m.ongoing.CollectStop(ch, cluster, "reconciliation", switches.Reconciliation.Records)
 	m.ongoing.CollectStop(ch, cluster, "instances", switches.Instances.Records)
-	// While clustering is stopped the conditions are Unknown. A cluster that looks healthy then must not cause an
-	// alert, and an unhealthy one must.
+	// While clustering is stopped, the conditions are Unknown. The metric must not cause an alert for a cluster that
+	// looks healthy, and must cause one for a cluster that does not.
 	looks := func(kind string, states ...clustering.ClusterState) bool {
 		p := cluster.Status.Pause
 		isSeen := p != nil && slices.Contains(states, clustering.ClusterState(p.State))
@@ -205,7 +204,7 @@ func boolToFloat(holds bool) float64 {
 
 func (m *Metrics) useReaders(r cacheReaders) { m.readers.Store(&r) }
 
-// countPass counts a pass whose status was saved, and how long it took.
+// countPass counts a pass whose status was saved, and records its duration.
 func (m *Metrics) countPass(name types.NamespacedName, events []decision.Event, failed bool, took time.Duration) {
 	m.processing.WithLabelValues(name.Name, name.Namespace).Observe(took.Seconds())
 	m.checks.WithLabelValues(name.Name, name.Namespace).Inc()

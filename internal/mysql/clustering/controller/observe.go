@@ -33,39 +33,39 @@ import (
 // readTimeout limits one observation of one server.
 const readTimeout = 2 * time.Second
 
-// errNoConnection is returned if the instance has no Pod with an address, or its password is not known.
+// errNoConnection is returned if an instance has no Pod with an address, or its password is unknown.
 var errNoConnection = errors.New("there is no connection to the instance")
 
-// observation is what a pass observed, with the handles that actions need.
+// observation is the result of the observation in a pass, with the handles that actions need.
 type observation struct {
 	clustering.Observed
 	cluster   *mocov1beta2.MySQLCluster
 	startedAt time.Time
 	switches  mysqlswitches.Switches
-	// The rest is empty for a cluster whose servers are not observed.
+	// The following fields are empty for a cluster whose servers are not observed.
 	clusterConns *clusterConns
 	pods         []*corev1.Pod
 	conns        []*instanceConn
 	facts        []sqlclient.ServerFacts
-	// readSecret reads the cluster's passwords, once in a pass.
+	// readSecret reads the Secret with the cluster's passwords, at most once per pass.
 	readSecret func() (*corev1.Secret, error)
-	// outside is the external server that the cluster copies and follows. It is empty without one, and while it is
-	// not known.
+	// outside is the external server that the cluster is cloned from and follows. It is empty if no server is
+	// configured or its Secret is not known yet.
 	outside clustering.OutsideSource
 	// channelPassword is the hash of the password that channels should have; empty unless a rotation is requested.
 	channelPassword string
-	// requiresTLS means that every server has a certificate, so that the accounts may not log in without TLS.
+	// requiresTLS means that every server has a certificate, so logins without TLS are rejected.
 	requiresTLS bool
 	// isRotationUnread means that the passwords of an instance were not read, because a commit waits there or the query
 	// failed.
 	isRotationUnread atomic.Bool
-	// passwordProblem explains why there is no password for new connections; empty if there is one, or none was
+	// passwordProblem explains why there is no password for new connections. It is empty if there is one, or none was
 	// needed.
 	passwordProblem string
 }
 
-// observe reads everything that the decision uses: the replicas, then the primary. Data that cannot be read are left
-// out, so that a stop is honored whatever else fails.
+// observe reads everything that the decision uses: the replicas, then the primary. Data that cannot be read is omitted,
+// so a stop takes effect regardless of failures.
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (*observation, error) {
 	n := cluster.InstanceCount()
 	seen := &observation{
@@ -102,7 +102,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 func (c Controller) observePods(ctx context.Context, seen *observation) {
 	var list corev1.PodList
 	err := c.pods.List(ctx, &list, client.InNamespace(seen.cluster.Namespace), client.MatchingLabels{mocov1beta2.InstanceLabel: seen.cluster.Name})
-	if err != nil { // The pass continues without Pods: a stop is reached even if no instance can be observed.
+	if err != nil { // The pass continues without Pods, because a stop is reached even if no instance can be observed.
 		log.FromContext(ctx).Error(err, "Pods cannot be listed")
 	}
 	stopped, _ := mysqlswitches.ParseStoppedInstances(seen.cluster)
@@ -122,17 +122,17 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 	}
 }
 
-// discardedOf returns the transactions that, by the status, an instance lost in re-clones.
+// discardedOf returns the transactions that an instance lost in re-clones, according to the status.
 func discardedOf(cluster *mocov1beta2.MySQLCluster, i int) gtid.Set {
 	at := slices.IndexFunc(cluster.Status.Instances, func(s mocov1beta2.InstanceStatus) bool { return s.Ordinal == i })
 	if at < 0 {
 		return gtid.Set{}
 	}
-	set, _ := gtid.Parse(cluster.Status.Instances[at].DiscardedGTIDs) // A value that does not parse counts as the empty set.
+	set, _ := gtid.Parse(cluster.Status.Instances[at].DiscardedGTIDs) // A value that cannot be parsed counts as the empty set.
 	return set
 }
 
-// connect returns the connections to the instances, and opens missing ones.
+// connect sets the connections to the instances, and opens missing ones.
 func (c Controller) connect(ctx context.Context, seen *observation) {
 	for i, pod := range seen.pods {
 		conn, err := seen.clusterConns.connect(i, pod, func() (*sqlclient.Server, error) { return c.openServer(ctx, seen, i) })
@@ -143,7 +143,7 @@ func (c Controller) connect(ctx context.Context, seen *observation) {
 	}
 }
 
-// openServer accepts only a server with a certificate of the cluster, if the Pod has one.
+// openServer opens a connection that accepts only a certificate of the cluster, if the Pod has a certificate.
 func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*sqlclient.Server, error) {
 	password, err := seen.password(mysqlusers.AdminUser)
 	if err != nil {
@@ -180,9 +180,9 @@ func tlsSecretOf(pod *corev1.Pod) string {
 
 // observeServers reads the primary last.
 //
-// Invariant: the primary has executed, or is committing, everything that a replica has received from it when the
-// replica is read. Otherwise a transaction in flight would look like one that only the replica has. The model test
-// observes in the same order, with events in between.
+// Invariant: when a replica is read before the primary, the primary has executed, or is committing, every transaction
+// that the replica has received from it. Otherwise a transaction in flight would appear to exist only in the replica.
+// The model test observes in the same order, with events in between.
 func (c Controller) observeServers(ctx context.Context, seen *observation) {
 	var replicas sync.WaitGroup
 	for i := range seen.conns {
@@ -198,7 +198,7 @@ func (c Controller) observeServers(ctx context.Context, seen *observation) {
 
 func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	conn := s.conns[i]
-	if conn == nil || conn.isSilent.Load() { // A failover takes many passes, and each would wait for a silent server.
+	if conn == nil || conn.isSilent.Load() { // A failover takes many passes, and each of them would wait for an unresponsive server.
 		return
 	}
 	facts, err := conn.readFacts(ctx)
@@ -222,7 +222,7 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 		return
 	}
 	s.facts[i] = facts
-	if i == s.Primary && facts.SemiSync.Waiting == 0 { // The waiting session may run a GRANT, for which the query would wait.
+	if i == s.Primary && facts.SemiSync.Waiting == 0 { // A waiting session may run a GRANT, and the query would wait for it.
 		s.Instances[i].HasOldAccounts, s.Instances[i].ExpiredAccounts = conn.observeAccounts(ctx, now, mysqlusers.CurrentVersion(s.requiresTLS))
 	}
 	if s.Rotation.IsWanted() && !s.readRotation(ctx, i) {
@@ -234,7 +234,7 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 }
 
 // readRotation reads which passwords an instance has. It reads nothing while a commit waits for an acknowledgement,
-// because the query could wait behind it.
+// because the query could be blocked by it.
 func (s *observation) readRotation(ctx context.Context, i int) bool {
 	if s.facts[i].SemiSync.Waiting > 0 {
 		return false
@@ -255,8 +255,8 @@ func (s *observation) watchPrimary(ctx context.Context) {
 	s.clusterConns.watch(ctx, s.conns[s.Primary])
 }
 
-// watchReplicas watches the replicas that apply what they receive. A stop ends all watches before it is reached,
-// because then nothing is sent to the servers.
+// watchReplicas watches the replicas that apply transactions. All watches are cancelled before a stop is reached,
+// because after that no statement is sent to the servers.
 func (s *observation) watchReplicas(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -280,10 +280,10 @@ func (s *observation) watchReplicas(ctx context.Context) {
 	}
 }
 
-// secretError describes an error of a Secret in a text that is stable and contains none of its values.
+// secretError describes an error about a Secret in a stable text without any of its values.
 type secretError struct {
 	problem string
-	// cause is the error of the API server; nil if the Secret itself is wrong.
+	// cause is the API server's error; nil if the content of the Secret is wrong.
 	cause error
 }
 
@@ -305,8 +305,8 @@ func (s *observation) password(user string) (string, error) {
 	return findPassword(secret.Name, secret.Data, key)
 }
 
-// newestPassword returns the newest password of an account: during a rotation the new one, which every server has by
-// then.
+// newestPassword returns the newest password of an account. During a rotation this is the new password, which every
+// server has accepted by the time of the call.
 func (s *observation) newestPassword(user string) (string, error) {
 	secret, err := s.readSecret()
 	if err != nil {
@@ -336,7 +336,7 @@ func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCl
 	return &s, nil
 }
 
-// The functions below convert objects and facts of servers to the input of the decision.
+// The functions below convert objects and server facts to the input of the decision.
 
 func observeObject(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Switches, waits clustering.FailoverWaits, now time.Time) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
@@ -354,7 +354,7 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Swi
 	}
 }
 
-// maxDelay returns the maximum lag of a replica that clients read from.
+// maxDelay returns the maximum lag of a replica that serves readers.
 func maxDelay(cluster *mocov1beta2.MySQLCluster) time.Duration {
 	if cluster.Spec.MaxDelaySeconds == nil {
 		return 0
@@ -362,7 +362,7 @@ func maxDelay(cluster *mocov1beta2.MySQLCluster) time.Duration {
 	return time.Duration(*cluster.Spec.MaxDelaySeconds) * time.Second
 }
 
-// maxDelayForDeletion returns the maximum lag of a replica while the primary's Pod may be deleted.
+// maxDelayForDeletion returns the maximum lag of a replica at which the primary's Pod may be deleted.
 func maxDelayForDeletion(cluster *mocov1beta2.MySQLCluster) time.Duration {
 	const maxSeconds = math.MaxInt64 / int64(time.Second)
 	return time.Duration(min(cluster.Spec.MaxDelaySecondsForPodDeletion, maxSeconds)) * time.Second
@@ -437,17 +437,17 @@ func parseChannel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.R
 	if r.SQL {
 		c.SQL = clustering.Running
 	}
-	if !r.IO || !r.SQL { // The lag can only be measured while both threads run.
+	if !r.IO || !r.SQL { // The lag can be measured only while both threads run.
 		c.Lag = -1
 	}
 	return c
 }
 
-// setRunningAction adds the action that this manager still runs there, which the server does not show at every
-// moment.
+// setRunningAction adds the action that this manager still runs on the instance. The server does not report the action
+// at every moment.
 func setRunningAction(s *clustering.Instance, action *asyncAction, now time.Time) {
 	if _, isClone := action.do.(clustering.CloneFrom); isClone {
-		s.Clone = clustering.Cloning // The server may not have begun the clone.
+		s.Clone = clustering.Cloning // The server may not have started the clone yet.
 		return
 	}
 	s.Pending, s.PendingFor = true, max(s.PendingFor, now.Sub(action.startedAt))
@@ -458,7 +458,7 @@ func parseSeries(version string) clustering.ReleaseSeries {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	var s clustering.ReleaseSeries
-	s.Major, _ = strconv.Atoi(major) // A version that is not a number counts as the oldest.
+	s.Major, _ = strconv.Atoi(major) // A version that cannot be parsed counts as the oldest.
 	s.Minor, _ = strconv.Atoi(minor)
 	return s
 }

@@ -25,7 +25,7 @@ import (
 // stopAction is the action field of events about the end of a stop.
 const stopAction = "Stop"
 
-// report writes the plan into the status and returns what follows once the status is saved.
+// report writes the plan into the status, and returns the follow-up actions for the time after the status is saved.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if seen.IsBeingDeleted {
 		return reconcile.FollowUp{Rule: plan.Rule}
@@ -45,7 +45,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	status.ClusteringStops, status.InstanceStops = seen.switches.Clustering.Records, seen.switches.Instances.Records
 	instances := buildInstanceStatuses(seen, plan, primary)
 	conns := seen.clusterConns
-	// A user who stops clustering and works on the instances wants to see the result.
+	// A user who has stopped clustering and works on the instances needs current values.
 	isProgressOld := plan.Stop != nil || changesProtection(plan) || seen.Now.Sub(conns.progressSavedAt) >= progressInterval
 	savesInstances := isProgressOld || !differOnlyInProgress(status.Instances, instances)
 	if savesInstances {
@@ -53,7 +53,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	}
 	status.SyncedReplicas = plan.Synced
 	if primary != clustering.NoInstance && primary < len(seen.Instances) && seen.Instances[primary].Reachable {
-		status.SyncedReplicas++ // status.syncedReplicas counts the primary too.
+		status.SyncedReplicas++ // status.syncedReplicas includes the primary.
 	}
 	status.ErrantReplicas, status.ErrantReplicaList = len(plan.Errant), plan.Errant
 	active := meta.FindStatusCondition(status.Conditions, mocov1beta2.ClusteringActiveCondition)
@@ -79,15 +79,15 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	return out
 }
 
-// changesProtection reports whether a replica has crossed the limit for the deletion of the primary's Pod. Admission
-// reads the lag in the status when a Pod is evicted.
+// changesProtection reports whether a replica has crossed the lag limit for deleting the primary's Pod. The admission
+// webhook reads the lag from the status when a Pod is evicted.
 func changesProtection(plan clustering.Plan) bool {
 	_, isChanged := plan.Do.(clustering.SetProtection)
 	return isChanged
 }
 
-// nextLook returns the time of the next pass. It is not later than the end of a stop, because the regular pass of a
-// stopped cluster may come long after that.
+// nextLook returns the time until the next pass. The pass is not later than the end of a stop, because the regular pass
+// of a stopped cluster may come long after that.
 func nextLook(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) time.Duration {
 	after := plan.After
 	if next := seen.switches.NextEnd(); !next.IsZero() {
@@ -113,7 +113,7 @@ func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	}
 }
 
-// withPasswordProblem adds the reason why instances could not be observed.
+// withPasswordProblem adds to a condition the reason why instances could not be observed.
 func withPasswordProblem(is decision.Condition, problem string) decision.Condition {
 	if is.Status != metav1.ConditionTrue && problem != "" {
 		is.Message += "; " + problem
@@ -146,8 +146,8 @@ func buildInstanceStatuses(seen *observation, plan clustering.Plan, primary int)
 	return list
 }
 
-// progressInterval is how often the status follows the transactions of a cluster in which nothing else changes.
-// Otherwise every pass of a busy cluster would write its status, and every watch would receive it.
+// progressInterval is how often the transactions in the status are updated if nothing else changes. Otherwise every
+// pass of a busy cluster would write the status, and every watcher would receive the update.
 const progressInterval = time.Minute
 
 // differOnlyInProgress reports whether only the transactions and the lag of the instances differ.
@@ -169,7 +169,7 @@ func setThreadStates(one *mocov1beta2.InstanceStatus, c clustering.ReplicationCh
 	}
 }
 
-// Annotations request a stop; its result is in status.pause.
+// Annotations request a stop; status.pause reports the result.
 
 func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Switches) string {
 	var wrong []string
@@ -190,14 +190,14 @@ func isStopped(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
 }
 
-// leftoverAnnotations describe a stop or its end further.
+// leftoverAnnotations returns the annotations that describe a stop or its end in more detail.
 func leftoverAnnotations() []string {
 	return []string{
 		torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation, mocov1beta2.ForceStartAnnotation, mocov1beta2.LookRequestedAnnotation,
 	}
 }
 
-// listLeftovers returns the annotations that are left of a finished stop.
+// listLeftovers returns the annotations of a finished stop that are still present.
 func listLeftovers(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Switches) []string {
 	if stopRecord(cluster) != nil {
 		return nil
@@ -214,8 +214,8 @@ func listLeftovers(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Swi
 	return left
 }
 
-// listEnding returns the annotations of the stops whose end time has passed. It returns none until the status reports
-// that.
+// listEnding returns the annotations of the stops whose end time has passed. It returns none until the status has
+// recorded that.
 func listEnding(switches mysqlswitches.Switches) []string {
 	annotations, areAll := switches.ListEnding()
 	if len(annotations) > 0 && areAll {
@@ -224,12 +224,12 @@ func listEnding(switches mysqlswitches.Switches) []string {
 	return annotations
 }
 
-// removeAnnotations removes annotations, unless the object has changed.
+// removeAnnotations removes annotations, unless the object has changed since it was observed.
 func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.MySQLCluster, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	// The patch requires the observed version, so that a stop that was just extended is not ended.
+	// The patch requires the observed resource version, so a stop that was extended in the meantime is not removed.
 	after := cluster.DeepCopy()
 	for _, name := range names {
 		delete(after.Annotations, name)
@@ -240,7 +240,7 @@ func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.
 	return nil
 }
 
-// reportEndOfStop writes only the records into the status, because the servers were not observed in this pass.
+// reportEndOfStop writes only the stop records into the status, because the servers were not observed in this pass.
 func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: reconcile.StaleCacheRetry}
 	clusteringStop, instancesStop := seen.switches.Clustering, seen.switches.Instances
@@ -261,7 +261,7 @@ func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	return out
 }
 
-// stopRecord returns the record of the stop that was reached; nil while clustering is active or quiesces.
+// stopRecord returns the record of a reached stop; nil while clustering is active or is being stopped.
 func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	p := cluster.Status.Pause
 	if p == nil || p.Clustering == nil || p.Quiescing != "" {
@@ -270,7 +270,7 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Unfinished: p.Unfinished}
 }
 
-// buildPause returns status.pause. The record of a stop of reconciliation in it belongs to another controller.
+// buildPause returns status.pause. Its record of a stop of reconciliation belongs to another controller.
 func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *observation) *mocov1beta2.Pause {
 	p := &mocov1beta2.Pause{}
 	before := mocov1beta2.Pause{}
@@ -284,10 +284,10 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 		p.Clustering = &mocov1beta2.Stop{
 			Since: metav1.NewTime(seen.Now), By: asked.By, Reason: asked.Reason, Until: asked.Until,
 		}
-		if before.Clustering != nil { // A stop began when it was first seen, whatever changes in it later.
+		if before.Clustering != nil { // The start time of a stop is the time of its first observation, even if the stop is changed later.
 			p.Clustering.Since = before.Clustering.Since
 		}
-	case plan.Stop != nil && before.Clustering != nil: // The stop was withdrawn, and the start is refused.
+	case plan.Stop != nil && before.Clustering != nil: // The stop was withdrawn, but the start is refused.
 		p.Clustering = before.Clustering.DeepCopy()
 		p.Clustering.Until = nil
 	}
@@ -308,8 +308,8 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 	return p
 }
 
-// rememberStatus stores the fields that upstream's schema drops and later passes need: which instance is the primary,
-// how many replicas have every commit, the discarded transactions, and the stop.
+// rememberStatus stores the fields that upstream's schema drops and that later passes need: the index of the primary,
+// the number of replicas that have every commit, the discarded transactions, and the stop.
 func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {

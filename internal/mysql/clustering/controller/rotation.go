@@ -43,13 +43,14 @@ func (c Controller) observeRotation(ctx context.Context, seen *observation) {
 	}
 }
 
-// hashPassword returns the hash under which the observation of a server reports the password of its channel.
+// hashPassword returns the hash in the format in which a server's facts report the password of its channel.
 func hashPassword(password string) string {
 	sum := sha256.Sum256([]byte(password))
 	return hex.EncodeToString(sum[:])
 }
 
-// passwordsKnownSince returns since when the Secrets behind the Pods' files have the passwords in force.
+// passwordsKnownSince returns the time since which the Secret that the Pods mount has contained a password. It is zero
+// if the Secret does not contain it.
 func (c Controller) passwordsKnownSince(ctx context.Context, cluster *mocov1beta2.MySQLCluster, password []byte) time.Time {
 	files, err := c.readSecret(ctx, cluster, cluster.ClientSecretName())
 	if err != nil || !strings.Contains(string(files.Data[mysqlusers.ClientFileOf(mysqlusers.AgentUser)]), mysqlusers.EscapePassword(password)) {
@@ -93,7 +94,7 @@ func (c Controller) promotePasswords(ctx context.Context, seen *observation) err
 	if err := c.changeSecret(ctx, seen, func(secret *corev1.Secret) { secret.Data = mysqlusers.PromoteNextPasswords(secret.Data) }); err != nil {
 		return err
 	}
-	for i := range seen.conns { // Open pools would keep logging in with the old password.
+	for i := range seen.conns { // Open connection pools would keep logging in with the old password.
 		seen.clusterConns.forgetInstance(i)
 	}
 	return nil
@@ -108,7 +109,7 @@ func (c Controller) endRotation(ctx context.Context, seen *observation, do clust
 	return c.removeAnnotations(ctx, seen.cluster, []string{mocov1beta2.RotationAnnotation})
 }
 
-// changeSecret changes the observed version of the Secret and no newer one.
+// changeSecret changes the Secret only if it still has the observed version.
 func (c Controller) changeSecret(ctx context.Context, seen *observation, change func(*corev1.Secret)) error {
 	before, err := seen.readSecret()
 	if err != nil {

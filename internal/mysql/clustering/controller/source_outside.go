@@ -12,8 +12,8 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
-// observeSource reads the Secret of the external server. It is in the cluster's own namespace, so that a user cannot
-// make the manager read the Secret of another namespace.
+// observeSource reads the Secret that describes the external server. The Secret must be in the cluster's namespace, so
+// a user cannot make the manager read a Secret from another namespace.
 func (c Controller) observeSource(ctx context.Context, seen *observation) {
 	name := seen.cluster.Spec.SourceSecretName()
 	if name == "" {
@@ -32,7 +32,7 @@ func (c Controller) observeSource(ctx context.Context, seen *observation) {
 	seen.outside = source
 }
 
-// leadsOutside reports whether a channel leads to the external server that the Secret describes.
+// leadsOutside reports whether a channel replicates from the external server that the Secret describes.
 func (s *observation) leadsOutside(channel *sqlclient.ReplicationFacts) bool {
 	return s.outside.Host != "" && channel != nil && channel.SourceHost == s.outside.Host && channel.SourcePort == s.outside.Port &&
 		channel.SourceUser == s.outside.User && channel.PasswordHash == hashPassword(s.outside.Password)
@@ -44,7 +44,8 @@ func (s *observation) outsideSource() sqlclient.ReplicationSource {
 	}
 }
 
-// finishCopy completes before the status reports that the copy is complete, so the pass waits for it.
+// finishCopy finishes the copy. The pass waits for it, because it must be done before the status reports a complete
+// copy.
 func (s *observation) finishCopy(ctx context.Context, do clustering.FinishCopy) error {
 	if s.outside.AfterClone == "" {
 		return nil
