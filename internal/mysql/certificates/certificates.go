@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certificates creates the certificates of a cluster's servers and decides when they must be renewed. Each
-// cluster has its own certificate authority (CA), and nothing else trusts that CA.
+// cluster has its own certificate authority (CA), which is trusted only inside the cluster.
 package certificates
 
 import (
@@ -21,7 +21,8 @@ import (
 	"time"
 )
 
-// The keys of the Secret. All except AuthorityKey are cert-manager's, and Pods see only these.
+// These are the keys of the Secret. All of them except AuthorityKey follow cert-manager's naming, and Pods can read
+// only those.
 const (
 	AuthorityFile   = "ca.crt"
 	CertificateFile = "tls.crt"
@@ -31,19 +32,19 @@ const (
 
 const (
 	authorityLife, serverLife = 10 * 365 * 24 * time.Hour, 90 * 24 * time.Hour
-	// authorityOverlap is how long a new CA is trusted in addition to the old one before the old one expires.
+	// authorityOverlap is how long before the expiry of an old CA a new CA is trusted in addition.
 	authorityOverlap = 365 * 24 * time.Hour
 	// clockSkew is how far the clock of a client or server may be behind the manager's clock.
 	clockSkew = time.Hour
 )
 
-// IsAging reports whether a certificate should have been renewed, because two thirds of its lifetime are over.
+// IsAging reports whether a certificate should have been renewed, because two thirds of its lifetime have passed.
 func IsAging(notBefore, notAfter, now time.Time) bool {
 	return now.After(notBefore.Add(notAfter.Sub(notBefore) / 3 * 2))
 }
 
-// RenewFiles returns the renewed files and whether they changed. The CA is renewed first, then the certificate for
-// the hosts. A host is an address or a name, which may begin with the wildcard label *.
+// RenewFiles returns the renewed files and whether they changed. The CA is renewed before the certificate for the
+// hosts. A host is an address or a name, and a name may begin with the wildcard label *.
 func RenewFiles(files map[string][]byte, hosts []string, now time.Time) (renewed map[string][]byte, changed bool, err error) {
 	authorities, key, err := readAuthorities(files)
 	if err != nil || now.After(authorities[0].NotAfter.Add(-authorityOverlap)) {
@@ -56,13 +57,13 @@ func RenewFiles(files map[string][]byte, hosts []string, now time.Time) (renewed
 	return renewed, true, err
 }
 
-// ListMissing returns the keys that are empty in a Secret that the user supplies.
+// ListMissing returns the keys without a value in a Secret that the user supplies.
 func ListMissing(files map[string][]byte) []string {
 	return slices.DeleteFunc([]string{AuthorityFile, CertificateFile, KeyFile}, func(name string) bool { return len(files[name]) > 0 })
 }
 
-// BuildClientConfig accepts only a server with that host name whose certificate is signed by one of the cluster's
-// CAs.
+// BuildClientConfig returns a configuration that accepts only a server with the given host name whose certificate is
+// signed by one of the cluster's CAs.
 func BuildClientConfig(authorities []byte, host string) (*tls.Config, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
@@ -71,8 +72,8 @@ func BuildClientConfig(authorities []byte, host string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: host}, nil
 }
 
-// newAuthority adds a CA and keeps the previous CAs trusted, because the servers use certificates signed by them until
-// those are renewed.
+// newAuthority adds a CA and keeps the previous CAs trusted, because the servers use certificates signed by those CAs
+// until they are renewed.
 func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []string, now time.Time) (map[string][]byte, bool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -102,7 +103,7 @@ func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []s
 	}
 	renewed := map[string][]byte{AuthorityFile: text, AuthorityKey: encoded, CertificateFile: files[CertificateFile], KeyFile: files[KeyFile]}
 	if leaf, err := readServer(files); err == nil && now.Before(leaf.NotAfter) && isIssued(leaf, before) {
-		return renewed, true, nil // Every Pod must trust the new CA before a server uses a certificate signed by it.
+		return renewed, true, nil // Every Pod must trust the new CA before any server uses a certificate signed by it.
 	}
 	renewed, err = newServer(renewed, authority, key, hosts, now)
 	return renewed, true, err
@@ -137,8 +138,8 @@ func newServer(files map[string][]byte, authority *x509.Certificate, authorityKe
 	}, nil
 }
 
-// readAuthorities returns the trusted CAs, the first of which belongs to the key. With an error it returns CAs that
-// are trusted although the first one has no key.
+// readAuthorities returns the trusted CAs. The first one belongs to the returned key. If it has no valid key, the
+// CAs are returned with an error, and are still trusted.
 func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	var all []*x509.Certificate
 	for rest := files[AuthorityFile]; ; {

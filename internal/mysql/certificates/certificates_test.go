@@ -13,7 +13,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestRenewFiles renews the files of one cluster for eleven years.
+// TestRenewFiles simulates the renewals of one cluster's files over eleven years.
 func TestRenewFiles(t *testing.T) {
 	born := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	hosts := []string{"*.moco-test.db.svc", "127.0.0.1"}
@@ -25,17 +25,17 @@ func TestRenewFiles(t *testing.T) {
 		damage  string
 		changes []string
 	}{
-		{"a new cluster: all files are created", 0, hosts, "", []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
-		{"after a day: nothing is renewed", 24 * time.Hour, hosts, "", nil},
-		{"before two thirds of the validity: nothing is renewed", 59 * 24 * time.Hour, hosts, "", nil},
-		{"after two thirds of the validity: the certificate is renewed", 61 * 24 * time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
-		{"a changed host name: the certificate is renewed", 62 * 24 * time.Hour, append(hosts, "more.db.svc"), "", []string{CertificateFile, KeyFile}},
-		{"a missing key: the certificate is renewed", 63 * 24 * time.Hour, hosts, KeyFile, []string{CertificateFile, KeyFile}},
-		{"just before the CA's last year: the certificate is renewed", 9*authorityOverlap - 24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
-		{"the CA's last year: the CA is renewed first", 9*authorityOverlap + time.Hour, hosts, "", []string{AuthorityFile, AuthorityKey}},
-		{"after a renewal of the CA: the certificate is renewed", 9*authorityOverlap + 61*24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
-		{"a missing CA key: the CA is renewed", 9*authorityOverlap + 62*24*time.Hour, hosts, AuthorityKey, []string{AuthorityFile, AuthorityKey}},
-		{"a missing CA: all files are renewed", 9*authorityOverlap + 63*24*time.Hour, hosts, AuthorityFile, []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
+		{"new cluster: all files are created", 0, hosts, "", []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
+		{"certificate one day old: nothing is renewed", 24 * time.Hour, hosts, "", nil},
+		{"certificate before two thirds of its lifetime: nothing is renewed", 59 * 24 * time.Hour, hosts, "", nil},
+		{"certificate after two thirds of its lifetime: the certificate is renewed", 61 * 24 * time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
+		{"additional host name: the certificate is renewed", 62 * 24 * time.Hour, append(hosts, "more.db.svc"), "", []string{CertificateFile, KeyFile}},
+		{"missing certificate key: the certificate is renewed", 63 * 24 * time.Hour, hosts, KeyFile, []string{CertificateFile, KeyFile}},
+		{"CA just before its last year: only the certificate is renewed", 9*authorityOverlap - 24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
+		{"CA in its last year: the CA is renewed first", 9*authorityOverlap + time.Hour, hosts, "", []string{AuthorityFile, AuthorityKey}},
+		{"certificate after the renewal of its CA: the certificate is renewed", 9*authorityOverlap + 61*24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
+		{"missing CA key: the CA is renewed", 9*authorityOverlap + 62*24*time.Hour, hosts, AuthorityKey, []string{AuthorityFile, AuthorityKey}},
+		{"missing CA: all files are renewed", 9*authorityOverlap + 63*24*time.Hour, hosts, AuthorityFile, []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
 	} {
 		now, before := born.Add(step.after), maps.Clone(files)
 		delete(before, step.damage)
@@ -51,7 +51,7 @@ func TestRenewFiles(t *testing.T) {
 			t.Fatalf("%s: expected changes of %v, found %v (%v)", step.name, step.changes, found, changed)
 		}
 		expectTrusted(t, step.name, after[AuthorityFile], after[CertificateFile], now)
-		if len(files) > 0 && step.damage != AuthorityFile { // A server with the previous files trusts a server with the new ones.
+		if len(files) > 0 && step.damage != AuthorityFile { // A server with the previous files must trust a server with the new ones.
 			expectTrusted(t, step.name+", by an older Pod", files[AuthorityFile], after[CertificateFile], now)
 		}
 		files = after

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FuzzRenewFiles reads the certificates of a Secret that a user may have written. The result is valid: renewing it again
-// changes nothing.
+// FuzzRenewFiles renews the certificates of a Secret that a user may have written. The result must be valid: renewing
+// it again changes nothing.
 func FuzzRenewFiles(f *testing.F) {
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	hosts := []string{"*.moco-db.team.svc", "127.0.0.1"}
