@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// These are the names of the accounts.
+// Names of the accounts.
 const (
 	AdminUser       = "moco-admin"
 	AgentUser       = "moco-agent"
@@ -29,15 +29,15 @@ type MySQLAccount struct {
 	Name string
 	// PasswordKey is the key of the password in the cluster's Secret.
 	PasswordKey string
-	// IsSystem is true if Torpor uses the account and clients do not. SYSTEM_USER prevents other accounts from
-	// changing it.
+	// IsSystem is true for accounts that Torpor uses and clients do not. The privilege SYSTEM_USER protects them from
+	// changes by other accounts.
 	IsSystem bool
 	// needsTLS is true if the account logs in over the network. It must use TLS once every server has a certificate.
 	needsTLS bool
-	// grants holds privileges on *.*, and grantSuffix follows them in the statement.
+	// grants lists the privileges on *.*; grantSuffix is the end of the statement.
 	grants, grantSuffix string
-	// exempt holds privileges that the account lacks in exemptSchemas. By writing there it could make itself an
-	// administrator, and by reading there it could read other accounts' passwords.
+	// exempt lists the privileges that the account lacks in exemptSchemas. With write access there it could make itself
+	// an administrator, and with read access it could read other accounts' passwords.
 	exempt        string
 	exemptSchemas []string
 }
@@ -58,10 +58,10 @@ func ListAccounts() []MySQLAccount {
 	}
 }
 
-// writing are the privileges that change a database.
+// writing lists the privileges for changing a database.
 const writing = "ALTER, ALTER ROUTINE, CREATE, CREATE ROUTINE, CREATE TEMPORARY TABLES, CREATE VIEW, DELETE, DROP, EVENT, INDEX, INSERT, REFERENCES, TRIGGER, UPDATE"
 
-// PasswordKeyOf returns the key of an account's password; empty if no account has the name.
+// PasswordKeyOf returns the key of an account's password; empty if there is no account with the name.
 func PasswordKeyOf(name string) string {
 	for _, a := range ListAccounts() {
 		if a.Name == name {
@@ -80,7 +80,8 @@ func Names() []string {
 	return names
 }
 
-// SystemUsers returns the accounts that clients do not use. Their sessions stay when clients are disconnected.
+// SystemUsers returns the accounts that clients do not use. Disconnecting clients does not kill the sessions of these
+// accounts.
 func SystemUsers() []string {
 	var names []string
 	for _, a := range ListAccounts() {
@@ -109,10 +110,10 @@ func NeedsTLS(name string) bool {
 	return slices.ContainsFunc(ListAccounts(), func(a MySQLAccount) bool { return a.Name == name && a.needsTLS })
 }
 
-// BuildStatements returns the statements that create the accounts, or grant missing privileges to existing ones. An
-// existing account keeps its password. Each statement is one line, as --init-file demands.
+// BuildStatements returns the statements that create the accounts, or grant missing privileges to existing accounts.
+// Existing accounts keep their passwords. Each statement is one line, as --init-file requires.
 func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
-	// Without this setting the server does not support privileges with exempt schemas.
+	// Without this setting, the server does not support exemptions for schemas.
 	statements := []string{"SET GLOBAL partial_revokes = ON"}
 	var users []string
 	for _, a := range ListAccounts() {
@@ -120,12 +121,12 @@ func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
 		statements = append(statements,
 			fmt.Sprintf("CREATE USER IF NOT EXISTS '%s'@'%%' IDENTIFIED BY '%s'", a.Name, EscapePassword(passwords[a.PasswordKey])),
 			fmt.Sprintf("GRANT %s ON *.* TO '%s'@'%%'%s", a.grants, a.Name, a.grantSuffix))
-		for _, schema := range a.exemptSchemas { // A grant on *.* removes earlier exemptions, so they follow it.
+		for _, schema := range a.exemptSchemas { // A grant on *.* removes earlier exemptions, so the exemptions follow it.
 			statements = append(statements, fmt.Sprintf("REVOKE IF EXISTS %s ON %s.* FROM '%s'@'%%'", a.exempt, schema, a.Name))
 		}
 	}
-	// Only Torpor's rotation replaces the passwords. If default_password_lifetime expired them, Torpor would be locked
-	// out.
+	// Only Torpor's rotation replaces the passwords. If default_password_lifetime expired them, Torpor could no longer
+	// log in.
 	statements = append(statements, "ALTER USER "+strings.Join(users, ", ")+" PASSWORD EXPIRE NEVER")
 	for _, a := range ListAccounts() {
 		if a.needsTLS {
@@ -136,15 +137,15 @@ func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
 	return append(statements, fmt.Sprintf(`ALTER USER '%s'@'%%' ATTRIBUTE '{"%s": "%s"}'`, AdminUser, VersionAttribute, hashStatements(statements)))
 }
 
-// startSession begins the statements that a server runs at its start. They are not written to the binary log, and do
-// not depend on the settings that users choose for clients.
+// startSession is the first of the statements that a server runs at startup. They are not written to the binary log,
+// and do not depend on settings that users choose for clients.
 const startSession = "SET SESSION sql_log_bin = OFF, SESSION autocommit = ON, SESSION transaction_read_only = OFF, SESSION completion_type = 0, " +
 	"SESSION sql_big_selects = ON, SESSION max_execution_time = 0, SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'"
 
-// BuildTakeOverStatements returns the statements that create the accounts in a copy of another server. The copy may
-// already have accounts with these names: they get the cluster's passwords, and their old passwords end. The
-// statements are for --init-file and are not written to the binary log; otherwise the copy would have errant
-// transactions. The server stops reading such a file at the first statement that fails.
+// BuildTakeOverStatements returns the statements that create the accounts in a copy of another server. Accounts in the
+// copy with the same names get the cluster's passwords, and their old passwords become invalid. The statements are for
+// --init-file. They are not written to the binary log, because the copy would otherwise have errant transactions. The
+// server stops reading the file at the first statement that fails.
 func BuildTakeOverStatements(passwords map[string][]byte, requireTLS bool) []string {
 	statements := []string{startSession}
 	var users []string
@@ -159,10 +160,9 @@ func BuildTakeOverStatements(passwords map[string][]byte, requireTLS bool) []str
 	return append(statements, BuildStatements(passwords, requireTLS)...)
 }
 
-// BuildRenewalStatements returns the statements that let accounts with expired passwords log in again. They are for
-// --init-file at every start of a server, because an account with an expired password may not even SET, and
-// PASSWORD EXPIRE NEVER does not undo PASSWORD EXPIRE. They contain no passwords and are not written to the binary
-// log.
+// BuildRenewalStatements returns the statements that let accounts with expired passwords log in again. They run from
+// --init-file at every start of a server, because an account with an expired password may not even run SET, and
+// PASSWORD EXPIRE NEVER does not undo PASSWORD EXPIRE. They contain no passwords and are not written to the binary log.
 func BuildRenewalStatements() []string {
 	return []string{
 		startSession,
@@ -172,8 +172,8 @@ func BuildRenewalStatements() []string {
 	}
 }
 
-// VersionAttribute is the attribute of AdminUser that holds the version of the list that the accounts were created
-// from.
+// VersionAttribute is the attribute of AdminUser that contains the version of the list from which the accounts were
+// created.
 const VersionAttribute = "torporAccounts"
 
 // CurrentVersion returns the version of the list. It does not depend on passwords.
@@ -182,7 +182,7 @@ func CurrentVersion(requireTLS bool) string {
 	return hashStatements(all[:len(all)-1])
 }
 
-// hashStatements leaves out the statements with passwords. Other statements contain the names of the same accounts.
+// hashStatements skips the statements with passwords. The other statements contain the names of the same accounts.
 func hashStatements(statements []string) string {
 	sum := fnv.New64a()
 	for _, s := range statements {
@@ -193,17 +193,17 @@ func hashStatements(statements []string) string {
 	return fmt.Sprintf("%016x", sum.Sum64())
 }
 
-// ClientFileOf returns the name of the mysql client's option file with the password of an account.
+// ClientFileOf returns the name of the mysql client's option file for an account.
 func ClientFileOf(name string) string { return name + "-my.cnf" }
 
-// RotationAttribute is an attribute of every account with two passwords. It names the rotation that set the newer
-// password.
+// RotationAttribute is an attribute of every account with two passwords. Its value is the ID of the rotation that set
+// the newer password.
 const RotationAttribute = "torporRotation"
 
-// nextPrefix precedes the key of a password that is about to become an account's password.
+// nextPrefix is the prefix of the key of a password that is about to replace an account's password.
 const nextPrefix = "NEXT_"
 
-// AddNextPasswords returns the passwords with a next password for each account added.
+// AddNextPasswords returns the passwords with a next password added for each account.
 func AddNextPasswords(passwords map[string][]byte, newPassword func() string) map[string][]byte {
 	all := maps.Clone(passwords)
 	for _, a := range ListAccounts() {
@@ -217,7 +217,7 @@ func HasNextPasswords(passwords map[string][]byte) bool {
 	return !slices.ContainsFunc(ListAccounts(), func(a MySQLAccount) bool { return len(passwords[nextPrefix+a.PasswordKey]) == 0 })
 }
 
-// PromoteNextPasswords returns the passwords with each one replaced by its next password, if there is one.
+// PromoteNextPasswords returns the passwords after replacing each one with its next password, if there is one.
 func PromoteNextPasswords(passwords map[string][]byte) map[string][]byte {
 	all := maps.Clone(passwords)
 	for _, a := range ListAccounts() {
@@ -229,9 +229,9 @@ func PromoteNextPasswords(passwords map[string][]byte) map[string][]byte {
 	return all
 }
 
-// BuildRetainStatement gives every account its next password and keeps the previous one valid. It is one statement,
-// so that it takes effect completely or not at all. It must run only once per rotation: a second run would retain
-// the next password instead of the previous one.
+// BuildRetainStatement returns a statement that gives every account its next password and keeps the previous one valid.
+// A single statement takes effect completely or not at all. It must run only once per rotation: a second run would
+// retain the next password instead of the previous one.
 func BuildRetainStatement(passwords map[string][]byte, rotation string) string {
 	var users []string
 	for _, a := range ListAccounts() {
@@ -240,7 +240,7 @@ func BuildRetainStatement(passwords map[string][]byte, rotation string) string {
 	return fmt.Sprintf(`ALTER USER %s ATTRIBUTE '{"%s": "%s"}'`, strings.Join(users, ", "), RotationAttribute, rotation)
 }
 
-// BuildDiscardStatement ends the passwords that a rotation retained.
+// BuildDiscardStatement returns a statement that discards the passwords that a rotation retained.
 func BuildDiscardStatement() string {
 	var users []string
 	for _, a := range ListAccounts() {
@@ -249,7 +249,7 @@ func BuildDiscardStatement() string {
 	return fmt.Sprintf(`ALTER USER %s ATTRIBUTE '{"%s": null}'`, strings.Join(users, ", "), RotationAttribute)
 }
 
-// EscapePassword escapes a password for use between quotes, in SQL and in an option file.
+// EscapePassword escapes a password for use in a quoted string, in SQL and in an option file.
 func EscapePassword(password []byte) string {
 	return strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`, "\n", `\n`).Replace(string(password))
 }
