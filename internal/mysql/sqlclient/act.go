@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// SetReadOnly ends all writing. It waits for commits that are in progress. If ctx ends first, the statement is
-// killed in the server, so that it does not take effect after the caller has given up.
+// SetReadOnly makes the server reject all writes. It waits for commits in progress. If ctx is cancelled first, the
+// statement is killed in the server, so it does not take effect after the caller has given up.
 func (s *Server) SetReadOnly(ctx context.Context) error {
 	if err := s.execOrKill(ctx, "set global super_read_only = on"); err != nil {
 		return fmt.Errorf("make the server read-only: %w", err)
@@ -26,27 +26,27 @@ func (s *Server) SetReadOnly(ctx context.Context) error {
 	return nil
 }
 
-// SetWritable makes commits wait for waitFor replicas, and allows clients to write. One session does both, since a
-// server that restarts in between loses the first setting.
+// SetWritable makes commits wait for waitFor replicas, and allows clients to write. Both settings are made in one
+// session, because a server that restarts in between loses the first one.
 func (s *Server) SetWritable(ctx context.Context, like SemiSync, waitFor int) error {
 	return s.execAll(ctx, "make the server writable", append(like.awaitReplicasStatements(waitFor), "set global read_only = off"))
 }
 
-// KillConnections ends the connections of all users except the given ones. Their clients reconnect.
+// KillConnections kills the connections of all users except the given ones. Their clients can reconnect.
 func (s *Server) KillConnections(ctx context.Context, keep []string) error {
 	return s.killConnections(ctx, selectClients, keep)
 }
 
-// selectClients finds the connections that are neither internal to the server nor a replica's.
+// selectClients selects connections that are neither internal to the server nor from replicas.
 const selectClients = selectOtherConnections + `user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`
 
-// EndCommitWaits ends the wait of commits for replicas that the server no longer has. KILL disconnects their
-// clients but does not end the wait. It takes effect only where no further commit can begin, since such a commit
-// would not wait either. The server reports super_read_only even while the statement that sets it still waits for
-// these commits.
+// EndCommitWaits makes commits stop waiting for replicas that the server no longer has. KILL disconnects the waiting
+// clients but does not end the wait. The wait ends only where no further commit can begin, because such a commit would
+// not wait either. The server reports super_read_only even while the statement that sets it still waits for these
+// commits.
 func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
-	// A client whose commit stops waiting could believe that its transaction is safe. Administrators are disconnected
-	// too, although KillConnections spares them.
+	// A client whose commit stops waiting could assume that its transaction is safe, so it is disconnected first. This
+	// includes administrators, although KillConnections spares them.
 	if err := s.killConnections(ctx, selectClients+" and command <> 'Sleep' and not ("+isOwnStatement+")", nil); err != nil {
 		return err
 	}
@@ -57,26 +57,26 @@ func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
 	return nil
 }
 
-// CancelStatements ends the connections that still run a marked statement of any manager.
+// CancelStatements kills the connections that still run a marked statement of any manager.
 func (s *Server) CancelStatements(ctx context.Context) error {
 	return s.killConnections(ctx, selectOtherConnections+isPendingAct, nil)
 }
 
-// isPendingAct and isOwnStatement select the statements of managers by their account and by the mark. Statements of
-// other clients may contain the mark too.
+// isPendingAct and isOwnStatement select the statements of managers by account and mark. The mark is not sufficient,
+// because statements of other clients may contain it too.
 const (
 	isManagers     = "user = substring_index(current_user(), '@', 1)"
 	isPendingAct   = isManagers + " and command = 'Query' and info like '" + statementMark + "%'"
 	isOwnStatement = isManagers + " and (ifnull(info, '') like '" + statementMark + "%' or ifnull(info, '') = '" + watchStatement + "' or ifnull(info, '') like '" + replicationWatchBegin + "%')"
 )
 
-// selectOtherConnections begins a query for all connections except its own.
+// selectOtherConnections is the beginning of a query for all connections except the one that runs it.
 const selectOtherConnections = "select id, user from performance_schema.processlist where id <> connection_id() and "
 
-// killsAtOnce is the maximum number of connections that are ended in one round trip.
+// killsAtOnce is the maximum number of connections that are killed in one round trip.
 const killsAtOnce = 500
 
-// killConnections ends the connections that a query finds, except those of the users in keep.
+// killConnections kills the connections that a query selects, except those of the users in keep.
 func (s *Server) killConnections(ctx context.Context, query string, keep []string) error {
 	left, err := s.listConnections(ctx, query, keep)
 	for size := killsAtOnce; err == nil && len(left) > 0; {
@@ -89,7 +89,7 @@ func (s *Server) killConnections(ctx context.Context, query string, keep []strin
 		if failed != nil && errorNumber(failed) != errNoSuchThread {
 			return fmt.Errorf("end %d connections: %w", len(ids), failed)
 		}
-		if failed != nil && len(ids) > 1 { // A connection that had already ended made the KILL statements after it fail.
+		if failed != nil && len(ids) > 1 { // A connection that no longer existed made the KILL statements after it fail.
 			size = len(ids) / 2
 			left, err = s.listAgain(ctx, query, left)
 			continue
@@ -99,7 +99,7 @@ func (s *Server) killConnections(ctx context.Context, query string, keep []strin
 	return err
 }
 
-// listAgain returns those of the connections that still exist.
+// listAgain returns the connections in before that still exist.
 func (s *Server) listAgain(ctx context.Context, query string, before []int64) ([]int64, error) {
 	now, err := s.listConnections(ctx, query, nil)
 	return slices.DeleteFunc(before, func(id int64) bool { return !slices.Contains(now, id) }), err
@@ -128,7 +128,7 @@ func (s *Server) listConnections(ctx context.Context, query string, keep []strin
 	return ids, nil
 }
 
-// StopReceiving stops the receiving thread; the source then gets no more acknowledgements from this replica.
+// StopReceiving stops the IO thread, so the source gets no more acknowledgements from this replica.
 func (s *Server) StopReceiving(ctx context.Context) error {
 	if err := s.execStatement(ctx, "stop replica io_thread"); err != nil {
 		return fmt.Errorf("stop receiving transactions: %w", err)
@@ -136,7 +136,7 @@ func (s *Server) StopReceiving(ctx context.Context) error {
 	return nil
 }
 
-// StartReceiving starts a stopped receiving thread.
+// StartReceiving starts a stopped IO thread.
 func (s *Server) StartReceiving(ctx context.Context) error {
 	if err := s.execStatement(ctx, "start replica io_thread"); err != nil {
 		return fmt.Errorf("start receiving transactions: %w", err)
@@ -152,8 +152,8 @@ func (s *Server) StartApplying(ctx context.Context) error {
 	return nil
 }
 
-// BecomeSource removes the former source and makes commits wait until waitFor replicas have received them; 0
-// disables the wait. It does not change whether the server is writable.
+// BecomeSource removes the former source and makes commits wait until waitFor replicas have received them; 0 disables
+// the wait. It does not change whether clients can write.
 func (s *Server) BecomeSource(ctx context.Context, like SemiSync, waitFor int) error {
 	_, replica := like.variablePrefixes()
 	statements := []string{"stop replica", "reset replica all", "set global " + replica + "_enabled = off"}
@@ -173,15 +173,15 @@ func (s SemiSync) awaitReplicasStatements(waitFor int) []string {
 	}
 }
 
-// ReplicationSource is a server to replicate from.
+// ReplicationSource describes a server to replicate from.
 type ReplicationSource struct {
 	Host string
 	Port int
 	As   Account
 	// IsAcknowledged enables semi-sync. It is true inside the cluster and false for an external source.
 	IsAcknowledged bool
-	// IsEncrypted is true if both servers have certificates, so that accounts may require TLS. IsVerified is true if
-	// the certificates have the same CA.
+	// IsEncrypted is true if both servers have certificates, so accounts may require TLS. IsVerified is true if the
+	// same CA signed both certificates.
 	IsEncrypted, IsVerified bool
 }
 
@@ -212,8 +212,8 @@ func (s *Server) FollowSource(ctx context.Context, like SemiSync, from Replicati
 	return s.execAll(ctx, "start replicating", []string{"start replica"})
 }
 
-// RenewChannel sets the channel's password and whether its source is verified. The relay log stays, because the SQL
-// thread keeps running.
+// RenewChannel sets the channel's password and whether the replica verifies the source. The relay log is kept, because
+// the SQL thread keeps running.
 func (s *Server) RenewChannel(ctx context.Context, from ReplicationSource) error {
 	if err := s.StopReceiving(ctx); err != nil {
 		return err
@@ -224,7 +224,8 @@ func (s *Server) RenewChannel(ctx context.Context, from ReplicationSource) error
 	return s.StartReceiving(ctx)
 }
 
-// changeSource runs CHANGE REPLICATION SOURCE. A verified source needs a certificate of the CA in the replica's ssl_ca.
+// changeSource runs CHANGE REPLICATION SOURCE. With verification, the source's certificate must be signed by the CA in
+// the replica's ssl_ca.
 func (s *Server) changeSource(ctx context.Context, from ReplicationSource, options string, args ...any) error {
 	var authorities sql.NullString
 	verify := ", source_ssl_verify_server_cert = 0, source_ssl_ca = ''"
@@ -241,7 +242,7 @@ func (s *Server) changeSource(ctx context.Context, from ReplicationSource, optio
 	return s.execStatement(ctx, "change replication source to "+options+verify, args...)
 }
 
-// ReloadCertificate makes new connections use the certificate in the server's files.
+// ReloadCertificate makes the server load the certificate in its files for new connections.
 func (s *Server) ReloadCertificate(ctx context.Context) error {
 	if err := s.execStatement(ctx, "alter instance reload tls"); err != nil {
 		return fmt.Errorf("reload the certificate: %w", err)
@@ -255,17 +256,17 @@ func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool
 	return answer, err
 }
 
-// DiscardTransactions removes every transaction that the server executed or received, with its binary and relay
-// logs. version is the server's.
+// DiscardTransactions removes every transaction that the server has executed or received, with its binary and relay
+// logs. version is the server's version.
 func (s *Server) DiscardTransactions(ctx context.Context, version string) error {
 	return s.execAll(ctx, "discard all transactions", []string{"stop replica", "reset replica all", DiscardLogsStatement(version)})
 }
 
-// ErrNotEmpty is returned for a server whose data a clone would destroy.
+// ErrNotEmpty is returned for a server that contains data that a clone would overwrite.
 var ErrNotEmpty = errors.New("clone: expected an empty server, found transactions in it")
 
-// CloneFrom replaces the data of an empty server with the donor's. The server then restarts, read-only. The
-// connection is lost in the process, which is not an error.
+// CloneFrom replaces the data of an empty server with the donor's data. The server then restarts in read-only mode. The
+// connection is lost during the restart, which is not an error.
 func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	empty, err := s.queryBool(ctx, `select @@global.gtid_executed = '' and not exists (
 		select 1 from performance_schema.replication_connection_status where received_transaction_set <> '')`)
@@ -282,7 +283,8 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	if err := s.AllowClonePackets(ctx); err != nil {
 		return err
 	}
-	// CLONE refuses a recipient that is read-only for administrators. It stays read-only for clients.
+	// CLONE does not accept a recipient that is read-only for administrators. The recipient stays read-only for
+	// clients.
 	if err := s.execStatement(ctx, "set global super_read_only = off"); err != nil {
 		return fmt.Errorf("let administrators write: %w", err)
 	}
@@ -293,7 +295,7 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 		}
 		clone += " require ssl"
 	}
-	// The statement carries no mark, because the server reports in another way that it is being cloned.
+	// The statement has no mark, because the server reports the clone in a different way.
 	_, err = s.db.ExecContext(ctx, clone, from.As.Name, from.Host, from.Port, from.As.Password)
 	if err == nil || errorNumber(err) == errServerRestart || errorNumber(err) == errShutdown {
 		return nil
@@ -301,12 +303,12 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	return errors.Join(fmt.Errorf("clone from %s: %w", from.Host, err), s.SetReadOnly(ctx))
 }
 
-// minClonePacket is the minimum of max_allowed_packet for CLONE, in both servers.
+// minClonePacket is the minimum value of max_allowed_packet for CLONE, in both servers.
 // https://dev.mysql.com/doc/refman/8.4/en/clone-plugin-remote.html
 const minClonePacket = 2 << 20
 
-// AllowClonePackets raises max_allowed_packet to the minimum for CLONE, until the server restarts. A larger value
-// stays.
+// AllowClonePackets raises max_allowed_packet to the minimum for CLONE, until the server restarts. A higher value is
+// kept.
 func (s *Server) AllowClonePackets(ctx context.Context) error {
 	if err := s.execStatement(ctx, "set global max_allowed_packet = cast(greatest(@@global.max_allowed_packet, ?) as unsigned)", minClonePacket); err != nil {
 		return fmt.Errorf("raise max_allowed_packet: %w", err)
@@ -314,14 +316,14 @@ func (s *Server) AllowClonePackets(ctx context.Context) error {
 	return nil
 }
 
-// RunUnlogged runs statements, separated by semicolons, in a server that is read-only before and after, without
-// writing them to its binary log. Errors do not contain the statements, because they may hold passwords.
+// RunUnlogged runs statements, separated by semicolons, without writing them to the binary log. The server is read-only
+// before and after. Errors do not contain the statements, because these may contain passwords.
 func (s *Server) RunUnlogged(ctx context.Context, statements string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("run statements: %w", err)
 	}
-	// The session does not return to the pool, because its statements are not logged.
+	// The session is not returned to the pool, because its statements are not logged.
 	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
 	for _, before := range []string{"set sql_log_bin = 0", "set global super_read_only = off"} {
 		if err := execMarked(ctx, conn, before); err != nil {
@@ -342,7 +344,7 @@ func (s *Server) execAll(ctx context.Context, what string, statements []string) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	defer func() { _ = conn.Close() }() // The connection returns to the pool, or is already known to be broken.
+	defer func() { _ = conn.Close() }() // The connection returns to the pool, or was already found to be broken.
 	for _, statement := range statements {
 		if err := execMarked(ctx, conn, statement); err != nil {
 			return fmt.Errorf("%s: %s: %w", what, statement, err)
@@ -351,14 +353,14 @@ func (s *Server) execAll(ctx context.Context, what string, statements []string) 
 	return nil
 }
 
-// execOrKill runs a statement that may wait for a long time. Closing the connection does not end it at the server;
-// KILL does.
+// execOrKill runs a statement that may wait for a long time. Closing the connection does not end a statement in the
+// server, so it runs KILL.
 func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // The connection returns to the pool, or is already known to be broken.
+	defer func() { _ = conn.Close() }() // The connection returns to the pool, or was already found to be broken.
 	var id int64
 	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
 		return err
@@ -374,7 +376,7 @@ func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	return err
 }
 
-// listVariables returns the names of the variables to read, which depend on the server's plugins.
+// listVariables returns the names of the variables to read. They depend on the server's plugins.
 func (s *Server) listVariables(ctx context.Context) ([]string, error) {
 	if known := s.variables.Load(); known != nil {
 		return *known, nil
@@ -393,14 +395,14 @@ func (s *Server) listVariables(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// buildReadStatement reads all facts with one statement, because an idle cluster must cost its servers next to
-// nothing. MySQL evaluates the statement from left to right. The state that ends writing is therefore read before
-// the executed transactions, and the transactions being committed before the executed ones: a transaction that
-// becomes executed in between is then in both sets, not in neither.
-// A server that was killed during CLONE reports forever that CLONE is in progress, with the error that ended it.
-// A transaction that waits because of SOURCE_DELAY has not reached a worker, so its age is that of the delay.
-// The statement reads each variable by its name, because the table of all variables cannot be read while a GRANT
-// waits for a replica.
+// buildReadStatement returns one statement that reads all facts, to keep the load of an idle cluster minimal. MySQL
+// evaluates the statement from left to right. The read-only state is therefore read before the executed transactions.
+// The transactions being committed are read before the executed ones, too: a transaction that is committed in between
+// is then in both sets instead of in neither.
+//
+// A server that was killed during CLONE keeps reporting that CLONE is in progress, with the error that interrupted it.
+// A transaction that waits because of SOURCE_DELAY has not reached a worker, so its age is the delay. Each variable is
+// read by name, because the table of all variables cannot be read while a GRANT waits for a replica.
 func buildReadStatement(variables []string) string {
 	var pairs []string
 	for _, name := range variables {
@@ -437,10 +439,10 @@ func buildReadStatement(variables []string) string {
  @@global.gtid_owned, @@global.gtid_executed, @@global.gtid_purged`
 }
 
-// certificateTime is the server's format for the times of a certificate.
+// certificateTime is the format in which the server returns the times of a certificate.
 const certificateTime = "Jan _2 15:04:05 2006 MST"
 
-// ownerSuffix matches the connection that commits a transaction; gtid_owned adds it to each number.
+// ownerSuffix matches the ID of the committing connection, which gtid_owned appends to each number.
 var ownerSuffix = regexp.MustCompile(`#\d+`)
 
 // ReadFacts reads all facts from the server with one statement. The first call also reads the names of the server's
@@ -456,7 +458,7 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	err = s.db.QueryRowContext(ctx, buildReadStatement(names)).Scan(&f.UUID, &f.Version, &pending, &f.SuperReadOnly, &f.ReadOnly,
 		&status, &variables, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
 	if err != nil {
-		if errorNumber(err) == errUnknownVariable { // The server has restarted with other plugins.
+		if errorNumber(err) == errUnknownVariable { // The server has restarted with different plugins.
 			s.variables.Store(nil)
 		}
 		return ServerFacts{}, fmt.Errorf("read the server's state: %w", err)
@@ -491,21 +493,22 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	return f, err
 }
 
-// AccountFacts holds a server's facts about the product's accounts.
+// AccountFacts describes Torpor's accounts in a server.
 type AccountFacts struct {
-	// Version is the version of the list that the accounts were created from; empty if they are older than the list.
+	// Version is the version of the list from which the accounts were created; empty for accounts that are older than
+	// the list.
 	Version string
-	// MayExpire is true if the password of an account can expire by age. Expired holds the accounts whose passwords a
+	// MayExpire is true if the password of an account can expire by age. Expired lists the accounts whose passwords a
 	// statement has expired.
 	MayExpire bool
 	Expired   []string
 }
 
-// selectAccounts selects the product's accounts by a comma-separated list of names.
+// selectAccounts selects Torpor's accounts by a comma-separated list of names.
 const selectAccounts = " from mysql.user where host = '%' and find_in_set(user, ?)"
 
-// ReadAccounts reads the facts about accounts. They are not part of ServerFacts, because reading them waits as long
-// as a GRANT does.
+// ReadAccounts reads the facts about accounts. They are not part of ServerFacts, because the query is blocked while a
+// GRANT waits.
 func (s *Server) ReadAccounts(ctx context.Context, names []string) (AccountFacts, error) {
 	var version, expired sql.NullString
 	var f AccountFacts
@@ -521,7 +524,8 @@ func (s *Server) ReadAccounts(ctx context.Context, names []string) (AccountFacts
 	return f, nil
 }
 
-// ReviveAccounts lets accounts with expired passwords log in again. They keep their passwords, also a retained one.
+// ReviveAccounts lets accounts with expired passwords log in again. The accounts keep their passwords, including
+// retained ones.
 func (s *Server) ReviveAccounts(ctx context.Context, like SemiSync, names []string) error {
 	const query = `select json_arrayagg(concat('alter user ', quote(user), '@''%'' identified with ', plugin, ' as 0x', hex(authentication_string)))` +
 		selectAccounts + " and password_expired = 'Y'"
@@ -539,8 +543,8 @@ func (s *Server) ReviveAccounts(ctx context.Context, like SemiSync, names []stri
 	return s.ChangeAccounts(ctx, like, statements)
 }
 
-// ReadRotation returns the rotation that set the accounts' newer passwords; empty if they have one password. It
-// waits as ReadAccounts does, so it is called only while a rotation is requested.
+// ReadRotation returns the ID of the rotation that set the accounts' newer passwords; empty if each account has one
+// password. It can be blocked like ReadAccounts, so it is called only while a rotation is requested.
 func (s *Server) ReadRotation(ctx context.Context) (string, error) {
 	var rotation sql.NullString
 	const query = "select max(user_attributes->>'$.metadata.torporRotation') from mysql.user where user = 'moco-admin'"
@@ -550,7 +554,7 @@ func (s *Server) ReadRotation(ctx context.Context) (string, error) {
 	return rotation.String, nil
 }
 
-// removeLineBreaks removes the line breaks that MySQL writes between the UUIDs of a set.
+// removeLineBreaks removes the line breaks that MySQL writes between the UUIDs of a GTID set.
 func removeLineBreaks(set string) string { return strings.ReplaceAll(set, "\n", "") }
 
 func parseVariables(texts ...string) (map[string]string, error) {
@@ -581,7 +585,7 @@ func parseSemiSync(values map[string]string) SemiSync {
 	return s
 }
 
-// durableSettings are settings that can be changed in a running server. With other values the server may lose
+// durableSettings returns settings that can be changed in a running server. With other values, the server may lose
 // acknowledged commits, or acknowledge commits that no replica has.
 func (s SemiSync) durableSettings() map[string]string {
 	source, replica := s.variablePrefixes()
@@ -591,31 +595,31 @@ func (s SemiSync) durableSettings() map[string]string {
 	}
 }
 
-// RestoreDurability restores the settings that acknowledgements depend on.
+// RestoreDurability restores the settings on which acknowledgements depend.
 func (s *Server) RestoreDurability(ctx context.Context, like SemiSync, weakened []string) error {
 	var statements []string
 	for name, value := range like.durableSettings() {
 		statements = append(statements, "set global "+name+" = "+value)
 	}
-	// The source has stopped waiting for replicas, so no commit waits.
+	// The source no longer waits for replicas, so no commit waits.
 	if source, _ := like.variablePrefixes(); slices.Contains(weakened, source+"_status") {
 		statements = append(statements, "set global "+source+"_enabled = off", "set global "+source+"_enabled = on")
 	}
 	return s.execAll(ctx, "restore durability", statements)
 }
 
-// ErrNoReplica is returned for a statement that no replica would acknowledge.
+// ErrNoReplica is returned for a statement that too few replicas could acknowledge.
 var ErrNoReplica = errors.New("too few replicas are connected to acknowledge it")
 
-// ChangeAccounts runs statements in one session. Each runs only while enough replicas are connected, since a
-// statement that waits for a replica holds locks that every login needs. Errors do not contain the statements,
-// because they may hold passwords.
+// ChangeAccounts runs statements in one session. A statement runs only while enough replicas are connected, because a
+// statement that waits for a replica holds locks that block every login. Errors do not contain the statements, because
+// these may contain passwords.
 func (s *Server) ChangeAccounts(ctx context.Context, like SemiSync, statements []string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("change accounts: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // The connection returns to the pool, or is already known to be broken.
+	defer func() { _ = conn.Close() }() // The connection returns to the pool, or was already found to be broken.
 	source, replica := like.variablePrefixes()
 	hasReplicas := "select not @@global." + source + "_enabled or variable_value >= @@global." + source + "_wait_for_" + strings.TrimPrefix(replica, "rpl_semi_sync_") +
 		"_count from performance_schema.global_status where variable_name = '" + source + "_clients'"

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestReadOnlyIsReadBeforeTheExecutedSet checks the order of one statement, which MySQL evaluates from left to right. A
-// transaction that is committed while the statement runs must not be missing from the executed set of a server that
-// has stopped writing.
+// TestReadOnlyIsReadBeforeTheExecutedSet checks the order of columns in one statement, which MySQL evaluates from left
+// to right. A transaction that is committed while the statement runs must not be missing from the executed set of a
+// server that reports read-only.
 func TestReadOnlyIsReadBeforeTheExecutedSet(t *testing.T) {
 	statement := buildReadStatement([]string{"rpl_semi_sync_source_enabled"})
 	var at []int

@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// TestReplicationWatch stops the SQL thread of a watched replica in two ways, and then cancels a watch. No other
-// statement waits for a watch.
+// TestReplicationWatch stops the SQL thread of a watched replica in two ways, and then cancels a watch. A watch does
+// not block other statements.
 func TestReplicationWatch(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machines := bed.StartServers(t, 2)

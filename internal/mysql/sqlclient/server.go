@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlclient queries the servers of one cluster by SQL. It reads all facts that a decision needs with one
-// statement, and carries out decisions. Every effect may be repeated.
+// Package sqlclient queries and changes the servers of one cluster with SQL. It reads all facts for a decision with one
+// statement, and carries out decisions. Every change may be repeated.
 package sqlclient
 
 import (
@@ -21,19 +21,20 @@ import (
 )
 
 const (
-	// dialTimeout bounds connecting.
+	// dialTimeout limits the time for establishing a connection.
 	dialTimeout = 5 * time.Second
 	// AdminPort is the port on which servers accept administrators regardless of the number of clients.
 	AdminPort = 33062
 	// Port is the port for clients and replicas.
 	Port = 3306
-	// maxConnections limits the connections to one server. WatchConnection holds one and pings another, one reads, one
-	// acts, and one serves parallel statements. They are not shared: an additional connection would have to log in,
-	// which is impossible while a GRANT waits.
+	// maxConnections limits the connections to one server. WatchConnection uses one connection for its statement and
+	// another one for pings; one is for reads, one for actions, and one for statements that run in parallel. They are
+	// not shared, because an additional connection would need a login, which is impossible while a GRANT waits.
 	maxConnections = 5
-	// pingInterval is how soon a frozen server is noticed, and pingTimeout how long a slow one may take to answer.
+	// pingInterval is the time within which a frozen server is detected. pingTimeout is the time that a slow server may
+	// take to respond.
 	pingInterval, pingTimeout = time.Second, 2 * time.Second
-	// MySQL's error numbers.
+	// MySQL error numbers.
 	errAccessDenied    = 1045
 	errShutdown        = 1053
 	errNoSuchThread    = 1094
@@ -43,10 +44,10 @@ const (
 	errServerRestart   = 3707
 )
 
-// ErrSilent is returned for a server that keeps its connections open and does not answer.
+// ErrSilent is returned for a server that keeps its connections open but does not respond.
 var ErrSilent = errors.New("the server does not answer")
 
-// Account is a MySQL user.
+// Account is a MySQL user with its password.
 type Account struct{ Name, Password string }
 
 // Server is one MySQL server with its persistent connections. It is safe for concurrent use.
@@ -57,8 +58,8 @@ type Server struct {
 }
 
 // OpenServer returns a server that is reached by host, a name or an address, on the admin port. It does not connect
-// yet. The account needs SERVICE_CONNECTION_ADMIN. Without trust, for a server without a certificate of the
-// cluster, TLS is used if the server supports it, but the certificate is not verified.
+// yet. The account needs SERVICE_CONNECTION_ADMIN. trust is nil for a server without a certificate of the cluster. TLS
+// is then used if the server supports it, but the certificate is not verified.
 func OpenServer(host string, as Account, trust *tls.Config) (*Server, error) {
 	config := driver.NewConfig()
 	config.User, config.Passwd, config.Net = as.Name, as.Password, "tcp"
@@ -79,21 +80,21 @@ func OpenServer(host string, as Account, trust *tls.Config) (*Server, error) {
 	return &Server{db: db}, nil
 }
 
-// sessionSettings are settings that the manager's statements depend on. They override the settings that users
-// choose for clients.
+// sessionSettings returns settings on which the manager's statements depend. They override settings that users choose
+// for their clients.
 func sessionSettings() map[string]string {
 	return map[string]string{
 		"wait_timeout": "31536000", // Spare connections may be idle for a long time.
 		"autocommit":   "1", "transaction_read_only": "0", "max_execution_time": "0", "sql_select_limit": "18446744073709551615", "sql_safe_updates": "0",
 		"sql_big_selects":      "1", // max_join_size refuses joins without it.
 		"group_concat_max_len": "1048576", "completion_type": "0", "time_zone": "'+00:00'",
-		// With NO_BACKSLASH_ESCAPES, LIKE patterns have no escape character. With ANSI_QUOTES, a text in double quotes is
-		// a name.
+		// With NO_BACKSLASH_ESCAPES, LIKE patterns would have no escape character. With ANSI_QUOTES, text in double
+		// quotes would be an identifier.
 		"sql_mode": "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
 	}
 }
 
-// Close ends all connections and the statements that run on them.
+// Close closes all connections, which ends their statements.
 func (s *Server) Close() error {
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close connections: %w", err)
@@ -101,8 +102,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// WatchConnection returns an error as soon as the server has ended or no longer answers, and nil when ctx ends. It
-// holds a connection with one statement a day, and sends ping packets.
+// WatchConnection returns an error as soon as the server stops or no longer responds, and nil when ctx is cancelled. It
+// keeps a connection open with one statement per day, and sends ping packets.
 func (s *Server) WatchConnection(ctx context.Context) error {
 	s.openSpares(ctx)
 	watching, giveUp := context.WithCancelCause(ctx)
@@ -124,8 +125,8 @@ func (s *Server) WatchConnection(ctx context.Context) error {
 // watchStatement keeps the watched connection open.
 const watchStatement = "do sleep(86400)"
 
-// openSpares opens all connections that may be needed. A GRANT that waits for a replica blocks all logins,
-// including those of replicas, so only existing sessions can resolve the wait.
+// openSpares opens all connections that may be needed. A GRANT that waits for a replica blocks all logins, including
+// those of replicas, so only existing sessions can resolve the wait.
 func (s *Server) openSpares(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pingInterval)
 	defer cancel()
@@ -140,13 +141,13 @@ func (s *Server) openSpares(ctx context.Context) {
 	}
 }
 
-// pingUntilSilent returns an error when the server no longer answers. A frozen server keeps its connections open.
+// pingUntilSilent returns an error when the server no longer responds. A frozen server keeps its connections open.
 func (s *Server) pingUntilSilent(ctx context.Context) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("open the connection for pings: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // The connection returns to the pool, or is already known to be broken.
+	defer func() { _ = conn.Close() }() // The connection returns to the pool, or was already found to be broken.
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
@@ -168,15 +169,15 @@ func (s *Server) pingUntilSilent(ctx context.Context) error {
 	}
 }
 
-// statementMark begins every statement that changes a server. By it, ReadFacts recognizes the pending statements of any
-// manager.
+// statementMark is the beginning of every statement that changes a server. ReadFacts uses it to recognize the pending
+// statements of any manager.
 const statementMark = "/* torpor */ "
 
 type statementExecer interface {
 	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
 }
 
-// execStatement runs one marked statement. Errors do not contain the statement, because it may hold a password.
+// execStatement runs one marked statement. Errors do not contain the statement, because it may contain a password.
 func (s *Server) execStatement(ctx context.Context, statement string, args ...any) error {
 	return execMarked(ctx, s.db, statement, args...)
 }
@@ -186,7 +187,7 @@ func execMarked(ctx context.Context, in statementExecer, statement string, args 
 	return err
 }
 
-// IsAccessDenied reports whether the server rejects the account's password, which may have changed.
+// IsAccessDenied reports whether the server rejects the account's password. The password may have changed.
 func IsAccessDenied(err error) bool { return errorNumber(err) == errAccessDenied }
 
 // IsPasswordExpired reports whether the server refuses all statements because the account's password has expired.
@@ -195,16 +196,16 @@ func IsPasswordExpired(err error) bool {
 	return n == errExpired || n == errMustChange
 }
 
-// IsUntrusted reports whether the server's certificate is not the cluster's. The cluster's CA may have changed.
+// IsUntrusted reports whether the server's certificate is not signed by the cluster's CA. The CA may have changed.
 func IsUntrusted(err error) bool {
 	_, is := errors.AsType[*tls.CertificateVerificationError](err)
 	return is
 }
 
-// IsConnectionRefused reports whether nothing listens at the server's address.
+// IsConnectionRefused reports whether no process listens at the server's address.
 func IsConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// errorNumber returns MySQL's number of an error; 0 for other errors.
+// errorNumber returns the MySQL error number of an error; 0 for other errors.
 func errorNumber(err error) uint16 {
 	if m, ok := errors.AsType[*driver.MySQLError](err); ok {
 		return m.Number
@@ -212,7 +213,7 @@ func errorNumber(err error) uint16 {
 	return 0
 }
 
-// DescribeError returns a description of an error without the server's message, which may hold data.
+// DescribeError returns a description of an error without the server's message, which may contain data.
 func DescribeError(err error) string {
 	switch n := errorNumber(err); {
 	case n != 0:
@@ -234,38 +235,38 @@ func DescribeError(err error) string {
 	}
 }
 
-// ServerFacts holds the state of one server at one moment. GTID sets are in MySQL's notation.
+// ServerFacts describes the state of one server at one moment. GTID sets are in MySQL's notation.
 type ServerFacts struct {
 	UUID, Version    string
 	Executed, Purged string
-	// Owned holds the transactions that are being committed: they have numbers and may have reached replicas, but are
-	// not executed yet.
+	// Owned is the set of transactions that are being committed. They have numbers and may have reached replicas, but
+	// are not executed yet.
 	Owned                   string
 	ReadOnly, SuperReadOnly bool
 	SemiSync                SemiSync
-	// Weakened holds the settings by which the server may lose acknowledged commits, sorted.
+	// Weakened lists, sorted, the settings with which the server may lose acknowledged commits.
 	Weakened []string
-	// CertificateFrom and CertificateUntil are the validity period of the certificate that the server uses.
+	// CertificateFrom and CertificateUntil are the validity period of the certificate that the server presents.
 	CertificateFrom, CertificateUntil time.Time
-	// Connected holds the UUIDs of the connected replicas.
+	// Connected lists the UUIDs of the connected replicas.
 	Connected []string
-	// Pending is true if a manager's statement still runs in the server, and PendingFor is its duration in whole
-	// seconds.
+	// Pending is true if a manager's statement still runs in the server. PendingFor is the statement's duration so far,
+	// in whole seconds.
 	Pending    bool
 	PendingFor time.Duration
 	// Replication is nil if the server has no replication channel.
 	Replication *ReplicationFacts
 	// Clone is the state of the last CLONE that this server received: "Not Started", "In Progress", "Completed" or
-	// "Failed"; empty when there was none.
+	// "Failed"; empty if there was none.
 	Clone string
 }
 
-// SemiSync is the state of semi-synchronous replication.
+// SemiSync describes the state of semi-synchronous replication.
 type SemiSync struct {
 	// UsesOldNames is true for a server with the plugins of MySQL 8.0, whose variables contain master and slave.
 	UsesOldNames    bool
 	Source, Replica bool
-	// ReplicaActive is true if the receiving thread sends acknowledgements, which is decided when it connects.
+	// ReplicaActive is true if the IO thread sends acknowledgements, which is determined when it connects.
 	ReplicaActive bool
 	// WaitFor is the number of replicas that must have received a transaction before its commit returns.
 	WaitFor int
@@ -273,12 +274,12 @@ type SemiSync struct {
 	Timeout time.Duration
 	// Waiting is the number of commits that are waiting.
 	Waiting int
-	// HasGivenUp is true if commits do not wait although Source is set. Either a commit has waited for longer than
-	// Timeout, or too few replicas are connected and a setting allows commits without them.
+	// HasGivenUp is true if commits do not wait although Source is set. Either a commit waited for longer than Timeout,
+	// or too few replicas are connected and a setting allows commits without them.
 	HasGivenUp bool
 }
 
-// ReplicationFacts is the state of the channel from the source.
+// ReplicationFacts describes the channel from the source.
 type ReplicationFacts struct {
 	SourceHost, SourceUser, SourceUUID string
 	SourcePort                         int
@@ -288,9 +289,10 @@ type ReplicationFacts struct {
 	// IsVerified is true if the replica uses TLS and verifies the source with its own CA.
 	IsVerified bool
 	Retrieved  string
-	// IO and SQL are true while the thread runs. Connecting is true while IO tries to reach the source.
+	// IO and SQL are true while the thread runs. Connecting is true while the IO thread tries to reach the source.
 	IO, Connecting, SQL bool
-	// IOErrno and SQLErrno are 0 if the thread has not failed. The error texts may hold data and stay in the server.
+	// IOErrno and SQLErrno are 0 if the thread has not failed. The error texts are not read, because they may contain
+	// data.
 	IOErrno, SQLErrno int
 	// HeardAgo is the time since the last packet from the source; negative before the first packet.
 	HeardAgo time.Duration

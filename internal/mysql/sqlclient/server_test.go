@@ -52,7 +52,7 @@ func failOnError(t *testing.T, err error) {
 	testenv.ExpectNoError(t, err)
 }
 
-// TestReplicationOfThreeServers leads three new servers through the life of a cluster.
+// TestReplicationOfThreeServers takes three new servers through the life of a cluster.
 func TestReplicationOfThreeServers(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machines := bed.StartServers(t, 3)
@@ -105,8 +105,8 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	}
 }
 
-// TestPasswordsAreSentOnlyToTheRightInstance checks that no password is sent to a server outside the cluster or to
-// another instance of it.
+// TestPasswordsAreSentOnlyToTheRightInstance checks that no password is sent to a server outside the cluster, or to
+// another instance of the cluster.
 func TestPasswordsAreSentOnlyToTheRightInstance(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	server := bed.StartServer(t)
@@ -158,8 +158,8 @@ func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	}
 }
 
-// TestWaitingGrantDoesNotBlockTheManager covers a GRANT that waits for a replica and holds locks that every login
-// needs, while clients with existing sessions run many statements.
+// TestWaitingGrantDoesNotBlockTheManager covers a GRANT that waits for a replica and holds locks that block every
+// login, while clients with existing sessions run many statements.
 func TestWaitingGrantDoesNotBlockTheManager(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machine := bed.StartServer(t)
@@ -174,7 +174,7 @@ func TestWaitingGrantDoesNotBlockTheManager(t *testing.T) {
 	}()
 	quickly := func(what string, do func(context.Context) error) {
 		t.Helper()
-		const bound = 20 * time.Second // Each act takes milliseconds, or waits for as long as the GRANT.
+		const bound = 20 * time.Second // Each action takes milliseconds, unless it waits for the GRANT.
 		ctx, cancel := context.WithTimeout(ctx, bound)
 		defer cancel()
 		if err := do(ctx); err != nil {
@@ -208,8 +208,7 @@ func TestWaitingGrantDoesNotBlockTheManager(t *testing.T) {
 	readFacts(t, openServer(t, machine))
 }
 
-// TestCloneThatWasKilledHasFailed kills a server in the middle of CLONE. The server keeps reporting that CLONE is
-// in progress.
+// TestCloneThatWasKilledHasFailed kills a server during CLONE. The server keeps reporting that CLONE is in progress.
 func TestCloneThatWasKilledHasFailed(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machines := bed.StartServers(t, 2)
@@ -245,8 +244,7 @@ func TestCloneThatWasKilledHasFailed(t *testing.T) {
 	expectClone("Completed")
 }
 
-// TestManyClientsAreKilledInFewRoundTrips connects more clients than could be killed one by one over a slow
-// network.
+// TestManyClientsAreKilledInFewRoundTrips connects more clients than could be killed one by one over a slow network.
 func TestManyClientsAreKilledInFewRoundTrips(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machine := bed.StartServer(t)
@@ -295,7 +293,7 @@ type countingProxy struct {
 	packets atomic.Int64
 }
 
-// startCountingProxy serves a server's admin port at another address.
+// startCountingProxy starts a proxy for a server's admin port.
 func startCountingProxy(t *testing.T, server string) *countingProxy {
 	t.Helper()
 	p := &countingProxy{address: server[:strings.LastIndex(server, ".")] + ".200"}
@@ -313,7 +311,7 @@ func startCountingProxy(t *testing.T, server string) *countingProxy {
 		}
 	})
 	t.Cleanup(func() {
-		_ = listener.Close() // The test has ended.
+		_ = listener.Close() // The test is over.
 		running.Wait()
 	})
 	return p
@@ -328,7 +326,7 @@ func (p *countingProxy) carry(ctx context.Context, client net.Conn, server strin
 	}
 	defer func() { _ = far.Close() }()
 	go func() {
-		_, _ = io.Copy(client, far) // The copy ends with either side.
+		_, _ = io.Copy(client, far) // The copy ends when either side closes its connection.
 		_ = client.Close()
 	}()
 	buffer := make([]byte, 64<<10)
@@ -377,7 +375,7 @@ func TestAccountsThatExpire(t *testing.T) {
 		}
 	}
 	expectAccounts(false)
-	// Another account is used, because a session that expires its own account may not run any further statement.
+	// A different account is used, because a session that expires its own account may not run any further statement.
 	root := openDB(t, machine, "root", "root")
 	for _, statement := range []string{
 		"set global super_read_only = off", "set global read_only = off", "alter user 'moco-repl'@'%' identified by 'newer' retain current password",

@@ -9,7 +9,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// TestStatementsOfVersions covers servers of which only 9.7 can be run here.
+// TestStatementsOfVersions covers several server versions. Only 9.7 is available for tests with a real server.
 func TestStatementsOfVersions(t *testing.T) {
 	for version, want := range map[string]string{
 		"8.0.30": "reset master", "8.0.36-28": "reset master", "8.0.43-log": "reset master", "8.1.0": "reset master",
