@@ -17,11 +17,10 @@ type Set struct {
 	bySource []sourceIntervals
 }
 
-// sourceTag identifies the source of transaction numbers: a server, and since MySQL 8.3 optionally a tag of the
-// server.
+// sourceTag identifies the source of transaction numbers: a server and, since MySQL 8.3, an optional tag.
 type sourceTag struct{ uuid, tag string }
 
-// sourceIntervals is the part of a set with one source: intervals that are sorted and neither overlap nor touch.
+// sourceIntervals is the part of a set that has one source. Its intervals are sorted and neither overlap nor touch.
 type sourceIntervals struct {
 	sourceTag
 	intervals []transactionInterval
@@ -34,7 +33,7 @@ type transactionInterval struct{ first, last int64 }
 func (s Set) String() string {
 	var b strings.Builder
 	for at, r := range s.bySource {
-		if at == 0 || s.bySource[at-1].uuid != r.uuid { // The tags of one server follow its UUID, which is written once.
+		if at == 0 || s.bySource[at-1].uuid != r.uuid { // All tags of a server follow its UUID, which is written only once.
 			if at > 0 {
 				b.WriteByte(',')
 			}
@@ -143,7 +142,7 @@ func (s Set) Subtract(other Set) Set {
 	return Set{left}
 }
 
-// NumberedBy returns the transactions that one server numbered, whatever the tag.
+// NumberedBy returns the transactions that one server numbered, with any tag.
 func (s Set) NumberedBy(uuid string) Set {
 	return s.filterSources(func(r sourceIntervals) bool { return r.uuid == strings.ToLower(uuid) })
 }
@@ -170,12 +169,12 @@ func (s sourceTag) compare(other sourceTag) int {
 	return strings.Compare(s.tag, other.tag)
 }
 
-// The functions below compute with sorted intervals that neither overlap nor touch.
+// The functions below work on sorted intervals that neither overlap nor touch.
 
 // normalizeIntervals sorts intervals and joins those that overlap or touch.
 func normalizeIntervals(list []transactionInterval) []transactionInterval {
 	slices.SortFunc(list, func(a, b transactionInterval) int { return cmp.Compare(a.first, b.first) })
-	out := list[:0] // The result never overtakes the loop over list, so they can share memory.
+	out := list[:0] // The result is never ahead of the loop over list, so they can share memory.
 	for _, i := range list {
 		if last := len(out) - 1; last >= 0 && i.first <= out[last].last+1 {
 			out[last].last = max(out[last].last, i.last)
@@ -211,7 +210,7 @@ func subtractIntervals(a, b []transactionInterval) []transactionInterval {
 		for at < len(b) && b[at].last < i.first {
 			at++
 		}
-		// at does not advance, because the last interval of b may reach into the next one of a.
+		// The loop does not advance at, because its last interval of b may overlap the next interval of a.
 		for k := at; k < len(b) && b[k].first <= i.last && i.first <= i.last; k++ {
 			if b[k].first > i.first {
 				left = append(left, transactionInterval{i.first, b[k].first - 1})
@@ -232,12 +231,12 @@ const (
 	maxNumber = 1<<63 - 2
 )
 
-// Parse reads a set as the server prints it, such as
+// Parse parses a set in the format in which the server prints it, such as
 //
 //	3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:7:tag:1-5,
 //	4e11fa47-71ca-11e1-9e33-c80aa9429562:1
 //
-// in any order, with spaces, line breaks and either case.
+// UUIDs may be in any order and in upper or lower case, with spaces and line breaks.
 func Parse(text string) (Set, error) {
 	found := map[sourceTag][]transactionInterval{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -256,7 +255,7 @@ func Parse(text string) (Set, error) {
 	return s, nil
 }
 
-// parsePart parses the text between two commas: a UUID, then intervals, some of them after tags.
+// parsePart parses the text between two commas: a UUID, followed by intervals, some of which follow tags.
 func parsePart(part string, found map[sourceTag][]transactionInterval) error {
 	fields := strings.Split(part, ":")
 	for i, f := range fields {

@@ -28,8 +28,8 @@ func parsed(t *testing.T, text string) Set {
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"an empty text is the empty set":                            {"", ""},
-		"blanks and commas are the empty set":                       {" ,\n, ", ""},
-		"one transaction: kept":                                     {first + ":5", first + ":5"},
+		"a text of blanks and commas is the empty set":              {" ,\n, ", ""},
+		"a single transaction: kept":                                {first + ":5", first + ":5"},
 		"a range of one number is written as the number":            {first + ":5-5", first + ":5"},
 		"intervals that touch become one":                           {first + ":4-6:1-3:8", first + ":1-6:8"},
 		"intervals that overlap become one":                         {first + ":1-5:2-3:4-9", first + ":1-9"},
@@ -62,8 +62,8 @@ func TestParseRefuses(t *testing.T) {
 		"a negative number: refused":                        first + ":-1",
 		"a decreasing range: refused":                       first + ":5-4",
 		"a number too large: refused":                       first + ":9223372036854775807",
-		"a number with a sign: refused":                     first + ":+1",
-		"numbers with a blank: refused":                     first + ":1 2",
+		"a number with a plus sign: refused":                first + ":+1",
+		"two numbers separated by a blank: refused":         first + ":1 2",
 		"a tag without numbers: refused":                    first + ":tag",
 		"a tag without numbers before another tag: refused": first + ":tag:gat:1",
 		"a tag too long: refused":                           first + ":" + strings.Repeat("t", maxTag+1) + ":1",
@@ -86,15 +86,15 @@ func TestArithmetic(t *testing.T) {
 		a, b string
 		want result
 	}{
-		"an empty set: a subset":                   {first + ":1-3", "", result{first + ":1-3", first + ":1-3", "", true}},
-		"the same set: a subset":                   {first + ":1-3", first + ":1-3", result{first + ":1-3", "", "", true}},
-		"union fills a gap":                        {first + ":1-3:5", first + ":4", result{first + ":1-5", first + ":1-3:5", first + ":4", false}},
-		"difference makes a gap":                   {first + ":1-9", first + ":4-5", result{first + ":1-9", first + ":1-3:6-9", "", true}},
-		"difference makes several gaps":            {first + ":1-9", first + ":1:4-5:9", result{first + ":1-9", first + ":2-3:6-8", "", true}},
-		"overlapping sets: no subset":              {first + ":1-3:5-7:9", first + ":3-5:9-10", result{first + ":1-7:9-10", first + ":1-2:6-7", first + ":4:10", false}},
-		"sets of other servers: no subset":         {first + ":1", second + ":1", result{first + ":1," + second + ":1", first + ":1", second + ":1", false}},
-		"sets with different tags are separate":    {first + ":1", first + ":tag:1", result{first + ":1:tag:1", first + ":1", first + ":tag:1", false}},
-		"the set of one of many servers: a subset": {first + ":1-3," + second + ":1", second + ":1", result{first + ":1-3," + second + ":1", first + ":1-3", "", true}},
+		"an empty set is a subset":                           {first + ":1-3", "", result{first + ":1-3", first + ":1-3", "", true}},
+		"an equal set is a subset":                           {first + ":1-3", first + ":1-3", result{first + ":1-3", "", "", true}},
+		"the union fills a gap":                              {first + ":1-3:5", first + ":4", result{first + ":1-5", first + ":1-3:5", first + ":4", false}},
+		"the difference has a gap":                           {first + ":1-9", first + ":4-5", result{first + ":1-9", first + ":1-3:6-9", "", true}},
+		"the difference has several gaps":                    {first + ":1-9", first + ":1:4-5:9", result{first + ":1-9", first + ":2-3:6-8", "", true}},
+		"an overlapping set is not a subset":                 {first + ":1-3:5-7:9", first + ":3-5:9-10", result{first + ":1-7:9-10", first + ":1-2:6-7", first + ":4:10", false}},
+		"a set of another server is not a subset":            {first + ":1", second + ":1", result{first + ":1," + second + ":1", first + ":1", second + ":1", false}},
+		"a set with a tag is separate from the untagged set": {first + ":1", first + ":tag:1", result{first + ":1:tag:1", first + ":1", first + ":tag:1", false}},
+		"the set of one of several servers is a subset":      {first + ":1-3," + second + ":1", second + ":1", result{first + ":1-3," + second + ":1", first + ":1-3", "", true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := parsed(t, c.a), parsed(t, c.b)
@@ -125,7 +125,7 @@ func TestPartsOfOneServer(t *testing.T) {
 	}
 }
 
-// numbers is a plain implementation: it holds every transaction separately.
+// numbers is a reference implementation that stores every transaction separately.
 type numbers map[string]bool
 
 func listed(s Set) numbers {
@@ -140,7 +140,7 @@ func listed(s Set) numbers {
 	return all
 }
 
-// small makes a set of low numbers out of bytes: the source, the first number and the length of each interval.
+// small builds a set of low numbers from bytes: the source, the first number and the length of each interval.
 func small(data []byte) Set {
 	var parts []string
 	for ; len(data) >= 3; data = data[3:] {
@@ -200,7 +200,7 @@ func FuzzArithmetic(f *testing.F) {
 	})
 }
 
-// Text that the server would never print must not be parsed in part either.
+// Text that the server would never print must not even be parsed in part.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"", first + ":1-5:tag:7", first + ":1,\n" + second + ":2", "x", first + ":tag:", first + ":9223372036854775806"} {
 		f.Add(seed)
