@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// StopValue is the only value of an annotation that requests a stop.
+	// StopValue is the only value of the stop annotations that requests a stop.
 	StopValue = "true"
 	// refuseSeverity is the severity of the findings for which the manager refuses a start.
 	refuseSeverity = "refuse"
@@ -25,7 +25,7 @@ const (
 // Part is a part of a MySQLCluster that users stop and start.
 type Part struct {
 	stoprecord.AnnotationSwitch
-	// PartName is clustering or reconciliation.
+	// PartName is "clustering" or "reconciliation".
 	PartName string
 	// Condition is the type of the condition that reports the part.
 	Condition string
@@ -33,26 +33,26 @@ type Part struct {
 	Controllers string
 }
 
-// ClusteringPart is failover, switchover and the repair of replication.
+// ClusteringPart is the part that performs failovers and switchovers and repairs replication.
 func ClusteringPart() Part {
 	return Part{ClusteringSwitch(), "clustering", mocov1beta2.ClusteringActiveCondition, "clustering"}
 }
 
-// ReconciliationPart is the application of the spec to other objects.
+// ReconciliationPart is the part that applies the spec to other objects.
 func ReconciliationPart() Part {
 	return Part{ReconciliationSwitch(), "reconciliation", mocov1beta2.ReconciliationActiveCondition, "provisioning"}
 }
 
-// ListParts returns the parts that users stop and start.
+// ListParts returns the parts that users can stop and start.
 func ListParts() []Part { return []Part{ClusteringPart(), ReconciliationPart()} }
 
-// IsRefusal reports whether the manager refuses a start for a finding.
+// IsRefusal reports whether the manager refuses a start because of a finding.
 func IsRefusal(f mocov1beta2.StartFinding) bool { return f.Severity == refuseSeverity }
 
 // IsStopped reports whether a stop of the part is requested. Only StopValue requests it.
 func (p Part) IsStopped(annotations map[string]string) bool { return annotations[p.Name] == StopValue }
 
-// IsStartRefused reports whether the manager keeps the part stopped although no stop is requested any more.
+// IsStartRefused reports whether the manager keeps the part stopped although a stop is no longer requested.
 func (p Part) IsStartRefused(c *mocov1beta2.MySQLCluster) bool {
 	return p == ClusteringPart() && p.ReadCondition(c).Reason == mocov1beta2.StartRefusedReason
 }
@@ -73,7 +73,7 @@ func (p Part) ReadCondition(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	return metav1.Condition{Type: p.Condition, Status: metav1.ConditionUnknown, Message: "nothing is reported yet"}
 }
 
-// readState compares the requested with the reported state.
+// readState derives the part's state from the requested and the reported state.
 func (p Part) readState(c *mocov1beta2.MySQLCluster) string {
 	asked, found := p.IsStopped(c.Annotations) || p.IsStartRefused(c), p.ReadCondition(c).Status
 	switch {
@@ -90,21 +90,21 @@ func (p Part) readState(c *mocov1beta2.MySQLCluster) string {
 	}
 }
 
-// StartCommand returns a command that works as printed, regardless of the current namespace.
+// StartCommand returns a command that can be run as printed, regardless of the current namespace.
 func (p Part) StartCommand(c *mocov1beta2.MySQLCluster) string {
 	return fmt.Sprintf("kubectl moco start -n %s %s %s", c.Namespace, p.PartName, c.Name)
 }
 
-// PartRequest requests the stop or start of a part. Reason and Until are nil if the user does not set them.
+// PartRequest is a request to stop or start a part. Reason and Until are nil if the user does not set them.
 type PartRequest struct {
 	Part          Part
 	IsStop        bool
 	Reason, Until *string
 }
 
-// AnnotationChange is the effect of a request on annotations.
+// AnnotationChange describes the effect of a request on annotations.
 type AnnotationChange struct {
-	// Annotations are the annotations after the change.
+	// Annotations holds the annotations after the change.
 	Annotations map[string]string
 	// AlreadyDone is true if the part was already in the requested state.
 	AlreadyDone bool
@@ -112,14 +112,14 @@ type AnnotationChange struct {
 	RemovedValue string
 }
 
-// ChangeAnnotations returns the changes that the request makes. The reason and end of a part are removed with its
-// stop, and those of all parts with the last stop.
+// ChangeAnnotations returns the changes for the request. A part's own reason and end are removed with its stop. The
+// shared reason and end are removed with the last stop.
 func (r PartRequest) ChangeAnnotations(annotations map[string]string, now time.Time) AnnotationChange {
 	c := AnnotationChange{Annotations: maps.Clone(annotations)}
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	// An expired stop may end at any moment. A new stop is a separate one, and does not keep the expired time.
+	// An expired stop may end at any moment. A new stop is independent of it, and does not keep the expired end.
 	was := r.Part.IsStopped(annotations) && (!r.IsStop || !r.Part.isOver(annotations, now))
 	value, found := annotations[r.Part.Name]
 	c.AlreadyDone = was == r.IsStop
@@ -171,19 +171,19 @@ func setOrDelete(annotations map[string]string, name string, value *string) {
 	}
 }
 
-// PartState is the state of a part of a MySQLCluster that can be stopped.
+// PartState describes the state of a part of a MySQLCluster that can be stopped.
 type PartState struct {
 	Part
 	// State is running, stopping, stopped, starting or unknown.
 	State string
-	// Stop is the recorded stop; nil if none is in effect.
+	// Stop is the recorded stop; nil if no stop is in effect.
 	Stop *mocov1beta2.Stop
 	// Message is the message of the part's condition.
 	Message string
-	// Refusal is the reason why the manager refuses to start a part whose stop is no longer requested; empty if it
-	// does not.
+	// Refusal is the reason why the manager refuses to start a part whose stop is no longer requested; empty if the
+	// start is not refused.
 	Refusal string
-	// Next is the user's next step, or the next automatic one.
+	// Next is the next step, which the user or Torpor takes.
 	Next string
 }
 
@@ -211,10 +211,10 @@ func (p Part) describe(c *mocov1beta2.MySQLCluster, stop *mocov1beta2.Stop) Part
 	return PartState{Part: p, State: p.readState(c), Stop: stop, Message: p.ReadCondition(c).Message}
 }
 
-// hasEnd reports whether the stop of a part is recorded with an end.
+// hasEnd reports whether the recorded stop of a part has an end time.
 func (s PartState) hasEnd() bool { return s.Stop != nil && s.Stop.Until != nil }
 
-// nextStep returns the user's next step, or the next automatic one.
+// nextStep returns the next step, which the user or Torpor takes.
 func nextStep(c *mocov1beta2.MySQLCluster, clustering, reconciliation PartState, noted mocov1beta2.Pause) string {
 	for _, p := range ListParts() {
 		if value, found := c.Annotations[p.Name]; found && value != StopValue {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package switches keeps the records of the stops of a MySQLCluster: of clustering, of reconciliation, and of clustering
-// for single instances. Each kind has its own annotations. torpor.dev/until and torpor.dev/reason apply to stops
-// without an end or reason in their own.
+// Package switches keeps the stop records of a MySQLCluster: for clustering, for reconciliation, and for clustering of
+// single instances. Each kind has its own annotations. torpor.dev/until and torpor.dev/reason apply to stops without an
+// end or reason of their own.
 package switches
 
 import (
@@ -18,26 +18,26 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Switch describes one kind of stop of a cluster. A stop does not end at its end time, but when its annotation is
+// Switch describes one kind of stop of a cluster. A stop does not end at its end time but when its annotation is
 // removed after that, because a start of clustering may be refused.
 type Switch struct {
 	Annotation stoprecord.AnnotationSwitch
-	// until is the annotation with the end of the stop.
+	// until is the annotation that contains the end of the stop.
 	until string
-	// Before are the records in the status, and Records those that follow from the current annotations.
+	// Before holds the records in the status. Records holds those that follow from the current annotations.
 	Before, Records stoprecord.Records
-	// IsOverdue means that the end time of the stop has passed and its annotation is still there. IsEndSaved means
-	// that the status records the cause of the end. Only then may the annotation be removed, so that a manager that
-	// restarts after that still knows the cause.
+	// IsOverdue means that the end time of the stop has passed and the stop's annotation still exists. IsEndSaved means
+	// that the status records the cause of the end. Only then may the annotation be removed; otherwise the cause would
+	// be lost if the manager restarted after the removal.
 	IsOverdue, IsEndSaved bool
 }
 
-// Switches are the switches of a MySQLCluster.
+// Switches holds the switches of a MySQLCluster.
 type Switches struct {
 	Clustering, Reconciliation, Instances Switch
 }
 
-// ClusteringSwitch stops failover, switchover and the repair of replication.
+// ClusteringSwitch stops failovers, switchovers and the repair of replication.
 func ClusteringSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        mocov1beta2.ClusteringStoppedAnnotation,
@@ -46,7 +46,7 @@ func ClusteringSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
-// ReconciliationSwitch stops applying changes of the spec to other objects.
+// ReconciliationSwitch stops the application of spec changes to other objects.
 func ReconciliationSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        mocov1beta2.ReconciliationStoppedAnnotation,
@@ -64,7 +64,7 @@ func InstancesSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
-// Read returns the switches with the current annotations and the records from the status.
+// Read returns the switches for the current annotations and the records in the status.
 func Read(cluster *mocov1beta2.MySQLCluster, now time.Time) Switches {
 	instances, _ := ParseStoppedInstances(cluster)
 	reader := reader{cluster, now}
@@ -89,13 +89,14 @@ func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, bef
 	}
 	s.IsOverdue = s.Records.HasExpired()
 	newest.EndedAt, newest.StartedBy = nil, ""
-	// If the status lacks the stop, something drops it and would drop its end too. The stop must end all the same.
+	// If the status lacks the stop, another writer drops the record and would drop its end too. The stop must end
+	// nevertheless.
 	s.IsEndSaved = s.IsOverdue && (before.RequestedStop() == nil || s.Records.IsEndSavedIn(before))
 	return s
 }
 
-// ParseStoppedInstances returns the indexes of the instances for which clustering is stopped, and whether the annotation
-// could be parsed. A list that cannot be parsed stops nothing.
+// ParseStoppedInstances returns the indexes of the instances for which clustering is stopped, and whether the
+// annotation could be parsed. An invalid list does not stop any instance.
 func ParseStoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
 	return parseInstances(cluster.Annotations)
 }
@@ -113,23 +114,23 @@ func parseInstances(annotations map[string]string) ([]int, bool) {
 	}
 	var list []int
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, false // Elements parsed before the error may be wrong too.
+		return nil, false // Elements that were parsed before the error may be wrong too.
 	}
 	return list, true
 }
 
-// Events returns the events of the stop since the status was written.
+// Events returns the events of the stop since the last write of the status.
 func (s Switch) Events(action string) []decision.Event {
 	return stoprecord.Events(s.Before, s.Records, s.until, action)
 }
 
-// Changes returns how the request of the part has changed since the status was written.
+// Changes returns the changes of the part's stop request since the last write of the status.
 func (s Switch) Changes(part string) []decision.Change {
 	return stoprecord.Changes(part, s.Before, s.Records)
 }
 
-// End returns the records after the annotations of overdue stops with a saved end were removed. The records of other
-// overdue stops get the cause of their coming end.
+// End returns the records for the time after the removal of annotations. An overdue stop whose end is saved has ended.
+// An overdue stop whose end is not saved gets the cause of its end.
 func (s Switch) End(now time.Time) stoprecord.Records {
 	if s.IsEndSaved {
 		newest := s.Records.RequestedStop()
@@ -138,7 +139,7 @@ func (s Switch) End(now time.Time) stoprecord.Records {
 	return s.AnnounceEnd()
 }
 
-// AnnounceEnd returns the records, with the cause of the coming end for an overdue stop.
+// AnnounceEnd returns the records. An overdue stop gets the cause of its end.
 func (s Switch) AnnounceEnd() stoprecord.Records {
 	if newest := s.Records.RequestedStop(); newest != nil && s.IsOverdue {
 		newest.StartedBy = torporv1alpha1.UntilAnnotation
@@ -146,7 +147,7 @@ func (s Switch) AnnounceEnd() stoprecord.Records {
 	return s.Records
 }
 
-// EndEvent returns the event for the end of an overdue stop, or for the reason why it could not be ended.
+// EndEvent returns the event for the end of an overdue stop, or for the reason why the stop could not be ended.
 func (s Switch) EndEvent(action, why string) decision.Event {
 	if why != "" {
 		return decision.Event{
@@ -162,7 +163,7 @@ func (s Switch) EndEvent(action, why string) decision.Event {
 
 func (s Switches) all() []Switch { return []Switch{s.Clustering, s.Reconciliation, s.Instances} }
 
-// OverdueDuration returns for how long a stop has been overdue; of several stops, the longest duration.
+// OverdueDuration returns the time for which a stop has been overdue. If there are several, it returns the longest.
 func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	var longest time.Duration
 	for _, one := range s.all() {
@@ -173,7 +174,7 @@ func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	return longest
 }
 
-// NextEnd returns the next end time of a stop; zero if none exists.
+// NextEnd returns the earliest end time of a stop; zero if no stop has one.
 func (s Switches) NextEnd() time.Time {
 	var next time.Time
 	for _, one := range s.all() {
@@ -188,8 +189,8 @@ func (s Switches) NextEnd() time.Time {
 	return next
 }
 
-// ListEnding returns the annotations of the overdue stops of clustering that may be removed, and whether nothing is
-// stopped after that.
+// ListEnding returns the annotations of the overdue stops of clustering that may be removed, and whether nothing
+// remains stopped after the removal.
 func (s Switches) ListEnding() (annotations []string, areAll bool) {
 	for _, one := range []Switch{s.Clustering, s.Instances} {
 		if one.IsEndSaved {
@@ -202,8 +203,7 @@ func (s Switches) ListEnding() (annotations []string, areAll bool) {
 	return annotations, areAll
 }
 
-// ListLeftovers returns the annotations of a MySQLCluster that describe a stop of one kind that is no longer
-// requested.
+// ListLeftovers returns the annotations of a MySQLCluster that describe a stop of one kind that is no longer requested.
 func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	var left []string
 	for _, one := range s.all() {
@@ -219,7 +219,7 @@ func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	return left
 }
 
-// DescribeIgnored describes the first end of a stop that is ignored, and why; empty if none exists.
+// DescribeIgnored returns the first end of a stop that is ignored, and the reason; empty if there is none.
 func (s Switches) DescribeIgnored() string {
 	for _, one := range s.all() {
 		if ignored := one.Records.DescribeIgnored(one.until); ignored != "" {

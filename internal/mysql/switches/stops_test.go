@@ -18,7 +18,7 @@ import (
 
 func fixedTime() time.Time { return time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC) }
 
-// story is a MySQLCluster whose status is written after each pass.
+// story simulates a MySQLCluster whose status is written after each pass.
 type story struct {
 	cluster *mocov1beta2.MySQLCluster
 	now     time.Time
@@ -30,7 +30,7 @@ func newStory(annotations map[string]string) *story {
 	return s
 }
 
-// annotate sets annotations at the time of the story, and removes those with an empty value.
+// annotate sets annotations at the story's current time, and removes those with an empty value.
 func (s *story) annotate(annotations map[string]string) {
 	for name, value := range annotations {
 		s.cluster.ManagedFields = slices.DeleteFunc(s.cluster.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
@@ -52,14 +52,14 @@ func (s *story) look() mysqlswitches.Switches {
 	return seen
 }
 
-// announceEnd saves the coming end, and runs another pass.
+// announceEnd saves the announced end in the status, and runs another pass.
 func (s *story) announceEnd() mysqlswitches.Switches {
 	seen := mysqlswitches.Read(s.cluster, s.now)
 	s.cluster.Status.ClusteringStops, s.cluster.Status.ReconciliationStops, s.cluster.Status.InstanceStops = seen.Clustering.AnnounceEnd(), seen.Reconciliation.AnnounceEnd(), seen.Instances.AnnounceEnd()
 	return mysqlswitches.Read(s.cluster, s.now)
 }
 
-// TestStopEndsWithoutARecordInTheStatus has a stop whose record is dropped from the status.
+// TestStopEndsWithoutARecordInTheStatus covers a stop whose record is dropped from the status.
 func TestStopEndsWithoutARecordInTheStatus(t *testing.T) {
 	s := newStory(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: "1h"})
 	s.now = s.now.Add(2 * time.Hour)
@@ -127,7 +127,7 @@ func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestSwitchesHaveEndsAndReasonsOfTheirOwn sets an end and a reason for all stops, and others for one of them.
+// TestSwitchesHaveEndsAndReasonsOfTheirOwn sets a shared end and reason, and different ones for one of the stops.
 func TestSwitchesHaveEndsAndReasonsOfTheirOwn(t *testing.T) {
 	s := newStory(map[string]string{
 		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[1]",
@@ -166,8 +166,8 @@ func TestSwitchesHaveEndsAndReasonsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestTheEndIsSavedBeforeTheStopEnds changes an end to a time that has passed before the next pass, and does not save
-// the status after the annotations are removed.
+// TestTheEndIsSavedBeforeTheStopEnds moves the end to a time that passes before the next pass, and does not save the
+// status after the annotations are removed.
 func TestTheEndIsSavedBeforeTheStopEnds(t *testing.T) {
 	s := newStory(map[string]string{
 		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[1]",
@@ -206,10 +206,10 @@ func TestTheUserOfAStartIsRecorded(t *testing.T) {
 		until, by, want string
 		after           time.Duration
 	}{
-		"a start by a recorded user: bob is recorded":                            {"", "bob", "bob", time.Hour},
-		"a start by an unrecorded user: unknown is recorded":                     {"", "", "unknown", time.Hour},
-		"a start by a user before the end time: bob is recorded":                 {"8h", "bob", "bob", time.Hour},
-		"a start by a user after an end time that is not saved: bob is recorded": {"8h", "bob", "bob", 8 * time.Hour},
+		"start by a known user: bob is recorded":                               {"", "bob", "bob", time.Hour},
+		"start by an unknown user: unknown is recorded":                        {"", "", "unknown", time.Hour},
+		"start by a user before the end time: bob is recorded":                 {"8h", "bob", "bob", time.Hour},
+		"start by a user after an end time that is not saved: bob is recorded": {"8h", "bob", "bob", 8 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: row.until})
@@ -247,11 +247,11 @@ func TestParseStoppedInstances(t *testing.T) {
 		want        []int
 		understood  bool
 	}{
-		"no annotation: no instance is stopped":       {nil, nil, true},
-		"a list of two ordinals stops both instances": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
-		"an empty list stops nothing":                 {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[]"}, []int{}, true},
-		"a value that is not a list stops nothing":    {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
-		"a partly wrong list stops nothing":           {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
+		"no annotation: no instance is stopped":         {nil, nil, true},
+		"a list of two ordinals stops both instances":   {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
+		"an empty list stops nothing":                   {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[]"}, []int{}, true},
+		"a value that is not a list stops nothing":      {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
+		"a list with one invalid element stops nothing": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}
