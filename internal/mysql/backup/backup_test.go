@@ -56,7 +56,7 @@ func TestChooseBackup(t *testing.T) {
 		"a point before the first backup is an error":           {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
 		"an incomplete backup is not chosen":                    {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
 		"a newer MOCO backup is chosen":                         {keys: mocos, point: noon(), want: moco(-time.Hour, "", noon().Add(30*time.Minute))},
-		"MOCO's binary logs belong to the backup before them":   {keys: mocos, point: noon().Add(-90 * time.Minute), want: moco(-2*time.Hour, "binlog.tar.zst", noon().Add(-time.Hour))},
+		"MOCO's binary logs belong to the preceding backup":     {keys: mocos, point: noon().Add(-90 * time.Minute), want: moco(-2*time.Hour, "binlog.tar.zst", noon().Add(-time.Hour))},
 		"a newer Torpor backup is chosen":                       {keys: mocos, point: noon().Add(2 * time.Hour), want: second},
 		"a point before the first MOCO backup is an error":      {keys: mocos, point: noon().Add(-3 * time.Hour), err: "found 4, the first of 2026-11-20T10:00:00Z; choose a later restore point"},
 		"an empty bucket is an error":                           {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
@@ -93,14 +93,14 @@ func TestExpiredKeys(t *testing.T) {
 		backups, want []string
 		cutoff        time.Time
 	}{
-		"the newest backup before the retention window is kept":                    {keys(-9, -8, -5, -1), append(keys(-9, -8), segment(-9), segment(-8)), at(-3)},
-		"a backup at the start of the retention window makes older ones deletable": {keys(-9, -3, -1), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
-		"the last complete backup is kept, however old it is":                      {keys(-9), nil, at(-3)},
-		"an incomplete backup does not count as the last backup":                   {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
-		"nothing is deleted while all backups are in the retention window":         {keys(-2, -1), nil, at(-3)},
-		"nothing is deleted while no backup is complete":                           {keys(-9)[1:], nil, at(-3)},
-		"objects that Torpor did not write are kept":                               {append(keys(-9, -4), "moco/ns/test/20200101-000000/dump.tar", "moco/ns/test/notes"), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
-		"backups of another cluster are kept":                                      {append(keys(-4), backup.ObjectKeysAt("ns", "test2", at(-9)).Record), []string{segment(-9), segment(-8), segment(-5)}, at(-3)},
+		"the newest backup before the retention window is kept":                           {keys(-9, -8, -5, -1), append(keys(-9, -8), segment(-9), segment(-8)), at(-3)},
+		"older backups are deleted if one was taken at the start of the retention window": {keys(-9, -3, -1), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
+		"the last complete backup is kept at any age":                                     {keys(-9), nil, at(-3)},
+		"an incomplete backup does not count as the last backup":                          {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
+		"nothing is deleted while all backups are in the retention window":                {keys(-2, -1), nil, at(-3)},
+		"nothing is deleted while no backup is complete":                                  {keys(-9)[1:], nil, at(-3)},
+		"objects that Torpor did not write are kept":                                      {append(keys(-9, -4), "moco/ns/test/20200101-000000/dump.tar", "moco/ns/test/notes"), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
+		"backups of another cluster are kept":                                             {append(keys(-4), backup.ObjectKeysAt("ns", "test2", at(-9)).Record), []string{segment(-9), segment(-8), segment(-5)}, at(-3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, backup.ExpiredKeys(row.backups, segments, "ns", "test", row.cutoff)); diff != "" {
@@ -145,13 +145,13 @@ func TestPlanReplay(t *testing.T) {
 		"unordered segments: the segments up to the point are replayed":             {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
 		"a failover does not count as a gap":                                        {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
 		"a dump at the end of a segment: the segments up to the point are replayed": {dump: a + ":1-20", segments: chain, point: 21, want: []string{a + ":21-30"}, reached: 21},
-		"no commits were shipped after the dump: nothing to replay":                 {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
+		"no commits shipped after the dump: nothing to replay":                      {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
 		"a point after the last shipped transaction: an error":                      {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
 		"a gap before the point: an error":                                          {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
-		"the newest restorable point is the last one before a gap":                  {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
+		"the newest restorable point is the last point before a gap":                {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
 		"a new primary that lacks shipped transactions: a gap":                      {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
-		"segments of two shippers with common transactions: chained":                {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
-		"the last shipment is much older than the dump: nothing to replay":          {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
+		"overlapping segments of two shippers: chained":                             {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
+		"a last shipment that is much older than the dump: nothing to replay":       {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shipped := backup.ShippedState{Until: at(row.shipped), GTIDs: gtids(t, row.gtids)}
@@ -184,7 +184,7 @@ func TestChooseShipStart(t *testing.T) {
 		"a replica has all needed binary logs: shipping starts there":                    {[]string{a + "60", a + "30"}, a + "60", 0, 0},
 		"a replica has purged needed binary logs: shipping starts at the primary":        {[]string{a + "40"}, a + "40", 1, 0},
 		"a replica lags behind the shipped transactions: shipping starts at the primary": {[]string{a + "95"}, a + "95", 1, 0},
-		"only the logs since the newest backup are left: shipping starts at the backup":  {[]string{a + "10", a + "70"}, a + "70", 0, 1},
+		"only logs since the newest backup exist: shipping starts at the backup":         {[]string{a + "10", a + "70"}, a + "70", 0, 1},
 		"only a lagging replica has all needed binary logs: shipping starts there":       {[]string{a + "17"}, a + "17", 2, 0},
 		"all instances have purged needed logs: shipping starts at the current state":    {[]string{a + "10", a + "5"}, a + "99", 1, -1},
 		"the primary lacks shipped transactions: shipping starts at the current state":   {[]string{a + "100"}, a + "99", 1, -1},
@@ -233,21 +233,21 @@ func TestChooseSource(t *testing.T) {
 		err     string
 	}{
 		"a primary and a replica in sync: the replica is dumped":                  {seen: []backup.SourceCandidate{primary, replica}, want: 1},
-		"two replicas: the one that lags least is dumped":                         {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
-		"a primary alone: it is dumped without a warning":                         {seen: []backup.SourceCandidate{primary}},
+		"two replicas: the replica with the lower lag is dumped":                  {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
+		"a single instance: the primary is dumped without a warning":              {seen: []backup.SourceCandidate{primary}},
 		"no replica in sync: the primary is dumped with a warning":                {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
 		"a stopped replica: the primary is dumped with a warning":                 {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
-		"only an errant replica answers: an error":                                {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
+		"only an errant replica is reachable: an error":                           {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
 		"busy replicas: the primary is dumped with a warning":                     {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
 		"one busy replica: the other replica is dumped":                           {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
-		"a primary without replicas that a long transaction keeps busy: an error": {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
+		"a busy primary without replicas: an error":                               {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
 		"two writable instances: an error":                                        {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
-		"no instance answers: an error":                                           {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
+		"no reachable instance: an error":                                         {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
 		"the primary and a replica of a copy: the replica is dumped":              {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(1)}, want: 1},
 		"a copy without a replica in sync: its primary is dumped":                 {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
 		"a copy with a primary only: the primary is dumped":                       {seen: []backup.SourceCandidate{{LeadsCopy: true}}},
-		"without a primary, no replica counts as errant":                          {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
-		"an instance that is down is not taken for the primary":                   {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
+		"a replica without a known primary: an error, but not reported as errant": {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
+		"an instance that is down is not considered the primary":                  {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := backup.ChooseSource(row.seen, time.Minute)
@@ -268,12 +268,12 @@ func TestFindCopyPrimary(t *testing.T) {
 		sources []string
 		want    int
 	}{
-		"one instance follows an external server: it is the primary":                               {[]string{"b", "outside", "b"}, 1},
-		"one instance follows an external server, and the others do not answer: it is the primary": {[]string{"", "outside", ""}, 1},
-		"two instances follow an external server: no primary":                                      {[]string{"outside", "outside", "a"}, -1},
-		"a replica follows another instance: no primary":                                           {[]string{"c", "outside", ""}, -1},
-		"no instance follows an external server: no primary":                                       {[]string{"b", "", "b"}, -1},
-		"no instance answers: no primary":                                                          {[]string{"", "", ""}, -1},
+		"one instance follows an external server: this instance is the primary":                             {[]string{"b", "outside", "b"}, 1},
+		"one instance follows an external server, the others are unreachable: this instance is the primary": {[]string{"", "outside", ""}, 1},
+		"two instances follow an external server: no primary":                                               {[]string{"outside", "outside", "a"}, -1},
+		"a replica follows another instance: no primary":                                                    {[]string{"c", "outside", ""}, -1},
+		"no instance follows an external server: no primary":                                                {[]string{"b", "", "b"}, -1},
+		"no reachable instance: no primary":                                                                 {[]string{"", "", ""}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.FindCopyPrimary(hosts, row.sources); found != row.want {
@@ -331,7 +331,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestRestoreResult covers results that fit into the message of a container, and one that does not.
+// TestRestoreResult covers results that fit into a container's termination message, and a result that does not.
 func TestRestoreResult(t *testing.T) {
 	long := strings.Repeat("x", 2500)
 	at := new(metav1.NewTime(noon()))
@@ -396,17 +396,17 @@ func TestBadInputIsRefused(t *testing.T) {
 		cluster func(*mocov1beta2.MySQLCluster)
 		err     string
 	}{
-		"a policy without bucket and volume: refused": {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
-		"backend type gcs: refused":                   {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
-		"backend type azure: refused":                 {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
-		"ephemeral volume: refused":                   {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
-		"a volume that cannot be parsed: refused":     {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
+		"a policy without a bucket and a volume: refused": {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
+		"backend type gcs: refused":                       {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
+		"backend type azure: refused":                     {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
+		"ephemeral volume: refused":                       {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
+		"a volume that cannot be parsed: refused":         {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
 		"an environment that cannot be parsed: refused": {
 			image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: bucketed.BucketConfig, Env: []mocov1beta2.Kept{keptJSON(`{}`), keptJSON(`{"name": 1}`)}},
 			err: "jobConfig.env[1]: expected it as in a Pod",
 		},
-		"no image of Torpor: refused": {job: bucketed, err: "start the manager with --image or TORPOR_IMAGE"},
-		"no image of MySQL: refused": {
+		"no Torpor image: refused": {job: bucketed, err: "start the manager with --image or TORPOR_IMAGE"},
+		"no MySQL image: refused": {
 			image: "torpor", job: bucketed, err: "expected an image of the container mysqld",
 			cluster: func(c *mocov1beta2.MySQLCluster) {
 				c.Spec.PodTemplate.Spec.Raw = []byte(`{"containers": [{"name": "mysqld"}]}`)
@@ -428,7 +428,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	}
 }
 
-// TestRestoredUsers also accepts upstream's form, one string instead of a list.
+// TestRestoredUsers also covers upstream's form: one string instead of a list.
 func TestRestoredUsers(t *testing.T) {
 	for text, want := range map[string]string{`"test_user2@%"`: "--user=test_user2@%", `["a", "b@%"]`: "--user=a --user=b@%", `""`: ""} {
 		c := testCluster()
@@ -574,15 +574,15 @@ func TestDecide(t *testing.T) {
 		change func(*backup.Observed)
 		want   string
 	}{
-		"a cluster without backups has no Jobs":                                       {func(*backup.Observed) {}, ""},
-		"a cluster with a backup policy gets a CronJob":                               {withPolicy, "apply CronJob"},
-		"the CronJob is deleted when spec.backupPolicyName is removed":                {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
-		"a missing backup policy is an error":                                         {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
-		"no image is configured: CronJob and Job are errors":                          {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
-		"a new cluster with spec.restore gets a restore Job":                          {withRestore, "create Job"},
-		"a restore Job that exists is not created again":                              {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
-		"a Job of a deleted cluster with the same name is left to garbage collection": {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
-		"a Job without an owner reference is an error":                                {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
+		"a cluster without backups has no Jobs":                                          {func(*backup.Observed) {}, ""},
+		"a cluster with a backup policy gets a CronJob":                                  {withPolicy, "apply CronJob"},
+		"the CronJob is deleted when spec.backupPolicyName is removed":                   {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
+		"a missing backup policy is an error":                                            {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
+		"no configured image: the CronJob and the Job are errors":                        {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
+		"a new cluster with spec.restore gets a restore Job":                             {withRestore, "create Job"},
+		"a restore Job that exists is not created again":                                 {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
+		"a Job of a deleted cluster with the same name is left to the garbage collector": {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
+		"a Job without an owner reference is an error":                                   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
 		"a terminating Job without an owner reference delays the restore": {func(o *backup.Observed) {
 			withRestore(o)
 			o.RestoreJob = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon()}}}
@@ -591,10 +591,10 @@ func TestDecide(t *testing.T) {
 			withRestore(o)
 			o.RestoreJob, o.Cluster.Status.RestoredTime = &batchv1.Job{}, &metav1.Time{}
 		}, ""},
-		"a finished restore is not repeated":               {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
-		"an error of the CronJob does not prevent the Job": {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
-		"a terminating cluster gets no Jobs":               {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
-		"a stop of reconciliation leaves the CronJob unchanged": {func(o *backup.Observed) {
+		"a finished restore is not repeated":                  {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
+		"an error about the CronJob does not prevent the Job": {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
+		"a terminating cluster gets no Jobs":                  {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
+		"the CronJob is unchanged while reconciliation is stopped": {func(o *backup.Observed) {
 			o.CronJob = &batchv1.CronJob{}
 			o.Cluster.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
 		}, ""},
@@ -610,9 +610,9 @@ func TestDecide(t *testing.T) {
 			}{
 				{"apply CronJob", plan.CronJob.Apply != nil},
 				{"delete CronJob", plan.CronJob.Delete != nil},
-				{"error of CronJob", plan.CronJob.Err != nil},
+				{"CronJob error", plan.CronJob.Err != nil},
 				{"create Job", plan.Restore.Create != nil},
-				{"error of Job", plan.Restore.Err != nil},
+				{"Job error", plan.Restore.Err != nil},
 			} {
 				if effect.planned {
 					found = append(found, effect.name)

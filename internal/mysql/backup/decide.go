@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup decides how a MySQLCluster is backed up and restored: the Jobs, the names of the objects in the
-// bucket, the instance to dump and the backup to restore. It is pure. Its package controller creates the
-// Jobs, and its package job is the program in them.
+// Package backup decides how a MySQLCluster is backed up and restored: the Jobs, the object names in the bucket, the
+// instance to dump and the backup to restore. It is pure. Its subpackage controller creates the Jobs, and its
+// subpackage job is the program that runs in them.
 package backup
 
 import (
@@ -18,13 +18,13 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// Observed holds the input of a decision about the backups of a cluster.
+// Observed is the input for a decision about the backups of a cluster.
 type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// Policy is the BackupPolicy that the cluster names; nil if it names no policy or the policy does not exist.
+	// Policy is the BackupPolicy that the cluster references; nil if there is no reference or no such policy.
 	Policy *mocov1beta2.BackupPolicy
-	// CronJob and RestoreJob are the objects that have the names of the cluster's CronJob and Job; nil if they do not
-	// exist. A Job may belong to an earlier cluster with the same name.
+	// CronJob and RestoreJob are the objects with the names of the cluster's CronJob and Job; nil if they do not exist.
+	// A Job may belong to an earlier cluster with the same name.
 	CronJob    *batchv1.CronJob
 	RestoreJob *batchv1.Job
 	// Shipper is the Deployment that copies binary logs; nil if it does not exist.
@@ -33,41 +33,41 @@ type Observed struct {
 	Image string
 }
 
-// Plan holds the actions for the CronJob, the shipper and the restore Job, which do not depend on each other.
+// Plan holds the actions for the CronJob, the shipper and the restore Job. They do not depend on each other.
 type Plan struct {
-	// Rule is the name of the decision in the log.
+	// Rule is the name of the decision, for the log.
 	Rule    string
 	CronJob CronJobPlan
 	Shipper ShipperPlan
 	Restore RestorePlan
 }
 
-// CronJobPlan applies the CronJob, deletes the existing one, or does nothing. Err is the reason if doing nothing is
-// an error.
+// CronJobPlan applies the CronJob, deletes the existing one, or does nothing. If doing nothing is an error, Err is the
+// reason.
 type CronJobPlan struct {
 	Apply, Delete *batchv1.CronJob
 	Err           error
 }
 
-// ShipperPlan is the CronJobPlan of the Deployment.
+// ShipperPlan is the counterpart of CronJobPlan for the Deployment.
 type ShipperPlan struct {
 	Apply, Delete *appsv1.Deployment
 	Err           error
 }
 
-// RestorePlan creates the Job or does nothing. Err is the reason if doing nothing is an error.
+// RestorePlan creates the Job or does nothing. If doing nothing is an error, Err is the reason.
 type RestorePlan struct {
 	Create *batchv1.Job
 	Err    error
 }
 
-// These are the rules of Decide that change nothing.
+// Rules of Decide that change nothing.
 const (
 	DeletedRule = "the cluster is being deleted"
 	StoppedRule = "reconciliation is stopped"
 )
 
-// Decide returns the Jobs that a cluster should have. While reconciliation is stopped nothing is written, and an
+// Decide returns the Jobs that a cluster should have. While reconciliation is stopped, nothing is written, and an
 // existing CronJob keeps running.
 func Decide(seen Observed) Plan {
 	switch {
@@ -95,7 +95,7 @@ func decideCronJob(seen Observed) CronJobPlan {
 func decideShipper(seen Observed) ShipperPlan {
 	switch {
 	case PolicyName(seen.Cluster) != "" && seen.Policy == nil:
-		return ShipperPlan{} // The plan of the CronJob reports the missing policy.
+		return ShipperPlan{} // The CronJob's plan reports the missing policy.
 	case PolicyName(seen.Cluster) == "" || seen.Policy.Spec.ShippingInterval() == 0:
 		return ShipperPlan{Delete: seen.Shipper}
 	}
@@ -104,8 +104,8 @@ func decideShipper(seen Observed) ShipperPlan {
 }
 
 func decideRestore(seen Observed) RestorePlan {
-	// A Job is immutable. It is created once, and created again after it was deleted; a failed restore is retried that
-	// way.
+	// A Job is immutable. It is created once, and recreated after it was deleted. Users retry a failed restore by
+	// deleting the Job.
 	switch {
 	case seen.Cluster.Spec.Restore == nil || seen.Cluster.Status.RestoredTime != nil:
 		return RestorePlan{}
@@ -116,15 +116,15 @@ func decideRestore(seen Observed) RestorePlan {
 	return RestorePlan{Create: job, Err: err}
 }
 
-// findJobInTheWay returns an error for a Job that has the name of the cluster's Job, does not belong to it and will
-// not be deleted.
+// findJobInTheWay returns an error for a Job that has the name of the cluster's Job, does not belong to the cluster and
+// will not be deleted.
 func findJobInTheWay(cluster *mocov1beta2.MySQLCluster, job *batchv1.Job) error {
 	owner := metav1.GetControllerOf(job)
 	switch {
 	case metav1.IsControlledBy(job, cluster):
 		return nil
 	case job.DeletionTimestamp != nil, owner != nil && owner.Kind == mocov1beta2.MySQLClusterKind().Kind:
-		return nil // Its deletion triggers a pass: a Job of an earlier cluster with this name is garbage-collected.
+		return nil // Its deletion triggers a pass. A Job of an earlier cluster with this name is garbage-collected.
 	}
 	return fmt.Errorf("spec.restore: expected no Job %s that this cluster does not own, found one; nothing is restored; if the Job is not needed, delete it: kubectl delete job -n %s %s",
 		job.Name, job.Namespace, job.Name)
@@ -138,28 +138,28 @@ func PolicyName(cluster *mocov1beta2.MySQLCluster) string {
 	return *cluster.Spec.BackupPolicyName
 }
 
-// SourceCandidate holds the facts about an instance that may be dumped.
+// SourceCandidate describes an instance that may be dumped.
 type SourceCandidate struct {
-	// Problem is the reason why the instance did not answer; empty if it did.
+	// Problem is the reason why the instance is unreachable; empty if it is reachable.
 	Problem string
-	// Writable is true if the instance takes writes from clients, as the primary does.
+	// Writable is true if clients can write to the instance, as to the primary.
 	Writable bool
 	// Replicating is true if both replication threads run.
 	Replicating bool
-	// Lag is the replication lag behind the primary.
+	// Lag is the replication lag.
 	Lag time.Duration
-	// Busy is true if its tables could not be locked for the moment of a snapshot without blocking its clients.
+	// Busy is true if the tables could not be locked for a snapshot without blocking clients.
 	Busy bool
 	// LeadsCopy is true for the primary of a cluster that copies an external server and takes no writes.
 	LeadsCopy bool
-	// Errant is true if it has transactions that the primary does not have.
+	// Errant is true if the instance has transactions that the primary lacks.
 	Errant bool
-	// HasNoPrimary is true if no primary was found to compare the instance with.
+	// HasNoPrimary is true if there was no primary to compare the instance with.
 	HasNoPrimary bool
 }
 
-// ChooseSource returns the index of the instance to dump: the replica in sync that lags least, to keep load off the
-// primary, otherwise the primary, with a warning.
+// ChooseSource returns the index of the instance to dump. This is the replica in sync with the lowest lag, which avoids
+// load on the primary. Otherwise it is the primary, with a warning.
 func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int, warnings []string, err error) {
 	replica, primary := -1, -1
 	var reasons []string
@@ -192,10 +192,10 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 	return primary, warnings, nil
 }
 
-// FindCopyPrimary returns the primary of a cluster that copies an external server and whose instances are all
-// read-only. The primary is the only instance that follows a host outside the cluster; all others follow the
-// primary or do not replicate. It returns -1 if no such instance exists or if it is ambiguous. sources holds the
-// hosts that the instances follow; it is empty for an instance that does not answer.
+// FindCopyPrimary returns the primary of a cluster that copies an external server, so all instances are read-only. The
+// primary is the only instance that follows a host outside of the cluster. All others follow the primary or do not
+// replicate. It returns -1 if no such instance exists or the result is ambiguous. sources holds the hosts that the
+// instances follow, and an empty string for an unreachable instance.
 func FindCopyPrimary(hosts, sources []string) int {
 	primary := slices.IndexFunc(sources, func(source string) bool { return source != "" && !slices.Contains(hosts, source) })
 	for i, source := range sources {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// ExpiredKeys returns the keys of a cluster's backups and binary logs that may be deleted, in order of deletion.
-// The record of a backup is deleted first, so that an incomplete backup never counts as one. Objects made since the
-// cutoff stay. The newest complete backup before it and the binary logs after that backup stay too, because points
-// soon after the cutoff need them. Without a complete backup nothing expires.
+// ExpiredKeys returns the keys of a cluster's backups and binary logs that may be deleted, in order of deletion. The
+// record of a backup is deleted first, so an incomplete backup never counts as a backup. Objects created since the
+// cutoff are kept. The newest complete backup before the cutoff and its binary logs are kept too, because points soon
+// after the cutoff need them. Without a complete backup nothing expires.
 func ExpiredKeys(backups, segments []string, namespace, name string, cutoff time.Time) []string {
 	whole := wholeBackups(backups, namespace, name)
 	base := slices.IndexFunc(whole, cutoff.Before)
 	if base < 0 {
 		base = len(whole)
 	}
-	if base == 0 { // No backup is as old as the cutoff.
+	if base == 0 { // There is no backup that is as old as the cutoff.
 		return nil
 	}
 	oldest := whole[base-1]
@@ -40,7 +40,7 @@ func wholeBackups(keys []string, namespace, name string) []time.Time {
 	return backupsWith(recordFile, keys, namespace, name)
 }
 
-// backupsWith returns the times of the backups that have a file, oldest first.
+// backupsWith returns the times of the backups with a given file, oldest first.
 func backupsWith(file string, keys []string, namespace, name string) []time.Time {
 	var whole []time.Time
 	for _, key := range keys {

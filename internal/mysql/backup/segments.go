@@ -14,33 +14,33 @@ import (
 )
 
 const (
-	// segmentTimeFormat is the time in the names of segments, in UTC, so that names sort by time.
+	// segmentTimeFormat is the format of the time in the names of segments, in UTC, so names sort by time.
 	segmentTimeFormat = "20060102-150405.000000"
 	segmentSuffix     = ".binlog.zst"
 	// MaxSegmentSpan limits the time between the first and the last commit of a segment.
 	MaxSegmentSpan = 5 * time.Minute
-	// clockTolerance is how far the clocks of servers may differ without a segment being missed.
+	// clockTolerance is the maximum difference between the clocks of servers at which no segment is missed.
 	clockTolerance = time.Hour
 )
 
-// SegmentPrefix returns the prefix of the keys of a cluster's binary logs. It differs from that of backups, of
-// which there are far fewer.
+// SegmentPrefix returns the prefix of the keys of a cluster's binary logs. It differs from the prefix of backups, which
+// are far less numerous.
 func SegmentPrefix(namespace, name string) string {
 	return "moco-binlog/" + namespace + "/" + name + "/"
 }
 
-// ShippedKey returns the key of the object that records how far a cluster's binary logs are in the bucket.
+// ShippedKey returns the key of the object that records the state of a cluster's binary logs in the bucket.
 func ShippedKey(namespace, name string) string {
 	return SegmentPrefix(namespace, name) + "shipped.json"
 }
 
-// SegmentKey returns the key of a segment, by the time of its first commit. writer is unique, so that two writers
-// never write the same object.
+// SegmentKey returns the key of a segment, which contains the time of its first commit. writer is unique, so two
+// writers never write the same object.
 func SegmentKey(namespace, name string, first time.Time, writer string) string {
 	return SegmentPrefix(namespace, name) + first.UTC().Format(segmentTimeFormat) + "-" + writer + segmentSuffix
 }
 
-// SegmentTime returns the time in the key of a segment. The second result is false if the key is not a segment's.
+// SegmentTime returns the time in the key of a segment. The second result is false for other keys.
 func SegmentTime(key string) (time.Time, bool) {
 	begin, _, _ := strings.Cut(strings.TrimSuffix(path.Base(key), segmentSuffix), "-")
 	rest := strings.TrimPrefix(path.Base(key), begin+"-")
@@ -49,8 +49,8 @@ func SegmentTime(key string) (time.Time, bool) {
 	return at, err == nil && found && strings.HasSuffix(key, segmentSuffix)
 }
 
-// SegmentKeysBetween returns the keys of the segments that may hold commits between two times, ordered by their
-// first commits.
+// SegmentKeysBetween returns the keys of the segments that may contain commits between two times, ordered by first
+// commit.
 func SegmentKeysBetween(keys []string, from, to time.Time) []string {
 	var found []string
 	for _, key := range keys {
@@ -62,44 +62,46 @@ func SegmentKeysBetween(keys []string, from, to time.Time) []string {
 	return found
 }
 
-// ShippedState records how far the binary logs of a cluster are in the bucket.
+// ShippedState records the state of a cluster's binary logs in the bucket.
 type ShippedState struct {
 	// Until is the time up to which every commit is in the bucket.
 	Until time.Time `json:"until"`
-	// GTIDs holds the transactions up to the end of the newest segment.
+	// GTIDs is the set of transactions up to the end of the newest segment.
 	GTIDs gtid.Set `json:"gtids"`
-	// Since is the time after which nothing is missing: a backup made at or after it can be restored up to Until.
+	// Since is the time since which no binary log is missing. A backup made at or after this time can be restored up to
+	// Until.
 	Since time.Time `json:"since"`
 }
 
-// StoredSegment is a segment in the bucket.
+// StoredSegment describes a segment in the bucket.
 type StoredSegment struct {
 	Key string
-	// File is the name of the binary log in a tar archive with the key; empty if the object is one segment.
+	// File is the name of the binary log in a tar archive; empty if the object is one segment.
 	File string
 	binlog.SegmentHeader
 }
 
-// ReplayPlan holds the binary logs that a restore applies after the dump.
+// ReplayPlan lists the binary logs that a restore applies after the dump.
 type ReplayPlan struct {
 	// Segments are the segments to apply, in order. Only transactions committed until Reached are applied.
 	Segments []StoredSegment
-	// Reached is the time whose data the restore results in.
+	// Reached is the time whose data results from the restore.
 	Reached time.Time
 }
 
-// ReplayRequest holds the backup that binary logs are replayed onto, and the wanted restore point.
+// ReplayRequest describes the backup on which binary logs are replayed, and the wanted restore point.
 type ReplayRequest struct {
-	// Dump holds the transactions of the backup, and Time is the time of the backup.
+	// Dump is the set of transactions in the backup, and Time is the time of the backup.
 	Dump gtid.Set
 	Time time.Time
-	// Point is the restore point. WantsNewest means that Point is in the future, so everything available is replayed.
+	// Point is the restore point. WantsNewest means that Point is in the future, so all available binary logs are
+	// replayed.
 	Point       time.Time
 	WantsNewest bool
 }
 
-// PlanReplay chains segments to the transactions of a dump, up to a point. A point that is not reached is an error,
-// unless everything available was requested or binary logs were not shipped since the dump.
+// PlanReplay chains segments to the transactions of a dump, up to a point. It returns an error if the point is not
+// reached, unless everything available was requested or no binary logs were shipped since the dump.
 func PlanReplay(want ReplayRequest, segments []StoredSegment, shipped ShippedState) (ReplayPlan, error) {
 	known := shipped.Until
 	for _, s := range segments {
@@ -130,7 +132,7 @@ func chainSegments(want ReplayRequest, segments []StoredSegment, shipped Shipped
 		next := rest[i]
 		rest = slices.Delete(rest, i, i+1)
 		if next.First.After(want.Point) {
-			plan.Reached = want.Point // No other transaction was committed before it.
+			plan.Reached = want.Point // No other transaction was committed before the point.
 			return plan
 		}
 		if !executed.Contains(next.GTIDs) {
@@ -147,9 +149,9 @@ func chainSegments(want ReplayRequest, segments []StoredSegment, shipped Shipped
 
 func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// follows reports whether a segment continues the executed transactions. Every transaction before the segment must
-// be executed, and no transaction may be executed that the segment does not know, as happens if a new primary had
-// fewer transactions than the old one.
+// follows reports whether a segment continues the executed transactions. Every transaction before the segment must have
+// been executed. Conversely, every executed transaction must be in the segment or before it. This is not the case if a
+// new primary had fewer transactions than the old one.
 func (s StoredSegment) follows(executed gtid.Set) bool {
 	return executed.Contains(s.Previous) && s.Previous.Union(s.GTIDs).Contains(executed)
 }
@@ -164,9 +166,9 @@ func latest(a, b time.Time) time.Time {
 // ShipSource is an instance whose binary logs may be shipped.
 type ShipSource struct{ Executed, Purged gtid.Set }
 
-// ChooseShipStart returns the first of the wanted sets after which a source still has all transactions, and the
-// first such source. primary is the index of the source that takes writes. If no source has all transactions,
-// shipping starts at the primary's present state, and continued is -1.
+// ChooseShipStart returns the first of the wanted sets for which a source still has all later transactions, and the
+// first such source. primary is the index of the writable source. If no source has all transactions, shipping starts at
+// the primary's current state, and continued is -1.
 func ChooseShipStart(wanted []gtid.Set, sources []ShipSource, primary int) (start gtid.Set, source, continued int) {
 	executed := sources[primary].Executed
 	for w, set := range wanted {
@@ -182,7 +184,7 @@ func ChooseShipStart(wanted []gtid.Set, sources []ShipSource, primary int) (star
 	return executed, primary, -1
 }
 
-// ReadyPath serves whether the shipping Pod is ready, and StatusPath how far it is.
+// ReadyPath serves the readiness of the shipping Pod, and StatusPath its progress.
 const (
 	ReadyPath  = "/ready"
 	StatusPath = "/status"
@@ -190,11 +192,12 @@ const (
 
 // ShippingReport is the status that the shipping Pod serves.
 type ShippingReport struct {
-	// Until is the time up to which every commit is in the bucket; after Since nothing is missing.
+	// Until is the time up to which every commit is in the bucket. Since is the time since which no binary log is
+	// missing.
 	Until time.Time `json:"until"`
 	Since time.Time `json:"since"`
-	// SourceIndex is the instance whose binary logs are read.
+	// SourceIndex is the index of the instance whose binary logs are read.
 	SourceIndex int `json:"sourceIndex"`
-	// Problem is the error that keeps the Pod from continuing; empty if there is no error.
+	// Problem is the error that prevents the Pod from continuing; empty if there is no error.
 	Problem string `json:"problem,omitempty"`
 }

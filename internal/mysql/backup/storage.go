@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// volumeFolder is where a volume with backups is mounted.
+	// volumeFolder is the mount path of a volume with backups.
 	volumeFolder = "/backup"
 	s3           = mocov1beta2.BackendS3
 	volumeName   = "torpor-backup"
@@ -32,13 +32,14 @@ const (
 var errNoStorage = errors.New("jobConfig: expected bucketConfig, the bucket for the backups, or workVolume, the volume for them, found neither; add one")
 
 type backupStorage struct {
-	// flags are the flags of the program.
+	// flags are the storage flags of the program.
 	flags []string
-	// volume holds the backups if they are not in a bucket.
+	// volume contains the backups if they are not stored in a bucket.
 	volume *corev1.VolumeSource
 }
 
-// parseStorage prefers a bucket. With a bucket, the work volume is not needed, since everything is streamed.
+// parseStorage returns the storage of a policy. A bucket takes precedence. With a bucket the work volume is not needed,
+// because everything is streamed.
 func parseStorage(job mocov1beta2.JobConfig) (backupStorage, error) {
 	if b := job.BucketConfig; b != nil {
 		return parseBucket(*b)
@@ -96,20 +97,22 @@ func decodeKeptList[T any](kept []mocov1beta2.Kept, field string) ([]T, error) {
 }
 
 const (
-	// timeFormat is the time in the names of backups, in UTC, so that names sort by time. It is upstream's.
+	// timeFormat is the format of the time in the names of backups, in UTC, so names sort by time. Upstream uses the
+	// same format.
 	timeFormat = "20060102-150405"
 	recordFile = "backup.json"
-	// mocoDumpFile and mocoBinlogsFile are the files of MOCO's own backups, in folders with the same names.
+	// mocoDumpFile and mocoBinlogsFile are the files of MOCO's own backups. They are in folders with the same names as
+	// Torpor's.
 	mocoDumpFile    = "dump.tar"
 	mocoBinlogsFile = "binlog.tar.zst"
 )
 
-// ObjectKeys holds the keys of one backup's objects.
+// ObjectKeys holds the keys of the objects of one backup.
 type ObjectKeys struct {
-	// Dump is compressed SQL, and Accounts holds the users and their grants. Record exists only when the other two are
-	// complete. MOCO's backups have one object, which is both Dump and Record.
+	// Dump is compressed SQL, and Accounts contains the users and their grants. Record exists only once the other two
+	// are complete. A backup made by MOCO consists of one object, which is both Dump and Record.
 	Dump, Accounts, Record string
-	// Moco is set for a backup that MOCO made.
+	// Moco is set if MOCO made the backup.
 	Moco *MocoBackup
 }
 
@@ -117,23 +120,23 @@ type ObjectKeys struct {
 type MocoBackup struct {
 	// Time is the time at which the backup began.
 	Time time.Time
-	// Binlogs is the key of the binary logs until the next backup; empty if there are none.
+	// Binlogs is the key of the binary logs up to the next backup; empty if there are none.
 	Binlogs string
-	// Next is the time of the next backup, until which the binary logs reach; zero if none exists.
+	// Next is the time of the next backup, which is the end of the binary logs; zero if there is none.
 	Next time.Time
 }
 
 // ObjectPrefix returns the prefix of the keys of all backups of a cluster.
 func ObjectPrefix(namespace, name string) string { return "moco/" + namespace + "/" + name + "/" }
 
-// ObjectKeysAt returns the keys of the backup made at a time. The record is written last.
+// ObjectKeysAt returns the keys of the backup made at a given time. The record is written last.
 func ObjectKeysAt(namespace, name string, at time.Time) ObjectKeys {
 	folder := ObjectPrefix(namespace, name) + at.UTC().Format(timeFormat)
 	return ObjectKeys{Dump: folder + "/dump.sql.zst", Accounts: folder + "/accounts.json", Record: path.Join(folder, recordFile)}
 }
 
-// ChooseBackup returns the newest complete backup that is not after the point, also of those that MOCO made. keys are
-// those below the cluster's prefix, in any order.
+// ChooseBackup returns the newest complete backup that is not after the point. This includes backups made by MOCO. keys
+// are all keys under the cluster's prefix, in any order.
 func ChooseBackup(keys []string, namespace, name string, point time.Time) (ObjectKeys, error) {
 	whole, mocos := wholeBackups(keys, namespace, name), backupsWith(mocoDumpFile, keys, namespace, name)
 	own, isOwn := newestUntil(whole, point)
@@ -151,14 +154,14 @@ func ChooseBackup(keys []string, namespace, name string, point time.Time) (Objec
 	return ObjectKeys{}, fmt.Errorf("expected a backup of %s/%s that is not after %s, found %s", namespace, name, point.UTC().Format(time.RFC3339), found)
 }
 
-// FindOwnBackup returns the newest complete backup that Torpor made until a time. The second result is false if there is
-// none.
+// FindOwnBackup returns the newest complete backup that Torpor made until a given time. The second result is false if
+// there is none.
 func FindOwnBackup(keys []string, namespace, name string, until time.Time) (ObjectKeys, bool) {
 	at, found := newestUntil(wholeBackups(keys, namespace, name), until)
 	return ObjectKeysAt(namespace, name, at), found
 }
 
-// newestUntil returns the last of the sorted times that is not after a time.
+// newestUntil returns the last of the sorted times that is not after a given time.
 func newestUntil(sorted []time.Time, until time.Time) (time.Time, bool) {
 	for _, at := range slices.Backward(sorted) {
 		if !at.After(until) {
@@ -168,7 +171,8 @@ func newestUntil(sorted []time.Time, until time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// mocoKeysAt returns the keys of the backup that MOCO made at a time. all are the times of its backups, oldest first.
+// mocoKeysAt returns the keys of the backup that MOCO made at a given time. all holds the times of all backups by MOCO,
+// oldest first.
 func mocoKeysAt(keys []string, namespace, name string, at time.Time, all []time.Time) ObjectKeys {
 	folder := ObjectPrefix(namespace, name) + at.UTC().Format(timeFormat)
 	moco := &MocoBackup{Time: at}
@@ -182,11 +186,11 @@ func mocoKeysAt(keys []string, namespace, name string, at time.Time, all []time.
 	return ObjectKeys{Dump: dump, Record: dump, Moco: moco}
 }
 
-// acceptedGap is how far before the restore point a backup may be without a warning.
+// acceptedGap is the maximum time between a backup and the restore point without a warning.
 const acceptedGap = 5 * time.Minute
 
-// MissingBeforePoint returns the time before the restore point that was not restored; 0 if it is negligible. A
-// restore point after the start of the restore, with which users request the newest backup, counts as the start.
+// MissingBeforePoint returns the time before the restore point that was not restored; 0 if it is negligible. A restore
+// point in the future requests the newest backup, and is treated as the start of the restore.
 func MissingBeforePoint(restored, point, began time.Time) time.Duration {
 	if point.After(began) {
 		point = began
@@ -197,11 +201,11 @@ func MissingBeforePoint(restored, point, began time.Time) time.Duration {
 	return 0
 }
 
-// maxMessage is the size of the termination message that the kubelet keeps, in bytes.
+// maxMessage is the maximum size of a termination message that the kubelet stores, in bytes.
 const maxMessage = 4096
 
-// FormatResult returns the termination message of a container that made a backup. Parts that do not fit are left
-// out, with a warning; the record in the bucket is complete.
+// FormatResult returns the termination message of a container that made a backup. Parts that do not fit are omitted,
+// with a warning. The record in the bucket is complete.
 func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 	for _, shrink := range []func(){
 		func() {},
@@ -223,7 +227,7 @@ func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 	return "", fmt.Errorf("expected a result of at most %d bytes, found more even without the GTID set", maxMessage)
 }
 
-// ParseResult reads what FormatResult wrote.
+// ParseResult parses the output of FormatResult.
 func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 	var status mocov1beta2.BackupStatus
 	if err := json.Unmarshal([]byte(text), &status); err != nil {
@@ -239,12 +243,12 @@ func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 type RestoreResult struct {
 	mocov1beta2.BackupStatus
 
-	// LeftOut is the number of warnings, from the first, that name a part of the backup that was not restored.
+	// LeftOut is the number of warnings, counted from the first one, that describe an omitted part of the backup.
 	LeftOut int `json:"leftOut,omitempty"`
 }
 
 // FormatRestoreResult returns the termination message of a container that restored a backup. Warnings that do not fit
-// are counted; the log of the container has all of them.
+// are replaced with their number. The container's log contains all of them.
 func FormatRestoreResult(result RestoreResult) (string, error) {
 	all, leftOut := result.Warnings, result.LeftOut
 	for named := len(all); named >= 0; named-- {
@@ -252,7 +256,7 @@ func FormatRestoreResult(result RestoreResult) (string, error) {
 		if hidden := len(all) - named; hidden > 0 {
 			result.UUIDSet, result.GTIDSet = nil, ""
 			result.Warnings = append(result.Warnings, fmt.Sprintf("%d more are in the log of the Job", hidden))
-			if leftOut > named { // Then the hidden ones begin with parts that were not restored.
+			if leftOut > named { // In this case the hidden warnings begin with parts that were not restored.
 				result.LeftOut = named + 1
 			}
 		}
@@ -267,7 +271,7 @@ func FormatRestoreResult(result RestoreResult) (string, error) {
 	return "", fmt.Errorf("expected a result of at most %d bytes, found more even without warnings", maxMessage)
 }
 
-// ParseRestoreResult reads what FormatRestoreResult wrote.
+// ParseRestoreResult parses the output of FormatRestoreResult.
 func ParseRestoreResult(text string) (RestoreResult, error) {
 	status, err := ParseResult(text)
 	result := RestoreResult{BackupStatus: status}
@@ -335,11 +339,11 @@ func hostFlags(cluster *mocov1beta2.MySQLCluster) []string {
 	return flags
 }
 
-// errFolderShipped rejects a volume, because the Pods of two workloads would have to share it.
+// errFolderShipped rejects a volume for binary logs, because the Pods of two workloads would have to share it.
 var errFolderShipped = errors.New("pointInTimeRecovery: expected jobConfig.bucketConfig, found backups in a volume; add a bucketConfig")
 
-// BuildShipper returns the Deployment whose Pod copies binary logs into the bucket. Two Pods at a time do no harm,
-// so a replacement need not wait for a Pod on a lost node.
+// BuildShipper returns the Deployment whose Pod copies binary logs into the bucket. Two Pods may run at the same time,
+// so a replacement does not wait for a Pod on a lost node.
 func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*appsv1.Deployment, error) {
 	if policy.Spec.JobConfig.BucketConfig == nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, errFolderShipped)
@@ -348,7 +352,7 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 		"ship-binlogs", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--interval=" + policy.Spec.ShippingInterval().String(),
 		"--spool=" + spoolFolder, fmt.Sprintf("--address=:%d", ShipperPort),
 	}, hostFlags(cluster)...)
-	job := policy.Spec.JobConfig // The resources of a dump do not apply to a Pod that always runs.
+	job := policy.Spec.JobConfig // The resources of a dump are not suitable for a Pod that always runs.
 	job.CPU, job.MaxCPU, job.Memory, job.MaxMemory = new(resource.MustParse("50m")), nil, new(resource.MustParse("128Mi")), nil
 	pod, err := buildPodTemplate(cluster, job, image, programRun{kind: ShipperKind, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)})
 	if err != nil {
@@ -378,7 +382,7 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	}, nil
 }
 
-// atLeastOne keeps the last successful Job, since its Pod holds the result.
+// atLeastOne keeps the last successful Job, because its Pod contains the result.
 func atLeastOne(limit *int32) *int32 {
 	if limit == nil {
 		return nil
@@ -386,8 +390,8 @@ func atLeastOne(limit *int32) *int32 {
 	return new(max(*limit, 1))
 }
 
-// BuildRestoreJob returns the Job that fills instance 0 of a cluster from spec.restore. image is Torpor's own
-// image.
+// BuildRestoreJob returns the Job that loads a backup into instance 0 of a cluster, according to spec.restore. image is
+// Torpor's own image.
 func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, error) {
 	r := cluster.Spec.Restore
 	args := []string{
@@ -424,10 +428,10 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	}, nil
 }
 
-// RefusedExitCode is the exit code of a restore that a retry cannot fix.
+// RefusedExitCode is the exit code of a restore for which a retry is futile.
 const RefusedExitCode = 4
 
-// childMeta makes the cluster the owner, so that the object is deleted with it.
+// childMeta makes the cluster the owner, so the object is deleted together with the cluster.
 func childMeta(cluster *mocov1beta2.MySQLCluster, name string, labels map[string]string) metav1.ObjectMeta {
 	kind := mocov1beta2.MySQLClusterKind()
 	return metav1.ObjectMeta{
@@ -438,23 +442,24 @@ func childMeta(cluster *mocov1beta2.MySQLCluster, name string, labels map[string
 	}
 }
 
-// ContainerName is the name of the container in the Pods of Jobs whose termination message is the result.
+// ContainerName is the name of the container in the Jobs' Pods whose termination message contains the result.
 const ContainerName = "torpor"
 
-// PasswordVariable is the environment variable with the password of the MySQL user.
+// PasswordVariable is the environment variable that contains the password of the MySQL user.
 const PasswordVariable = "TORPOR_MYSQL_PASSWORD"
 
-// AuthoritiesVariable is the environment variable with the certificates of the CAs that signed the servers'
+// AuthoritiesVariable is the environment variable that contains the certificates of the CAs for the servers'
 // certificates.
 const AuthoritiesVariable = "TORPOR_MYSQL_AUTHORITIES"
 
 const (
-	// The folder must not have the path of the program in Torpor's own image, or it could not be mounted there.
+	// The path must differ from that of the program in Torpor's own image. Otherwise the folder could not be mounted
+	// there.
 	programFolder = "/torpor-program"
 	programPath   = programFolder + "/torpor"
-	// scratchFolder holds the clients' option file, which contains the password, so it is in memory.
+	// scratchFolder is in memory, because it contains the clients' option file with the password.
 	scratchFolder = "/tmp"
-	// runAsUser is the user of upstream's MySQL Pods.
+	// runAsUser is the user ID of upstream's MySQL Pods.
 	runAsUser     = 10000
 	programVolume = "torpor-program"
 	scratchVolume = "torpor-scratch"
@@ -462,8 +467,8 @@ const (
 	copyContainer = "copy-torpor"
 	programSize   = "256Mi"
 	scratchSize   = "16Mi"
-	// spoolFolder holds binary logs until they are uploaded. A Pod that holds more than spoolSize is replaced and
-	// starts again.
+	// spoolFolder contains binary logs until they are uploaded. If it exceeds spoolSize, the Pod is evicted and
+	// replaced.
 	spoolFolder = "/spool"
 	spoolVolume = "torpor-spool"
 	spoolSize   = "16Gi"
@@ -471,21 +476,21 @@ const (
 	ShipperPort = 8081
 )
 
-// errNoImage is addressed to administrators of the manager.
+// errNoImage is an error for the administrators of the manager.
 var errNoImage = errors.New("expected the name of Torpor's own image, found none: start the manager with --image or TORPOR_IMAGE")
 
 type programRun struct {
-	// kind is the Pods' label app.kubernetes.io/name. It is not mysql, so that a cluster's Services do not select
-	// them.
+	// kind is the value of the Pods' label app.kubernetes.io/name. It is not mysql, so the cluster's Services do not
+	// select them.
 	kind string
-	// args begin with the subcommand.
+	// args holds the arguments, beginning with the subcommand.
 	args []string
 	// key is the key of the password in the cluster's Secret.
 	key string
 }
 
-// The values of the label app.kubernetes.io/name of the Jobs of backups, the Job of a restore, and the Deployment that
-// copies binary logs, and of their Pods.
+// These are the values of the label app.kubernetes.io/name for backup Jobs, restore Jobs and the Deployment that copies
+// binary logs, and for their Pods.
 const (
 	BackupKind  = "mysql-backup"
 	RestoreKind = "mysql-restore"
@@ -500,8 +505,8 @@ func JobLabels(cluster, kind string) map[string]string {
 // JobKinds returns the values of the label app.kubernetes.io/name of all workloads for backups and restores.
 func JobKinds() []string { return []string{BackupKind, RestoreKind, ShipperKind} }
 
-// buildPodTemplate builds the Pod: an init container supplies Torpor's program, and the image of the cluster's own
-// servers has clients of the right version. The Pod does not use the Kubernetes API.
+// buildPodTemplate builds the Pod. An init container supplies Torpor's program. The image of the cluster's own servers
+// supplies MySQL clients of the right version. The Pod does not use the Kubernetes API.
 func buildPodTemplate(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image string, t programRun) (corev1.PodTemplateSpec, error) {
 	var none corev1.PodTemplateSpec
 	if image == "" {
@@ -608,7 +613,7 @@ func restrictedSecurityContext() *corev1.SecurityContext {
 	}
 }
 
-// parseServerPodSpec returns the servers' own Pod spec with the container mysqld only.
+// parseServerPodSpec returns the Pod spec of the servers, reduced to the container mysqld.
 func parseServerPodSpec(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, error) {
 	var spec corev1.PodSpec
 	if err := json.Unmarshal(cluster.Spec.PodTemplate.Spec.Raw, &spec); err != nil {

@@ -32,12 +32,12 @@ func TestReadEvent(t *testing.T) {
 		text []byte
 		want error
 	}{
-		"a whole event: read":                                    {whole, nil},
-		"an empty file: its end":                                 {nil, io.EOF},
-		"a part of a header: unexpected end":                     {whole[:7], io.ErrUnexpectedEOF},
-		"a header alone: unexpected end":                         {whole[:19], io.ErrUnexpectedEOF},
-		"a part of a body: unexpected end":                       {whole[:50], io.ErrUnexpectedEOF},
-		"header that declares more than follows: unexpected end": {append(bytes.Clone(whole[:9]), 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0), io.ErrUnexpectedEOF},
+		"a complete event: read":                                        {whole, nil},
+		"an empty file: end of file":                                    {nil, io.EOF},
+		"a truncated header: unexpected end":                            {whole[:7], io.ErrUnexpectedEOF},
+		"a header without a body: unexpected end":                       {whole[:19], io.ErrUnexpectedEOF},
+		"a truncated body: unexpected end":                              {whole[:50], io.ErrUnexpectedEOF},
+		"a header that declares more bytes than follow: unexpected end": {append(bytes.Clone(whole[:9]), 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0), io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := binlog.ReadEvent(bytes.NewReader(tt.text))
@@ -52,7 +52,7 @@ func TestReadEvent(t *testing.T) {
 }
 
 func TestParseTransactionHead(t *testing.T) {
-	// 2026-11-20T12:00:00.5Z in microseconds.
+	// This is 2026-11-20T12:00:00.5Z in microseconds.
 	moment := time.Date(2026, 11, 20, 12, 0, 0, 5e8, time.UTC)
 	at := string(binary.LittleEndian.AppendUint64(nil, uint64(moment.UnixMicro()))[:7])
 	replicated := string(binary.LittleEndian.AppendUint64(nil, uint64(moment.Add(time.Hour).UnixMicro())|1<<55)[:7]) + at
@@ -66,7 +66,7 @@ func TestParseTransactionHead(t *testing.T) {
 		"a GTID event written by a replica: parsed":                   {"\x00" + uuid + number + clock + replicated + "\xfc\x00\x10", 4096, ""},
 		"a transaction length of eight bytes: parsed":                 {"\x00" + uuid + number + clock + at + "\xfe\x00\x00\x00\x00\x01\x00\x00\x00", 1 << 32, ""},
 		"a GTID event that is too short: an error":                    {"\x00" + uuid, 0, "shorter"},
-		"a transaction length below that of its GTID event: an error": {"\x00" + uuid + number + clock + at + "\x07", 0, "fewer than its first event"},
+		"a transaction that is shorter than its GTID event: an error": {"\x00" + uuid + number + clock + at + "\x07", 0, "fewer than its first event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			head, err := binlog.BinlogEvent{Raw: event(33, tt.body)}.ParseTransactionHead()
@@ -83,7 +83,7 @@ func TestParseTransactionHead(t *testing.T) {
 	}
 }
 
-// FuzzParseTransactionHead searches for events that break the reader, since objects in a bucket may be damaged.
+// FuzzParseTransactionHead searches for events that crash the reader, because objects in a bucket may be damaged.
 func FuzzParseTransactionHead(f *testing.F) {
 	f.Add(byte(33), []byte("\x00"+uuid))
 	f.Add(byte(42), []byte("\x02\x78\x00\x00\x02\x02\x25\xdc"))

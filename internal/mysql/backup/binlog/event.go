@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package binlog reads MySQL's binary logs event by event: where transactions begin and end, their GTIDs and their
-// commit times. It is pure.
+// Package binlog reads MySQL's binary logs event by event. It parses the boundaries of transactions, their GTIDs and
+// their commit times. It is pure.
 package binlog
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// FileMagic begins every binary log file.
+// FileMagic is the beginning of every binary log file.
 const FileMagic = "\xfebin"
 
 const (
 	headerSize = 19
-	// checksumSize is the length of the checksum that ends every event of a server with binlog_checksum.
+	// checksumSize is the length of the checksum at the end of every event of a server with binlog_checksum.
 	checksumSize = 4
 	// maxEventSize is greater than the largest possible max_allowed_packet.
 	maxEventSize = 1<<30 + 1<<20
@@ -50,11 +50,11 @@ func ReadEvent(from io.Reader) (BinlogEvent, error) {
 	return head.readRest(from)
 }
 
-// TransactionHead holds the facts in the first event of a transaction.
+// TransactionHead holds the fields of the first event of a transaction.
 type TransactionHead struct {
 	// GTID is a set with one transaction.
 	GTID gtid.Set
-	// Committed is the commit time at the server that clients wrote to.
+	// Committed is the time of the commit on the server to which the client wrote.
 	Committed time.Time
 	// Size is the size of the whole transaction in the binary log, in bytes.
 	Size int64
@@ -88,7 +88,7 @@ func (e BinlogEvent) ParseTransactionHead() (TransactionHead, error) {
 	return head, err
 }
 
-// fieldReader takes fields from the body of an event.
+// fieldReader reads fields from the body of an event.
 type fieldReader struct {
 	left  []byte
 	short bool
@@ -97,14 +97,14 @@ type fieldReader struct {
 func (r *fieldReader) take(size int64) []byte {
 	if size < 0 || size > int64(len(r.left)) {
 		r.short, r.left = true, nil
-		return make([]byte, uuidSize) // At least as long as any field whose bytes are read.
+		return make([]byte, uuidSize) // This is at least as long as any field whose bytes are read.
 	}
 	taken := r.left[:size]
 	r.left = r.left[size:]
 	return taken
 }
 
-// sub returns a reader of the next bytes.
+// sub returns a reader for the next bytes.
 func (r *fieldReader) sub(size int64) fieldReader {
 	if size > int64(len(r.left)) {
 		r.short, r.left = true, nil
@@ -113,7 +113,7 @@ func (r *fieldReader) sub(size int64) fieldReader {
 	return fieldReader{left: r.take(size)}
 }
 
-// fixed reads an integer of a size.
+// fixed reads an integer of a fixed size.
 func (r *fieldReader) fixed(size int64) int64 {
 	var value int64
 	for i, b := range r.take(size)[:size] {
@@ -131,8 +131,8 @@ func (r *fieldReader) packed() int64 {
 	return first
 }
 
-// sizeAfter returns the number of bytes of a packed integer that follow its first byte. It returns 0 if the first byte
-// is the integer.
+// sizeAfter returns the number of bytes of a packed integer after its first byte. It returns 0 if the first byte is the
+// integer itself.
 func sizeAfter(first int64) int64 {
 	const two, three, eight = 252, 253, 254
 	switch first {
@@ -150,7 +150,7 @@ func sizeAfter(first int64) int64 {
 const (
 	uuidSize      = 16
 	timestampSize = 7
-	// originalFollows is a bit of the commit timestamp; it is set if the original commit timestamp follows.
+	// originalFollows is the bit of the commit timestamp that is set if the original commit timestamp follows.
 	originalFollows = 1 << 55
 )
 
@@ -217,7 +217,7 @@ func (r *fieldReader) variable() int64 {
 		return 0
 	}
 	size := bits.TrailingZeros8(^r.left[0]) + 1
-	if size > 8 { // The first byte of nine has no bits of the value.
+	if size > 8 { // With nine bytes, the first byte contains no bits of the value.
 		r.take(1)
 		return r.fixed(8)
 	}
@@ -239,7 +239,7 @@ func (e BinlogEvent) HasChecksums() bool {
 	return len(e.Raw) > headerSize+checksumSize && e.Raw[len(e.Raw)-checksumSize-1] == 1
 }
 
-// versionSize is the size of the binlog version and the server version, with which a FormatEvent begins.
+// versionSize is the size of the binlog version and the server version at the beginning of a FormatEvent.
 const versionSize = 2 + 50
 
 // IsCompatible reports whether events that follow either of the two FormatEvents may be stored in one file.

@@ -19,7 +19,7 @@ const (
 	userVariableEvent = 14
 	commitEvent       = 16
 	tableMapEvent     = 19
-	firstRowsEvent    = 23 // Of the first version of row events; the types are consecutive.
+	firstRowsEvent    = 23 // The first version of row events. The types are consecutive.
 	lastRowsEvent     = 25
 	rowsQueryEvent    = 29
 	firstNewRowsEvent = 30
@@ -33,22 +33,22 @@ const (
 	tableIDSize = 6
 	// endsStatement is the flag of the last row event of a statement.
 	endsStatement = 1
-	// ignoresForeignKeys is the flag of rows that are applied without foreign keys.
+	// ignoresForeignKeys is the flag of rows that are applied without foreign key checks.
 	ignoresForeignKeys = 1 << 1
-	// recordsCascades is the flag of rows of a server that records the rows that foreign keys change.
+	// recordsCascades is the flag of rows from a server that logs the rows that foreign keys change.
 	recordsCascades = 1 << 4
-	// isReferencedElsewhere is the flag of a table that a foreign key refers to, which may be of another schema.
+	// isReferencedElsewhere is the flag of a table to which a foreign key refers, possibly from another schema.
 	isReferencedElsewhere = 1 << 1
 )
 
-// SchemaFilter copies the part of each transaction that changes one schema. It decides by what an event changes, and
-// not by the default schema of the session as mysqlbinlog --database does: https://bugs.mysql.com/bug.php?id=54896
+// SchemaFilter copies the part of each transaction that changes one schema. It decides by the changes of an event, and
+// not by the session's default schema as mysqlbinlog --database does: https://bugs.mysql.com/bug.php?id=54896
 type SchemaFilter struct {
 	// Schema is the only schema whose changes are copied.
 	Schema string
-	// Keep, if set, reports whether to copy a statement that changes the schema or no schema.
+	// Keep, if set, reports whether to copy a statement that changes the schema or does not belong to a schema.
 	Keep func(statement string) bool
-	// Defaults collects the default schemas of copied statements, apart from Schema.
+	// Defaults collects the default schemas of copied statements, except Schema.
 	Defaults map[string]bool
 
 	to          io.Writer
@@ -57,11 +57,12 @@ type SchemaFilter struct {
 	tables      map[int64]tableRole
 	lastRows    []byte
 	hasCopied   bool
-	// branch is the name of the XA transaction that is read, and prepared holds whether those prepared were copied.
+	// branch is the name of the XA transaction that is being read. prepared records which prepared XA transactions were
+	// copied.
 	branch   string
 	prepared map[string]bool
-	// isCascadeUnclear is true while the current statement has changed rows of a table that a foreign key of any
-	// schema refers to. The server may have changed rows of Schema without recording them.
+	// isCascadeUnclear is true while the current statement has changed rows of a table to which foreign keys of any
+	// schema refer. The server may have changed rows of Schema without logging them.
 	isCascadeUnclear bool
 }
 
@@ -83,8 +84,8 @@ func inseparable(format string, args ...any) error {
 	return &InseparableError{fmt.Sprintf(format, args...)}
 }
 
-// CopyTransaction reads the transaction that first begins, up to its end at rest, and writes the part that changes
-// the schema. It writes nothing if no part does. Its errors of type *InseparableError name what was found.
+// CopyTransaction reads the transaction that begins with first and continues in rest, and writes the part that changes
+// the schema. It writes nothing if there is no such part. Its errors of type *InseparableError describe the problem.
 func (f *SchemaFilter) CopyTransaction(first BinlogEvent, rest io.Reader, to io.Writer, checksummed bool) error {
 	f.to, f.checksummed, f.begun, f.hasCopied, f.lastRows = to, checksummed, [][]byte{first.Raw}, false, nil
 	f.tables, f.branch, f.isCascadeUnclear = map[int64]tableRole{}, "", false
@@ -106,7 +107,7 @@ func (f *SchemaFilter) copyEvent(e BinlogEvent) error {
 		return f.copyTable(e)
 	case isRows(t):
 		return f.copyRows(e)
-	case t == rowsQueryEvent: // The event is a comment.
+	case t == rowsQueryEvent: // The event is only a comment.
 		return nil
 	case t == commitEvent || t == preparedEvent:
 		return f.endTransaction(e)
@@ -131,7 +132,7 @@ func (f *SchemaFilter) endTransaction(e BinlogEvent) error {
 	return f.write(e.Raw)
 }
 
-// write writes the events that were held back, and then one more.
+// write writes the events that were held back, followed by another one.
 func (f *SchemaFilter) write(raw []byte) error {
 	for _, held := range append(f.begun, raw) {
 		if _, err := f.to.Write(held); err != nil {
@@ -163,7 +164,7 @@ func (f *SchemaFilter) copyStatement(e BinlogEvent, s Statement) error {
 	return f.write(e.withoutForeignKeys(f.checksummed).Raw)
 }
 
-// copyControl copies a statement that begins, ends or marks a transaction, if the transaction has a part that is copied.
+// copyControl copies a statement that begins, ends or marks a transaction, if a part of the transaction is copied.
 func (f *SchemaFilter) copyControl(e BinlogEvent, verb, branch string) error {
 	switch verb {
 	case "XA START":
@@ -186,7 +187,7 @@ func (f *SchemaFilter) copyControl(e BinlogEvent, verb, branch string) error {
 	return nil
 }
 
-// isContext reports whether events of a type hold values of the next statement.
+// isContext reports whether events of a type contain values for the next statement.
 func isContext(t byte) bool { return t == intvarEvent || t == randEvent || t == userVariableEvent }
 
 // isChange reports whether a statement changes the schema, or the server as a whole.
@@ -207,7 +208,7 @@ func (f *SchemaFilter) isChange(s Statement) (bool, error) {
 	others := slices.DeleteFunc(slices.Clone(touched), func(name string) bool { return name == f.Schema })
 	switch {
 	case len(others) == 0:
-		return true, nil // The schema alone, or accounts and other objects of the server.
+		return true, nil // It changes only the schema, or accounts and other objects of the server.
 	case len(others) == len(touched):
 		return false, nil
 	default:
@@ -233,7 +234,7 @@ func (f *SchemaFilter) copyTable(e BinlogEvent) error {
 	return nil
 }
 
-// copyRows holds back the last row event, because the last one that is copied has to end the statement.
+// copyRows holds back the last row event, because the last copied event has to end the statement.
 func (f *SchemaFilter) copyRows(e BinlogEvent) error {
 	body := fieldReader{left: e.Raw[headerSize:]}
 	id, flags := body.fixed(tableIDSize), body.fixed(2)
@@ -248,7 +249,7 @@ func (f *SchemaFilter) copyRows(e BinlogEvent) error {
 		}
 		f.lastRows = e.Raw
 		if isInsert || flags&recordsCascades != 0 {
-			// Their parents may be in another schema. The flag also stops cascades.
+			// The parent rows may be in another schema. The flag also disables cascades.
 			f.lastRows = e.withRowsFlag(ignoresForeignKeys, f.checksummed).Raw
 		}
 	case role == otherReferencedTable && !isInsert && flags&recordsCascades == 0:
@@ -273,7 +274,7 @@ func (f *SchemaFilter) flushRows() error {
 func (f *SchemaFilter) endStatement() error {
 	isUnclear := f.isCascadeUnclear
 	for _, role := range f.tables {
-		isUnclear = isUnclear && role != copiedTable // Servers that record cascades describe the changed tables.
+		isUnclear = isUnclear && role != copiedTable // Servers that log cascades describe the changed tables.
 	}
 	f.tables, f.isCascadeUnclear = map[int64]tableRole{}, false
 	if isUnclear {
@@ -295,7 +296,7 @@ func (e BinlogEvent) withRowsFlag(flag byte, checksummed bool) BinlogEvent {
 	return newEvent(raw, checksummed)
 }
 
-// newEvent returns an event with these bytes, and with a checksum behind them if there are checksums.
+// newEvent returns an event with the given bytes, and with a checksum if checksummed is set.
 func newEvent(raw []byte, checksummed bool) BinlogEvent {
 	if checksummed {
 		raw = binary.LittleEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw))
@@ -303,7 +304,7 @@ func newEvent(raw []byte, checksummed bool) BinlogEvent {
 	return BinlogEvent{raw}
 }
 
-// withChecksum adds the checksum that an event in a compressed transaction lacks.
+// withChecksum adds the checksum that events in a compressed transaction lack.
 func (e BinlogEvent) withChecksum(has, wants bool) BinlogEvent {
 	if has || !wants {
 		return e

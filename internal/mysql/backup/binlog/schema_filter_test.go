@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
 )
 
-// query builds a QueryEvent. Schemas are listed as a server lists them, unless there are none.
+// query builds a QueryEvent. The updated schemas are listed in the format of a server, unless there are none.
 func query(defaultSchema, text string, updated ...string) []byte {
 	variables := "\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x06\x03std\x05\x06SYSTEM"
 	if len(updated) > 0 {
@@ -47,7 +47,7 @@ const (
 	unchecked, recordsCascades         = 2, 16
 )
 
-// withoutForeignKeys returns a statement with foreign_key_checks off.
+// withoutForeignKeys returns a statement with foreign_key_checks = OFF.
 func withoutForeignKeys(raw []byte) []byte {
 	const lastOfFlags = 19 + 13 + 4
 	raw = bytes.Clone(raw)
@@ -61,7 +61,7 @@ var (
 	commit = event(16, "12345678")
 )
 
-// compress builds the event of a compressed transaction.
+// compress builds an event that contains a compressed transaction.
 func compress(t testing.TB, events ...[]byte) []byte {
 	t.Helper()
 	writer, err := zstd.NewWriter(nil)
@@ -81,7 +81,7 @@ func TestCopyTransaction(t *testing.T) {
 			in:   slices.Concat(begin, tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
 			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(insertRows, 1, unchecked|1), commit),
 		},
-		"rows of another schema: left out": {in: slices.Concat(begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), commit)},
+		"rows of another schema: omitted": {in: slices.Concat(begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), commit)},
 		"rows of both schemas by one statement: the last copied event ends the statement": {
 			in:   slices.Concat(begin, tableMap(1, "two", 0), tableMap(2, "one", 0), rows(updateRows, 1, 0), rows(updateRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(updateRows, 1, 1), commit),
@@ -93,11 +93,11 @@ func TestCopyTransaction(t *testing.T) {
 		"rows of a referenced table without a table of the schema: refused": {
 			in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(deleteRows, 1, 1), commit), err: "does not record cascades",
 		},
-		"rows of a referenced table with recorded cascades: left out": {
+		"rows of a referenced table with recorded cascades: omitted": {
 			in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(deleteRows, 1, recordsCascades|1), commit),
 		},
-		"inserted rows of a referenced table: left out": {in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(insertRows, 1, 1), commit)},
-		"cascade that the server recorded: its rows are copied": {
+		"inserted rows of a referenced table: omitted": {in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(insertRows, 1, 1), commit)},
+		"cascade that the server recorded: the rows are copied": {
 			in:   slices.Concat(begin, tableMap(1, "one", isReferenced), tableMap(2, "two", 0), rows(deleteRows, 1, 0), rows(deleteRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(deleteRows, 2, 1), commit),
 		},
@@ -113,8 +113,8 @@ func TestCopyTransaction(t *testing.T) {
 			in:   query("", "insert into two.t values (1)", "two"),
 			want: slices.Concat(head, query("", "insert into two.t values (1)", "two")),
 		},
-		"rows of a table without description: refused": {in: slices.Concat(begin, rows(insertRows, 9, 0), commit), err: "rows of a table that the binary log has described"},
-		"compressed transaction: its part is copied uncompressed": {
+		"rows of a table without a table map: refused": {in: slices.Concat(begin, rows(insertRows, 9, 0), commit), err: "rows of a table that the binary log has described"},
+		"compressed transaction: the schema's part is copied uncompressed": {
 			in:   compress(t, begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), tableMap(2, "two", 0), rows(insertRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(insertRows, 2, unchecked|1), commit),
 		},
@@ -123,28 +123,28 @@ func TestCopyTransaction(t *testing.T) {
 		"end in the middle of an event: refused": {
 			in: slices.Concat(begin, commit[:10]), err: "unexpected EOF",
 		},
-		"statement for the restored schema with another default: copied":                 {in: query("one", "alter table two.t add c int", "two"), want: slices.Concat(head, withoutForeignKeys(query("one", "alter table two.t add c int", "two")))},
-		"statement for another schema with the restored schema as the default: left out": {in: query("two", "alter table one.t add c int", "one")},
-		"statement for both schemas: refused":                                            {in: query("", "RENAME TABLE two.t TO one.t", "two", "one"), err: "a statement RENAME TABLE that changes the schemas two and one"},
-		"statement with more schemas than listed: refused":                               {in: event(binlog.QueryEvent, "12345678\x00\x00\x00\x02\x00\x0c\xfe\x00drop table a.t"), err: "more schemas than the binary log lists"},
-		"TRUNCATE in the restored schema: copied":                                        {in: query("", "truncate `two`.t"), want: slices.Concat(head, withoutForeignKeys(query("", "truncate `two`.t")))},
-		"TRUNCATE in the default schema: copied":                                         {in: query("two", "truncate table t"), want: slices.Concat(head, withoutForeignKeys(query("two", "truncate table t")))},
-		"TRUNCATE of another schema: left out":                                           {in: query("two", "truncate table one.t")},
-		"CREATE TABLE LIKE a table of another schema: refused":                           {in: query("", "create table two.t like one.t"), err: "CREATE TABLE that changes the schemas one and two"},
-		"CREATE TABLE LIKE in brackets: refused":                                         {in: query("one", "create table if not exists two.t (like t)"), err: "CREATE TABLE that changes the schemas one and two"},
+		"statement for the restored schema with another default: copied":                {in: query("one", "alter table two.t add c int", "two"), want: slices.Concat(head, withoutForeignKeys(query("one", "alter table two.t add c int", "two")))},
+		"statement for another schema with the restored schema as the default: omitted": {in: query("two", "alter table one.t add c int", "one")},
+		"statement for both schemas: refused":                                           {in: query("", "RENAME TABLE two.t TO one.t", "two", "one"), err: "a statement RENAME TABLE that changes the schemas two and one"},
+		"statement with more schemas than listed: refused":                              {in: event(binlog.QueryEvent, "12345678\x00\x00\x00\x02\x00\x0c\xfe\x00drop table a.t"), err: "more schemas than the binary log lists"},
+		"TRUNCATE in the restored schema: copied":                                       {in: query("", "truncate `two`.t"), want: slices.Concat(head, withoutForeignKeys(query("", "truncate `two`.t")))},
+		"TRUNCATE in the default schema: copied":                                        {in: query("two", "truncate table t"), want: slices.Concat(head, withoutForeignKeys(query("two", "truncate table t")))},
+		"TRUNCATE in another schema: omitted":                                           {in: query("two", "truncate table one.t")},
+		"CREATE TABLE LIKE a table of another schema: refused":                          {in: query("", "create table two.t like one.t"), err: "CREATE TABLE that changes the schemas one and two"},
+		"CREATE TABLE LIKE in brackets: refused":                                        {in: query("one", "create table if not exists two.t (like t)"), err: "CREATE TABLE that changes the schemas one and two"},
 		"CREATE TABLE SELECT as the server records it: copied": {
 			in:   slices.Concat(begin, query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION"), tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
 			want: slices.Concat(head, begin, withoutForeignKeys(query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION")), tableMap(1, "two", 0), rows(insertRows, 1, unchecked|1), commit),
 		},
-		"GRANT on the restored schema: copied":          {in: query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"), want: slices.Concat(head, query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"))},
-		"GRANT on another schema: left out":             {in: query("", "GRANT SELECT ON `one`.`t` TO 'a'@'%'", "one", "mysql")},
-		"new account: copied":                           {in: query("", "CREATE USER 'a'@'%'", "mysql"), want: slices.Concat(head, withoutForeignKeys(query("", "CREATE USER 'a'@'%'", "mysql")))},
-		"statement about an excluded account: left out": {in: query("", "DROP USER 'left-out'@'%'", "mysql")},
-		"tablespace: copied":                            {in: query("one", "create tablespace s"), want: slices.Concat(head, withoutForeignKeys(query("one", "create tablespace s")))},
-		"ANALYZE TABLE of another schema: left out":     {in: query("two", "/* x */ analyze table two.t")},
-		"unknown statement: refused":                    {in: query("two", "frobnicate table two.t"), err: "a statement FROBNICATE TABLE, for which the binary log lists no schema"},
-		"end of an unknown XA branch: refused":          {in: query("", "XA COMMIT X'61',X'',1"), err: "prepared before the backup"},
-		"variables before a statement of another schema: left out": {
+		"GRANT on the restored schema: copied":         {in: query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"), want: slices.Concat(head, query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"))},
+		"GRANT on another schema: omitted":             {in: query("", "GRANT SELECT ON `one`.`t` TO 'a'@'%'", "one", "mysql")},
+		"new account: copied":                          {in: query("", "CREATE USER 'a'@'%'", "mysql"), want: slices.Concat(head, withoutForeignKeys(query("", "CREATE USER 'a'@'%'", "mysql")))},
+		"statement about an excluded account: omitted": {in: query("", "DROP USER 'left-out'@'%'", "mysql")},
+		"tablespace: copied":                           {in: query("one", "create tablespace s"), want: slices.Concat(head, withoutForeignKeys(query("one", "create tablespace s")))},
+		"ANALYZE TABLE in another schema: omitted":     {in: query("two", "/* x */ analyze table two.t")},
+		"unknown statement: refused":                   {in: query("two", "frobnicate table two.t"), err: "a statement FROBNICATE TABLE, for which the binary log lists no schema"},
+		"end of an unknown XA branch: refused":         {in: query("", "XA COMMIT X'61',X'',1"), err: "prepared before the backup"},
+		"variables before a statement for another schema: omitted": {
 			in: slices.Concat(begin, event(14, "v"), query("", "insert into one.t values (@v)", "one"), commit),
 		},
 	} {
@@ -165,7 +165,7 @@ func TestCopyTransaction(t *testing.T) {
 	}
 }
 
-// TestCopyXATransaction has the end of an XA transaction follow its part.
+// TestCopyXATransaction covers an XA transaction whose end follows its prepared part.
 func TestCopyXATransaction(t *testing.T) {
 	f := binlog.SchemaFilter{Schema: "two"}
 	prepare := func(schema, branch string) []byte {
@@ -189,7 +189,7 @@ func TestCopyXATransaction(t *testing.T) {
 	}
 }
 
-// FuzzCopyTransaction searches for events that break the filter, since objects in a bucket may be damaged.
+// FuzzCopyTransaction searches for events that crash the filter, because objects in a bucket may be damaged.
 func FuzzCopyTransaction(f *testing.F) {
 	f.Add(slices.Concat(begin, tableMap(1, "two", 0), rows(insertRows, 1, 0), tableMap(2, "one", 2), rows(deleteRows, 2, 1), commit))
 	f.Add(query("one", "create table `two` (like \"one\".t", "two", "one"))
@@ -208,7 +208,7 @@ func FuzzCopyTransaction(f *testing.F) {
 }
 
 func TestTransactionsBeginWithBackslashEscapes(t *testing.T) {
-	// inMode is a statement of a session with NO_BACKSLASH_ESCAPES and STRICT_TRANS_TABLES.
+	// inMode builds a statement from a session with NO_BACKSLASH_ESCAPES and STRICT_TRANS_TABLES.
 	inMode := func(text string, mode byte) []byte {
 		raw := query("two", text)
 		const modeAt = 19 + 13 + 5 + 1

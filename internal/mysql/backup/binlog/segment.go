@@ -14,9 +14,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// SegmentHeader describes the part of the binary log that one segment in the bucket holds.
+// SegmentHeader describes the part of the binary log in one segment of the bucket.
 type SegmentHeader struct {
-	// Previous holds the transactions before the first one of the segment, and GTIDs the transactions in it.
+	// Previous is the set of transactions before the segment, and GTIDs the set of transactions in it.
 	Previous gtid.Set `json:"previous"`
 	GTIDs    gtid.Set `json:"gtids"`
 	// First and Last are the commit times of the first and the last transaction.
@@ -24,19 +24,19 @@ type SegmentHeader struct {
 	Last  time.Time `json:"last"`
 	// Until is the time up to which every commit is in this segment or an earlier one.
 	Until time.Time `json:"until"`
-	// Source is the server_uuid of the instance that the segment was read from.
+	// Source is the server_uuid of the instance from which the segment was read.
 	Source string `json:"source"`
 }
 
 const (
-	// skippableFrame begins a frame that zstd skips, so that `zstd -dc FILE | mysqlbinlog -` reads a segment.
+	// skippableFrame is the beginning of a frame that zstd skips, so `zstd -dc FILE | mysqlbinlog -` reads a segment.
 	skippableFrame = 0x184D2A50
 	frameHeadSize  = 8
-	// maxSegmentHeader is far above the size of real GTID sets.
+	// maxSegmentHeader is far larger than real GTID sets.
 	maxSegmentHeader = 16 << 20
 )
 
-// Encode returns the header in the form that begins a segment.
+// Encode returns the header in the format that a segment begins with.
 func (h SegmentHeader) Encode() ([]byte, error) {
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -52,7 +52,7 @@ func (h SegmentHeader) Encode() ([]byte, error) {
 	return append(head, text...), nil
 }
 
-// ReadSegmentHeader reads the beginning of a segment.
+// ReadSegmentHeader reads the header of a segment.
 func ReadSegmentHeader(from io.Reader) (SegmentHeader, error) {
 	var head [frameHeadSize]byte
 	var h SegmentHeader
@@ -69,7 +69,7 @@ func ReadSegmentHeader(from io.Reader) (SegmentHeader, error) {
 	return h, nil
 }
 
-// ReadWholeLog reads a binary log to its end and describes its transactions. Previous and Source stay empty.
+// ReadWholeLog reads a binary log to its end and describes its transactions. Previous and Source are not set.
 func ReadWholeLog(from io.Reader) (SegmentHeader, error) {
 	var h SegmentHeader
 	buffered := bufio.NewReaderSize(from, readBuffer)

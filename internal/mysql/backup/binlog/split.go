@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// CopyTransaction copies the events of a transaction to the splitter, uncompressed.
+// CopyTransaction copies the events of a transaction to the splitter, in uncompressed form.
 func CopyTransaction(from io.Reader, to *StatementSplitter, checksummed bool) error {
 	return eachEvent(from, checksummed, func(e BinlogEvent, has bool) error {
 		_, err := to.Write(e.withChecksum(has, checksummed).Raw)
@@ -21,19 +21,19 @@ func CopyTransaction(from io.Reader, to *StatementSplitter, checksummed bool) er
 	})
 }
 
-// StatementSplitter ends statements that change many rows in several places, and repeats the descriptions of their
-// tables. mysqlbinlog writes the rows of a statement as one text, which mysql and the server hold in memory and which
-// max_allowed_packet limits. A server applies rows one by one, so the result is the same. It also lets the rows of
-// a transaction be applied in an SQL mode in which every table can be opened.
+// StatementSplitter splits statements that change many rows, and repeats the table descriptions. mysqlbinlog prints the
+// rows of a statement as a single text, which mysql and the server keep in memory and which max_allowed_packet limits.
+// A server applies rows one by one, so the result is the same. Splitting also allows the rows of a transaction to be
+// applied in an SQL mode in which every table can be opened.
 type StatementSplitter struct {
-	// To receives the events.
+	// To is the destination of the events.
 	To io.Writer
 	// Checksummed is true if events end with checksums.
 	Checksummed bool
-	// Limit is the number of bytes of row events from which a statement is ended.
+	// Limit is the number of bytes of row events at which a statement is split.
 	Limit int
-	// CanSplit, if set, reports whether statements that change a table may be ended early. It is called for statements
-	// that reach the limit.
+	// CanSplit, if set, reports whether statements that change a table may be split. It is called for statements that
+	// reach the limit.
 	CanSplit func(schema, table string) bool
 	// SeeTable, if set, is called with the name of each table before its description is written.
 	SeeTable func(schema, table string)
@@ -43,7 +43,7 @@ type StatementSplitter struct {
 	isEnded bool
 }
 
-// Write implements io.Writer. It is called with one whole event.
+// Write implements io.Writer. Each call must pass one complete event.
 func (s *StatementSplitter) Write(raw []byte) (int, error) {
 	t := raw[4]
 	switch {
@@ -70,10 +70,10 @@ func (s *StatementSplitter) canSplit() bool {
 	return s.CanSplit == nil || !slices.ContainsFunc(s.tables, func(raw []byte) bool { return !s.CanSplit(parseTableName(raw)) })
 }
 
-// parseTableName returns the name in the description of a table.
+// parseTableName returns the name in a table description.
 func parseTableName(raw []byte) (schema, table string) {
 	body := fieldReader{left: raw[headerSize:]}
-	body.take(tableIDSize + 2) // These are the number of the table and flags.
+	body.take(tableIDSize + 2) // These are the table number and flags.
 	schema = string(body.sub(body.fixed(1)).left)
 	body.take(1)
 	return schema, string(body.sub(body.packed()).left)
@@ -105,13 +105,13 @@ func (s *StatementSplitter) writeRows(raw []byte) (int, error) {
 	return length, nil
 }
 
-// isRows reports whether events of a type hold rows.
+// isRows reports whether events of a type contain rows.
 func isRows(t byte) bool {
 	return t >= firstRowsEvent && t <= lastRowsEvent || t >= firstNewRowsEvent && t <= lastNewRowsEvent || t == partialRowsEvent
 }
 
-// eachEvent calls f for each event, and for each one in compressed transactions, with whether it ends with a checksum.
-// A compressed transaction is read as a stream, since it can be as large as the memory.
+// eachEvent calls f for each event, including those in compressed transactions, and whether the event ends with a
+// checksum. A compressed transaction is read as a stream, because it may be too large for the memory.
 func eachEvent(from io.Reader, checksummed bool, f func(BinlogEvent, bool) error) error {
 	for {
 		head, err := readHeader(from)
@@ -135,13 +135,13 @@ func eachEvent(from io.Reader, checksummed bool, f func(BinlogEvent, bool) error
 	}
 }
 
-// The fields of a payloadEvent, and how its events are compressed.
+// The fields of a payloadEvent, and the compression types of its events.
 const (
 	endField         = 0
 	compressionField = 2
 	compressedByZstd = 0
 	notCompressed    = 255
-	// maxPayloadField limits one of the fields before the events.
+	// maxPayloadField limits the size of a field in front of the events.
 	maxPayloadField = 1 << 10
 )
 
@@ -193,7 +193,7 @@ func eachEventOf(events io.Reader, compression int64, f func(BinlogEvent, bool) 
 	}
 }
 
-// payloadReader takes the fields before the events of a payloadEvent.
+// payloadReader reads the fields in front of the events of a payloadEvent.
 type payloadReader struct {
 	from *io.LimitedReader
 	err  error
@@ -213,7 +213,7 @@ func (r *payloadReader) take(size int64) []byte {
 	return taken
 }
 
-// packed reads an integer as fieldReader.packed does.
+// packed reads an integer in the same format as fieldReader.packed.
 func (r *payloadReader) packed() int64 {
 	field := fieldReader{left: r.take(1)}
 	first := field.fixed(1)
@@ -225,7 +225,7 @@ func (r *payloadReader) packed() int64 {
 	return field.fixed(size)
 }
 
-// eventHeader is the first part of an event.
+// eventHeader is the header of an event.
 type eventHeader [headerSize]byte
 
 func readHeader(from io.Reader) (eventHeader, error) {
@@ -241,11 +241,11 @@ func readHeader(from io.Reader) (eventHeader, error) {
 
 func (h eventHeader) eventType() byte { return h[4] }
 
-// restSize returns the number of bytes that follow.
+// restSize returns the number of bytes after the header.
 func (h eventHeader) restSize() int64 { return int64(binary.LittleEndian.Uint32(h[9:])) - headerSize }
 
 func (h eventHeader) readRest(from io.Reader) (BinlogEvent, error) {
-	var raw bytes.Buffer // The buffer grows with the bytes received, whatever size the header declares.
+	var raw bytes.Buffer // The buffer grows with the bytes received, regardless of the size in the header.
 	raw.Write(h[:])
 	if _, err := io.CopyN(&raw, from, h.restSize()); err != nil {
 		if errors.Is(err, io.EOF) {

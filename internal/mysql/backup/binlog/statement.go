@@ -10,26 +10,26 @@ import (
 
 // Statement is the content of a QueryEvent.
 type Statement struct {
-	// Default is the default schema of the session; empty if it had none.
+	// Default is the session's default schema; empty if it had none.
 	Default string
 	// Text is the statement.
 	Text string
-	// Updated lists the schemas that the statement writes to. Servers record it for parallel replication, but not
-	// for every kind of statement:
+	// Updated lists the schemas to which the statement writes. Servers log them for parallel replication, but not for
+	// every kind of statement:
 	// https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Query__event.html
 	Updated []string
 	// HasUnlistedSchemas is true if the statement may write to schemas that the server does not list.
 	HasUnlistedSchemas bool
 }
 
-// updatedSchemas is the code of the status variable that lists the written schemas, and unlistedSchemas its count if
-// they are more than a server records.
+// updatedSchemas is the code of the status variable that lists the updated schemas. unlistedSchemas is its count if
+// there are more of them than a server logs.
 const (
 	updatedSchemas  = 12
 	unlistedSchemas = 254
 )
 
-// ParseStatement reads a QueryEvent.
+// ParseStatement parses a QueryEvent.
 func (e BinlogEvent) ParseStatement(checksummed bool) Statement {
 	body := fieldReader{left: e.Raw[headerSize:]}
 	body.take(8) // These are the session and the duration of the statement.
@@ -46,20 +46,21 @@ func (e BinlogEvent) ParseStatement(checksummed bool) Statement {
 }
 
 const (
-	// queryHeadSize is the size of the fields before the length of the status variables.
+	// queryHeadSize is the size of the fields in front of the length of the status variables.
 	queryHeadSize = 8 + 1 + 2
-	// noBackslashEscapes is the bit of an SQL mode in which a backslash is an ordinary character.
+	// noBackslashEscapes is the bit for NO_BACKSLASH_ESCAPES in an SQL mode. In this mode a backslash is an ordinary
+	// character.
 	noBackslashEscapes = 1 << 20
-	// noForeignKeyChecks is the bit of foreign_key_checks = 0 in the flags of a statement.
+	// noForeignKeyChecks is the bit for foreign_key_checks = 0 in the flags of a statement.
 	noForeignKeyChecks = 1 << 26
-	// maxBegin is greater than any event that begins a transaction.
+	// maxBegin is larger than any event that begins a transaction.
 	maxBegin = 1 << 14
 )
 
 // withBackslashEscapes removes NO_BACKSLASH_ESCAPES from the SQL mode of a statement that begins a transaction. Row
-// events are applied in this mode. In it, a server cannot open a table whose definition has an expression with a quote,
-// because it stores the quote with a backslash. The source may have had the table open. Values of rows do not depend on
-// this mode.
+// events are applied in this mode. In this mode a server cannot open a table whose definition contains an expression
+// with a quote, because the quote is stored with a backslash. On the source the table may already have been open. Row
+// values do not depend on the mode.
 func (e BinlogEvent) withBackslashEscapes(checksummed bool) BinlogEvent {
 	if len(e.Raw) > maxBegin {
 		return e
@@ -71,7 +72,7 @@ func (e BinlogEvent) withBackslashEscapes(checksummed bool) BinlogEvent {
 	body := fieldReader{left: raw[headerSize:]}
 	body.take(queryHeadSize)
 	variables := body.sub(body.fixed(2))
-	if variables.fixed(1) == 0 { // These are flags, which precede the SQL mode.
+	if variables.fixed(1) == 0 { // These are the flags, which precede the SQL mode.
 		variables.take(4)
 		if variables.fixed(1) == 1 {
 			mode := variables.take(8)
@@ -81,8 +82,9 @@ func (e BinlogEvent) withBackslashEscapes(checksummed bool) BinlogEvent {
 	return newEvent(raw, checksummed)
 }
 
-// withoutForeignKeys turns foreign_key_checks off for a statement that changes a definition. A foreign key may refer to a
-// schema that does not exist. Statements that change rows keep the setting, since without it nothing cascades.
+// withoutForeignKeys turns foreign_key_checks off for a statement that changes a definition, because a foreign key may
+// refer to a schema that does not exist. Statements that change rows keep the setting, because nothing would cascade
+// without it.
 func (e BinlogEvent) withoutForeignKeys(checksummed bool) BinlogEvent {
 	l := lexer{left: e.QueryText(checksummed)}
 	if !slices.Contains([]string{"ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE"}, l.nextWord()) {
@@ -92,7 +94,7 @@ func (e BinlogEvent) withoutForeignKeys(checksummed bool) BinlogEvent {
 	body := fieldReader{left: raw[headerSize:]}
 	body.take(queryHeadSize)
 	variables := body.sub(body.fixed(2))
-	if variables.fixed(1) != 0 { // These are not the flags, which come first.
+	if variables.fixed(1) != 0 { // The flags come first, and these are not the flags.
 		return e
 	}
 	flags := variables.take(4)
@@ -100,8 +102,8 @@ func (e BinlogEvent) withoutForeignKeys(checksummed bool) BinlogEvent {
 	return newEvent(raw, checksummed)
 }
 
-// readVariables reads the status variables until the list of schemas. Variables with higher codes follow it, and
-// newer servers may have some that are unknown here.
+// readVariables reads the status variables up to the list of schemas. Variables with higher codes follow the list, and
+// newer servers may write some that are not supported here.
 func (s *Statement) readVariables(r *fieldReader) {
 	for len(r.left) > 0 {
 		switch code := r.fixed(1); code {
@@ -110,7 +112,7 @@ func (s *Statement) readVariables(r *fieldReader) {
 			return
 		case 7, 8: // These are the locale and the character set of the default schema.
 			r.take(2)
-		case 0, 3, 10: // Flags, increments and a size.
+		case 0, 3, 10: // These are flags, increments and a size.
 			r.take(4)
 		case 4: // These are the character sets.
 			r.take(6)

@@ -8,7 +8,7 @@ import (
 )
 
 // parseTransactionControl returns the verb of a statement that only begins, ends or marks a transaction, and the name
-// of an XA transaction; an empty verb for another statement.
+// of an XA transaction. The verb is empty for other statements.
 func parseTransactionControl(text string) (verb, branch string) {
 	l := lexer{left: text}
 	switch verb := l.nextWord(); verb {
@@ -28,8 +28,8 @@ func isMaintenance(text string) bool {
 	return slices.Contains([]string{"FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK"}, l.nextWord())
 }
 
-// parseTouchedSchemas returns the schemas that a statement depends on, for the kinds of statements for which servers
-// list none. It returns none for a statement about the server as a whole.
+// parseTouchedSchemas returns the schemas that a statement depends on, for the kinds of statements for which servers do
+// not list schemas. It returns none for a statement about the server as a whole.
 func parseTouchedSchemas(s Statement) ([]string, error) {
 	l := lexer{left: s.Text}
 	verb := l.nextWord()
@@ -52,7 +52,8 @@ func parseTouchedSchemas(s Statement) ([]string, error) {
 	return nil, inseparable("%s, for which the binary log lists no schema", describeStatement(s.Text))
 }
 
-// takeSchemas takes the name of a table, and with mayBeLike that of the table after LIKE.
+// takeSchemas parses the name of a table and, if mayBeLike is set, that of the table after LIKE. It returns their
+// schemas.
 func (l *lexer) takeSchemas(s Statement, mayBeLike bool) ([]string, error) {
 	first := l.nextSchema(s.Default)
 	schemas := []string{first}
@@ -69,14 +70,14 @@ func (l *lexer) takeSchemas(s Statement, mayBeLike bool) ([]string, error) {
 	return slices.Compact(schemas), nil
 }
 
-// describeStatement returns the first words of a statement: the whole may contain data.
+// describeStatement returns the first words of a statement, because the rest may contain data.
 func describeStatement(text string) string {
 	l := lexer{left: text}
 	words := []string{l.nextWord(), l.nextWord()}
 	return "a statement " + strings.TrimSpace(strings.Join(words, " "))
 }
 
-// lexer takes words and names from the start of a statement.
+// lexer parses words and names from the beginning of a statement.
 type lexer struct{ left string }
 
 // skipSpace skips white space and comments.
@@ -106,7 +107,7 @@ func isNameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '$' || b >= 0x80
 }
 
-// nextWord takes a word without quotes, in capitals; empty if something else follows.
+// nextWord parses an unquoted word and returns it in upper case; empty if there is none.
 func (l *lexer) nextWord() string {
 	l.skipSpace()
 	end := 0
@@ -137,7 +138,7 @@ func (l *lexer) skip(text string) bool {
 	return found
 }
 
-// nextName takes an identifier, which may be quoted.
+// nextName parses an identifier, which may be quoted.
 func (l *lexer) nextName() string {
 	l.skipSpace()
 	if l.left == "" || l.left[0] != '`' && l.left[0] != '"' {

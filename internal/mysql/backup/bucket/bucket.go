@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bucket stores objects in a bucket, by S3's protocol, or in a folder. Readers see an object only when it
+// Package bucket stores objects in a bucket, with the S3 protocol, or in a folder. Readers see an object only when it
 // is complete.
 package bucket
 
@@ -27,19 +27,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 )
 
-// Store stores objects. The parts of a key are separated by slashes, as in paths.
+// Store stores objects. The parts of a key are separated by slashes.
 type Store interface {
 	// PutObject stores all data of the reader and returns its size in bytes. If the reader fails, nothing is stored.
 	PutObject(ctx context.Context, key string, from io.Reader) (int64, error)
 	// GetObject opens an object.
 	GetObject(ctx context.Context, key string) (io.ReadCloser, error)
-	// ListKeys returns the keys that begin with the prefix, in any order. The prefix ends with a slash.
+	// ListKeys returns the keys with the prefix, in any order. The prefix ends with a slash.
 	ListKeys(ctx context.Context, prefix string) ([]string, error)
 	// DeleteObject removes an object. A missing object is not an error.
 	DeleteObject(ctx context.Context, key string) error
 }
 
-// Config describes the bucket. The credentials are in the environment variables that AWS's own tools read.
+// Config describes the bucket. The credentials are in the environment variables of AWS's own tools.
 type Config struct {
 	// Folder is a path. If it is set, the other fields are ignored.
 	Folder string
@@ -51,12 +51,11 @@ type Config struct {
 	PathStyle bool
 	// CACert is a file with CA certificates; empty means the system's.
 	CACert string
-	// Encryption is the encryption requested from the storage, such as AES256 or aws:kms. KMSKeyID is a key for
-	// aws:kms.
+	// Encryption is the server-side encryption to request, such as AES256 or aws:kms. KMSKeyID is a key for aws:kms.
 	Encryption, KMSKeyID string
 }
 
-// AddFlags adds the flags of a command line.
+// AddFlags adds the flags for the fields.
 func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Folder, "folder", "", "folder of the backups, instead of a bucket")
 	f.StringVar(&c.Name, "bucket", "", "name of the bucket")
@@ -70,7 +69,7 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 
 var errNowhere = errors.New("expected --bucket or --folder, found neither; set one of them")
 
-// OpenStore prepares a client; it does not connect yet.
+// OpenStore returns a store. It does not connect yet.
 func OpenStore(ctx context.Context, c Config) (Store, error) {
 	switch {
 	case c.Folder != "":
@@ -98,10 +97,10 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// partialSuffix ends the names of incomplete files.
+// partialSuffix is the suffix of the names of incomplete files.
 const partialSuffix = ".partial"
 
-// folderStore keeps objects as files.
+// folderStore stores objects as files.
 type folderStore struct{ root *os.Root }
 
 func openFolder(name string) (*folderStore, error) {
@@ -172,7 +171,7 @@ func (f *folderStore) DeleteObject(_ context.Context, key string) error {
 	return nil
 }
 
-// contextReader stops reading when its context ends.
+// contextReader fails when its context is cancelled.
 type contextReader struct {
 	why  func() error
 	from io.Reader
@@ -187,18 +186,18 @@ func (e *contextReader) Read(p []byte) (int, error) {
 }
 
 const (
-	// partSize limits an object to 320 GB, because S3 allows 10000 parts.
+	// partSize limits the size of an object to 320 GB, because S3 allows 10000 parts.
 	partSize = 32 << 20
-	// uploads is the number of concurrent uploads of parts; each holds one part in memory.
+	// uploads is the number of concurrent part uploads. Each of them has one part in memory.
 	uploads = 2
 )
 
-// s3Store keeps objects in a bucket.
+// s3Store stores objects in a bucket.
 type s3Store struct {
 	client *s3.Client
 	upload *transfermanager.Client
 	name   string
-	// encryption and kmsKeyID apply to written objects; if they are empty, the bucket's default applies.
+	// encryption and kmsKeyID apply to uploaded objects; if they are empty, the bucket's default applies.
 	encryption types.ServerSideEncryption
 	kmsKeyID   *string
 }
@@ -286,7 +285,7 @@ func (b *s3Store) DeleteObject(ctx context.Context, key string) error {
 	return nil
 }
 
-// explainError adds a hint to an error. The storage's error messages hold names of keys, but no secrets.
+// explainError adds a hint to an error. The storage's error messages contain the names of keys, but no secrets.
 func (b *s3Store) explainError(what string, err error) error {
 	hint := "check the bucket's name, region and endpoint"
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {

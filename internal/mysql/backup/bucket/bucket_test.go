@@ -35,13 +35,13 @@ func TestS3(t *testing.T) {
 		c.Name = "elsewhere"
 		expectPutError(t, c, "NoSuchBucket", "create the bucket")
 	})
-	t.Run("wrong credentials are an error that does not contain them", func(t *testing.T) {
+	t.Run("wrong credentials are an error that does not contain the credentials", func(t *testing.T) {
 		s.SetCredentials(t, s.AccessKey, "not-the-secret")
 		expectPutError(t, c, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY in jobConfig.env")
 		s.SetCredentials(t, "not-the-key", "not-the-secret")
 		expectPutError(t, c, "access key")
 	})
-	t.Run("an endpoint that does not answer is an error", func(t *testing.T) {
+	t.Run("an endpoint that does not respond is an error", func(t *testing.T) {
 		c := c
 		c.Endpoint = "http://127.0.0.1:1"
 		expectPutError(t, c, "connection refused", "endpoint")
@@ -55,7 +55,8 @@ func TestS3(t *testing.T) {
 	})
 }
 
-// TestEncryption checks the requested encryption. versitygw does not encrypt, so that a read would prove nothing.
+// TestEncryption checks the encryption that the request asks for. versitygw does not encrypt, so reading the object
+// would prove nothing.
 func TestEncryption(t *testing.T) {
 	var asked sync.Map
 	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -134,7 +135,7 @@ func testContract(t *testing.T, c bucket.Config) {
 	})
 	t.Run("an upload whose reader fails leaves no object", func(t *testing.T) {
 		broken := errors.New("the dump broke")
-		for _, size := range []int64{10, 70 << 20} { // In one part and in several parts.
+		for _, size := range []int64{10, 70 << 20} { // A small size is uploaded in one part, a large size in several parts.
 			from := io.MultiReader(io.LimitReader(zeros{}, size), failing{broken})
 			if _, err := b.PutObject(t.Context(), "moco/ns/test/broken", from); !errors.Is(err, broken) {
 				t.Errorf("expected the stream's own error, found %v", err)
@@ -171,13 +172,13 @@ func testContract(t *testing.T, c bucket.Config) {
 		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a", "moco/ns/test/2/b"}, list(t))
 	})
 	t.Run("a deleted object cannot be read", func(t *testing.T) {
-		for range 2 { // The second time the object does not exist.
+		for range 2 { // The object does not exist when it is deleted the second time.
 			testenv.ExpectNoError(t, b.DeleteObject(t.Context(), "moco/ns/test/2/b"))
 		}
 		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a"}, list(t))
 	})
 	t.Run("a large object is streamed in little memory", func(t *testing.T) {
-		const size, most = 800 << 20, 400 << 20 // Parts being uploaded, and twice that before garbage collection.
+		const size, most = 800 << 20, 400 << 20 // The limit covers the parts being uploaded, times two until garbage is collected.
 		peak := watchMemory(t)
 		if n, err := b.PutObject(t.Context(), "moco/ns/test/3/large", io.LimitReader(zeros{}, size)); err != nil || n != size {
 			t.Fatalf("%d bytes, %v", n, err)
@@ -196,7 +197,7 @@ func testContract(t *testing.T, c bucket.Config) {
 	})
 }
 
-// watchMemory returns a function that returns the largest heap size since the call of watchMemory.
+// watchMemory returns a function that returns the largest heap size since watchMemory was called.
 func watchMemory(t *testing.T) func() uint64 {
 	t.Helper()
 	runtime.GC()

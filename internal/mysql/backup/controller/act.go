@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act carries out both parts of the plan. An error of the CronJob does not prevent the restore of the cluster.
+// act carries out the parts of the plan. An error about the CronJob does not prevent the restore of the cluster.
 func (c Controller) act(ctx context.Context, seen observation, plan backup.Plan) error {
 	return errors.Join(c.actOnCronJob(ctx, seen, plan.CronJob), c.actOnShipper(ctx, plan.Shipper), c.actOnRestore(ctx, plan.Restore))
 }
@@ -28,7 +28,7 @@ func (c Controller) actOnCronJob(ctx context.Context, seen observation, plan bac
 		return reconcile.DeleteObserved(ctx, c.client, plan.Delete)
 	case plan.Apply != nil:
 		if seen.CronJob != nil && c.Guard.HasUpstreamWritten(seen.Cluster) {
-			// Without the takeover, the containers of MOCO's Job would run next to Torpor's.
+			// Without this takeover of fields, the containers of MOCO's Job would run in addition to Torpor's.
 			if err := c.Guard.TakeFieldsOver(ctx, c.client, seen.CronJob.DeepCopy(), Name); err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func (c Controller) actOnRestore(ctx context.Context, plan backup.RestorePlan) e
 	return c.applyObject(ctx, plan.Create)
 }
 
-// applyObject applies the fields that are set in obj and leaves other writers' fields alone.
+// applyObject applies the fields that are set in obj and does not change other writers' fields.
 func (c Controller) applyObject(ctx context.Context, obj client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -63,7 +63,7 @@ func (c Controller) applyObject(ctx context.Context, obj client.Object) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", obj.GetName(), err)
 	}
-	// The typed object has an empty status, which the API server would take for a requested change.
+	// The typed object has an empty status, which the API server would treat as a requested change.
 	delete(content, "status")
 	u := &unstructured.Unstructured{Object: content}
 	if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(Name), client.ForceOwnership); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller applies the CronJob, the Deployment and the Job that package backup decides on for a
-// MySQLCluster. It reports the results in status.backup, status.restoredTime and events.
+// Package controller applies the CronJob, the Deployment and the Job that package backup decides on for a MySQLCluster.
+// It reports the results in status.backup, status.restoredTime and events.
 package controller
 
 import (
@@ -36,12 +36,12 @@ const Name = "torpor-backup"
 
 // Controller reconciles the backups of MySQLClusters.
 type Controller struct {
-	// Image is Torpor's own image, which supplies the program to the Pods of Jobs. Jobs cannot be created without it.
+	// Image is Torpor's own image, which supplies the program to the Jobs' Pods. Jobs cannot be created without it.
 	Image string
 	Clock clock.PassiveClock
-	// Guard prevents passes on objects that another project's controller writes; nil disables the check.
+	// Guard skips objects that another project's controller writes; nil disables the check.
 	Guard *reconcile.WriterGuard
-	// Metrics receives the backups to show.
+	// Metrics exports the last backups.
 	Metrics *Metrics
 	// WatchNamespaces limits the cache to these namespaces; empty means all namespaces.
 	WatchNamespaces []string
@@ -106,8 +106,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// scheduledStopsChanged passes changes of Slumbers' requests and the expiry of a stop, because a stopped cluster is
-// not backed up.
+// scheduledStopsChanged selects updates in which a Slumber's request changes or a stop expires, because a stopped
+// cluster is not backed up.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return []any{c.Status.ScheduledStops, c.Status.OfflineSince} })
 }
@@ -124,11 +124,11 @@ func newJobCache(mgr manager.Manager, namespaces []string) (cache.Cache, error) 
 	return reconcile.NewLabelledCache(mgr, namespaces, labels.NewSelector().Add(*kinds, *maker), &appsv1.Deployment{}, &batchv1.CronJob{}, &batchv1.Job{}, &corev1.Pod{})
 }
 
-// clustersUsingPolicy maps a BackupPolicy to the MySQLClusters that name it.
+// clustersUsingPolicy maps a BackupPolicy to the MySQLClusters that reference it.
 func (c Controller) clustersUsingPolicy(ctx context.Context, policy client.Object) []ctrl.Request {
 	var clusters mocov1beta2.MySQLClusterList
 	if err := c.client.List(ctx, &clusters, client.InNamespace(policy.GetNamespace())); err != nil {
-		return nil // The cache ends with the manager.
+		return nil // Listing fails only when the cache stops with the manager.
 	}
 	var all []ctrl.Request
 	for i := range clusters.Items {

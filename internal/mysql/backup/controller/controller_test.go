@@ -53,7 +53,7 @@ const (
 	"jobConfig": {"workVolume": {"persistentVolumeClaim": {"claimName": "backups"}}}}`
 )
 
-// testEnv is a namespace with a manager. The tests play the controllers of CronJobs and Jobs and the kubelet.
+// testEnv is a namespace with a manager. The tests act as the controllers for CronJobs and Jobs, and as the kubelet.
 type testEnv struct {
 	*testenv.Environment
 	namespace string
@@ -86,8 +86,7 @@ func (e *testEnv) waitForObject(t *testing.T, name string, obj client.Object) {
 	e.WaitFor(t, name+" is there", obj, nil)
 }
 
-// runJob creates a Job from a template, with a Pod that ends with a message, as the controllers of Kubernetes
-// would.
+// runJob creates a Job from a template, with a Pod that terminates with a message, as the Kubernetes controllers would.
 func (e *testEnv) runJob(t *testing.T, name string, cron *batchv1.CronJob, message string, how batchv1.JobConditionType) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
@@ -125,7 +124,7 @@ func TestBackups(t *testing.T) {
 	cluster := &mocov1beta2.MySQLCluster{}
 	e.createObject(t, fmt.Sprintf(manifest, "test", ""), cluster)
 	e.WaitForEvent(t, e.namespace, backupImpossible, "expected a BackupPolicy daily")
-	// Clusters without a backup are stored this way: the field is present and empty.
+	// Clusters without a backup are stored with a field that is present but empty.
 	stored := `{"status": {"backup": {"time": null}, "conditions": [{"type": "Healthy", "status": "True", "reason": "Healthy", "message": "", "lastTransitionTime": "2026-11-20T12:00:00Z"}]}}`
 	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(stored))))
 	e.createObject(t, policy, &mocov1beta2.BackupPolicy{})
@@ -193,7 +192,7 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 		{"a Pod that is not in the cache yet delays the report", 3 * time.Second, "", "", 7 * time.Second},
 		{"the termination message of the Pod is reported", 3 * time.Second, "no space", "Job one gave up: no space", 0},
 		{"a missing Pod delays the report by at most messageWait", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
-		{"a Job whose end time is in the future does not delay the report", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"a Job with an end time in the future does not delay the report", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := Controller{Clock: clocktesting.NewFakePassiveClock(ended.Add(tt.age)), startedAt: ended.Add(-time.Hour), reportedFailures: &sync.Map{}}
@@ -210,8 +209,7 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 	}
 }
 
-// TestJobsOfAnEarlierCluster recreates a cluster while the Jobs of an earlier cluster with the same name still
-// exist.
+// TestJobsOfAnEarlierCluster deletes and recreates a cluster while the Jobs of the deleted cluster still exist.
 func TestJobsOfAnEarlierCluster(t *testing.T) {
 	made := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	at := metav1.NewTime(made.Add(-time.Hour))
@@ -274,7 +272,8 @@ func TestJobsOfAnEarlierCluster(t *testing.T) {
 	}
 }
 
-// TestRestoreThatIsRefused covers a Job that its policy ended and one that was retried too often.
+// TestRestoreThatIsRefused covers a Job that failed because of its failure policy, and a Job that was retried too
+// often.
 func TestRestoreThatIsRefused(t *testing.T) {
 	ended := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for reason, note := range map[string]string{
@@ -351,7 +350,7 @@ func expectRestoreComplete(t *testing.T, cluster *mocov1beta2.MySQLCluster, stat
 	}
 }
 
-// TestWholeRestore covers a restore that left out nothing, with a warning about another matter.
+// TestWholeRestore covers a restore that omitted nothing, with a warning about another matter.
 func TestWholeRestore(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "cluster", Generation: 3}}
@@ -374,7 +373,7 @@ func TestWholeRestore(t *testing.T) {
 func TestShipping(t *testing.T) {
 	e := newTestEnv(t)
 	made := &mocov1beta2.BackupPolicy{}
-	e.createObject(t, policy, made) // It has a bucket, and as a policy of MOCO no field for binary logs.
+	e.createObject(t, policy, made) // The policy has a bucket but, as a policy of MOCO, no field for binary logs.
 	e.createObject(t, fmt.Sprintf(manifest, "test", ""), &mocov1beta2.MySQLCluster{})
 	shipper := &appsv1.Deployment{}
 	e.waitForObject(t, "moco-binlog-test", shipper)
@@ -404,7 +403,7 @@ func TestReportShipping(t *testing.T) {
 	}{
 		{"no restorable point before the first backup", nil, nil, shipped(5, 9), nil, ""},
 		{"a backup after the start of shipping is the first restorable point", at(6), nil, shipped(5, 9), at(6), ""},
-		{"a backup before the start of shipping is no restorable point", at(4), nil, shipped(5, 9), nil, ""},
+		{"a backup before the start of shipping is not a restorable point", at(4), nil, shipped(5, 9), nil, ""},
 		{"later backups do not change the first restorable point", at(8), at(6), shipped(5, 9), at(6), ""},
 		{"a gap is reported", at(6), at(6), shipped(7, 9), nil, "binary logs before 2026-11-20T12:07:00Z are missing in the bucket: no point after 2026-11-20T12:06:30Z can be restored until the next backup"},
 		{"the next backup ends the gap", at(8), nil, shipped(7, 9), at(8), ""},
@@ -449,7 +448,7 @@ func TestGapIsReportedWithoutShippedLogs(t *testing.T) {
 	}
 }
 
-// TestReportShippingKeepsPoints covers reports of Pods that cannot report their progress, or not yet.
+// TestReportShippingKeepsPoints covers reports of Pods that cannot report their progress (yet).
 func TestReportShippingKeepsPoints(t *testing.T) {
 	since, until := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC))
 	points := mocov1beta2.BinlogShippingStatus{RestorableSince: &since, ShippedUntil: &until, SourceIndex: 2}
@@ -483,7 +482,7 @@ func TestReportShippingKeepsPoints(t *testing.T) {
 	}
 }
 
-// shippingObjects is the content of the cache.
+// shippingObjects are the objects in the cache.
 type shippingObjects struct {
 	client.Reader
 	shippers []appsv1.Deployment
@@ -500,7 +499,7 @@ func (o *shippingObjects) List(_ context.Context, list client.ObjectList, _ ...c
 	return nil
 }
 
-// TestAShipperThatDoesNotRun polls, once a minute, a Pod that is replaced and one that never starts.
+// TestAShipperThatDoesNotRun polls, once per minute, a Pod that is replaced and a Pod that never starts.
 func TestAShipperThatDoesNotRun(t *testing.T) {
 	const notRunning = "no Pod of Deployment moco-binlog-test runs, so nothing is copied; look at its Pods and events"
 	labels := backup.JobLabels("test", backup.ShipperKind)
@@ -520,7 +519,7 @@ func TestAShipperThatDoesNotRun(t *testing.T) {
 	}{
 		{"no Pod: reported as not running", shipper, [][]corev1.Pod{nil, nil, nil, nil}, []string{"", "", notRunning, notRunning}},
 		{"an unscheduled Pod: reported as not running", shipper, [][]corev1.Pod{{pending}, {pending}, {pending}}, []string{"", "", notRunning}},
-		{"a Pod that is being replaced: reported as not answering", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
+		{"a Pod that is being replaced: reported as not responding", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
 		{"the Pod of an offline cluster: no problem", asleep, [][]corev1.Pod{nil, nil, nil}, []string{"", "", ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -548,7 +547,7 @@ func TestAShipperThatDoesNotRun(t *testing.T) {
 	}
 }
 
-// TestShippingPoller polls a server that answers as the Pod does, and servers that do not.
+// TestShippingPoller polls a server that responds as the Pod does, and servers that do not.
 func TestShippingPoller(t *testing.T) {
 	endless := func(w http.ResponseWriter, _ *http.Request) {
 		for {
@@ -564,7 +563,7 @@ func TestShippingPoller(t *testing.T) {
 		"a valid response: parsed": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"until": "2026-11-20T12:00:00Z"}`)
 		}, false},
-		"a response without an end: an error": {endless, true},
+		"an endless response: an error": {endless, true},
 		"a redirect to another host: an error": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 		}, true},

@@ -9,15 +9,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics collects the last backup of every MySQLCluster straight from the cache; a cluster without a backup has no
-// metrics. It lives as long as the process and is registered once.
+// Metrics collects the last backup of every MySQLCluster directly from the cache. A cluster without a backup has no
+// metrics. One instance exists for the lifetime of the process, and is registered once.
 type Metrics struct {
 	cache reconcile.ScrapedCache
 
 	timestamp, elapsed, dumpBytes, binlogBytes, workDir, warnings *prometheus.Desc
 }
 
-// NewMetrics returns the metrics of this feature. Their names and help texts are upstream's.
+// NewMetrics returns the metrics of this feature, with the names and help texts of upstream.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{

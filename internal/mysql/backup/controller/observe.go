@@ -20,13 +20,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// observation holds the objects that concern a cluster's backups.
+// observation holds the objects that are related to a cluster's backups.
 type observation struct {
 	backup.Observed
 
 	// backups are the Jobs of the CronJob, oldest first.
 	backups []batchv1.Job
-	// messages are the termination messages of Jobs' Pods, by the Job's UID.
+	// messages holds the termination messages of the Jobs' Pods, by the Job's UID.
 	messages map[types.UID]string
 	// shipping is the last report of the Pod that ships binary logs; nil if it has not reported yet.
 	shipping *backup.ShippingReport
@@ -87,7 +87,7 @@ func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLC
 	return nil
 }
 
-// takeJobs sorts the Jobs that carry the name of a cluster.
+// takeJobs sorts the Jobs that are labelled with the name of a cluster.
 func (o *observation) takeJobs(cluster *mocov1beta2.MySQLCluster, jobs []batchv1.Job) {
 	for i := range jobs {
 		job := &jobs[i]
@@ -101,17 +101,17 @@ func (o *observation) takeJobs(cluster *mocov1beta2.MySQLCluster, jobs []batchv1
 	slices.SortFunc(o.backups, func(a, b batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
-// isBackupOf reports whether a Job backs up this cluster and not an earlier cluster with the same name. A CronJob
-// left by the earlier cluster is adopted, with its Jobs. kubectl makes a CronJob the owner of a Job, not its
-// controller.
+// isBackupOf reports whether a Job backs up this cluster, as opposed to an earlier cluster with the same name. A
+// CronJob that the earlier cluster left behind is adopted, together with its Jobs. kubectl makes a CronJob the owner of
+// a Job, but not its controller.
 func isBackupOf(cluster *mocov1beta2.MySQLCluster, cron *batchv1.CronJob, job *batchv1.Job) bool {
 	isOwner := func(owner metav1.OwnerReference) bool { return cron != nil && owner.UID == cron.UID }
 	return slices.ContainsFunc(job.OwnerReferences, isOwner) && !job.CreationTimestamp.Before(&cluster.CreationTimestamp)
 }
 
-// takeMessages reads the termination messages of the Jobs' Pods. A retried Job has several Pods, and the message of
-// the last one counts. Pods are matched by the Job's UID, because Pods of an earlier Job with the same name may
-// remain.
+// takeMessages reads the termination messages of the Jobs' Pods. A retried Job has several Pods, and the message of the
+// last one counts. Pods are matched by the Job's UID, because Pods of an earlier Job with the same name may still
+// exist.
 func (o *observation) takeMessages(pods []corev1.Pod) {
 	o.messages = map[types.UID]string{}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
@@ -131,7 +131,7 @@ func terminationMessage(pod *corev1.Pod) string {
 	return ""
 }
 
-// findJobCondition returns the condition with which a Job ended; nil if it has not ended that way.
+// findJobCondition returns the condition of the given type with which a Job ended; nil if there is none.
 func findJobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i, c := range job.Status.Conditions {
 		if c.Type == kind && c.Status == corev1.ConditionTrue {

@@ -20,20 +20,20 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// messageWait is how long an ended Job waits for its Pod's message. Jobs and Pods are watched separately, so the
+// messageWait is how long a finished Job waits for its Pod's message. Jobs and Pods are watched separately, so the
 // Pod's update may arrive later.
 const messageWait = 10 * time.Second
 
 type newEvents struct {
 	list []decision.Event
-	// requeueAfter is the delay before the next pass: for the message of a Job that has just ended, or for the expiry
-	// of a stop. 0 means neither.
+	// requeueAfter is the delay before the next pass: for the message of a Job that has just finished, or for the
+	// expiry of a stop. 0 means that neither applies.
 	requeueAfter time.Duration
-	// failures holds the notes of warnings that must not be repeated, by the UID of their subject.
+	// failures holds the notes of warnings that must not be repeated, by the UID of the object they are about.
 	failures map[types.UID]string
 }
 
-// report fills the status and the events from the state of Jobs and their Pods, also while reconciliation is
+// report fills in the status and the events from the state of the Jobs and their Pods, even while reconciliation is
 // stopped.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, plan backup.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if plan.Rule == backup.DeletedRule {
@@ -52,7 +52,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 		events.requeueAfter = left // Backups resume when the stop expires.
 	}
 	return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: events.requeueAfter, Events: events.list, AfterSave: func() {
-		// An unsaved report emits no events, so events count as emitted only from here on.
+		// A report that is not saved emits no events, so events count as emitted only from here on.
 		for about, note := range events.failures {
 			c.reportedFailures.Store(about, note)
 		}
@@ -71,7 +71,7 @@ func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observa
 			continue
 		}
 		result, err := backup.ParseResult(seen.messages[job.UID])
-		if err != nil { // Its Pod is not in the cache yet, or is deleted.
+		if err != nil { // The Pod is not in the cache yet, or is deleted.
 			continue
 		}
 		if old := cluster.Status.Backup.Time; old != nil && !result.Time.After(old.Time) {
@@ -92,7 +92,7 @@ func withWarnings(event decision.Event, warnings []string) decision.Event {
 	return event
 }
 
-// reportShipping reports the range of times that can be restored. It starts at the first backup after which no
+// reportShipping reports the range of times that can be restored. The range starts at the first backup after which no
 // binary log is missing.
 func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
 	old := cluster.Status.BinlogShipping
@@ -106,8 +106,8 @@ func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events 
 	case seen.shipping == nil:
 		return
 	case seen.shipping.Since.IsZero() && seen.shipping.Until.IsZero():
-		// A Pod that has just started, or was never polled, reports no times. The binary logs shipped earlier are still
-		// in the bucket.
+		// A Pod that has just started or was never polled reports no times. The binary logs that were shipped earlier
+		// are still in the bucket.
 		cluster.Status.BinlogShipping = withProblem(cmp.Or(old, &mocov1beta2.BinlogShippingStatus{}), seen.shipping.Problem)
 		return
 	}
@@ -149,8 +149,8 @@ func withProblem(status *mocov1beta2.BinlogShippingStatus, problem string) *moco
 	return after
 }
 
-// lastPoint returns the last restorable time of a status that has such times: the time of the backup as long as
-// nothing was shipped.
+// lastPoint returns the last restorable time in a status with such times. Until binary logs are shipped, this is the
+// time of the backup.
 func lastPoint(status *mocov1beta2.BinlogShippingStatus) *metav1.Time {
 	if status.ShippedUntil == nil {
 		return status.RestorableSince
@@ -186,13 +186,13 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 	events.list = append(events.list, event)
 }
 
-// The reasons of the condition RestoreComplete.
+// Reasons of the condition RestoreComplete.
 const (
 	restoreComplete = "EverythingRestored"
 	partsLeftOut    = "PartsLeftOut"
 )
 
-// setRestoreComplete sets the condition after a restore. The condition stays for as long as the cluster exists.
+// setRestoreComplete sets the condition after a restore. The condition is kept for the lifetime of the cluster.
 func (c Controller) setRestoreComplete(cluster *mocov1beta2.MySQLCluster, leftOut []string) {
 	is := metav1.Condition{
 		Type: mocov1beta2.RestoreCompleteCondition, Status: metav1.ConditionTrue, Reason: restoreComplete, Message: "the whole backup was restored",
@@ -204,7 +204,7 @@ func (c Controller) setRestoreComplete(cluster *mocov1beta2.MySQLCluster, leftOu
 	reconcile.SetCondition(&cluster.Status.Conditions, is, cluster.Generation, c.Clock)
 }
 
-// observeRestoreComplete keeps the condition for the present generation of the cluster.
+// observeRestoreComplete updates the condition's observed generation.
 func (c Controller) observeRestoreComplete(cluster *mocov1beta2.MySQLCluster) {
 	if found := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.RestoreCompleteCondition); found != nil {
 		reconcile.SetCondition(&cluster.Status.Conditions, *found, cluster.Generation, c.Clock)
@@ -213,8 +213,8 @@ func (c Controller) observeRestoreComplete(cluster *mocov1beta2.MySQLCluster) {
 
 // reportFailedJob adds one event for a Job that gave up.
 func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobCondition, message string, events *newEvents) {
-	// Failures before this manager started were reported by the previous manager. Times in conditions have whole
-	// seconds.
+	// Failures before the start of this manager were reported by the previous manager. Times in conditions have a
+	// resolution of one second.
 	if failed.LastTransitionTime.Time.Before(c.startedAt.Truncate(time.Second)) {
 		return
 	}
@@ -228,7 +228,7 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 	reason := backupFailed
 	if job.Labels[mocov1beta2.NameLabel] == backup.RestoreKind {
 		reason = restoreFailed
-		if failed.Reason != batchv1.JobReasonPodFailurePolicy { // A Job refused by its policy would be refused again.
+		if failed.Reason != batchv1.JobReasonPodFailurePolicy { // A Job that failed because of its failure policy would fail again.
 			note = "delete the Job to try again; " + note
 		}
 	}
@@ -238,7 +238,8 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 // awaitsMessage reports whether a Job ended so recently that the message of its Pod may still arrive.
 func (c Controller) awaitsMessage(end *batchv1.JobCondition, message string, events *newEvents) bool {
 	age := c.Clock.Since(end.LastTransitionTime.Time)
-	// A Job that ended in the future was stamped by another clock, so the wait for its message could not end.
+	// A Job with an end time in the future was updated by a machine with another clock, so the wait for its message
+	// would be too long.
 	if message != "" || age < 0 || age >= messageWait {
 		return false
 	}
@@ -247,7 +248,7 @@ func (c Controller) awaitsMessage(end *batchv1.JobCondition, message string, eve
 }
 
 // recordFailureEvent adds one event for an error that prevents the creation of Jobs. The event is emitted again when
-// the error changes or the manager restarts, because reported errors are held only in memory.
+// the error changes or the manager restarts, because reported errors are kept only in memory.
 func (c Controller) recordFailureEvent(cluster types.UID, refused *reconcile.RefusedError, events *newEvents) {
 	if refused == nil {
 		c.reportedFailures.Delete(cluster)

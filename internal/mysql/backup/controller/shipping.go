@@ -30,7 +30,7 @@ const (
 	// shippingPace is the interval at which the Pods that ship binary logs are polled. It also limits how often their
 	// reports change the status of a cluster.
 	shippingPace = time.Minute
-	// absenceGrace is how long a replaced Pod may take to run.
+	// absenceGrace is how long a replaced Pod may take until it runs.
 	absenceGrace = 2 * shippingPace
 	// shippingTimeout, maxShippingReport and shippingCallers limit the resources that tenants' Pods can consume.
 	shippingTimeout   = 3 * time.Second
@@ -38,15 +38,15 @@ const (
 	shippingCallers   = 8
 )
 
-// shippingPoller polls the Pods that ship binary logs for their progress. Passes read the last answer.
+// shippingPoller polls the Pods that ship binary logs for their progress. Passes read the last response.
 type shippingPoller struct {
 	objects client.Reader
 	clock   clock.PassiveClock
 	http    http.Client
 	changed chan event.GenericEvent
-	// reports holds backup.ShippingReports by the cluster's types.NamespacedName.
+	// reports holds backup.ShippingReports, keyed by the types.NamespacedName of the cluster.
 	reports sync.Map
-	// absentSince holds the times since when clusters have had no running Pod.
+	// absentSince holds, by cluster, the time since which there has been no running Pod.
 	absentSince map[types.NamespacedName]time.Time
 }
 
@@ -57,7 +57,7 @@ func newShippingPoller(objects client.Reader, clock clock.PassiveClock) *shippin
 	}
 }
 
-// reportOf returns the last report, or nil if the Pod has not answered yet.
+// reportOf returns the last report, or nil if the Pod has not responded yet.
 func (p *shippingPoller) reportOf(cluster types.NamespacedName) *backup.ShippingReport {
 	if found, ok := p.reports.Load(cluster); ok {
 		return new(found.(backup.ShippingReport))
@@ -87,7 +87,7 @@ func (p *shippingPoller) askAll(ctx context.Context) {
 	var shippers appsv1.DeploymentList
 	var pods corev1.PodList
 	if p.objects.List(ctx, &shippers, ofShippers) != nil || p.objects.List(ctx, &pods, ofShippers) != nil {
-		return // The cache ends with the manager.
+		return // Listing fails only when the cache stops with the manager.
 	}
 	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !canAnswer(&pod) })
 	p.askPods(ctx, running)
@@ -108,7 +108,8 @@ func clusterOf(obj client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[mocov1beta2.InstanceLabel]}
 }
 
-// updateAbsences returns, for each cluster that should have a running Pod and has none, the time since when.
+// updateAbsences returns, for each cluster that should have a running Pod but has none, the time since which there has
+// been none.
 func updateAbsences(before map[types.NamespacedName]time.Time, shippers []appsv1.Deployment, running []corev1.Pod, now time.Time) map[types.NamespacedName]time.Time {
 	absent, isRunning := map[types.NamespacedName]time.Time{}, map[types.NamespacedName]bool{}
 	for i := range running {
@@ -155,8 +156,8 @@ func (p *shippingPoller) askPod(ctx context.Context, pod *corev1.Pod) {
 	p.storeReport(ctx, cluster, report)
 }
 
-// reportAbsence reports that no Pod runs. It stores nothing if that is already reported, so that a status is not
-// written every minute.
+// reportAbsence reports that no Pod runs. It changes nothing if that is already reported, so the status is not written
+// every minute.
 func (p *shippingPoller) reportAbsence(ctx context.Context, cluster types.NamespacedName) {
 	before := p.lastReport(cluster)
 	after := before
@@ -166,8 +167,8 @@ func (p *shippingPoller) reportAbsence(ctx context.Context, cluster types.Namesp
 	}
 }
 
-// lastReport returns the last report, whose facts about shipped binary logs stay true; empty if the Pod has not
-// answered yet.
+// lastReport returns the last report, whose data about shipped binary logs is still valid; empty if the Pod has not
+// responded yet.
 func (p *shippingPoller) lastReport(cluster types.NamespacedName) backup.ShippingReport {
 	if last := p.reportOf(cluster); last != nil {
 		return *last

@@ -23,13 +23,13 @@ type mysqlAccount struct {
 	Host   string   `json:"host"`
 	Create string   `json:"create"`
 	Grants []string `json:"grants"`
-	// Passwords are the statements that give the account its second and then again its first password. They are empty
-	// without a second password.
+	// Passwords are the statements that first set the account's second password and then its first one. They are empty
+	// if the account has one password.
 	Passwords []string `json:"passwords,omitempty"`
 }
 
-// listUnrestoredNames returns the names of accounts that no backup includes: root, and the accounts that every
-// cluster has with its own passwords, since a cluster's Secret must match the accounts in its data.
+// listUnrestoredNames returns the names of accounts that no backup includes: root, and the accounts that every cluster
+// has with its own passwords. The passwords in a cluster's Secret must match the accounts in its data.
 func listUnrestoredNames() []string {
 	names := []string{"root"}
 	for _, a := range mysqlusers.ListAccounts() {
@@ -38,7 +38,7 @@ func listUnrestoredNames() []string {
 	return names
 }
 
-// accountsQuery lists accounts that have default roles after the roles.
+// accountsQuery returns a query for all accounts. Accounts with default roles come after the roles.
 func accountsQuery() string {
 	var left []string
 	for _, name := range listUnrestoredNames() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package job runs in the Pods that back up and restore. It runs MySQL's own clients, queries the servers by SQL
-// and streams the data between them and a bucket. It does not use Kubernetes.
+// Package job runs in the Pods that back up and restore. It runs MySQL's own clients, queries the servers with SQL, and
+// streams data between them and a bucket. It does not use the Kubernetes API.
 package job
 
 import (
@@ -33,30 +33,30 @@ const (
 
 // BackupOptions describe what to back up and where to store it.
 type BackupOptions struct {
-	// Cluster is namespace/name; it becomes part of the objects' keys.
+	// Cluster has the form namespace/name. It becomes part of the objects' keys.
 	Cluster string
-	// Hosts are the instances, by index.
+	// Hosts holds the host names of the instances, by index.
 	Hosts []string
-	// IsCopy is true if the cluster copies an external server, so no instance takes writes.
+	// IsCopy is true if the cluster copies an external server, so no instance accepts writes.
 	IsCopy bool
 	// Password is the password of BackupUser.
 	Password string
-	// MaxLag limits the replication lag of a replica; 0 means no limit.
+	// MaxLag is the maximum replication lag of a replica; 0 means no limit.
 	MaxLag time.Duration
-	// Retention is how long backups and binary logs are kept; 0 means forever.
+	// Retention is the time for which backups and binary logs are kept; 0 means forever.
 	Retention time.Duration
 	// Bucket is the destination of the backup.
 	Bucket bucket.Config
-	// Result is the file that the result is written to as JSON; empty means none.
+	// Result is the file to which the result is written as JSON; empty means none.
 	Result string
 	// Clock supplies the current time.
 	Clock clock.PassiveClock
-	// Log gets one line per step.
+	// Log receives one line per step.
 	Log *slog.Logger
 }
 
-// RunBackup dumps one instance into the bucket. The record is written last: without it the other objects do not
-// count as a backup.
+// RunBackup dumps one instance into the bucket. The record is written last, because the other objects do not count as a
+// backup without it.
 func RunBackup(ctx context.Context, o BackupOptions) error {
 	began := o.Clock.Now()
 	c, err := openCluster(ctx, o.Cluster, o.Bucket, o.Hosts, o.Password)
@@ -108,7 +108,7 @@ func (o BackupOptions) deleteExpired(ctx context.Context, c storedCluster, began
 	return nil
 }
 
-// backUpAny dumps the best instance whose snapshot can be taken without blocking its clients.
+// backUpAny dumps the best instance whose snapshot can be taken without blocking clients.
 func (o BackupOptions) backUpAny(ctx context.Context, to bucket.Store, servers []*mysqlServer, named func(time.Time) backup.ObjectKeys) (backupRecord, backup.ObjectKeys, error) {
 	busy := make([]bool, len(servers))
 	for {
@@ -159,8 +159,7 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer,
 	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
 }
 
-// findPrimary returns the index of the primary, also of a cluster that copies an external server; -1 if no primary
-// is found.
+// findPrimary returns the index of the primary; -1 if there is none. It supports clusters that copy an external server.
 func (o BackupOptions) findPrimary(all []instanceFacts) int {
 	primary := slices.IndexFunc(all, func(f instanceFacts) bool { return f.Problem == "" && f.Writable })
 	if primary >= 0 || !o.IsCopy {
@@ -173,7 +172,7 @@ func (o BackupOptions) findPrimary(all []instanceFacts) int {
 	return backup.FindCopyPrimary(o.Hosts, sources)
 }
 
-// markErrantInstances marks replicas with transactions that the primary does not have.
+// markErrantInstances marks replicas with transactions that the primary lacks.
 func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []instanceFacts, primary int, seen []backup.SourceCandidate) error {
 	for i, f := range all {
 		if f.Problem != "" || f.Writable || i == primary {
@@ -183,8 +182,8 @@ func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []inst
 			seen[i].HasNoPrimary = true
 			continue
 		}
-		// The primary is queried after the replicas, so that by then it has executed every transaction that they had
-		// received from it.
+		// The primary is queried after the replicas, so it has executed every transaction that they had received from
+		// it.
 		known, err := servers[primary].hasExecuted(ctx, f.executed)
 		if err != nil {
 			return fmt.Errorf("compare instance %d with the primary: %w", i, err)
@@ -213,13 +212,13 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 	if err != nil {
 		return none, err
 	}
-	// The inventory is read outside the dump's snapshot. It belongs to the snapshot only if it is equal before and
+	// The inventory is read outside of the dump's snapshot. It describes the snapshot only if it is the same before and
 	// after.
 	if !before.isEqual(after) {
 		return none, errors.New("expected the schemas, accounts and broken views to stay while the dump began, " +
 			"found them changed; the next try will have them")
 	}
-	// The time is never before the snapshot.
+	// The recorded time is never before the snapshot.
 	at := metav1.NewTime(o.Clock.Now().UTC().Truncate(time.Second).Add(time.Second))
 	made.Time, made.GTIDSet = &at, d.gtids
 	keys := named(at.Time)
@@ -243,7 +242,7 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 	return keys, rows.err
 }
 
-// writeResult writes the result to the file that the kubelet reads as the termination message.
+// writeResult writes the result to the file from which the kubelet reads the termination message.
 func writeResult(file, text string) error {
 	if file == "" {
 		return nil

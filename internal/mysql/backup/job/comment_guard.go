@@ -13,14 +13,14 @@ import (
 	"sync"
 )
 
-// brokenComments holds the names of tables that mysqlbinlog would write into comments of several lines. Everything
-// after the first line of such a comment would be run as a statement.
+// brokenComments holds the names of tables with line breaks, which mysqlbinlog writes into comments. Everything after
+// the first line of such a comment would be executed as a statement.
 type brokenComments struct {
 	mu    sync.Mutex
 	texts []string
 }
 
-// add takes the name of a table that is about to be passed to mysqlbinlog.
+// add records the name of a table that is about to be passed to mysqlbinlog.
 func (b *brokenComments) add(schema, table string) {
 	if !strings.Contains(schema+table, "\n") {
 		return
@@ -33,7 +33,7 @@ func (b *brokenComments) add(schema, table string) {
 	}
 }
 
-// find returns the longest text whose first line ends a line.
+// find returns the longest text whose first line is the end of the given line.
 func (b *brokenComments) find(line []byte, follows func(rest string) bool) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,11 +47,11 @@ func (b *brokenComments) find(line []byte, follows func(rest string) bool) strin
 	return longest
 }
 
-// guardComments copies the output of mysqlbinlog, and writes each comment about a table in one line.
+// guardComments copies the output of mysqlbinlog, and puts each comment about a table on one line.
 func guardComments(to io.Writer, from io.Reader, broken *brokenComments) error {
 	lines := bufio.NewReaderSize(from, lineBuffer)
 	for isStart := true; ; {
-		// A line longer than the buffer is read in pieces. Comments are shorter.
+		// A line that is longer than the buffer is read in pieces. Comments are shorter than the buffer.
 		piece, err := lines.ReadSlice('\n')
 		if isStart && len(piece) > 0 && piece[0] == '#' {
 			piece = broken.join(bytes.Clone(piece), lines)
@@ -69,17 +69,16 @@ func guardComments(to io.Writer, from io.Reader, broken *brokenComments) error {
 	}
 }
 
-// join replaces the beginning of a comment of several lines, if the line is one. It takes the other lines but the end of
-// the last one.
+// join replaces the first line of a multi-line comment. It consumes the other lines except the end of the last one.
 func (b *brokenComments) join(line []byte, following *bufio.Reader) []byte {
 	text := b.find(line, func(rest string) bool {
-		next, _ := following.Peek(len(rest)) // Fewer bytes are not the rest.
+		next, _ := following.Peek(len(rest)) // If there are fewer bytes, they do not match the rest.
 		return string(next) == rest
 	})
 	if text == "" {
 		return line
 	}
 	first, rest, _ := strings.Cut(text, "\n")
-	_, _ = following.Discard(len(rest)) // They were peeked.
+	_, _ = following.Discard(len(rest)) // These bytes were peeked before.
 	return append(bytes.TrimSuffix(line, []byte(first+"\n")), "\tTable_map: a table whose name has line breaks, mapped to number "...)
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 )
 
-// dumpContents describes what a dump holds, so that a restore can be compared with it.
+// dumpContents describes the contents of a dump, for comparison after a restore.
 type dumpContents struct {
-	// Version is the version of the source. Servers of other versions may write definitions differently.
+	// Version is the version of the source. Servers of other versions may format definitions differently.
 	Version string `json:"version"`
-	// Rows holds the number of rows by the quoted name of the table; unknownRows if they were not counted.
+	// Rows holds the number of rows by the quoted name of the table; unknownRows for a table that was not counted.
 	Rows map[string]int64 `json:"rows"`
 	// Definitions holds a hash of the definition by the kind and quoted name of an object.
 	Definitions map[string]string `json:"definitions"`
@@ -27,11 +27,11 @@ type dumpContents struct {
 
 const unknownRows = -1
 
-// rowCounter is a session whose snapshot is that of the dump.
+// rowCounter is a session with the same snapshot as the dump.
 type rowCounter struct {
 	*sql.Conn
 	tables []string
-	// cancel ends the counting, and counting waits for its end.
+	// cancel stops the counting, and counting waits until it has stopped.
 	cancel   context.CancelFunc
 	counting sync.WaitGroup
 }
@@ -45,7 +45,7 @@ func openRowCounter(ctx context.Context, s *mysqlServer) (*rowCounter, error) {
 		return nil, fmt.Errorf("connect to %s: it %s", s.host, describeError(err))
 	}
 	r := &rowCounter{Conn: c}
-	// A DDL statement that waits for this session would make others wait.
+	// A DDL statement that waits for this session would block other sessions.
 	settings := fmt.Sprintf("set session lock_wait_timeout = %d, transaction_isolation = 'REPEATABLE-READ'", int(LockTimeout.Seconds()))
 	if _, err := c.ExecContext(ctx, settings); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare the session for counting: the instance %s", describeError(err)), r.stop())
@@ -53,7 +53,7 @@ func openRowCounter(ctx context.Context, s *mysqlServer) (*rowCounter, error) {
 	return r, nil
 }
 
-// takeSnapshot is called while writers are locked.
+// takeSnapshot takes the snapshot. The caller must hold the writers' lock.
 func (r *rowCounter) takeSnapshot(ctx context.Context, tables []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -66,13 +66,13 @@ func (r *rowCounter) takeSnapshot(ctx context.Context, tables []string) error {
 	return nil
 }
 
-// rowCounts is the result of counting.
+// rowCounts holds the result of counting.
 type rowCounts struct {
 	rows map[string]int64
 	err  error
 }
 
-// start counts in the background.
+// start counts rows in the background.
 func (r *rowCounter) start(ctx context.Context, unsafe []string) <-chan rowCounts {
 	ctx, r.cancel = context.WithCancel(ctx)
 	result := make(chan rowCounts, 1)
@@ -83,7 +83,7 @@ func (r *rowCounter) start(ctx context.Context, unsafe []string) <-chan rowCount
 	return result
 }
 
-// stop ends the counting and the session.
+// stop stops the counting and closes the session.
 func (r *rowCounter) stop() error {
 	if r.cancel != nil {
 		r.cancel()
@@ -108,7 +108,7 @@ func (r *rowCounter) countRows(ctx context.Context, unsafe []string) (map[string
 		if err == nil {
 			rows[table] = n
 		}
-		// Going back to the savepoint unlocks the definition of the table.
+		// Rolling back to the savepoint releases the metadata lock of the table.
 		if _, err := r.ExecContext(ctx, "rollback to savepoint counting"); err != nil {
 			return nil, fmt.Errorf("count the rows of %s: the instance %s", table, describeError(err))
 		}
@@ -116,17 +116,17 @@ func (r *rowCounter) countRows(ctx context.Context, unsafe []string) (map[string
 	return rows, nil
 }
 
-// countTable counts without an index, as a dump reads. An index on an expression has too many entries after a session in
-// the SQL mode PAD_CHAR_TO_FULL_LENGTH, in which MySQL does not find the old entry of a row.
+// countTable counts without using an index, as a dump reads. An index on an expression contains too many entries after
+// a session in the SQL mode PAD_CHAR_TO_FULL_LENGTH, in which MySQL does not find a row's old entry.
 func countTable(ctx context.Context, c *sql.Conn, table string) (n int64, err error) {
 	err = c.QueryRowContext(ctx, "select count(*) from "+table+" use index ()").Scan(&n)
 	return n, err
 }
 
-// definedKind is a kind of object in a table of information_schema.
+// definedKind is a kind of object and its source in information_schema.
 type definedKind struct{ kind, from, object, where, text string }
 
-// definitionsQuery returns a kind with a quoted name, and a hash, for each object of users.
+// definitionsQuery returns a query for the kind with the quoted name, and a hash, of each user object.
 func definitionsQuery() string {
 	const routine = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
 	var parts []string
@@ -136,8 +136,8 @@ func definitionsQuery() string {
 				" where t.table_schema = columns.table_schema and t.table_type = 'BASE TABLE')",
 			"group_concat(concat_ws(' ', column_name, column_type, is_nullable, extra, collation_name) order by ordinal_position)",
 		},
-		// A view that was created from a dump has more parentheses, and quotes even if the session of the first CREATE VIEW
-		// had sql_quote_show_create = 0.
+		// The definition of a view that was created from a dump has additional parentheses. It also has quotes, even if
+		// the original CREATE VIEW ran with sql_quote_show_create = 0.
 		{"view", "views", "table", "true", "concat_ws(' ', replace(replace(replace(view_definition, '`', ''), '(', ''), ')', ''), check_option, definer, security_type)"},
 		{"trigger", "triggers", "trigger", "true", "concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)"},
 		{

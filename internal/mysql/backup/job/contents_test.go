@@ -36,7 +36,7 @@ func changeDump(t *testing.T, folder string, change func(string) string) {
 	testenv.ExpectNoError(t, os.WriteFile(found[0], writer.EncodeAll([]byte(change(plain.String())), nil), 0o600))
 }
 
-// TestRestoreIsComparedWithTheBackup covers dumps that lack rows and objects, and dumps that differ from the source.
+// TestRestoreIsComparedWithTheBackup covers dumps without some rows and objects, and dumps that differ from the source.
 func TestRestoreIsComparedWithTheBackup(t *testing.T) {
 	e := newTestEnv(t)
 	e.bucket = bucket.Config{Folder: t.TempDir()}

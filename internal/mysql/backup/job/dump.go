@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// schemaSection begins the part of a dump that belongs to one schema. No line of data begins with it, since line
+	// schemaSection begins the part of a dump for one schema. No line with data begins with this text, because line
 	// breaks in data are written as \n.
 	schemaSection = "-- Current Database: `"
 	// maxHead limits the size of the head before the first section: settings and the GTID set.

@@ -9,7 +9,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// expectEqualStates compares a target with its source.
+// expectEqualStates compares the states of a target and its source.
 func expectEqualStates(t *testing.T, want, found recordedState) {
 	t.Helper()
 	for _, difference := range want.differences(found, func(string) bool { return false }) {
@@ -17,8 +17,8 @@ func expectEqualStates(t *testing.T, want, found recordedState) {
 	}
 }
 
-// TestRestoreKeepsUnusualRowsAndDefinitions covers rows and definitions that are in the dump, but that MySQL's own
-// programs would change at a server with an init_connect, or with the SQL mode of a dump.
+// TestRestoreKeepsUnusualRowsAndDefinitions covers rows and definitions that the dump contains, but that MySQL's own
+// programs would change on a server with init_connect or in the SQL mode of a dump.
 func TestRestoreKeepsUnusualRowsAndDefinitions(t *testing.T) {
 	e := newTestEnv(t)
 	e.installation.Settings = []string{"init_connect='SET NAMES latin1'"}
@@ -26,12 +26,12 @@ func TestRestoreKeepsUnusualRowsAndDefinitions(t *testing.T) {
 	for _, session := range [][]string{
 		// Dates that do not exist.
 		{"create table app.dates (id int primary key, d date, at datetime(3), zero date)", "set sql_mode = 'ALLOW_INVALID_DATES'", "insert into app.dates values (1, '2026-02-31', '2026-04-31 10:00:00.5', '2026-00-00')"},
-		// Names and texts that latin1 cannot hold.
+		// Names and texts that latin1 cannot represent.
 		{
 			"create table app.`таблица` (id int primary key, v varchar(40) comment 'ﾃ', `ключ` int)", "insert into app.`таблица` values (1, 'привет 😀', 7)",
 			"create view app.`вид` as select 'é' as a, v from app.`таблица`", "create user 'Üser'@'%'",
 		},
-		// Views whose definition MySQL writes differently when a dump has created them.
+		// Views whose definition MySQL prints differently after they are created from a dump.
 		{"create view app.joined as select a.id from app.dates a, app.parent b limit 5"},
 		{"set sql_quote_show_create = 0", "create view app.unquoted as select id from app.dates"},
 	} {
@@ -49,7 +49,7 @@ func TestRestoreKeepsUnusualRowsAndDefinitions(t *testing.T) {
 	expectEqualStates(t, want, found)
 }
 
-// TestNamesOfTablesRunNoStatements covers names with line breaks. mysqlbinlog writes them into comments.
+// TestNamesOfTablesRunNoStatements covers table names with line breaks, which mysqlbinlog writes into comments.
 func TestNamesOfTablesRunNoStatements(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNoPrimaryToShip covers a cluster that copies another server, where every instance is read-only.
+// TestNoPrimaryToShip covers a cluster that copies another server, so all of its instances are read-only.
 func TestNoPrimaryToShip(t *testing.T) {
 	_, err := findPrimary([]binlogFacts{{index: 0, replicating: true}, {index: 1, replicating: true}})
 	for _, want := range []string{"expected one instance that takes writes, found 0", "until spec.replicationSourceSecretName is removed"} {

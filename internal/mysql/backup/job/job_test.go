@@ -113,7 +113,7 @@ func TestBackupDuringConcurrentWrites(t *testing.T) {
 		t.Errorf("expected %s rows with the transactions %s, found %s", expected, status.GTIDSet, count)
 	}
 	t.Logf("%s rows in the dump, %d written when it had ended", count, during)
-	// Later transactions can be replayed onto the restored data; then both servers have the same rows.
+	// Later transactions can be replayed on top of the restored data. After that, both servers have the same rows.
 	execStatements(t, target, "set global super_read_only = off",
 		"change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1",
 		"start replica")
@@ -124,7 +124,7 @@ func TestBackupDuringConcurrentWrites(t *testing.T) {
 	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
 }
 
-// nonRowTransactions returns how many transactions of a GTID set did not insert into app.t.
+// nonRowTransactions returns the number of transactions in a GTID set that did not insert into app.t.
 func nonRowTransactions(t *testing.T, set string) string {
 	t.Helper()
 	if !strings.Contains(set, ":1-") {
@@ -148,19 +148,20 @@ func expectError(t *testing.T, err error, words ...string) {
 	}
 }
 
-// halfway is less than a dump or a restore of a filled server transfers, and more than it starts with.
+// halfway is a number of bytes between those transferred at the start and those of a whole dump or restore of a filled
+// server.
 const halfway = 2 << 20
 
-// fillLargeTable makes a dump large enough to be interrupted in the middle.
+// fillLargeTable fills a table, so the dump is large enough to be interrupted halfway.
 func fillLargeTable(t *testing.T, s *mysqld.Server) {
 	t.Helper()
 	execStatements(t, s, "create table app.large (id int auto_increment primary key, b blob)", "insert into app.large (b) values (random_bytes(1000))")
-	for range 12 { // 4 MB in a table that is neither the first nor the last.
+	for range 12 { // 4 MB in a table that is neither the first nor the last one.
 		execStatements(t, s, "insert into app.large (b) select random_bytes(1000) from app.large")
 	}
 }
 
-// startProgram runs the torpor program, which can be killed.
+// startProgram runs the torpor program as a process, which can be killed.
 func startProgram(t *testing.T, e *testEnv, password string, args ...string) *testenv.Process {
 	t.Helper()
 	path := testenv.TorporPath(t)
@@ -173,8 +174,8 @@ func startProgram(t *testing.T, e *testEnv, password string, args ...string) *te
 }
 
 func TestKilledBackup(t *testing.T) {
-	t.Run("into a bucket", func(t *testing.T) { testKilledBackup(t, newTestEnv(t), func() {}) })
-	t.Run("into a folder", func(t *testing.T) {
+	t.Run("a backup into a bucket", func(t *testing.T) { testKilledBackup(t, newTestEnv(t), func() {}) })
+	t.Run("a backup into a folder", func(t *testing.T) {
 		e := newTestEnv(t)
 		e.bucket = bucket.Config{Folder: t.TempDir()}
 		testKilledBackup(t, e, func() {
@@ -224,7 +225,7 @@ func TestKilledRestore(t *testing.T) {
 	l := newHaltingProxy(t, target, toServer, halfway)
 	p := startProgram(t, e, adminPassword, "restore", "--source=ns/test", "--host="+l.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
 	l.waitUntilHalted(t)
-	// The table being loaded is locked, so the rows are counted by the server's status variable.
+	// The table is locked during the load, so the rows are counted with the server's status variable.
 	if queryOne(t, target, "select variable_value >= 100 from performance_schema.global_status where variable_name = 'Innodb_rows_inserted'") != "1" {
 		t.Error("expected a part of the rows to be loaded, found none")
 	}
@@ -275,7 +276,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("no instance answers", func(t *testing.T) {
+	t.Run("no instance is reachable", func(t *testing.T) {
 		_, err := e.runBackup(t.Context(), t, "127.77.250.1", "127.77.250.2")
 		expectError(t, err, "instance 0 does not answer, instance 1 does not answer")
 	})
@@ -356,7 +357,7 @@ func TestReplicaIsDumped(t *testing.T) {
 	expectError(t, err, "expected one writable instance, found 0 and 1")
 }
 
-// TestCopyIsDumped uses a cluster of two read-only instances, the first of which follows an external server.
+// TestCopyIsDumped uses a cluster of two read-only instances. The first one follows an external server.
 func TestCopyIsDumped(t *testing.T) {
 	e := newTestEnv(t)
 	outside, primary, replica := e.startPrimary(t), e.installation.StartServer(t), e.installation.StartServer(t)
@@ -404,7 +405,7 @@ const (
 	adminPassword  = "secret-a"
 )
 
-// users are the accounts that an instance is initialised with. The grants of moco-backup are those in
+// users creates the accounts with which an instance is initialized. The grants of moco-backup are those in
 // docs/backup.md.
 const users = `create user 'moco-admin'@'%' identified by 'secret-a';
 grant all on *.* to 'moco-admin'@'%' with grant option;
@@ -415,7 +416,7 @@ create user 'moco-repl'@'%' identified by 'secret-r';
 grant replication slave, replication client on *.* to 'moco-repl'@'%';
 `
 
-// schemaStatements fills a primary with every kind of object that a dump must keep.
+// schemaStatements fills a primary with all kinds of objects that a dump must contain.
 func schemaStatements() []string {
 	return []string{
 		"create role reader", "create user 'moco-shop'@'%' identified by 'shop-secret'", "create user app@'%' identified by 'app-secret' default role reader",
@@ -431,13 +432,13 @@ func schemaStatements() []string {
 		"create trigger app.tr before insert on app.child for each row set new.parent = 1",
 		"create event app.e on schedule every 1 day do select 1",
 		"grant select on app.* to reader", "grant reader to app@'%'", "grant insert on app.t to app@'%'",
-		// MySQL keeps the grants on dropped objects.
+		// MySQL keeps grants on dropped objects.
 		"create table app.gone (id int)", "grant select on app.gone to reader", "drop table app.gone",
 		"create table app.kept (id int, gone int)", "grant update (gone) on app.kept to reader", "alter table app.kept drop column gone",
 	}
 }
 
-// testEnv is an installation of MySQL, from which servers are started, and a bucket.
+// testEnv is a MySQL installation that starts servers, and a bucket.
 type testEnv struct {
 	installation *mysqld.Installation
 	bucket       bucket.Config
@@ -463,7 +464,7 @@ func (e *testEnv) startPrimary(t *testing.T) *mysqld.Server {
 	return s
 }
 
-// runBackup retries as a Job does: on a busy machine mysqldump may need longer than writers may be blocked.
+// runBackup retries like a Job, because on a busy machine mysqldump may need longer than writers may be blocked.
 func (e *testEnv) runBackup(ctx context.Context, t *testing.T, hosts ...string) (mocov1beta2.BackupStatus, error) {
 	t.Helper()
 	return e.runBackupOf(ctx, t, false, hosts...)
@@ -523,8 +524,8 @@ func connect(t *testing.T, s *mysqld.Server, user, password string) *sql.DB {
 	return db
 }
 
-// withAdmin calls f with a connection that is closed immediately, because a test queries more often than a server
-// has connections.
+// withAdmin calls f with a connection that is closed immediately afterwards, because a test runs more queries than a
+// server has connections.
 func withAdmin(t *testing.T, s *mysqld.Server, f func(*sql.DB)) {
 	t.Helper()
 	db := connect(t, s, "moco-admin", adminPassword)
@@ -573,7 +574,8 @@ func queryList(t *testing.T, s *mysqld.Server, query string) []string {
 	return all
 }
 
-// readContents returns the checksums of all user tables, and every other object that a dump keeps.
+// readContents returns the checksums of all user tables, and the definitions of all other objects that a dump must
+// contain.
 func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -19,14 +19,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 )
 
-// maxFailures limits how many parts of a dump may fail. A server that refuses more is not the one that the dump is
-// for.
+// maxFailures limits how many parts of a dump may fail. A server that refuses more is not a suitable target for the
+// dump.
 const maxFailures = 1000
 
-// failedStatement is the exit code of the client mysql if a statement failed. A client that was killed has another one.
+// failedStatement is the exit code of the mysql client after a failed statement. The exit code of a killed client
+// differs.
 const failedStatement = 1
 
-// loadDump loads a dump in its stored form, or one schema of it.
+// loadDump loads a dump in its stored form. If schema is set, it loads only that schema.
 func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (*leftOutParts, error) {
 	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
@@ -46,13 +47,13 @@ func loadDump(ctx context.Context, host, password string, packed io.Reader, sche
 }
 
 const (
-	// modeOfDumps is the SQL mode that mysqldump sets. A date such as February 31, which the source accepted with
-	// ALLOW_INVALID_DATES, would become zero in it without an error. acceptingMode keeps such dates.
+	// modeOfDumps is the SQL mode that mysqldump sets. In this mode a date such as February 31, which the source
+	// accepted with ALLOW_INVALID_DATES, would become zero without an error. acceptingMode preserves such dates.
 	modeOfDumps   = " SQL_MODE='NO_AUTO_VALUE_ON_ZERO' "
 	acceptingMode = " SQL_MODE='NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES' "
 )
 
-// acceptInvalidDates changes the SQL mode in the head of a dump.
+// acceptInvalidDates changes the SQL mode at the beginning of a dump.
 func acceptInvalidDates(dump io.Reader) (io.Reader, error) {
 	lines := bufio.NewReaderSize(dump, lineBuffer)
 	head, err := readHead(lines)
@@ -62,8 +63,9 @@ func acceptInvalidDates(dump io.Reader) (io.Reader, error) {
 	return io.MultiReader(bytes.NewReader(bytes.Replace(head, []byte(modeOfDumps), []byte(acceptingMode), 1)), lines), nil
 }
 
-// loadSQL feeds a dump to the mysql client, which goes on after a statement that MySQL refuses. It returns what was
-// left out because of that. An error that is not about one object ends the load. The outline reads from the source.
+// loadSQL feeds a dump to the mysql client, which continues after a statement that MySQL refuses. It returns the parts
+// that were omitted because of refused statements. An error that does not concern a single object ends the load. The
+// outline reads from the source.
 func loadSQL(ctx context.Context, host, password string, source *readErrorRecorder, outline *dumpOutline) (left *leftOutParts, err error) {
 	options, err := writeOptionFile(host, RestoreUser, password)
 	if err != nil {
@@ -87,14 +89,14 @@ func loadSQL(ctx context.Context, host, password string, source *readErrorRecord
 	return failures.leftOut(), nil
 }
 
-// statementFailure is MySQL's answer to a statement of a dump.
+// statementFailure is MySQL's error for a statement in a dump.
 type statementFailure struct {
 	number   int
 	line     int
 	sentence string
 }
 
-// String returns MySQL's number and, if it is known to hold no data, its sentence.
+// String returns MySQL's error number and, if it cannot contain data, the error text.
 func (f statementFailure) String() string {
 	text := "MySQL's error " + strconv.Itoa(f.number)
 	if f.sentence != "" {
@@ -103,7 +105,7 @@ func (f statementFailure) String() string {
 	return text
 }
 
-// statementFailures reads the errors that the client mysql writes while it runs.
+// statementFailures parses the errors that the mysql client prints while it runs.
 type statementFailures struct {
 	outline *dumpOutline
 	stop    func()
@@ -111,7 +113,7 @@ type statementFailures struct {
 	all   []statementFailure
 	seen  map[string]bool
 	fatal error
-	other bytes.Buffer // Lines that are not about a statement.
+	other bytes.Buffer // These lines do not concern a statement.
 	rest  []byte
 }
 
@@ -123,7 +125,7 @@ func (f *statementFailures) Write(p []byte) (int, error) {
 	for {
 		line, rest, isWhole := bytes.Cut(f.rest, []byte("\n"))
 		if !isWhole {
-			f.rest = f.rest[max(0, len(f.rest)-maxComplaint):] // A longer line holds data.
+			f.rest = f.rest[max(0, len(f.rest)-maxComplaint):] // A longer line contains data.
 			return len(p), nil
 		}
 		f.rest = rest
@@ -139,7 +141,7 @@ func (f *statementFailures) add(line string) {
 		}
 		return
 	}
-	number, _ := strconv.Atoi(found[1]) // The pattern has digits only; a number that is too large becomes the largest.
+	number, _ := strconv.Atoi(found[1]) // The pattern matches only digits. A number that is out of range becomes the maximum.
 	at, _ := strconv.Atoi(found[2])
 	failure := statementFailure{number: number, line: at, sentence: serverSentence(number, found[3])}
 	part, isSetting := f.outline.find(at)
@@ -148,13 +150,14 @@ func (f *statementFailures) add(line string) {
 		f.fatal = fmt.Errorf("expected the instance to accept the dump, found %s at line %d of the dump", failure, at)
 		f.stop()
 	}
-	if isSetting || !f.seen[part.String()] { // Each INSERT into a table that is left out fails.
+	if isSetting || !f.seen[part.String()] { // Every INSERT into an omitted table fails.
 		f.seen[part.String()] = true
 		f.all = append(f.all, failure)
 	}
 }
 
-// isAboutTheServer reports whether an error concerns the server, its disk or the connection, and not one statement.
+// isAboutTheServer reports whether an error concerns the server, its disk or the connection, as opposed to a single
+// statement.
 func isAboutTheServer(number int) bool {
 	const (
 		firstClientError, lastClientError = 2000, 2999
@@ -168,10 +171,10 @@ func isAboutTheServer(number int) bool {
 	}, number)
 }
 
-// maxSentence limits MySQL's sentence in a message.
+// maxSentence limits the length of MySQL's error text in a message.
 const maxSentence = 200
 
-// serverSentence returns MySQL's sentence without the part that may hold data or secrets.
+// serverSentence returns MySQL's error text without the part that may contain data or secrets.
 func serverSentence(number int, text string) string {
 	const syntax, dump, wrongValue, truncated, duplicate, invalidText = 1064, 1105, 1366, 1292, 1062, 1300
 	if slices.Contains([]int{dump, wrongValue, truncated, duplicate, invalidText}, number) {
@@ -186,18 +189,18 @@ func serverSentence(number int, text string) string {
 	return text
 }
 
-// leftOutParts are the parts of a backup that MySQL refused.
+// leftOutParts lists the parts of a backup that MySQL refused.
 type leftOutParts struct {
-	// texts name each of them with the reason, and names holds their kinds and quoted names.
+	// texts describes each part with the reason. names holds the kinds and quoted names of the parts.
 	texts []string
 	names map[string]bool
-	// views are those among them that are views; their reasons are not in texts.
+	// views lists the views among the parts. Their reasons are not in texts.
 	views []brokenView
-	// drops are statements that remove objects which were created without one of their settings.
+	// drops are statements that remove objects that were created without one of their settings.
 	drops []string
 }
 
-// add adds a part with its name, or without one if it is not an object of a schema.
+// add adds a part with its name, or with an empty name if the part is not an object of a schema.
 func (l *leftOutParts) add(name, format string, args ...any) {
 	l.texts = append(l.texts, fmt.Sprintf(format, args...))
 	if name != "" {
@@ -205,7 +208,7 @@ func (l *leftOutParts) add(name, format string, args ...any) {
 	}
 }
 
-// takeViews records the views that the dump has, and returns the others.
+// takeViews records the broken views that are in the dump, and returns the others.
 func (l *leftOutParts) takeViews(broken []brokenView) []brokenView {
 	var others []brokenView
 	for _, v := range broken {
@@ -218,7 +221,7 @@ func (l *leftOutParts) takeViews(broken []brokenView) []brokenView {
 	return others
 }
 
-// summarize names the first of the parts.
+// summarize lists the first few parts.
 func (l *leftOutParts) summarize() string {
 	text := strings.Join(l.texts[:min(len(l.texts), maxNamed)], "; ")
 	if n := len(l.texts) - maxNamed; n > 0 {
@@ -254,7 +257,7 @@ func (f *statementFailures) leftOut() *leftOutParts {
 	return left
 }
 
-// readErrorRecorder keeps the error that ended a read, because exec.Cmd returns the program's error instead.
+// readErrorRecorder records the error that ended a read, because exec.Cmd returns the program's error instead.
 type readErrorRecorder struct {
 	from io.Reader
 	err  error
@@ -269,7 +272,7 @@ func (c *readErrorRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// filterSchema leaves out the sections of all other schemas. The head of the dump, with the GTID set, stays.
+// filterSchema omits the sections of all other schemas. The beginning of the dump, with the GTID set, is kept.
 func filterSchema(from io.Reader, schema string) io.Reader {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(copySections(w, bufio.NewReaderSize(from, lineBuffer), schema)) }()
@@ -277,7 +280,7 @@ func filterSchema(from io.Reader, schema string) io.Reader {
 }
 
 func copySections(to io.Writer, from *bufio.Reader, schema string) error {
-	// A line longer than the buffer is read in pieces, and only its first piece can begin a section.
+	// A line that is longer than the buffer is read in pieces. Only the first piece can start a section.
 	wanted, lineStart := true, true
 	for {
 		piece, err := from.ReadSlice('\n')

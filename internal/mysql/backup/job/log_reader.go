@@ -14,15 +14,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 )
 
-// logReader reads binary logs from the bucket, one after the other. An archive of several logs stays open, so that its
-// next log is read without a new request. The archive is opened again only to read an earlier log.
+// logReader reads binary logs from the bucket in sequence. An archive of several logs stays open, so its next log is
+// read without a new request. The archive is reopened only to read an earlier log.
 type logReader struct {
 	from bucket.Store
 
-	// object is the object that is open, with the key.
+	// object is the open object, with its key.
 	object packedObject
 	key    string
-	// entries reads the archive; nil if the object is one log.
+	// entries reads the archive; nil if the object is a single log.
 	entries *tar.Reader
 
 	mu sync.Mutex
@@ -30,7 +30,7 @@ type logReader struct {
 	stored io.Closer
 }
 
-// open returns a log, which can be read until the next call. The object is read with this context, also after it.
+// open returns a log, which can be read until the next call. Later reads use the same context.
 func (r *logReader) open(ctx context.Context, segment backup.StoredSegment) (io.Reader, error) {
 	if segment.File != "" && r.entries != nil && r.key == segment.Key {
 		if isFound, err := r.advance(segment.File); err != nil || isFound {
@@ -51,7 +51,7 @@ func (r *logReader) open(ctx context.Context, segment backup.StoredSegment) (io.
 	return r.entries, err
 }
 
-// begin opens an object instead of the last one.
+// begin closes the current object and opens another one.
 func (r *logReader) begin(ctx context.Context, key string) error {
 	r.close()
 	object, err := openPacked(ctx, r.from, key)
@@ -65,7 +65,8 @@ func (r *logReader) begin(ctx context.Context, key string) error {
 	return nil
 }
 
-// advance reads the archive up to the beginning of a file. It returns false if the file does not follow.
+// advance reads the archive up to the beginning of a file. It returns false if the rest of the archive does not contain
+// the file.
 func (r *logReader) advance(file string) (bool, error) {
 	for {
 		entry, err := r.entries.Next()
@@ -81,7 +82,7 @@ func (r *logReader) advance(file string) (bool, error) {
 	}
 }
 
-// interrupt ends a read that another goroutine waits for.
+// interrupt unblocks a read in another goroutine.
 func (r *logReader) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// countingStore has one object, and counts the bytes that are read of it. An object ends with its context, as one of a
-// bucket does.
+// countingStore contains one object, and counts the bytes that are read from it. As with a bucket, reading an object
+// fails when its context is cancelled.
 type countingStore struct {
 	bucket.Store
 
@@ -48,7 +48,7 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newArchive returns a store with an archive of logs that cannot be compressed, and its segments in another order.
+// newArchive returns a store with an archive of incompressible logs, and its segments in the given order.
 func newArchive(t *testing.T, order []int) (*countingStore, []backup.StoredSegment) {
 	t.Helper()
 	const size = 256 << 10
@@ -73,14 +73,14 @@ func newArchive(t *testing.T, order []int) (*countingStore, []backup.StoredSegme
 	return &countingStore{content: packed.Bytes()}, segments
 }
 
-// TestAnArchiveOfLogsIsReadOnce counts the bytes that are read for all logs of an archive.
+// TestAnArchiveOfLogsIsReadOnce counts the bytes that are read to extract all logs of an archive.
 func TestAnArchiveOfLogsIsReadOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		order []int
 		times int
 	}{
-		"logs in order: the archive is read once":                 {[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 1},
-		"a log before its predecessor: the archive is read twice": {[]int{1, 2, 3, 0, 4, 5, 6, 7, 8, 9}, 2},
+		"logs in order: the archive is read once":         {[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 1},
+		"one log out of order: the archive is read twice": {[]int{1, 2, 3, 0, 4, 5, 6, 7, 8, 9}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, segments := newArchive(t, tt.order)
@@ -89,7 +89,7 @@ func TestAnArchiveOfLogsIsReadOnce(t *testing.T) {
 			for i, segment := range segments {
 				plain, err := logs.open(t.Context(), segment)
 				testenv.ExpectNoError(t, err)
-				// Half a log is read, as up to a restore point.
+				// Only half of the log is read, as for a restore point in the middle.
 				content, err := io.ReadAll(io.LimitReader(plain, 128<<10))
 				testenv.ExpectNoError(t, err)
 				if len(content) == 0 || int(content[0]) != i {
@@ -111,7 +111,7 @@ func TestAnArchiveOfLogsIsReadOnce(t *testing.T) {
 			t.Error("expected an error, found none")
 		}
 	})
-	t.Run("a read that waits: interrupted", func(t *testing.T) {
+	t.Run("a waiting read: interrupted", func(t *testing.T) {
 		read, write := io.Pipe()
 		logs := &logReader{stored: read}
 		ended := make(chan error, 1)

@@ -11,8 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 )
 
-// schemaGenerator writes random statements. It has a rough model of the tables, so that most statements succeed. MySQL
-// may refuse the others, as it refuses some statements of every application.
+// schemaGenerator generates random statements. It keeps a rough model of the tables, so most statements succeed. MySQL
+// may refuse the others, as it does with some statements of any application.
 type schemaGenerator struct {
 	*rand.Rand
 
@@ -22,32 +22,32 @@ type schemaGenerator struct {
 	others  []generatedObject
 	users   []string
 	serial  int
-	// isAfterBackup is true as soon as the backup is made.
+	// isAfterBackup is true once the backup exists.
 	isAfterBackup bool
 	// counts is the number of generated objects and statements by kind.
 	counts map[string]int
 }
 
-// generatedTable is a table of the model.
+// generatedTable is a table in the model.
 type generatedTable struct {
 	schema, name string
 	columns      []generatedColumn
-	// isPlain is true for an engine without transactions.
+	// isPlain is true for a storage engine without transactions.
 	isPlain bool
 }
 
 func (t *generatedTable) quoted() string { return quotePair(t.schema, t.name) }
 
-// generatedColumn is a column that an INSERT may name.
+// generatedColumn is a column that an INSERT may list.
 type generatedColumn struct {
 	name  string
 	value func(*schemaGenerator) string
 }
 
-// generatedObject is a routine, a trigger or an event, by the word of its DROP statement.
+// generatedObject is a routine, a trigger or an event. kind is the keyword of its DROP statement.
 type generatedObject struct{ kind, quoted string }
 
-// copyTables returns the tables as they are now.
+// copyTables returns a copy of the current tables.
 func (g *schemaGenerator) copyTables() []*generatedTable {
 	var all []*generatedTable
 	for _, t := range g.tables {
@@ -66,12 +66,12 @@ func newSchemaGenerator(seed, stream uint64) *schemaGenerator {
 
 func pick[T any](g *schemaGenerator, all ...T) T { return all[g.IntN(len(all))] }
 
-// chance is true in one of n cases.
+// chance returns true in one of n cases.
 func (g *schemaGenerator) chance(n int) bool { return g.IntN(n) == 0 }
 
 func (g *schemaGenerator) count(kind string) { g.counts[kind]++ }
 
-// name returns a name that is unique in all schemas, and often odd.
+// name returns a name that is unique in all schemas, and often unusual.
 func (g *schemaGenerator) name(begin string) string {
 	g.serial++
 	plain := fmt.Sprintf("%s%d", begin, g.serial)

@@ -2,15 +2,15 @@
 
 package job_test
 
-// serverSetting is a setting that a ConfigMap may set, with boundary values.
+// serverSetting is a setting that a ConfigMap may contain, with boundary values.
 type serverSetting struct {
 	name   string
 	values []string
 }
 
-// listServerSettings lists settings that change how sessions read and write, or how binary logs are written. Without
-// innodb_file_per_table, a server refuses tables of the others, such as compressed ones. Values that the operator refuses
-// are left out, such as a binlog_row_event_max_size with which no replica can read.
+// listServerSettings lists settings that change how sessions read and write, or how binary logs are written. It does
+// not include innodb_file_per_table = OFF, with which a server refuses some tables of other servers, such as compressed
+// ones. It omits values that the operator rejects, such as a binlog_row_event_max_size with which no replica can read.
 func listServerSettings() []serverSetting {
 	return []serverSetting{
 		{"character_set_server", []string{"utf8mb4", "latin1", "utf8mb3", "ascii", "binary", "cp932", "utf16", "gb18030"}},
@@ -129,7 +129,7 @@ func listServerSettings() []serverSetting {
 	}
 }
 
-// settings returns random lines of my.cnf.
+// settings returns random lines for my.cnf.
 func (g *schemaGenerator) settings(most int) []string {
 	all := listServerSettings()
 	var lines []string

@@ -22,25 +22,25 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// recordedState is everything that a restore has to restore, by kind and name. It is read with SHOW CREATE and SELECT
-// alone, and shares no code with the product.
+// recordedState contains everything that has to be restored, by kind and name. It is read only with SHOW CREATE and
+// SELECT, and shares no code with the product.
 type recordedState struct {
 	objects map[string]string
-	// broken are the views that cannot be read.
+	// broken lists the views that cannot be read.
 	broken map[string]bool
 	gtids  string
-	// rounded are the rows of tables with FLOAT columns, with the digits that a dump has.
+	// rounded contains the rows of tables with FLOAT columns, with as many digits as a dump has.
 	rounded map[string]string
 }
 
-// stateReader is a session that reads a state.
+// stateReader reads a state in one session.
 type stateReader struct {
 	t *testing.T
 	*sql.Conn
 	state recordedState
 }
 
-// readState reads the state of a server. No other session may write.
+// readState reads the state of a server. No other session may write at the same time.
 func readState(t *testing.T, s *mysqld.Server) recordedState {
 	t.Helper()
 	c := driver.NewConfig()
@@ -128,7 +128,7 @@ func (r *stateReader) readSchemas() {
 			}
 			r.show("table", schema, table[0], "table")
 			key := objectKey("table", schema, table[0])
-			// MySQL shows the collation of the table next to some columns.
+			// MySQL shows the table's collation for some columns.
 			r.state.objects[key] = regexp.MustCompile(" COLLATE "+table[2]+`\b`).ReplaceAllString(r.state.objects[key], "")
 			r.readRows(schema, table[0])
 		}
@@ -152,13 +152,14 @@ func objectKey(kind, schema, name string) string {
 	return kind + " " + inBackticks(schema) + "." + inBackticks(name)
 }
 
-// nextNumber is the option with the next number of a table. It also grows with rows that are rolled back.
+// nextNumber matches the option with the next number of a table. The number also grows with rows that are rolled back.
 var nextNumber = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
 
-// impliedCharset is a character set next to a collation. MySQL shows it only if a statement had it.
+// impliedCharset matches a character set in front of a collation. MySQL shows it only if the original statement
+// contained it.
 var impliedCharset = regexp.MustCompile(` CHARACTER SET \w+ COLLATE `)
 
-// show records the answer to SHOW CREATE, except the time at which a trigger was created.
+// show records the output of SHOW CREATE, without the time at which a trigger was created.
 func (r *stateReader) show(kind, schema, name, word string) {
 	r.t.Helper()
 	quoted := inBackticks(schema)
@@ -174,7 +175,7 @@ func (r *stateReader) show(kind, schema, name, word string) {
 	if word == "table" {
 		text = impliedCharset.ReplaceAllString(nextNumber.ReplaceAllString(text, ""), " COLLATE ")
 		text = strings.ReplaceAll(text, " /*!50100 TABLESPACE `innodb_system` */", "") // It depends on innodb_file_per_table.
-		text = withoutBackticks(text)                                                  // An expression from a session with sql_quote_show_create = 0 has none.
+		text = withoutBackticks(text)                                                  // An expression from a session with sql_quote_show_create = 0 has no backticks.
 	}
 	r.state.objects[objectKey(kind, schema, name)] = text
 }
@@ -185,7 +186,7 @@ func (r *stateReader) readView(schema, name string) {
 		r.state.broken[key] = true
 	}
 	if rows, err := r.query("show create view " + inBackticks(schema) + "." + inBackticks(name)); err == nil {
-		// A session with sql_quote_show_create = 0 leaves out quotes.
+		// A session with sql_quote_show_create = 0 omits quotes.
 		r.state.objects[key] = strings.ReplaceAll(strings.Join(rows[0][1:], " | "), "`", "")
 	} else {
 		r.state.objects[key] = "broken"
@@ -319,7 +320,7 @@ func (s recordedState) ofSchema(schema string) recordedState {
 	return part
 }
 
-// withRoundedFloats returns the state with the digits of FLOAT columns that a dump has.
+// withRoundedFloats returns the state with FLOAT values rounded as in a dump.
 func (s recordedState) withRoundedFloats() recordedState {
 	s.objects = maps.Clone(s.objects)
 	for key, text := range s.rounded {

@@ -19,7 +19,7 @@ func (g *schemaGenerator) createSchema() string {
 	return "create database " + shelldump.QuoteName(name) + pick(g, "", " character set "+c.name+" collate "+pick(g, c.collations...))
 }
 
-// sqlMode returns some modes. In HIGH_NOT_PRECEDENCE, MySQL does not accept its own definitions of events.
+// sqlMode returns random SQL modes. With HIGH_NOT_PRECEDENCE, MySQL does not accept its own definitions of events.
 func (g *schemaGenerator) sqlMode() string {
 	all := []string{
 		"ALLOW_INVALID_DATES", "ANSI_QUOTES", "ERROR_FOR_DIVISION_BY_ZERO", "IGNORE_SPACE", "NO_AUTO_VALUE_ON_ZERO", "NO_BACKSLASH_ESCAPES",
@@ -36,7 +36,7 @@ func (g *schemaGenerator) sqlMode() string {
 	return strings.Join(modes, ",")
 }
 
-// sessionSettings returns the statements that a session begins with.
+// sessionSettings returns the statements at the beginning of a session.
 func (g *schemaGenerator) sessionSettings() []string {
 	all := []string{"set autocommit = 1, completion_type = 0, lock_wait_timeout = 2, innodb_lock_wait_timeout = 2, max_execution_time = 0, sql_safe_updates = 0, sql_select_limit = default, sql_big_selects = 1"}
 	if g.chance(2) {
@@ -101,7 +101,8 @@ func (g *schemaGenerator) createObject() string {
 	}
 }
 
-// query returns the query of a view. In the binary logs, a view on another schema fails a restore of one schema.
+// query returns the query of a view. If the binary logs contain a view on another schema, a restore of one schema
+// fails.
 func (g *schemaGenerator) query(view string) string {
 	tables, views := g.tables, slices.DeleteFunc(slices.Clone(g.views), func(v string) bool { return v == view })
 	if g.isAfterBackup {

@@ -27,20 +27,20 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// matrixTotals are the sums of several rounds.
+// matrixTotals sums up several rounds.
 type matrixTotals struct {
 	Seed     uint64 `json:"seed"`
 	Rounds   int    `json:"rounds"`
 	Accepted int    `json:"accepted_statements"`
 	Refused  int    `json:"refused_statements"`
 	Compared int    `json:"compared_objects"`
-	// Inseparable is the number of restores of one schema that were refused before anything was written.
+	// Inseparable is the number of single-schema restores that were refused before anything was written.
 	Inseparable int            `json:"inseparable_binary_logs"`
 	Counts      map[string]int `json:"counts"`
 }
 
-// TestRandomSchemasAndSettings restores random schemas of random servers to a random point. make soak NAME=backup runs
-// more rounds.
+// TestRandomSchemasAndSettings restores random schemas of servers with random settings to a random point in time. make
+// soak NAME=backup runs more rounds.
 func TestRandomSchemasAndSettings(t *testing.T) {
 	totals := &matrixTotals{Counts: map[string]int{}}
 	for _, seed := range []uint64{1, 2} {
@@ -48,7 +48,7 @@ func TestRandomSchemasAndSettings(t *testing.T) {
 	}
 }
 
-// TestSoak runs rounds with new seeds until its time is over.
+// TestSoak runs rounds with new seeds until its time has elapsed.
 func TestSoak(t *testing.T) {
 	if os.Getenv("TORPOR_SOAK") == "" {
 		t.Skip("TORPOR_SOAK is not set: expected how long to soak, such as 20m; run make soak-backup")
@@ -75,23 +75,24 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d rounds, %d statements and %d that MySQL refused, %d objects compared, %d restores of one schema refused", totals.Rounds, totals.Accepted, totals.Refused, totals.Compared, totals.Inseparable)
 }
 
-// matrixRound is one source with its history.
+// matrixRound is one source server with its history.
 type matrixRound struct {
 	*testEnv
 
 	t      *testing.T
 	totals *matrixTotals
 	source *mysqld.Server
-	// main writes everything, and rows only rows of tables, at the same time.
+	// main generates all kinds of statements. rows generates only row changes, concurrently with main.
 	main, rows *schemaGenerator
 
 	mu      sync.Mutex
 	history []string
-	// unsafe are the statements after the backup that MySQL has recorded as text although others could result from them.
+	// unsafe lists the statements after the backup that the binary log contains as text although they are not
+	// deterministic.
 	unsafe []string
-	// roundsFloats is true if the backup has warned of columns of type FLOAT.
+	// roundsFloats is true if the backup warned about FLOAT columns.
 	roundsFloats bool
-	// turn is held while one session of rows is written.
+	// turn is locked while a session writes rows.
 	turn sync.Mutex
 }
 
@@ -147,7 +148,7 @@ func runMatrixRound(t *testing.T, seed uint64, totals *matrixTotals) {
 	}
 }
 
-// createAll creates the schemas that the backup has.
+// createAll creates the schemas that the backup will contain.
 func (m *matrixRound) createAll() {
 	g := m.main
 	for range 2 + g.IntN(2) {
@@ -177,7 +178,7 @@ func (m *matrixRound) writeRows(ctx context.Context) {
 	}
 }
 
-// record reads the state of the source while nothing is written. The point is after the time of the backup.
+// record reads the state of the source while nothing is written. The returned point is later than after.
 func (m *matrixRound) record(after time.Time) (recordedState, time.Time) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
@@ -187,7 +188,7 @@ func (m *matrixRound) record(after time.Time) (recordedState, time.Time) {
 	return state, point
 }
 
-// run runs statements in one session. MySQL may refuse some.
+// run runs statements in one session. MySQL may refuse some of them.
 func (m *matrixRound) run(statements []string) {
 	m.t.Helper()
 	c := driver.NewConfig()
@@ -196,7 +197,7 @@ func (m *matrixRound) run(statements []string) {
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(m.t, err)
 	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }() // It ends the transaction.
+	defer func() { _ = db.Close() }() // Closing the session ends the transaction.
 	session, err := db.Conn(context.WithoutCancel(m.t.Context()))
 	if err != nil {
 		m.t.Errorf("connect to the source: %v", err)
@@ -217,13 +218,13 @@ func (m *matrixRound) run(statements []string) {
 		}
 		m.countStatement(err == nil)
 		if strings.HasPrefix(statement, "xa prepare") && err != nil {
-			return // The session ends, and with it the transaction.
+			return // The session ends, and the transaction with it.
 		}
 	}
 	m.endPrepared(session, statements)
 }
 
-// noteUnsafe notes a statement with the warning of an unsafe statement, which a server may repeat with other rows.
+// noteUnsafe records a statement if MySQL warned that it is unsafe, because its replay may change other rows.
 func (m *matrixRound) noteUnsafe(session *sql.Conn, statement string) {
 	if !m.main.isAfterBackup {
 		return
@@ -231,7 +232,7 @@ func (m *matrixRound) noteUnsafe(session *sql.Conn, statement string) {
 	const unsafe = 1592
 	rows, err := session.QueryContext(context.WithoutCancel(m.t.Context()), "show warnings")
 	if err != nil {
-		return // The server has ended the session.
+		return // The server has closed the session.
 	}
 	defer func() { _ = rows.Close() }() // The rows were only read.
 	for rows.Next() {
@@ -245,7 +246,8 @@ func (m *matrixRound) noteUnsafe(session *sql.Conn, statement string) {
 	}
 }
 
-// endPrepared ends transactions that a refused statement has left prepared, since they would lock tables for ever.
+// endPrepared ends transactions that a refused statement left in the prepared state, because they would lock tables
+// forever.
 func (m *matrixRound) endPrepared(session *sql.Conn, statements []string) {
 	for _, statement := range statements {
 		if name, isPrepare := strings.CutPrefix(statement, "xa prepare "); isPrepare {
@@ -270,7 +272,7 @@ func (m *matrixRound) remember(line string) {
 	m.history = append(m.history, line)
 }
 
-// keepHistory keeps the statements of a round that failed.
+// keepHistory saves the statements of a round that failed.
 func (m *matrixRound) keepHistory(seed uint64) {
 	dir := os.Getenv("TORPOR_BENCH_DIR")
 	if !m.t.Failed() || dir == "" {
@@ -283,14 +285,15 @@ func (m *matrixRound) keepHistory(seed uint64) {
 	m.t.Logf("the statements are in %s", file)
 }
 
-// lacksView matches the part that a restore leaves out if a view refers to a missing object, and lacksVectors the part
-// of a column that ALTER TABLE has turned into invalid vectors.
+// lacksView matches the warning about a view that was omitted because it refers to a missing object. lacksVectors
+// matches the warning about a column that ALTER TABLE has turned into invalid vectors.
 var (
 	lacksView    = regexp.MustCompile(`(?s)^(?:view .* is not restored: |\d+ views are not restored, )`)
 	lacksVectors = regexp.MustCompile(`(?s)^rows of table (.*) are not restored, at least in part: MySQL's error 6136`)
 )
 
-// restoreAndCompare restores all schemas, or one, and compares the result with the recorded state.
+// restoreAndCompare restores one schema, or all schemas if schema is empty, and compares the result with the recorded
+// state.
 func (m *matrixRound) restoreAndCompare(want recordedState, point time.Time, schema string) {
 	target := m.installation.StartServer(m.t)
 	o := m.restoreOptions(target.Address)
@@ -309,7 +312,7 @@ func (m *matrixRound) restoreAndCompare(want recordedState, point time.Time, sch
 		return
 	}
 	if schema != "" && len(want.objects) == 0 {
-		return // The schema is gone, and the restore is refused.
+		return // The schema does not exist any more, so the restore is refused.
 	}
 	if err != nil && m.isNamedLimit(err) {
 		m.t.Logf("restore of %s: a limit of docs/backup.md: %v", what, err)
@@ -326,7 +329,8 @@ func (m *matrixRound) restoreAndCompare(want recordedState, point time.Time, sch
 	m.compare(want, found, what, o)
 }
 
-// isNamedLimit reports whether a restore fails with the error that docs/backup.md names for what the round did.
+// isNamedLimit reports whether a restore fails with an error that docs/backup.md documents for the operations of this
+// round.
 func (m *matrixRound) isNamedLimit(err error) bool {
 	const lacksRow, isDuplicate = "MySQL's error 1032", "MySQL's error 1062"
 	text := err.Error()
@@ -346,7 +350,7 @@ func (m *matrixRound) isNamedLimit(err error) bool {
 }
 
 // compare compares a restored state with the recorded one. Differences are accepted only if the restore or the backup
-// has named them, or if MySQL itself has warned of the statement.
+// reported them, or if MySQL warned about the statement.
 func (m *matrixRound) compare(want, found recordedState, what string, o job.RestoreOptions) {
 	text, err := os.ReadFile(o.Result)
 	testenv.ExpectNoError(m.t, err)
@@ -380,7 +384,7 @@ func (m *matrixRound) compare(want, found recordedState, what string, o job.Rest
 	m.t.Logf("%s: %d objects, left out %d", what, len(want.objects), result.LeftOut)
 }
 
-// isUnsafe reports whether the rows of a table may differ, because an unsafe statement names the table.
+// isUnsafe reports whether the rows of a table may differ, because an unsafe statement contains the table's name.
 func (m *matrixRound) isUnsafe(key string) bool {
 	table, isRows := strings.CutPrefix(key, "rows of table ")
 	return isRows && slices.ContainsFunc(m.unsafe, func(statement string) bool { return strings.Contains(statement, table) })

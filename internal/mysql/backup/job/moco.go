@@ -22,8 +22,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// readMocoDump reads all of a dump that MOCO made but its rows. Nothing is loaded of a dump that cannot be loaded as a
-// whole.
+// readMocoDump reads everything except the rows of a dump that MOCO made. Nothing is loaded from a dump that cannot be
+// loaded completely.
 func (o RestoreOptions) readMocoDump(ctx context.Context, s *storedBackup) error {
 	object, err := s.from.GetObject(ctx, s.keys.Dump)
 	if err != nil {
@@ -34,7 +34,7 @@ func (o RestoreOptions) readMocoDump(ctx context.Context, s *storedBackup) error
 		return refuseFormat(s.keys.Dump, err)
 	}
 	s.status.Time, s.status.GTIDSet = new(metav1.NewTime(s.keys.Moco.Time)), s.shell.GTIDSet
-	s.hasZones = true // MOCO's servers have them.
+	s.hasZones = true // MOCO's servers have time zone tables.
 	accounts, err := s.shell.Accounts()
 	if err != nil {
 		return refuseFormat(s.keys.Dump, err)
@@ -48,7 +48,7 @@ func (o RestoreOptions) readMocoDump(ctx context.Context, s *storedBackup) error
 	return nil
 }
 
-// refuseFormat returns an error for an object that cannot be read. Another try does not change a wrong format.
+// refuseFormat returns an error for an object that cannot be read. A retry would not fix a wrong format.
 func refuseFormat(key string, err error) error {
 	err = fmt.Errorf("read %s: %w", key, err)
 	if _, isFormat := errors.AsType[*shelldump.FormatError](err); isFormat {
@@ -57,7 +57,8 @@ func refuseFormat(key string, err error) error {
 	return err
 }
 
-// loadMocoDump writes the dump as SQL and loads that. The rows are counted while they are written, for the comparison.
+// loadMocoDump writes the dump as SQL and loads it. The rows are counted while they are written, for the later
+// comparison.
 func (o RestoreOptions) loadMocoDump(ctx context.Context, t restoreTarget, from *storedBackup, archive io.Reader) (*leftOutParts, error) {
 	read, write := io.Pipe()
 	rows, ended := map[shelldump.TableName]int64(nil), make(chan struct{})
@@ -69,12 +70,12 @@ func (o RestoreOptions) loadMocoDump(ctx context.Context, t restoreTarget, from 
 	}()
 	source := &readErrorRecorder{from: read}
 	left, err := loadSQL(ctx, t.host, o.Password, source, &dumpOutline{from: source, isShells: true})
-	_ = read.Close() // Closing the pipe ends its writer.
+	_ = read.Close() // Closing the pipe stops its writer.
 	<-ended
 	if err != nil {
 		return nil, refuseFormat(from.keys.Dump, err)
 	}
-	// Without a version, definitions are compared only by their names.
+	// Without a version, only the names of definitions are compared.
 	from.contents = &dumpContents{Rows: map[string]int64{}, Definitions: map[string]string{}}
 	for name, count := range rows {
 		from.contents.Rows[name.String()] = count
@@ -88,10 +89,10 @@ func (o RestoreOptions) loadMocoDump(ctx context.Context, t restoreTarget, from 
 // mocoLog matches the names of binary logs in MOCO's archive. They are numbered.
 var mocoLog = regexp.MustCompile(`^(?:\./)?binlog/[^/]+\.\d{1,9}$`)
 
-// maxMocoLogs limits the binary logs of an archive.
+// maxMocoLogs limits the number of binary logs in an archive.
 const maxMocoLogs = 100_000
 
-// planMocoReplay plans to apply all binary logs that MOCO has stored next to a dump. They reach until the next dump.
+// planMocoReplay plans to apply all binary logs that MOCO stored next to a dump. They end at the next dump.
 func (o RestoreOptions) planMocoReplay(ctx context.Context, s *storedBackup, dump gtid.Set) error {
 	moco := s.keys.Moco
 	began := o.Clock.Now()
@@ -124,7 +125,7 @@ func (o RestoreOptions) planMocoReplay(ctx context.Context, s *storedBackup, dum
 	return nil
 }
 
-// readMocoLogs reads which transactions the binary logs of an archive hold.
+// readMocoLogs reads the transaction sets of the binary logs in an archive.
 func readMocoLogs(ctx context.Context, s *storedBackup) ([]backup.StoredSegment, error) {
 	key := s.keys.Moco.Binlogs
 	object, err := openPacked(ctx, s.from, key)

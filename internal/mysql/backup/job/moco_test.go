@@ -29,10 +29,10 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// chunkRows is the number of rows in a file of a dump of these tests.
+// chunkRows is the number of rows per file in the dumps of these tests.
 const chunkRows = 3
 
-// mocoStatements fills a server with what differs in MySQL Shell's format from a dump of mysqldump.
+// mocoStatements fills a server with data that MySQL Shell dumps differently than mysqldump.
 func mocoStatements() []string {
 	return slices.Concat(schemaStatements(), []string{
 		"create table app.empty (id int primary key)",
@@ -394,7 +394,7 @@ func TestMocoBackupIsRestored(t *testing.T) {
 	testRefusedMocoDumps(t, e, files)
 }
 
-// expectMocoContents compares all but the view that cannot be restored.
+// expectMocoContents compares everything except the view that cannot be restored.
 func expectMocoContents(t *testing.T, want map[string]string, target *mysqld.Server) {
 	t.Helper()
 	want = maps.Clone(want)
@@ -402,7 +402,7 @@ func expectMocoContents(t *testing.T, want map[string]string, target *mysqld.Ser
 	testenv.ExpectEqual(t, "contents", want, readContents(t, target))
 }
 
-// testMocoBinlogs restores points after the dump that was made at a time.
+// testMocoBinlogs restores to points after the dump, which was made at the given time.
 func testMocoBinlogs(t *testing.T, e *testEnv, source *mysqld.Server, made time.Time) {
 	t.Helper()
 	gtids := queryOne(t, source, "select @@gtid_executed")
@@ -425,7 +425,7 @@ func testMocoBinlogs(t *testing.T, e *testEnv, source *mysqld.Server, made time.
 	})
 }
 
-// testRefusedMocoDumps checks that nothing is written of a dump that is not complete or not known.
+// testRefusedMocoDumps checks that nothing is restored from an incomplete or unsupported dump.
 func testRefusedMocoDumps(t *testing.T, e *testEnv, files map[string]string) {
 	t.Helper()
 	target := e.installation.StartServer(t)
@@ -447,7 +447,7 @@ func testRefusedMocoDumps(t *testing.T, e *testEnv, files map[string]string) {
 		}, words: []string{"ROT13"}},
 		"a path that leaves the folder":     {change: func(f map[string]string) { f["../../etc/passwd"] = "x" }, words: []string{"dump/../../etc/passwd"}},
 		"a path to a sibling of the folder": {folder: "elsewhere", words: []string{"elsewhere/"}},
-		"definitions without an end":        {change: func(f map[string]string) { f["app.sql"] = strings.Repeat(" ", 17<<20) }, words: []string{"app.sql", "at most"}},
+		"definitions without an end marker": {change: func(f map[string]string) { f["app.sql"] = strings.Repeat(" ", 17<<20) }, words: []string{"app.sql", "at most"}},
 		"accounts without their end marker": {change: func(f map[string]string) { f["@.users.sql"] = "-- begin user 'a'@'%'\nCREATE USER 'a'@'%';\n" }, words: []string{"@.users.sql"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestBrokenViews covers every kind of view that mysqldump fails at, and valid views that look similar.
+// TestBrokenViews covers all kinds of views with which mysqldump fails, and valid views that look similar.
 func TestBrokenViews(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -59,7 +59,7 @@ func TestBrokenViews(t *testing.T) {
 		testenv.ExpectEqual(t, "views", queryList(t, source, views), queryList(t, target, views))
 	})
 	t.Run("a view with the name of a table in another case", func(t *testing.T) {
-		// mysqldump would leave out the table too.
+		// mysqldump would omit the table as well.
 		execStatements(t, source, "create table app.NAMESAKE (id int)", "create table app.gone3 (id int)", "create view app.namesake as select * from app.gone3", "drop table app.gone3")
 		_, err := e.runBackup(t.Context(), t, source.Address)
 		expectError(t, err, "app.namesake", "1356")
@@ -69,7 +69,8 @@ func TestBrokenViews(t *testing.T) {
 	})
 }
 
-// TestViewThatIsBrokenOnlyAtTheBackup covers statements about broken views in the binary logs that follow the backup.
+// TestViewThatIsBrokenOnlyAtTheBackup covers statements about a view that is broken during the backup and repaired in
+// later binary logs.
 func TestViewThatIsBrokenOnlyAtTheBackup(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -88,7 +89,7 @@ func TestViewThatIsBrokenOnlyAtTheBackup(t *testing.T) {
 	waitForRows(t, source, begun+40)
 	w.stop()
 	target := e.installation.StartServer(t)
-	// The remains of a restore that was killed after it created stand-ins.
+	// These objects remain from a restore that was killed after it had created stand-in tables.
 	execStatements(t, target, "set global super_read_only = off", "create schema torpor_restoring", "create table torpor_restoring.backup (record varchar(512) primary key)",
 		"create schema app", "create view app.stays as select record from torpor_restoring.backup", "set global event_scheduler = off")
 	o := e.restoreOptions(target.Address)
@@ -100,7 +101,7 @@ func TestViewThatIsBrokenOnlyAtTheBackup(t *testing.T) {
 	testenv.ExpectEqual(t, "rows", []string{"2"}, queryList(t, target, "select id from app.stays"))
 }
 
-// TestLineBreaksOfRoutinesStay covers routines that were written on Windows.
+// TestLineBreaksOfRoutinesStay covers routines that were written with Windows line breaks.
 func TestLineBreaksOfRoutinesStay(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -123,7 +124,7 @@ func TestLineBreaksOfRoutinesStay(t *testing.T) {
 	}
 }
 
-// TestAccountsOfAServerWithANSIQuotes covers a setting that changes how SHOW writes names.
+// TestAccountsOfAServerWithANSIQuotes covers a setting that changes how SHOW quotes names.
 func TestAccountsOfAServerWithANSIQuotes(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -135,7 +136,7 @@ func TestAccountsOfAServerWithANSIQuotes(t *testing.T) {
 	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
 }
 
-// TestEventsDoNotRunDuringARestore kills a restore while an event is loaded whose definer may write to a read-only
+// TestEventsDoNotRunDuringARestore kills a restore while it loads an event whose definer may write to a read-only
 // server.
 func TestEventsDoNotRunDuringARestore(t *testing.T) {
 	e := newTestEnv(t)
@@ -161,7 +162,7 @@ func TestEventsDoNotRunDuringARestore(t *testing.T) {
 	testenv.ExpectEqual(t, "the scheduler after the restore", "ON 1", queryOne(t, target, state))
 	testenv.ExpectEqual(t, "transactions", status.GTIDSet, queryOne(t, target, "select @@gtid_executed"))
 
-	t.Run("a run that is killed before it closes the instance", func(t *testing.T) {
+	t.Run("a restore that is killed before it makes the instance read-only", func(t *testing.T) {
 		execStatements(t, target, "set global super_read_only = off, global event_scheduler = off")
 		testenv.ExpectNoError(t, e.runRestore(t, target.Address))
 		testenv.ExpectEqual(t, "the scheduler", "ON 1", queryOne(t, target, state))
@@ -177,7 +178,7 @@ func TestEventsDoNotRunDuringARestore(t *testing.T) {
 	}
 }
 
-// TestRefusalEndsTheJob runs the program, whose exit code keeps the Job from trying again.
+// TestRefusalEndsTheJob runs the program. Its exit code prevents the Job from retrying.
 func TestRefusalEndsTheJob(t *testing.T) {
 	e := newTestEnv(t)
 	e.bucket = bucket.Config{Folder: t.TempDir()}

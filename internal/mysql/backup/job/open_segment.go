@@ -17,11 +17,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 )
 
-// maxSegmentSize is the compressed size at which a segment is finished. Until then its object is replaced by a
-// longer one as transactions arrive.
+// maxSegmentSize is the compressed size at which a segment is closed. Until then its object is replaced with a longer
+// one when transactions arrive.
 const maxSegmentSize = 8 << 20
 
-// openSegment is a growing segment of the binary log: a file of zstd frames, one for each time that it was stored.
+// openSegment is a growing segment of the binary log: a file of zstd frames, one for each upload.
 type openSegment struct {
 	binlog.SegmentHeader
 
@@ -29,7 +29,7 @@ type openSegment struct {
 	file   *os.File
 	packer *zstd.Encoder
 	format binlog.BinlogEvent
-	// hasNews is true if transactions were added since it was stored.
+	// hasNews is true if transactions were added since the last upload.
 	hasNews bool
 }
 
@@ -49,7 +49,7 @@ func createSegment(dir, key string, format binlog.BinlogEvent, header binlog.Seg
 	return s, nil
 }
 
-// takes reports whether the next transaction belongs into this segment.
+// takes reports whether the next transaction belongs to this segment.
 func (s *openSegment) takes(head binlog.TransactionHead, format binlog.BinlogEvent) (bool, error) {
 	size, err := s.file.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *openSegment) add(head binlog.TransactionHead) {
 	}
 }
 
-// store writes the whole segment to the bucket.
+// store uploads the whole segment to the bucket.
 func (s *openSegment) store(ctx context.Context, to bucket.Store) error {
 	if err := s.packer.Close(); err != nil {
 		return fmt.Errorf("compress a segment: %w", err)

@@ -28,7 +28,7 @@ const (
 	settingPart partKind = "setting"
 )
 
-// dumpPart is a part of a dump that begins at a line.
+// dumpPart is a part of a dump. It begins at a line.
 type dumpPart struct {
 	line   int
 	kind   partKind
@@ -55,23 +55,24 @@ func (p dumpPart) displayKind() string {
 	return string(p.kind)
 }
 
-// maxLineHead is the number of bytes of a line that are examined: more than any name, account and keyword need.
+// maxLineHead is the number of bytes examined at the beginning of a line. It is sufficient for every name, account and
+// keyword.
 const maxLineHead = 1024
 
-// dumpOutline passes a dump on, and records which object each of its lines belongs to.
+// dumpOutline passes a dump through, and records the object to which each line belongs.
 type dumpOutline struct {
 	from io.Reader
-	// isShells is true for a dump of MySQL Shell. It has a comment before each trigger, event and routine, whose
-	// statements may have names in any form.
+	// isShells is true for a dump by MySQL Shell. Such a dump has a comment in front of each trigger, event and
+	// routine, because their statements may contain names in any form.
 	isShells bool
 
 	mu       sync.Mutex
 	parts    []dumpPart
 	line     int
 	head     []byte
-	isHeader bool // The line before was "--", which begins and ends the headers that mysqldump writes.
+	isHeader bool // The previous line was "--". mysqldump writes such a line before and after its header comments.
 	schema   string
-	// announced is the object of the last such comment, until its statement.
+	// announced is the object in the last such comment, until its statement follows.
 	announced *dumpPart
 }
 

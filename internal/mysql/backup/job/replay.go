@@ -28,15 +28,15 @@ import (
 // headerReaders is the number of segments that are read concurrently.
 const headerReaders = 8
 
-// planReplay determines the binary logs that follow the dump, and the transactions that result from applying them.
+// planReplay determines the binary logs that follow the dump, and the set of transactions after applying them.
 func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespace, name string) error {
 	dump, err := gtid.Parse(s.status.GTIDSet)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.keys.Record, err)
 	}
 	if o.Schema != "" && o.Point.Equal(s.status.Time.Time) {
-		// The time of a backup is the time of its snapshot, rounded up to a second. Binary logs may hold commits between
-		// the two.
+		// The time of a backup is the time of its snapshot, rounded up to a full second. Binary logs may contain
+		// commits between the two.
 		s.gtids, s.replay = dump, backup.ReplayPlan{Reached: s.status.Time.Time}
 		return nil
 	}
@@ -76,8 +76,8 @@ func (o RestoreOptions) planSegmentReplay(ctx context.Context, s *storedBackup, 
 	return err
 }
 
-// planReplayOfSchema reads the binary logs of a restore of one schema before anything is written. It refuses them if
-// they cannot be separated by schema, and collects the schemas that have to exist while they are applied.
+// planReplayOfSchema reads the binary logs for a restore of one schema before anything is written. It refuses binary
+// logs that cannot be separated by schema, and collects the schemas that have to exist while they are applied.
 func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup, dump gtid.Set) error {
 	if o.Schema == "" {
 		return nil
@@ -109,7 +109,7 @@ func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup,
 // maxStandInSchemas limits the number of empty schemas that a restore of one schema creates temporarily.
 const maxStandInSchemas = 1000
 
-// newSchemaFilter returns the filter of a restore of one schema; nil if all schemas are restored.
+// newSchemaFilter returns the filter for a restore of one schema; nil if all schemas are restored.
 func (o RestoreOptions) newSchemaFilter() *binlog.SchemaFilter {
 	if o.Schema == "" {
 		return nil
@@ -119,7 +119,7 @@ func (o RestoreOptions) newSchemaFilter() *binlog.SchemaFilter {
 
 func formatPoint(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// cutReplay determines which transactions of the last segments were committed before the restore point.
+// cutReplay determines the transactions of the last segments that were committed before the restore point.
 func (o RestoreOptions) cutReplay(ctx context.Context, s *storedBackup, dump gtid.Set) error {
 	s.gtids = dump
 	logs := &logReader{from: s.from}
@@ -161,7 +161,7 @@ func readSegmentHeaders(ctx context.Context, from bucket.Store, keys []string) (
 	return all, errors.Join(errs...)
 }
 
-// copyTransactions copies the transactions of a segment until the restore point, as a binary log.
+// copyTransactions copies a segment's transactions up to the restore point as a binary log.
 func (o RestoreOptions) copyTransactions(ctx context.Context, logs *logReader, segment backup.StoredSegment, f transactionFilter) error {
 	plain, err := logs.open(ctx, segment)
 	if err != nil {
@@ -199,26 +199,27 @@ func (p packedObject) close() {
 	}
 }
 
-// maxStatement is the number of bytes of rows from which a statement is applied in several parts.
+// maxStatement is the size in bytes of a statement's rows at which the statement is applied in several parts.
 const maxStatement = 4 << 20
 
-// transactionFilter copies the wanted transactions, and the other events that make the copy a valid binary log.
+// transactionFilter copies the wanted transactions, and the other events that a valid binary log needs.
 type transactionFilter struct {
 	from io.Reader
 	to   io.Writer
-	// wanted holds the transactions to copy, and until is the commit time of the last one. The first transaction
-	// beyond either ends the copy. The newest segment is replaced by a longer one repeatedly, possibly after a restore
-	// has read its header.
+	// wanted is the set of transactions to copy, and until is the commit time of the last one. The first transaction
+	// outside of either limit ends the copy. The newest segment is repeatedly replaced with a longer one, possibly
+	// after a restore has read its header.
 	wanted gtid.Set
 	until  time.Time
-	// visit is called for each transaction, with its statement if it consists of one, and reports whether to copy it.
+	// visit is called for each transaction and reports whether to copy it. The second argument is the statement if the
+	// transaction consists of a single one.
 	visit func(binlog.TransactionHead, string) bool
-	// schema, if set, copies only the part of a transaction that changes one schema, and visit is not called.
+	// schema, if set, copies only the part of a transaction that changes one schema. In this case visit is not called.
 	schema *binlog.SchemaFilter
-	// dumped holds the transactions in the dump, which the schema filter does not see.
+	// dumped is the set of transactions in the dump, which do not pass the schema filter.
 	dumped gtid.Set
-	// seeTable, if set, is called with the name of each table whose rows are copied, before they are, and canSplit with
-	// those of large statements.
+	// seeTable, if set, is called with the name of each table before its rows are copied. canSplit is called with the
+	// table names of large statements.
 	seeTable    func(schema, table string)
 	canSplit    func(schema, table string) bool
 	checksummed bool
@@ -259,7 +260,7 @@ func (f *transactionFilter) run() error {
 	}
 }
 
-// passOther passes an event outside transactions. The FormatEvent of a file reports whether its events have
+// passOther copies an event outside of transactions. The FormatEvent of a file reports whether its events have
 // checksums.
 func (f *transactionFilter) passOther(event binlog.BinlogEvent) error {
 	if event.EventType() == binlog.FormatEvent {
@@ -301,12 +302,11 @@ func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlo
 	return binlog.CopyTransaction(io.MultiReader(bytes.NewReader(second.Raw), rest), split, f.checksummed)
 }
 
-// accountStatement matches a statement about accounts. Such a statement is always a transaction with nothing else
-// in it.
+// accountStatement matches a statement about accounts. Such a statement is always a transaction of its own.
 var accountStatement = regexp.MustCompile(`(?is)^\s*(?:/\*.*?\*/\s*)*((?:create|alter|drop|rename)\s+(?:user|role)|grant|revoke|set\s+(?:password|default\s+role))\b`)
 
-// unrestoredAccount finds a name of listUnrestoredNames that is followed by its host. unrestoredName also finds a
-// name without a host, which occurs where the server logs a statement as the client sent it.
+// unrestoredAccount matches a name of listUnrestoredNames followed by its host. unrestoredName also matches a name
+// without a host, which occurs if the server logs a statement as the client sent it.
 var (
 	unrestoredAccount = regexp.MustCompile(unrestoredPattern() + `\s*@`)
 	unrestoredName    = regexp.MustCompile(unrestoredPattern() + `(?:[\s@,;]|$)`)
@@ -320,22 +320,23 @@ func unrestoredPattern() string {
 	return `[\s,](?:` + strings.Join(names, "|") + `)`
 }
 
-// isLeftOut reports whether a statement is not replayed: a statement about an account that no backup includes, or,
-// if only some accounts are to be restored, about any account.
+// isLeftOut reports whether a statement is not replayed. This applies to statements about accounts that no backup
+// includes. If only some accounts are restored, it applies to statements about any account.
 func (o RestoreOptions) isLeftOut(statement string) bool {
 	found := accountStatement.FindStringSubmatchIndex(statement)
 	if found == nil || len(o.Users) > 0 {
 		return found != nil
 	}
-	// In the binary log, CREATE USER and ALTER USER have every host, and comments, which may contain such a name.
+	// In the binary log, CREATE USER and ALTER USER contain a host for every name. They may also contain comments that
+	// include such a name.
 	if words := strings.ToLower(statement[found[2]:found[3]]); strings.HasSuffix(words, "user") && (strings.HasPrefix(words, "create") || strings.HasPrefix(words, "alter")) {
 		return unrestoredAccount.MatchString(statement[found[3]:])
 	}
 	return unrestoredName.MatchString(statement[found[3]:])
 }
 
-// replayWithStandIns applies the binary logs while the schemas exist that were the default schemas of their sessions.
-// They are empty, so that a name that belongs to one of them is not mistaken for a name of the restored schema.
+// replayWithStandIns applies the binary logs while the default schemas of their sessions exist. These schemas are
+// empty, so a name in one of them is not mistaken for a name in the restored schema.
 func (o RestoreOptions) replayWithStandIns(ctx context.Context, t restoreTarget, from storedBackup) error {
 	if err := t.changeSchemas(ctx, "create schema if not exists ", from.standIns); err != nil {
 		return err
@@ -370,7 +371,7 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 	if err != nil {
 		return fmt.Errorf("read the GTID set: %w", err)
 	}
-	// Transactions left out on purpose count as executed, so that the instance has the GTIDs of its source.
+	// Transactions that were omitted on purpose count as executed, so the instance has the same GTIDs as its source.
 	if left := from.gtids.Subtract(there); !left.IsEmpty() {
 		o.Log.Info("Left out transactions about accounts or schemas that are not restored", "gtids", left.String())
 		if err := t.execStatement(ctx, "set global gtid_purged = concat('+', ?)", left.String()); err != nil {
@@ -387,7 +388,8 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 	return nil
 }
 
-// replaySegment pipes a segment through mysqlbinlog to mysql. The server skips transactions that it has executed.
+// replaySegment pipes a segment through mysqlbinlog to mysql. The server skips transactions that it has already
+// executed.
 func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs *logReader, segment backup.StoredSegment, filter transactionFilter) (err error) {
 	options, err := writeOptionFile(t.host, RestoreUser, o.Password)
 	if err != nil {
@@ -408,7 +410,7 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs
 	if applyErr != nil {
 		logs.interrupt()
 	}
-	_ = events.Close() // Closing the pipe ends its reader.
+	_ = events.Close() // Closing the pipe stops its reader.
 	reading.Wait()
 	return cmp.Or(applyErr, readErr, decodeErr)
 }
@@ -437,7 +439,7 @@ func applyEvents(ctx context.Context, options *optionFile, events io.Reader, bro
 		cancel()
 		applyErr = describeClientError(err, applyComplaints.String(), key)
 	}
-	_ = statements.Close() // mysql has ended.
+	_ = statements.Close() // The mysql client has exited.
 	guarding.Wait()
 	if err := decode.Wait(); err != nil {
 		decodeErr = fmt.Errorf("mysqlbinlog: %w: %s", err, strings.TrimSpace(decodeComplaints.String()))
@@ -445,7 +447,7 @@ func applyEvents(ctx context.Context, options *optionFile, events io.Reader, bro
 	return applyErr, decodeErr
 }
 
-// describeClientError returns only MySQL's error number and the line, because most messages may hold data.
+// describeClientError returns only MySQL's error number and the line number, because most messages may contain data.
 func describeClientError(err error, complaint, what string) error {
 	found := regexp.MustCompile(`ERROR (\d+).*? at line (\d+)(?:: (.*))?`).FindStringSubmatch(complaint)
 	if found == nil {

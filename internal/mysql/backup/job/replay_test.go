@@ -14,7 +14,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// buildEvent builds an event of the binary log.
+// buildEvent builds a binary log event.
 func buildEvent(kind byte, body ...byte) []byte {
 	const headerSize = 19
 	raw := make([]byte, headerSize)
@@ -23,7 +23,7 @@ func buildEvent(kind byte, body ...byte) []byte {
 	return slices.Concat(raw, body)
 }
 
-// buildTransaction builds a transaction of a server whose UUID is all zeros.
+// buildTransaction builds a transaction from a server whose UUID consists of zeros.
 func buildTransaction(number int64) []byte {
 	const gtidEvent, size = 33, 19 + 50 + 19 + 20
 	head := make([]byte, 17, 50)
@@ -32,7 +32,7 @@ func buildTransaction(number int64) []byte {
 	return slices.Concat(buildEvent(gtidEvent, append(head, size)...), buildEvent(binlog.QueryEvent, make([]byte, 20)...))
 }
 
-// TestASegmentThatHasGrownIsReadUntilItsOldEnd covers a segment that was replaced by a longer one after the restore
+// TestASegmentThatHasGrownIsReadUntilItsOldEnd covers a segment that was replaced with a longer one after the restore
 // had read its header.
 func TestASegmentThatHasGrownIsReadUntilItsOldEnd(t *testing.T) {
 	planned, err := gtid.Parse("00000000-0000-0000-0000-000000000000:1-2")

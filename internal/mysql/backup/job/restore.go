@@ -23,39 +23,39 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// answerRetry is the interval of connection attempts while an instance does not answer.
+// answerRetry is the interval between connection attempts while an instance is unreachable.
 const answerRetry = time.Second
 
 // RestoreOptions describe what to restore, and the instance to fill.
 type RestoreOptions struct {
-	// Source is namespace/name of the backed-up cluster.
+	// Source is the backed-up cluster in the form namespace/name.
 	Source string
-	// Point is the restore point: the time whose data are wanted.
+	// Point is the restore point: the time whose data should be restored.
 	Point time.Time
 	// Schema, if set, is the only schema that is restored.
 	Schema string
-	// Users, if not empty, are the only accounts that are restored, each as name or name@host.
+	// Users, if not empty, lists the only accounts to restore, each in the form name or name@host.
 	Users []string
-	// FailsOnLeftOut makes the restore fail if a part of the backup cannot be restored. Otherwise the part is left out.
+	// FailsOnLeftOut makes the restore fail if a part of the backup cannot be restored. Otherwise the part is omitted.
 	FailsOnLeftOut bool
-	// ZoneInfo is the folder of the time zone database; empty means that of the image.
+	// ZoneInfo is the folder of the time zone database; empty means the folder in the image.
 	ZoneInfo string
 	// Host is the instance to fill, and Password is the password of RestoreUser.
 	Host, Password string
-	// Wait is how long the instance may take to answer.
+	// Wait is the time to wait for the instance to become reachable.
 	Wait time.Duration
 	// Bucket holds the backup.
 	Bucket bucket.Config
-	// Result is the file that the result is written to as JSON; empty means none.
+	// Result is the file to which the result is written as JSON; empty means none.
 	Result string
 	// Clock supplies the current time.
 	Clock clock.PassiveClock
-	// Log gets one line per step.
+	// Log receives one line per step.
 	Log *slog.Logger
 }
 
-// RefusedError describes a restore that a retry cannot fix. Either nothing was written, or the instance is still marked
-// as half restored.
+// RefusedError describes a restore for which a retry is futile. Either nothing was written, or the instance is still
+// marked as partially restored.
 type RefusedError struct{ reason error }
 
 func (e *RefusedError) Error() string { return e.reason.Error() }
@@ -63,7 +63,7 @@ func (e *RefusedError) Error() string { return e.reason.Error() }
 // Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.reason }
 
-// RefusedExitCode is the program's exit code for a RefusedError. With it the Job is not retried.
+// RefusedExitCode is the program's exit code for a RefusedError. The Job is not retried after this exit code.
 const RefusedExitCode = backup.RefusedExitCode
 
 type storedBackup struct {
@@ -76,14 +76,14 @@ type storedBackup struct {
 	accounts []mysqlAccount
 	// shell is the dump of a backup that MOCO made.
 	shell *shelldump.Dump
-	// replay describes the binary logs to apply after the dump, and gtids the transactions that result.
+	// replay describes the binary logs to apply after the dump. gtids is the resulting set of transactions.
 	replay backup.ReplayPlan
 	gtids  gtid.Set
-	// standIns are schemas that are not restored, but have to exist while the binary logs are applied.
+	// standIns lists schemas that are not restored but have to exist while the binary logs are applied.
 	standIns []string
 }
 
-// RunRestore fills an empty instance. It may be run again after it was killed at any point.
+// RunRestore restores into an empty instance. It may be run again after it was killed at any point.
 func RunRestore(ctx context.Context, o RestoreOptions) error {
 	found, err := o.findBackup(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // The program ends, so an error of Close has no effect.
+	defer func() { _ = c.Close() }() // The program exits, so an error of Close has no effect.
 	t := restoreTarget{Conn: c, mysqlServer: servers[0]}
 	if err := t.lockForRestore(ctx); err != nil {
 		return err
@@ -108,7 +108,7 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 		return err
 	}
 	result := backup.RestoreResult{BackupStatus: found.status}
-	result.Warnings = nil // The warnings are about the backup, not the restore.
+	result.Warnings = nil // These warnings are about the backup, not the restore.
 	if !done {
 		o.Log.Info("Restoring", "record", found.keys.Record, "bytes", found.status.DumpSize)
 		leftOut, warnings, err := o.loadBackup(ctx, t, found)
@@ -117,7 +117,8 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 		}
 		result.Warnings, result.LeftOut = slices.Concat(leftOut, warnings), len(leftOut)
 	}
-	// The instance is closed even if an earlier run, which was killed before it closed it, has loaded everything.
+	// The instance is made read-only even if everything is loaded, because an earlier run may have been killed before
+	// this step.
 	if err := t.closeInstance(ctx); err != nil {
 		return err
 	}
@@ -130,8 +131,8 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	return writeResult(o.Result, message)
 }
 
-// findBackup reads the whole backup except the dump, so that no instance is touched for a backup that cannot be
-// restored.
+// findBackup reads the whole backup except the dump, so a backup that cannot be restored is detected before an instance
+// is changed.
 func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	namespace, name, ok := strings.Cut(o.Source, "/")
 	if !ok {
@@ -162,7 +163,7 @@ func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	return s, o.planReplay(ctx, &s, namespace, name)
 }
 
-// readRecord reads all of a backup but its dump.
+// readRecord reads everything except the dump.
 func (o RestoreOptions) readRecord(ctx context.Context, s *storedBackup) error {
 	var made backupRecord
 	if err := readJSONObject(ctx, s.from, s.keys.Record, &made); err != nil {
@@ -187,7 +188,7 @@ func readJSONObject[T any](ctx context.Context, from bucket.Store, key string, i
 	return nil
 }
 
-// waitForSession returns a session once the instance answers.
+// waitForSession returns a session once the instance is reachable.
 func (o RestoreOptions) waitForSession(ctx context.Context, s *mysqlServer) (*sql.Conn, error) {
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
@@ -206,8 +207,8 @@ func (o RestoreOptions) waitForSession(ctx context.Context, s *mysqlServer) (*sq
 	}
 }
 
-// loadBackup loads the whole backup. The transactions in the dump are not written to the binary log but become
-// gtid_purged; replicas are cloned later. It returns the parts that MySQL refused, and warnings.
+// loadBackup loads the whole backup. The dump's transactions are not written to the binary log but become gtid_purged;
+// replicas are cloned later. It returns the parts that MySQL refused, and warnings.
 func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from storedBackup) (leftOut, warnings []string, err error) {
 	if err := t.beginLoad(ctx, from.keys.Record); err != nil {
 		return nil, nil, err
@@ -225,7 +226,7 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	if warnings, err = o.addAccounts(ctx, t, from.accounts, left); err != nil {
 		return nil, nil, err
 	}
-	if err := o.requireAllParts(left); err != nil { // The binary logs may take long.
+	if err := o.requireAllParts(left); err != nil { // Applying the binary logs may take a long time.
 		return nil, nil, err
 	}
 	broken, err := t.makeViews(ctx, slices.Concat(from.broken, left.views))
@@ -257,7 +258,7 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	return left.texts, warnings, t.finishLoad(ctx)
 }
 
-// requireAllParts returns an error if a part was left out that may not be.
+// requireAllParts returns an error if a part was omitted although FailsOnLeftOut is set.
 func (o RestoreOptions) requireAllParts(left *leftOutParts) error {
 	if !o.FailsOnLeftOut || len(left.texts) == 0 {
 		return nil
@@ -271,7 +272,7 @@ func (o RestoreOptions) loadStoredDump(ctx context.Context, t restoreTarget, fro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = object.Close() }() // It was only read.
+	defer func() { _ = object.Close() }() // The object was only read.
 	var left *leftOutParts
 	if from.shell != nil {
 		left, err = o.loadMocoDump(ctx, t, from, object)
@@ -287,7 +288,7 @@ func (o RestoreOptions) loadStoredDump(ctx context.Context, t restoreTarget, fro
 	return left, o.verifyLoaded(ctx, t, *from)
 }
 
-// replayOnto applies the binary logs, while stand-ins exist for the broken views. Afterwards broken holds the views
+// replayOnto applies the binary logs, while stand-ins exist for the broken views. After that, broken contains the views
 // that could still not be created.
 func (o RestoreOptions) replayOnto(ctx context.Context, t restoreTarget, from storedBackup, broken *[]brokenView, left *leftOutParts) (err error) {
 	if err := t.standInViews(ctx, *broken); err != nil {
@@ -309,11 +310,11 @@ func (o RestoreOptions) replayOnto(ctx context.Context, t restoreTarget, from st
 	return err
 }
 
-// disabledEventsQuery returns the events that a replica received from its source. A replica does not know whether
-// they were enabled at the source.
+// disabledEventsQuery lists the events that a replica received from its source. A replica does not record whether they
+// were enabled on the source.
 const disabledEventsQuery = `select concat(event_schema, '.', event_name) from information_schema.events where status like '%SIDE_DISABLED' order by 1`
 
-// verifyLoaded returns an error unless the loaded transactions equal the dumped ones.
+// verifyLoaded returns an error unless the loaded transactions equal those in the dump.
 func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from storedBackup) error {
 	executed, err := t.executedGTIDs(ctx)
 	if err != nil {
@@ -325,7 +326,7 @@ func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from 
 	return nil
 }
 
-// requireSchema returns an error if the only schema to restore does not exist.
+// requireSchema returns an error if the only schema to restore was not created.
 func (o RestoreOptions) requireSchema(ctx context.Context, t restoreTarget) error {
 	if o.Schema == "" {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// execInSession runs statements in one session, so that USE and SET apply to those after them.
+// execInSession runs statements in one session, so USE and SET apply to the statements that follow.
 func execInSession(t *testing.T, s *mysqld.Server, statements ...string) {
 	t.Helper()
 	session, err := connect(t, s, "moco-admin", adminPassword).Conn(t.Context())
@@ -27,7 +27,7 @@ func execInSession(t *testing.T, s *mysqld.Server, statements ...string) {
 	}
 }
 
-// describeSchema returns definitions and checksums of everything in a schema.
+// describeSchema returns the definitions of all objects in a schema, and checksums of the rows.
 func describeSchema(t *testing.T, s *mysqld.Server, name string) []string {
 	t.Helper()
 	var all []string
@@ -52,14 +52,14 @@ func describeSchema(t *testing.T, s *mysqld.Server, name string) []string {
 	return all
 }
 
-// sessionsAfterBackup change the schemas one and two after a backup. Each is one session.
+// sessionsAfterBackup returns statements, by session, that change the schemas one and two after a backup.
 func sessionsAfterBackup() [][]string {
 	return [][]string{
-		// Without a default schema, as migrations and tools of administrators are.
+		// No default schema, which is common for migrations and administration tools.
 		{"truncate table two.t", "insert into two.t values (9, 'x')", "create table two.fresh (id int primary key)", "insert into two.fresh values (9)"},
 		{"alter table two.t drop column v", "insert into two.t values (10)", "create table two.twin like two.t", "create table two.copied as select * from two.t"},
 		{"/* tool */ truncate /* all */ `two` . `emptied`", "insert into one.t values (50)", "truncate one.emptied", "create table one.twin like one.t"},
-		// With the other schema, and with the same one.
+		// The other schema as the default, and the same schema as the default.
 		{"use two", "alter table one.t add column n int", "insert into one.t values (51, 1)", "create table one.made_from_two (id int)"},
 		{"use one", "alter table two.t add column w int default 7", "create table two.made_from_one (id int primary key)", "create index w on two.t (w)"},
 		{"use two", "create view shown as select id from t", "insert into t (id) values (11)", "rename table copied to renamed"},
@@ -67,7 +67,7 @@ func sessionsAfterBackup() [][]string {
 			"use one", "create procedure two.p() insert into two.t (id) values (99)", "create function two.f() returns int deterministic return 1",
 			"create trigger two.tr before insert on two.fresh for each row set new.id = new.id + 100", "create event two.e on schedule every 1 day do delete from two.t",
 		},
-		// One transaction, and one statement, for both.
+		// Both schemas in one transaction, and in one statement.
 		{
 			"begin", "insert into two.t (id) values (12)", "insert into one.emptied values (1)", "savepoint s", "insert into two.t (id) values (13)", "rollback to s",
 			"insert into one.emptied values (2)", "insert into two.t (id) values (14)", "commit",
@@ -75,14 +75,14 @@ func sessionsAfterBackup() [][]string {
 		{"update two.t, one.t set two.t.w = 8, one.t.id = one.t.id + 1000 where two.t.id = 9"},
 		{"update one.t, two.t set one.t.id = one.t.id + 1000, two.t.w = 9 where two.t.id = 10"},
 		{"insert into two.fresh values (10)", "delete from two.parent where id = 1"},
-		// Foreign keys to the other schema, which does not exist at the target.
+		// Foreign keys to the other schema, which does not exist on the target server.
 		{
 			"insert into one.parent values (1), (2), (3)", "insert into two.of_one values (1, 1), (2, 2)", "update two.of_one set parent = 3 where id = 1", "replace into two.of_one values (2, 1)",
 			"update one.parent set id = 9 where id = 3", "delete from one.parent where id = 1", "insert into two.below values (1, 1), (2, 2)", "update two.of_one set id = 11 where id = 1", "delete from two.of_one where id = 2",
 			"create table two.late (id int primary key, foreign key (id) references one.parent (id))", "insert into two.late values (2)",
 			"alter table two.below add column other int, add foreign key (other) references one.parent (id)", "update two.below set other = 9",
 		},
-		// Other forms in the binary log.
+		// Other formats in the binary log.
 		{"set session binlog_transaction_compression = on", "begin", "insert into two.t (id) values (15)", "insert into one.emptied values (3)", "insert into two.t (id) values (16)", "commit"},
 		{"set session binlog_rows_query_log_events = on", "insert into two.t (id) values (17)", "insert into one.emptied values (4)"},
 		{"set session binlog_row_value_options = partial_json", "update two.document set d = json_set(d, '$.a', 2)"},
@@ -90,7 +90,7 @@ func sessionsAfterBackup() [][]string {
 		{"xa start 'both'", "insert into two.t (id) values (20)", "insert into one.emptied values (6)", "xa end 'both'", "xa prepare 'both'", "xa commit 'both'"},
 		{"xa start 'other'", "insert into one.emptied values (7)", "xa end 'other'", "xa prepare 'other'", "xa commit 'other'"},
 		{"xa start 'single'", "insert into two.t (id) values (21)", "xa end 'single'", "xa commit 'single' one phase"},
-		// The server and its accounts.
+		// Statements about the server and its accounts.
 		{"create user late@'%' identified by 'late-secret'", "grant select on two.t to late@'%'", "grant select on one.t to late@'%'", "grant insert on one.* to late@'%'"},
 		{"flush tables", "analyze table one.t, two.t", "create tablespace space add datafile 'space.ibd'", "create table two.spaced (id int) tablespace space"},
 		{"drop table one.twin", "drop view two.shown", "create view two.shown as select 1 as id", "drop table two.made_from_one", "alter schema two character set latin1"},
@@ -98,7 +98,7 @@ func sessionsAfterBackup() [][]string {
 	}
 }
 
-// startSchemas starts a primary with two schemas, a backup of it, and the copy of its binary logs.
+// startSchemas starts a primary with two schemas, makes a backup, and starts shipping its binary logs.
 func startSchemas(t *testing.T, e *testEnv) (source *mysqld.Server, stopShipping func()) {
 	t.Helper()
 	source = e.startPrimary(t)
@@ -111,7 +111,7 @@ func startSchemas(t *testing.T, e *testEnv) (source *mysqld.Server, stopShipping
 		"create table one.child (id int primary key, foreign key (id) references two.parent (id) on delete cascade)",
 		"create table one.parent (id int primary key)", "create table two.of_one (id int primary key, parent int, foreign key (parent) references one.parent (id) on update cascade on delete set null)",
 		"create table two.below (id int primary key, above int, foreign key (above) references two.of_one (id) on update cascade on delete cascade)",
-		// These are in the dump, so that it does not matter that they change both schemas.
+		// These statements are in the dump, so it does not matter that they change both schemas.
 		"create table two.modelled like one.t", "rename table two.modelled to one.modelled",
 		"insert into two.parent values (1), (2)", "insert into two.child values (1), (2)", "insert into one.child values (1), (2)")
 	_, err := e.runBackup(t.Context(), t, source.Address)
@@ -119,7 +119,7 @@ func startSchemas(t *testing.T, e *testEnv) (source *mysqld.Server, stopShipping
 	return source, stopShipping
 }
 
-// passPoint returns a restore point after everything that was committed, and waits until it is over.
+// passPoint returns a restore point after everything that was committed, and waits until the point has passed.
 func passPoint(t *testing.T) time.Time {
 	t.Helper()
 	point := time.Now().Truncate(time.Second).Add(2 * time.Second) // The time of a backup is rounded up.
@@ -127,7 +127,7 @@ func passPoint(t *testing.T) time.Time {
 	return point
 }
 
-// TestOneSchemaIsRestoredToAPointAfterTheBackup compares each schema with its source.
+// TestOneSchemaIsRestoredToAPointAfterTheBackup restores each schema alone and compares it with the source.
 func TestOneSchemaIsRestoredToAPointAfterTheBackup(t *testing.T) {
 	e := newTestEnv(t)
 	source, stopShipping := startSchemas(t, e)
@@ -156,7 +156,7 @@ func TestOneSchemaIsRestoredToAPointAfterTheBackup(t *testing.T) {
 	stopShipping()
 }
 
-// TestInseparableBinaryLogsAreRefused covers statements whose effect on one schema depends on another one.
+// TestInseparableBinaryLogsAreRefused covers statements whose effect on one schema depends on another schema.
 func TestInseparableBinaryLogsAreRefused(t *testing.T) {
 	for statement, want := range map[string]string{
 		"rename table two.emptied to one.moved": "a statement RENAME TABLE that changes the schemas two and one",

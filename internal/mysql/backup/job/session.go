@@ -2,16 +2,16 @@
 
 package job
 
-// The settings of a server are the defaults of its sessions, and some change which rows a session reads or which
-// statements it may run. Every session of a backup or a restore begins with the settings below instead. A comment with
-// a version is a part of the statement from that version of MySQL on.
+// A server's settings are the defaults of its sessions, and some of them change which rows a session reads or which
+// statements it may run. Every session of a backup or restore therefore begins with the settings below. A comment with
+// a version is executed by servers of at least that version.
 
-// sessionParams returns the settings of the sessions of this program.
+// sessionParams returns the settings for this program's own sessions.
 func sessionParams() map[string]string {
 	return map[string]string{
 		"autocommit": "ON", "completion_type": "NO_CHAIN", "transaction_read_only": "OFF", "sql_mode": "''", "sql_safe_updates": "OFF",
 		"max_execution_time": "0", "sql_select_limit": "18446744073709551615", "sql_big_selects": "ON",
-		// An init_connect of the server runs first, and may set others.
+		// An init_connect of the server runs first, and may have changed these variables.
 		"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4", "character_set_results": "utf8mb4",
 	}
 }
@@ -20,28 +20,29 @@ const (
 	// readingSession prepares a session of mysqldump. Without sql_select_limit, for example, a table would lose rows.
 	readingSession = "set session max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = on," +
 		" autocommit = on, completion_type = no_chain, transaction_read_only = off," +
-		// An init_connect of the server runs first. With another character set, mysqldump would lose characters.
+		// An init_connect of the server runs first. With a different character set, mysqldump would lose characters.
 		" character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4" +
 		" /*!80030 , show_gipk_in_create_table_and_information_schema = on */"
-	// writingSession prepares a session that loads a dump or binary logs. The source has accepted their statements, so
-	// that settings that refuse some are off. One of them is old_alter_table: an ALTER TABLE that copies the table checks
-	// foreign keys of all rows, and the source may have rows without a parent.
+	// writingSession prepares a session that loads a dump or binary logs. The source accepted these statements, so
+	// settings that reject statements are turned off. One of them is old_alter_table: an ALTER TABLE that copies the
+	// table checks the foreign keys of all rows, and the source may contain rows without a parent.
 	writingSession = readingSession + ", sql_safe_updates = off, innodb_strict_mode = off, old_alter_table = off" +
 		" /*!80013 , sql_require_primary_key = off */ /*!80029 , xa_detach_on_prepare = on */" +
 		" /*!80030 , sql_generate_invisible_primary_key = off */ /*!80400 , restrict_fk_on_non_standard_key = off */"
-	// replayingSession prepares a session that applies binary logs. It executes a recorded statement as a statement, as the
-	// source did: for a statement whose rows are recorded, MySQL also computes generated columns that do not change.
+	// replayingSession prepares a session that applies binary logs. A statement that was logged as a statement is
+	// executed as a statement, as on the source. If it was logged as rows instead, MySQL would also compute generated
+	// columns that do not change.
 	replayingSession = writingSession + ", binlog_format = mixed, transaction_isolation = 'REPEATABLE-READ'"
-	// outsideBinlogs keeps a session out of the binary log.
+	// outsideBinlogs excludes a session from the binary log.
 	outsideBinlogs = ", sql_log_bin = off"
 )
 
-// initFlag makes a client begin its session with a statement. Without the prefix, a mysqldump of MySQL 8.0, which does
-// not have the option, would fail.
+// initFlag makes a client begin its session with a statement. The prefix --loose prevents an error from mysqldump of
+// MySQL 8.0, which does not support the option.
 func initFlag(statement string) string { return "--loose-init-command=" + statement }
 
-// loadFlags are the flags of the client mysql that loads statements. Without --binary-mode it turns CR LF into LF,
-// also in routines.
+// loadFlags returns the flags of the mysql client for loading statements. Without --binary-mode the client would
+// convert CR LF to LF, even in routines.
 func loadFlags(options *optionFile, session string, more ...string) []string {
 	return append([]string{
 		options.defaultsFlag(), initFlag(session), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch", "--binary-mode",

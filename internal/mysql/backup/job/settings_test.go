@@ -19,8 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// restoreWithResult restores a new server and returns the result. It waits until the point can be reached, if change sets
-// one.
+// restoreWithResult restores into a new server and returns the result. If change sets a restore point, it waits until
+// the binary logs up to that point are shipped.
 func (e *testEnv) restoreWithResult(t *testing.T, target *mysqld.Server, change func(*job.RestoreOptions)) backup.RestoreResult {
 	t.Helper()
 	o := e.restoreOptions(target.Address)
@@ -41,12 +41,12 @@ func (e *testEnv) restoreWithResult(t *testing.T, target *mysqld.Server, change 
 
 func unchanged(*job.RestoreOptions) {}
 
-// tableDefinitions describes the tables of the schemas that tests fill.
+// tableDefinitions is a query for the tables of the schemas that tests fill.
 const tableDefinitions = `select concat(table_schema, '.', table_name, '.', column_name, ' ', column_type, ' ', extra) from information_schema.columns
  where table_schema in ('app', 'one', 'two') order by 1`
 
-// TestSettingsOfServersDoNotChangeData covers settings that change what a session reads, or which statements it may
-// run, in the dump, in its load and in the binary logs.
+// TestSettingsOfServersDoNotChangeData covers settings that change the data a session reads, or the statements it may
+// run: in the dump, in its load and in the binary logs.
 func TestSettingsOfServersDoNotChangeData(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -56,7 +56,7 @@ func TestSettingsOfServersDoNotChangeData(t *testing.T) {
 			"set session sql_require_primary_key = off, sql_generate_invisible_primary_key = off", "create table app." + table + "_nopk (id int)", "insert into app." + table + "_nopk values (1)",
 			"set session restrict_fk_on_non_standard_key = off", "create table app." + table + "_p (id int, v int, key (id))",
 			"create table app." + table + "_c (id int primary key, p int, foreign key (p) references app." + table + "_p (id))",
-			// An ALTER TABLE that copies the table checks the foreign key, and one that does not leaves the row alone.
+			// An ALTER TABLE that copies the table checks the foreign key. One that does not copy ignores the row.
 			"set session foreign_key_checks = off", "insert into app." + table + "_c values (1, 404)", "set session foreign_key_checks = on",
 			"alter table app." + table + "_c add column extra int",
 			"set session innodb_strict_mode = off", "create table app." + table + "_loose (id int primary key) row_format = fixed",
@@ -92,7 +92,7 @@ func TestSettingsOfServersDoNotChangeData(t *testing.T) {
 }
 
 // TestTablesThatOneModeCannotOpen covers tables whose expressions MySQL stores with a backslash. A session with
-// NO_BACKSLASH_ESCAPES can use them only while they are open already.
+// NO_BACKSLASH_ESCAPES can use these tables only while they are already open.
 func TestTablesThatOneModeCannotOpen(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -119,8 +119,8 @@ func TestTablesThatOneModeCannotOpen(t *testing.T) {
 	}
 }
 
-// TestStatementsAreAppliedAsStatements covers generated columns that the source did not compute again, because a statement
-// was not recorded as rows.
+// TestStatementsAreAppliedAsStatements covers generated columns that the source did not recompute, because a statement
+// was not logged as rows.
 func TestStatementsAreAppliedAsStatements(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -139,7 +139,7 @@ func TestStatementsAreAppliedAsStatements(t *testing.T) {
 	expectEqualStates(t, want.ofSchema("app"), readState(t, target).ofSchema("app"))
 }
 
-// TestRowsAreCountedWithoutIndexes covers an index on an expression that MySQL itself has damaged.
+// TestRowsAreCountedWithoutIndexes covers an index on an expression that MySQL has corrupted.
 func TestRowsAreCountedWithoutIndexes(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -153,7 +153,7 @@ func TestRowsAreCountedWithoutIndexes(t *testing.T) {
 	testenv.ExpectEqual(t, "rows", []string{"1 x", "2 x", "3 x"}, queryList(t, target, "select concat(id, ' ', c) from app.padded order by id"))
 }
 
-// expectLeftOut compares the parts that a restore has left out.
+// expectLeftOut compares the parts that a restore omitted.
 func expectLeftOut(t *testing.T, result backup.RestoreResult, want ...string) {
 	t.Helper()
 	found := result.Warnings[:result.LeftOut]
@@ -167,7 +167,7 @@ func expectLeftOut(t *testing.T, result backup.RestoreResult, want ...string) {
 	}
 }
 
-// zoneFile is a file of the time zone database.
+// zoneFile is a file in the time zone database.
 const zoneFile = "/usr/share/zoneinfo/Europe/Berlin"
 
 // loadTimeZone adds a time zone to a server, as spec.initializeTimezoneData does.
@@ -187,7 +187,7 @@ func loadTimeZone(t *testing.T, s *mysqld.Server) {
 	}
 }
 
-// newZoneInfo returns a folder of the time zone database with one zone.
+// newZoneInfo returns the folder of a time zone database with a single zone.
 func newZoneInfo(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -198,7 +198,7 @@ func newZoneInfo(t *testing.T) string {
 	return dir
 }
 
-// TestNamedTimeZones covers events in a time zone whose name the target does not know.
+// TestNamedTimeZones covers events in a time zone that the target server does not support.
 func TestNamedTimeZones(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -232,7 +232,8 @@ func TestNamedTimeZones(t *testing.T) {
 	})
 }
 
-// TestPartsThatTheTargetRefuses covers privileges and accounts that need a plugin, and views on other schemas.
+// TestPartsThatTheTargetRefuses covers privileges and accounts that need a plugin, and views that refer to other
+// schemas.
 func TestPartsThatTheTargetRefuses(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -242,7 +243,7 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 	_, err := e.runBackup(t.Context(), t, source.Address)
 	testenv.ExpectNoError(t, err)
 
-	t.Run("a privilege that the target does not know", func(t *testing.T) {
+	t.Run("a privilege that the target does not support", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, unchanged)
 		expectLeftOut(t, result, "a privilege of account 'app'@'%' is not restored: SKIP_QUERY_REWRITE: MySQL's error 1149")
@@ -289,7 +290,7 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 	})
 }
 
-// TestSecondPasswordsAndAccountsWithoutAName covers accounts that SHOW CREATE USER shows in part, or not at all.
+// TestSecondPasswordsAndAccountsWithoutAName covers accounts that SHOW CREATE USER shows only in part, or not at all.
 func TestSecondPasswordsAndAccountsWithoutAName(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -308,11 +309,11 @@ func TestSecondPasswordsAndAccountsWithoutAName(t *testing.T) {
 	testenv.ExpectEqual(t, "grants", queryList(t, source, "show grants for ''@'10.1.%'"), queryList(t, target, "show grants for ''@'10.1.%'"))
 }
 
-// clientMemory is less than a client needs for the rows of a large statement in one piece, in kilobytes of address
-// space. The program and its libraries take about a half.
+// clientMemory is the address space of a client in kilobytes. It is too small for the rows of a large statement in one
+// piece. The program and its libraries take about half of it.
 const clientMemory = 160 << 10
 
-// limitClientMemory puts a client mysql on the PATH that gets no more memory.
+// limitClientMemory puts a mysql client on the PATH that runs with this limit.
 func limitClientMemory(t *testing.T) {
 	t.Helper()
 	path, err := exec.LookPath("mysql")

@@ -26,31 +26,31 @@ import (
 )
 
 const (
-	// positionInterval is how often an idle cluster's position is written, as proof that nothing was missed.
+	// positionInterval is how often the position of an idle cluster is written, as proof that nothing was missed.
 	positionInterval = 30 * time.Second
 	// deliveryLimit is how long an instance may lack a transaction that the primary has executed.
 	deliveryLimit = 30 * time.Second
-	// lateMemory is how long an instance that missed deliveryLimit is used only if no other has the missing
-	// transactions.
+	// lateMemory is the time after missing deliveryLimit during which an instance is used only if no other instance has
+	// the missing transactions.
 	lateMemory = 10 * time.Minute
-	// uploadLimit bounds the time of one upload.
+	// uploadLimit limits the duration of one upload.
 	uploadLimit = 10 * time.Minute
-	// maxFailing is how long sessions may fail before the program exits. The restarted container gets the current
-	// passwords and CA certificates.
+	// maxFailing is how long sessions may fail before the program exits. The container is then restarted, with the
+	// current passwords and CA certificates.
 	maxFailing = 2 * time.Minute
 	// maxShipRetry is the longest wait after an error.
 	maxShipRetry = 15 * time.Second
-	// streamFolder and segmentFile are the names of temporary folders and files with transactions that are not
-	// uploaded yet.
+	// streamFolder and segmentFile are the names of temporary folders and files with transactions that are not uploaded
+	// yet.
 	streamFolder = "torpor-binlog-*"
 	segmentFile  = "torpor-segment-*"
 )
 
-// ShipOptions describe whose binary logs to ship and where to store them.
+// ShipOptions define the cluster whose binary logs are shipped, and the destination.
 type ShipOptions struct {
-	// Cluster is namespace/name; it becomes part of the objects' keys.
+	// Cluster has the form namespace/name. It becomes part of the objects' keys.
 	Cluster string
-	// Hosts are the instances, by index.
+	// Hosts holds the host names of the instances, by index.
 	Hosts []string
 	// Password is the password of BackupUser.
 	Password string
@@ -60,30 +60,30 @@ type ShipOptions struct {
 	Bucket bucket.Config
 	// Spool is a folder for transactions that are not uploaded yet.
 	Spool string
-	// Address is the address that the status is served at; empty means that it is not served.
+	// Address is the address at which the status is served; empty means that it is not served.
 	Address string
 	// Clock supplies the current time.
 	Clock clock.PassiveClock
-	// Log gets one line per change.
+	// Log receives one line per change.
 	Log *slog.Logger
 }
 
-// shipper copies binary logs into the bucket. All state that must survive a restart is in the bucket.
+// shipper copies binary logs into the bucket. All state that must survive a restart is stored in the bucket.
 type shipper struct {
 	ShipOptions
 	storedCluster
 
 	status *shippingStatus
-	// state is the state in the bucket; nil until it is read.
+	// state is the state in the bucket; nil until it has been read.
 	state *backup.ShippedState
 	// positionAt is the time at which the position was last written.
 	positionAt time.Time
-	// lateAt holds the times at which instances missed deliveryLimit, by their server_uuid.
+	// lateAt holds the times at which instances missed deliveryLimit, by server_uuid.
 	lateAt map[string]time.Time
 }
 
-// RunShipping ships binary logs until its context ends. It may be killed at any point, because it continues from
-// the state in the bucket.
+// RunShipping ships binary logs until its context is cancelled. It may be killed at any point, because it continues
+// from the state in the bucket.
 func RunShipping(ctx context.Context, o ShipOptions) error {
 	c, err := openCluster(ctx, o.Cluster, o.Bucket, o.Hosts, o.Password)
 	if err != nil {
@@ -124,7 +124,7 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 // clearSpool removes the files of a shipper that was killed.
 func (s *shipper) clearSpool() error {
 	if s.Spool == "" {
-		return nil // Other processes use the temporary folder of the system, too.
+		return nil // Other processes use the system's temporary folder, too.
 	}
 	for _, pattern := range []string{streamFolder, segmentFile} {
 		left, err := filepath.Glob(filepath.Join(s.Spool, pattern))
@@ -140,7 +140,7 @@ func (s *shipper) clearSpool() error {
 	return nil
 }
 
-// waitFor returns false if the context ends first.
+// waitFor waits for a duration. It returns false if the context is cancelled first.
 func waitFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -158,17 +158,17 @@ type shipSession struct {
 
 	stream  *binlogStream
 	segment *openSegment
-	// primary is the server_uuid of the primary at the start of the session, and source that of the instance that is
-	// read.
+	// primary is the server_uuid of the primary at the start of the session. source is the server_uuid of the instance
+	// that is read.
 	primary, source string
-	// have holds all transactions that were read and those before the first one.
+	// have is the set of all transactions that were read, and those before the first one.
 	have gtid.Set
-	// completeAt is the time at which every transaction that the primary had executed was read.
+	// completeAt is the time at which all transactions executed by the primary had been read.
 	completeAt time.Time
 	dir        string
 }
 
-// runSession ships until the primary changes or an error occurs.
+// runSession ships binary logs until the primary changes or an error occurs.
 func (s *shipper) runSession(ctx context.Context) (err error) {
 	if s.state == nil {
 		if s.state, err = s.findState(ctx); err != nil {
@@ -180,7 +180,7 @@ func (s *shipper) runSession(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, session.close()) }()
-	// The bucket is tested before any transactions are read that would have to be kept.
+	// The bucket is tested before any transactions are read that would have to be stored.
 	if err := s.writeState(ctx); err != nil {
 		return err
 	}
@@ -194,8 +194,8 @@ func (s *shipper) runSession(ctx context.Context) (err error) {
 	}
 }
 
-// findState reads how far the bucket is. The newest segment is more recent than the position, which is written less
-// often.
+// findState reads the state in the bucket. The newest segment may be more recent than the position, which is written
+// less often.
 func (s *shipper) findState(ctx context.Context) (*backup.ShippedState, error) {
 	keys, err := s.store.ListKeys(ctx, backup.SegmentPrefix(s.namespace, s.name))
 	if err != nil {
@@ -237,7 +237,7 @@ func readSegmentHeader(ctx context.Context, from bucket.Store, key string) (binl
 	return header, nil
 }
 
-// openSession chooses an instance: a working replica if it has every missing transaction, otherwise the primary.
+// openSession chooses an instance: a working replica if it has all missing transactions, otherwise the primary.
 func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	all := s.queryBinlogFacts(ctx)
 	primary, err := findPrimary(all)
@@ -263,8 +263,9 @@ func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	return &shipSession{shipper: s, stream: stream, primary: primary.uuid, source: from.uuid, have: start, dir: dir, completeAt: s.Clock.Now()}, nil
 }
 
-// orderCandidates returns the instances to choose from, best first: working replicas, then the primary, then
-// replicas that were late, which may be the last to have transactions that the others have purged.
+// orderCandidates returns the candidate instances in order of preference: working replicas, then the primary, then
+// replicas that were late. A late replica may be the only instance that still has transactions that the others have
+// purged.
 func orderCandidates(all []binlogFacts, isLate func(binlogFacts) bool) []binlogFacts {
 	rank := func(f binlogFacts) int {
 		switch {
@@ -280,15 +281,15 @@ func orderCandidates(all []binlogFacts, isLate func(binlogFacts) bool) []binlogF
 	return usable
 }
 
-// chooseStart continues where the bucket ends. If that is not possible, it starts at the newest backup, or
-// otherwise at the present.
+// chooseStart continues at the end of the transactions in the bucket. If this is not possible, it starts at the newest
+// backup, or otherwise at the current state.
 func (s *shipper) chooseStart(ctx context.Context, candidates []binlogFacts) (start gtid.Set, chosen int, err error) {
 	sources := make([]backup.ShipSource, len(candidates))
 	for i, c := range candidates {
 		sources[i] = backup.ShipSource{Executed: c.executed, Purged: c.purged}
 	}
 	primary := slices.IndexFunc(candidates, func(f binlogFacts) bool { return f.writable })
-	if !s.state.Until.IsZero() { // Binary logs were shipped before.
+	if !s.state.Until.IsZero() { // Binary logs were shipped earlier.
 		if start, chosen, continued := backup.ChooseShipStart([]gtid.Set{s.state.GTIDs}, sources, primary); continued == 0 {
 			return start, chosen, nil
 		}
@@ -338,8 +339,8 @@ func (s *shipper) findNewestBackup(ctx context.Context) (mocov1beta2.BackupStatu
 
 var errPrimaryChanged = errors.New("the primary is another than at the beginning")
 
-// shipNews stores only transactions that the primary has executed, because a transaction that it has not
-// acknowledged may never be committed.
+// shipNews ships new transactions. It stores only transactions that the primary has executed, because a transaction
+// that is not acknowledged yet may never be committed.
 func (s *shipSession) shipNews(ctx context.Context) error {
 	primary, err := findPrimary(s.queryBinlogFacts(ctx))
 	if err != nil {
@@ -406,7 +407,7 @@ func (s *shipSession) readUntil(ctx context.Context, wanted gtid.Set) (complete 
 	return true, nil
 }
 
-// prepareSegment begins a new segment if the transaction does not belong into the present one.
+// prepareSegment starts a new segment if the transaction does not belong to the current one.
 func (s *shipSession) prepareSegment(ctx context.Context, head binlog.TransactionHead) error {
 	if s.segment != nil {
 		taken, err := s.segment.takes(head, s.stream.format)
@@ -453,7 +454,7 @@ func (s *shipper) writeState(ctx context.Context) error {
 	return nil
 }
 
-// binlogFacts hold an instance's answers about its binary logs.
+// binlogFacts describes the state of an instance's binary logs.
 type binlogFacts struct {
 	index                 int
 	uuid                  string

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 )
 
-// shippingStatus is served to the manager and to the kubelet. It contains no secrets.
+// shippingStatus serves the status to the manager and to the kubelet. It contains no secrets.
 type shippingStatus struct {
 	clock clock.PassiveClock
 
@@ -36,7 +36,7 @@ func (s *shippingStatus) setSource(index int) {
 	s.last.SourceIndex = index
 }
 
-// setShipped clears a problem only after a pass in which nothing was missing.
+// setShipped records the state in the bucket. It clears a problem only after a complete pass.
 func (s *shippingStatus) setShipped(state backup.ShippedState, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *shippingStatus) setShipped(state backup.ShippedState, complete bool) {
 
 const (
 	statusTimeout = 5 * time.Second
-	// readyAge is the age up to which the transactions in the bucket count as current for readiness.
+	// readyAge is the maximum age of the state in the bucket for the Pod to be ready.
 	readyAge = time.Minute
 )
 
@@ -77,7 +77,7 @@ func (s *shippingStatus) serve(ctx context.Context, address string) (stop func()
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) }) // Serve returns when the server is closed.
 	return func() {
-		_ = server.Close() // The program ends, so an error of Close has no effect.
+		_ = server.Close() // The program exits, so an error of Close has no effect.
 		serving.Wait()
 	}, nil
 }

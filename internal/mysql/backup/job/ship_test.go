@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// startShipping ships until the test ends or stop is called.
+// startShipping ships binary logs until the test ends or stop is called.
 func (e *testEnv) startShipping(t *testing.T, hosts ...string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -48,7 +48,7 @@ func (e *testEnv) startShipping(t *testing.T, hosts ...string) (stop func()) {
 	return stop
 }
 
-// rowWriter inserts a row every 100 ms, with the time at which the insert began.
+// rowWriter inserts a row every 100 ms. Each row contains the time at which its insert began.
 type rowWriter struct {
 	t       *testing.T
 	cancel  context.CancelFunc
@@ -78,7 +78,7 @@ func (w *rowWriter) stop() {
 	w.writing.Wait()
 }
 
-// waitForRows waits until the table has that many rows.
+// waitForRows waits until the table has the given number of rows.
 func waitForRows(t *testing.T, s *mysqld.Server, count int) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%d rows", count), func() error {
@@ -86,8 +86,8 @@ func waitForRows(t *testing.T, s *mysqld.Server, count int) {
 	})
 }
 
-// momentBefore returns the last moment before the insert of a row began. The previous row was committed by then, as
-// one session writes both.
+// momentBefore returns the last moment before the insert of a row began. At that time the previous row was committed,
+// because a single session writes both.
 func momentBefore(t *testing.T, s *mysqld.Server, id int) time.Time {
 	t.Helper()
 	at, err := time.Parse("2006-01-02 15:04:05.000000", queryOne(t, s, fmt.Sprintf("select cast(at as char) from app.ticks where id = %d", id)))
@@ -95,7 +95,7 @@ func momentBefore(t *testing.T, s *mysqld.Server, id int) time.Time {
 	return at.Add(-time.Microsecond)
 }
 
-// restoreTo restores a new server to a point, as soon as the point can be reached.
+// restoreTo restores a new server to a point in time, as soon as the binary logs up to that point are shipped.
 func (e *testEnv) restoreTo(t *testing.T, point time.Time) *mysqld.Server {
 	t.Helper()
 	target := e.installation.StartServer(t)
@@ -113,8 +113,8 @@ func expectRows(t *testing.T, source, target *mysqld.Server, last int) {
 	t.Logf("restored %s", want)
 }
 
-// TestOneSchemaIsRestoredIfNothingFollowsTheBackup covers a segment of the binary logs that begins before the
-// backup and ends long after the point.
+// TestOneSchemaIsRestoredIfNothingFollowsTheBackup covers a binary log segment that begins before the backup and ends
+// long after the restore point.
 func TestOneSchemaIsRestoredIfNothingFollowsTheBackup(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -169,7 +169,7 @@ func TestRestoreToAPointInTime(t *testing.T) {
 	}
 	o := e.restoreOptions(target.Address)
 	o.Point = point
-	testenv.ExpectNoError(t, job.RunRestore(t.Context(), o)) // A second run has nothing to do.
+	testenv.ExpectNoError(t, job.RunRestore(t.Context(), o)) // A second run has nothing left to do.
 
 	all := e.restoreTo(t, time.Now())
 	if a, b := queryOne(t, source, "select @@gtid_executed"), queryOne(t, all, "select @@gtid_executed"); strings.ReplaceAll(a, "\n", "") != strings.ReplaceAll(b, "\n", "") {
@@ -178,7 +178,7 @@ func TestRestoreToAPointInTime(t *testing.T) {
 	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, all))
 }
 
-// TestShippingSurvives causes every failure that shipping must survive, one after another, while rows are written.
+// TestShippingSurvives causes every failure that shipping must survive, one at a time, while rows are written.
 func TestShippingSurvives(t *testing.T) {
 	e := newTestEnv(t)
 	target, err := url.Parse(e.bucket.Endpoint)
@@ -205,7 +205,7 @@ func TestShippingSurvives(t *testing.T) {
 		_, err := e.runBackup(t.Context(), t, primary.Address, replica.Address)
 		return err
 	})
-	const backupAge = 20 // The time of a backup is up to a second after its snapshot, which is ten rows.
+	const backupAge = 20 // The time of a backup is up to one second after its snapshot, which corresponds to ten rows.
 	waitForRows(t, primary, len(queryList(t, primary, "select id from app.ticks"))+backupAge)
 	expectReached := func(what string, s *mysqld.Server) {
 		t.Helper()

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// LockTimeout is how long the snapshot of a backup may block clients that write.
+	// LockTimeout is the maximum time for which the snapshot of a backup may block writing clients.
 	LockTimeout = 3 * time.Second
 	// codeLockTimeout is MySQL's error number for a lock wait timeout.
 	codeLockTimeout = 1205
 )
 
-// errBusyInstance means that the tables of an instance could not be locked, or its snapshot not be taken, soon
-// enough.
+// errBusyInstance means that the tables of an instance could not be locked in time, or that its snapshot could not be
+// taken in time.
 var errBusyInstance = errors.New("is kept busy for more than " + LockTimeout.String() + ", by a transaction, by a change of its tables or by other work of its machine")
 
 const (
@@ -30,12 +30,12 @@ const (
 	gtidsQuery = `select replace(@@gtid_executed, '\n', '') from dual where @@gtid_mode = 'ON'`
 )
 
-// writersLock keeps transactions from being committed, so that a snapshot and its GTID set can be taken together.
-// It waits for transactions that have written but not for readers, and it does not block readers. FLUSH TABLES WITH
-// READ LOCK, which mysqldump uses, also waits for readers and blocks all clients while it waits.
+// writersLock prevents commits, so a snapshot and its GTID set can be taken together. It waits for transactions that
+// have written. It neither waits for readers nor blocks them. FLUSH TABLES WITH READ LOCK, which mysqldump uses, also
+// waits for readers and blocks all clients while it waits.
 type writersLock struct {
 	session *sql.Conn
-	// id is the server's number of the session.
+	// id is the connection ID of the session.
 	id     int64
 	gtids  string
 	tables []string
@@ -56,8 +56,8 @@ func lockWriters(ctx context.Context, s *mysqlServer) (*writersLock, error) {
 	return l, nil
 }
 
-// kill ends the session on the server. A server notices only at the end of a statement that its client has gone, and a
-// LOCK TABLES that waits holds the locks of the tables before.
+// kill terminates the session on the server. A server detects the disconnection of a client only at the end of a
+// statement, and a waiting LOCK TABLES holds the locks that it already has.
 func (l *writersLock) kill(ctx context.Context, s *mysqlServer) {
 	if l.id == 0 {
 		return
@@ -68,7 +68,7 @@ func (l *writersLock) kill(ctx context.Context, s *mysqlServer) {
 }
 
 func (l *writersLock) lockTables(ctx context.Context) error {
-	// The server ends the session and releases its locks if this program disappears.
+	// The server closes the session and releases its locks if this program disappears.
 	settings := fmt.Sprintf("set session lock_wait_timeout = %d, wait_timeout = %d", int(LockTimeout.Seconds()), int(askTimeout.Seconds()))
 	if _, err := l.session.ExecContext(ctx, settings); err != nil {
 		return fmt.Errorf("prepare the snapshot: the instance %s", describeError(err))
@@ -84,7 +84,7 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 		return err
 	}
 	if len(tables) > 0 {
-		// MySQL's setting limits the wait for each table, this timeout the wait for all tables.
+		// MySQL's setting limits the wait for each table. This timeout limits the wait for all tables.
 		waiting, cancel := context.WithTimeout(ctx, LockTimeout)
 		defer cancel()
 		_, err := l.session.ExecContext(waiting, "lock tables "+strings.Join(tables, " read, ")+" read")
@@ -95,7 +95,7 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 			return fmt.Errorf("lock the tables for the snapshot: the instance %s", describeError(err))
 		}
 	}
-	// Tables can be created in spite of the lock, so the list is read again.
+	// Tables can be created in spite of the lock, so the list is read a second time.
 	now, err := queryColumn(ctx, l.session, tablesQuery+" order by 1")
 	if err != nil {
 		return fmt.Errorf("list tables: %w", err)
@@ -111,8 +111,8 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 // openedAtOnce is the number of tables that one statement opens.
 const openedAtOnce = 100
 
-// openTables makes the server open the tables before they are locked. LOCK TABLES opens them while it keeps writers
-// waiting, and an instance that was just started, or a replica without readers, has opened few.
+// openTables makes the server open the tables before they are locked. LOCK TABLES would open them while writers wait,
+// and few tables are open in an instance that was just started or in a replica without readers.
 func (l *writersLock) openTables(ctx context.Context, tables []string) error {
 	for some := range slices.Chunk(tables, openedAtOnce) {
 		queries := make([]string, len(some))
@@ -120,7 +120,7 @@ func (l *writersLock) openTables(ctx context.Context, tables []string) error {
 			queries[i] = "select 1 from " + table + " where false"
 		}
 		_, err := l.session.ExecContext(ctx, strings.Join(queries, " union all "))
-		if err != nil && errorNumber(err) == 0 { // A table that cannot be opened is reported by LOCK TABLES.
+		if err != nil && errorNumber(err) == 0 { // If a table cannot be opened, LOCK TABLES reports the error.
 			return fmt.Errorf("open the tables for the snapshot: the instance %s", describeError(err))
 		}
 	}
@@ -138,7 +138,7 @@ func (l *writersLock) executedGTIDs(ctx context.Context) (string, error) {
 	return found[0], nil
 }
 
-// release ends the lock. It returns an error if a transaction was committed while the lock was held.
+// release releases the lock. It returns an error if a transaction was committed while the lock was held.
 func (l *writersLock) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -147,12 +147,12 @@ func (l *writersLock) release(ctx context.Context) error {
 		return err
 	}
 	if now != l.gtids {
-		return errBusyInstance // For example a transaction about accounts, which table locks do not block.
+		return errBusyInstance // For example, table locks do not block a transaction about accounts.
 	}
 	return nil
 }
 
-// unlock closes the session; MySQL releases its locks, whatever state it is in.
+// unlock closes the session. MySQL then releases its locks in any state.
 func (l *writersLock) unlock() error { return closeSession(l.session) }
 
 // closeSession closes a session instead of returning it to the pool.

@@ -13,7 +13,8 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// longestBlock repeats the statements in separate sessions until stopped, and returns the duration of the slowest.
+// longestBlock repeats the statements in separate sessions until stop is called, and returns the duration of the
+// slowest one.
 func longestBlock(t *testing.T, s *mysqld.Server, statements ...string) (stop func() time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,7 +37,8 @@ func longestBlock(t *testing.T, s *mysqld.Server, statements ...string) (stop fu
 	}
 }
 
-// holdTransaction runs statements in a session that stays open, and returns when the server has begun the last of them.
+// holdTransaction runs statements in a session that stays open. It returns when the last statement has begun in the
+// server.
 func holdTransaction(t *testing.T, s *mysqld.Server, statements ...string) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,7 +47,7 @@ func holdTransaction(t *testing.T, s *mysqld.Server, statements ...string) (end 
 	var session sync.WaitGroup
 	session.Go(func() {
 		for _, statement := range statements {
-			_, _ = c.ExecContext(ctx, statement) // The statement ends with the test.
+			_, _ = c.ExecContext(ctx, statement) // The statement is cancelled when the test ends.
 		}
 	})
 	last := statements[len(statements)-1]
@@ -56,12 +58,12 @@ func holdTransaction(t *testing.T, s *mysqld.Server, statements ...string) (end 
 	return func() {
 		cancel()
 		session.Wait()
-		_ = c.Close() // Its session may have been cancelled.
+		_ = c.Close() // The session may have been cancelled.
 	}
 }
 
-// TestBackupDoesNotDelayClients measures the delays of clients during a backup while a query runs that takes longer
-// than the backup.
+// TestBackupDoesNotDelayClients measures the delays of clients during a backup, while a query runs for longer than the
+// backup.
 func TestBackupDoesNotDelayClients(t *testing.T) {
 	const query = 15 * time.Second
 	e := newTestEnv(t)
@@ -79,7 +81,7 @@ func TestBackupDoesNotDelayClients(t *testing.T) {
 	}
 }
 
-// TestBackupGivesUpOnABusyInstance keeps a transaction open on the instance, so that its snapshot cannot be taken.
+// TestBackupGivesUpOnABusyInstance keeps a transaction open in the instance, so no snapshot can be taken.
 func TestBackupGivesUpOnABusyInstance(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
@@ -99,7 +101,8 @@ func TestBackupGivesUpOnABusyInstance(t *testing.T) {
 	}
 }
 
-// TestLockThatIsGivenUpEnds covers a lock that waits for one table after another, each for less than lock_wait_timeout.
+// TestLockThatIsGivenUpEnds covers a lock that waits for several tables in sequence, for each less than
+// lock_wait_timeout.
 func TestLockThatIsGivenUpEnds(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)

@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// streamPoll is the poll interval of a file that has no complete event yet.
+	// streamPoll is the poll interval for a file whose next event is incomplete.
 	streamPoll = 50 * time.Millisecond
-	// firstServerID is above the server IDs of clusters' instances, because two replicas with the same ID disconnect
-	// each other.
+	// firstServerID is above the server IDs of all instances, because two replicas with the same ID disconnect each
+	// other.
 	firstServerID = 1 << 31
 	streamBuffer  = 64 << 10
 )
 
-// binlogStream is a running mysqlbinlog that copies the binary logs of an instance into files, and the reader of
-// these files.
+// binlogStream is a running mysqlbinlog process that copies the binary logs of an instance into files, and the reader
+// of these files.
 type binlogStream struct {
 	cmd      *exec.Cmd
 	cancel   context.CancelFunc
@@ -45,16 +45,16 @@ type binlogStream struct {
 
 	file   *os.File
 	reader *bufio.Reader
-	// offset is the position of the next event to take.
+	// offset is the position of the next event to read.
 	offset int64
-	// peeked is the event at the offset, once it has been read.
+	// peeked is the event at the offset, if it was already read.
 	peeked *binlog.BinlogEvent
-	// format is the last FormatEvent that was read.
+	// format is the most recent FormatEvent.
 	format binlog.BinlogEvent
 }
 
-// startStream copies every transaction except those in without. The server finds the first file, and refuses if it
-// has purged a transaction.
+// startStream starts copying every transaction that is not in without. The server finds the first file, and refuses if
+// it has purged a transaction.
 func startStream(ctx context.Context, host, password, dir string, without gtid.Set) (*binlogStream, error) {
 	options, err := writeOptionFile(host, BackupUser, password)
 	if err != nil {
@@ -84,7 +84,7 @@ func randomServerID() uint32 {
 	return firstServerID | binary.LittleEndian.Uint32(bytes[:])
 }
 
-// stop ends mysqlbinlog and removes its login.
+// stop kills mysqlbinlog and removes its credentials.
 func (s *binlogStream) stop() error {
 	s.cancel()
 	<-s.exited
@@ -95,7 +95,7 @@ func (s *binlogStream) stop() error {
 	return errors.Join(err, s.options.removeFolder())
 }
 
-// peekTransaction returns the head of the next transaction without taking it. The second result is false if the
+// peekTransaction returns the head of the next transaction without consuming it. The second result is false if the
 // transaction has not arrived yet.
 func (s *binlogStream) peekTransaction() (binlog.TransactionHead, bool, error) {
 	for {
@@ -118,7 +118,7 @@ func (s *binlogStream) takeEvent(event binlog.BinlogEvent) {
 	s.offset, s.peeked = s.offset+int64(len(event.Raw)), nil
 }
 
-// copyTransaction takes the next transaction, and waits until it is complete.
+// copyTransaction consumes the next transaction, and waits until it is complete.
 func (s *binlogStream) copyTransaction(ctx context.Context, to io.Writer, size int64) error {
 	for size > 0 {
 		event, ok, err := s.peekEvent()
@@ -143,7 +143,7 @@ func (s *binlogStream) copyTransaction(ctx context.Context, to io.Writer, size i
 	return nil
 }
 
-// wait waits for the next poll. It returns an error if mysqlbinlog has ended.
+// wait waits for the next poll. It returns an error if mysqlbinlog has exited.
 func (s *binlogStream) wait(ctx context.Context) error {
 	timer := time.NewTimer(streamPoll)
 	defer timer.Stop()
@@ -153,7 +153,7 @@ func (s *binlogStream) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.exited:
-		// The messages of mysqlbinlog name GTIDs, not data.
+		// The messages of mysqlbinlog contain GTIDs, but no data.
 		return fmt.Errorf("mysqlbinlog: %w: %s", cmp.Or(s.exitedAs, io.ErrUnexpectedEOF), strings.TrimSpace(s.errors.String()))
 	}
 }
@@ -190,7 +190,7 @@ func (s *binlogStream) peekEvent() (binlog.BinlogEvent, bool, error) {
 	return s.peekEvent()
 }
 
-// openNext opens the file after one that was read to its end. It returns false if no file follows or the previous
+// openNext opens the file after one that was read to its end. It returns false if there is no next file or the previous
 // one has more events.
 func (s *binlogStream) openNext(after string) (bool, error) {
 	name, err := s.findNext(after)
@@ -198,7 +198,7 @@ func (s *binlogStream) openNext(after string) (bool, error) {
 		return false, err
 	}
 	if s.file != nil {
-		// The file was complete when the next one was begun, so its size is final.
+		// The file was complete when the next file was started, so its size is final.
 		info, err := s.file.Stat()
 		if err != nil || info.Size() > s.offset {
 			return false, err
@@ -219,7 +219,7 @@ func (s *binlogStream) openNext(after string) (bool, error) {
 	return true, errors.Join(err, s.rewind())
 }
 
-// findNext returns the name of the file that follows by number; empty if there is no such file.
+// findNext returns the name of the file with the next number; empty if there is no such file.
 func (s *binlogStream) findNext(after string) (string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -238,7 +238,7 @@ func (s *binlogStream) findNext(after string) (string, error) {
 	return slices.MinFunc(names, compare), nil
 }
 
-// rewind makes the next read begin at the offset again.
+// rewind makes the next read start at the offset.
 func (s *binlogStream) rewind() error {
 	if _, err := s.file.Seek(s.offset, io.SeekStart); err != nil {
 		return fmt.Errorf("read the binary log again: %w", err)

@@ -25,10 +25,10 @@ import (
 )
 
 // markerSchema exists in an instance from before the first row is loaded until after the last. While it exists, the
-// data next to it are a partial restore and may be removed.
+// other data is a partial restore and may be removed.
 const markerSchema = "torpor_restoring"
 
-// restoreTarget is one session with the instance that is restored.
+// restoreTarget is a session with the instance to restore.
 type restoreTarget struct {
 	*sql.Conn
 	*mysqlServer
@@ -80,8 +80,7 @@ func (t restoreTarget) areEqualGTIDSets(ctx context.Context, a, b string) (bool,
 	return same, err
 }
 
-// lockForRestore prevents a second restore for as long as the session lives, and keeps the restore out of the
-// binary log.
+// lockForRestore prevents a second restore while the session is open, and excludes the restore from the binary log.
 func (t restoreTarget) lockForRestore(ctx context.Context) error {
 	var mine sql.NullInt64
 	if err := t.queryValue(ctx, &mine, "select get_lock(?, 0)", markerSchema); err != nil {
@@ -90,12 +89,12 @@ func (t restoreTarget) lockForRestore(ctx context.Context) error {
 	if mine.Int64 != 1 {
 		return errors.New("expected to be the only restore into this instance, found another; the next try waits for its end")
 	}
-	// The session must survive being idle while other sessions load the dump and the binary logs.
+	// The session must stay open while it is idle and other sessions load the dump and the binary logs.
 	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off, wait_timeout = 31536000")
 }
 
-// prepareForLoad checks the content of the instance. If it is the whole backup, nothing is left to do. A partial
-// restore is removed. Other data are never touched.
+// prepareForLoad checks the content of the instance. If the whole backup is already loaded, nothing is left to do. A
+// partial restore is removed. Other data is never changed.
 func (t restoreTarget) prepareForLoad(ctx context.Context, want storedBackup) (done bool, err error) {
 	var writable, marked bool
 	if err := t.queryValue(ctx, &writable, "select not @@read_only"); err != nil {
@@ -129,7 +128,7 @@ func (t restoreTarget) prepareForLoad(ctx context.Context, want storedBackup) (d
 	return false, nil
 }
 
-// wipePartialRestore removes the remains of an interrupted restore. The marker stays, in case the removal is
+// wipePartialRestore removes the remains of an interrupted restore. The marker is kept, because the removal may be
 // interrupted too.
 func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string) error {
 	if err := t.openInstance(ctx); err != nil {
@@ -170,9 +169,9 @@ func (t restoreTarget) changeSchemas(ctx context.Context, statement string, sche
 	return t.execAll(ctx, "create or drop temporary schemas", statements...)
 }
 
-// hasTransactions returns false for a table without transactions. MySQL ends a transaction with the first statement that
-// changes such a table, so its statements cannot be applied in parts. A table that a statement in progress creates
-// is not known yet, and counts as one of InnoDB.
+// hasTransactions returns false for a table without transactions. MySQL ends a transaction at the first statement that
+// changes such a table, so its statements cannot be applied in parts. A table that the current statement creates is not
+// visible yet, and is treated as an InnoDB table.
 func (t restoreTarget) hasTransactions(ctx context.Context, schema, table string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -182,8 +181,8 @@ func (t restoreTarget) hasTransactions(ctx context.Context, schema, table string
 }
 
 // openInstance makes the instance writable for administrators. It stays read-only for clients. Events do not run,
-// because an event whose definer is an administrator would add transactions. A server whose scheduler is DISABLED
-// runs no events and does not allow a change of the setting.
+// because an event whose definer is an administrator would add transactions. A server whose scheduler is DISABLED runs
+// no events and does not allow a change of the setting.
 func (t restoreTarget) openInstance(ctx context.Context) error {
 	var runsEvents bool
 	if err := t.queryValue(ctx, &runsEvents, "select @@global.event_scheduler = 'ON'"); err != nil {
@@ -196,13 +195,12 @@ func (t restoreTarget) openInstance(ctx context.Context) error {
 	return t.execAll(ctx, "open the instance", statements...)
 }
 
-// stoppedByUsQuery is true if openInstance, in this run or in one that was killed, has stopped the scheduler: MySQL
+// stoppedByUsQuery returns true if openInstance stopped the scheduler, in this run or in one that was killed: MySQL
 // records the account that changed a variable at run time. A scheduler that my.cnf turns off stays off.
 const stoppedByUsQuery = `select count(*) from performance_schema.variables_info where variable_name = 'event_scheduler'
  and variable_source = 'DYNAMIC' and set_user = '` + RestoreUser + `' and @@global.event_scheduler = 'OFF'`
 
-// closeInstance makes the instance read-only again, and then restarts the event scheduler that openInstance
-// stopped.
+// closeInstance makes the instance read-only, and then restarts the event scheduler if openInstance stopped it.
 func (t restoreTarget) closeInstance(ctx context.Context) error {
 	var stopped bool
 	if err := t.queryValue(ctx, &stopped, stoppedByUsQuery); err != nil {
@@ -215,7 +213,7 @@ func (t restoreTarget) closeInstance(ctx context.Context) error {
 	return t.execAll(ctx, "close the instance", statements...)
 }
 
-// beginLoad opens the instance and creates the marker.
+// beginLoad makes the instance writable and creates the marker.
 func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
 	if err := t.openInstance(ctx); err != nil {
 		return err
@@ -230,15 +228,15 @@ func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
 	return nil
 }
 
-// finishLoad removes the marker when everything is loaded.
+// finishLoad removes the marker after everything is loaded.
 func (t restoreTarget) finishLoad(ctx context.Context) error {
 	return t.execAll(ctx, "remove the mark", "drop schema "+markerSchema)
 }
 
 const (
-	// adminPort accepts administrators' connections even when max_connections is reached.
+	// adminPort accepts administrators even when max_connections is reached.
 	adminPort = 33062
-	// dialTimeout bounds connecting, and askTimeout a statement.
+	// dialTimeout limits the time for establishing a connection, and askTimeout the time for a statement.
 	dialTimeout = 5 * time.Second
 	askTimeout  = time.Minute
 	// codeDenied is MySQL's error number for a wrong user or password.
@@ -250,14 +248,14 @@ type mysqlServer struct {
 	db   *sql.DB
 }
 
-// storedCluster is a cluster and the store of its backups.
+// storedCluster is a cluster with the store for its backups.
 type storedCluster struct {
 	namespace, name string
 	store           bucket.Store
 	servers         []*mysqlServer
 }
 
-// openCluster opens the store and the servers for a backup or for shipping. The caller closes the servers.
+// openCluster opens the store and the servers for a backup or for shipping. The caller must close the servers.
 func openCluster(ctx context.Context, cluster string, where bucket.Config, hosts []string, password string) (storedCluster, error) {
 	var c storedCluster
 	var ok bool
@@ -298,8 +296,8 @@ func openServers(hosts []string, user, password string) ([]*mysqlServer, error) 
 	return all, nil
 }
 
-// trustIn returns a TLS configuration that accepts only a certificate of the cluster. It returns nil if the Job has
-// no CA certificates.
+// trustIn returns a TLS configuration that accepts only certificates of the cluster. It returns nil if the Job has no
+// CA certificates.
 func trustIn(host string) (*tls.Config, error) {
 	authorities := os.Getenv(backup.AuthoritiesVariable)
 	if authorities == "" {
@@ -314,7 +312,7 @@ func trustIn(host string) (*tls.Config, error) {
 
 func closeServers(servers []*mysqlServer) {
 	for _, s := range servers {
-		_ = s.db.Close() // The program ends, so an error of Close has no effect.
+		_ = s.db.Close() // The program exits, so an error of Close has no effect.
 	}
 }
 
@@ -322,7 +320,7 @@ type instanceFacts struct {
 	backup.SourceCandidate
 
 	uuid, executed string
-	// source is the host that the instance follows; empty if it does not replicate.
+	// source is the host that the instance replicates from; empty if it does not replicate.
 	source string
 }
 
@@ -364,13 +362,13 @@ type serverInventory struct {
 	unsafe []string
 	// unsafeNames are their quoted names.
 	unsafeNames []string
-	// floats lists columns whose values a dump rounds.
+	// floats lists columns whose values are rounded in a dump.
 	floats []string
-	// broken lists views that a dump leaves out.
+	// broken lists views that a dump omits.
 	broken []brokenView
-	// knowsZones is true if the server knows time zones by their names.
+	// knowsZones is true if the server has named time zones.
 	knowsZones bool
-	// definitions are the hashes of dumpContents, and version is that of the server.
+	// definitions holds the hashes for dumpContents. version is the server's version.
 	definitions map[string]string
 	version     string
 }
@@ -382,8 +380,8 @@ const (
  where table_type = 'BASE TABLE' and engine <> 'InnoDB' and table_schema not in ` + ownSchemas + ` order by 1`
 )
 
-// floatsQuery lists columns of type FLOAT. MySQL writes their values with six significant digits, so mysqldump
-// loses others.
+// floatsQuery lists FLOAT columns. MySQL prints their values with six significant digits, so mysqldump loses the
+// others.
 const floatsQuery = `select concat_ws('.', table_schema, table_name, column_name) from information_schema.columns c
  where data_type = 'float' and numeric_scale is null and generation_expression = '' and table_schema not in ` + ownSchemas + `
  and exists (select 1 from information_schema.tables t
@@ -431,7 +429,7 @@ func (i serverInventory) isEqual(other serverInventory) bool {
 		slices.EqualFunc(i.Accounts, other.Accounts, mysqlAccount.isEqual)
 }
 
-// maxNamed is the number of objects that a warning names.
+// maxNamed is the maximum number of objects that a warning lists.
 const maxNamed = 5
 
 func (i serverInventory) unsafeTableWarnings() []string {
@@ -471,7 +469,7 @@ func queryColumn(ctx context.Context, c *sql.Conn, query string, args ...any) ([
 	return all, nil
 }
 
-// describeError returns a description of an error without the server's message, which may hold data.
+// describeError returns a description of an error without the server's message, which may contain data.
 func describeError(err error) string {
 	switch n := errorNumber(err); {
 	case n == codeDenied:

@@ -9,8 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// TestTheLockOfARestoreOutlastsALoad uses a server that ends idle sessions after a second, and a load of two
-// seconds.
+// TestTheLockOfARestoreOutlastsALoad uses a server that closes idle sessions after one second, and a load that takes
+// two seconds.
 func TestTheLockOfARestoreOutlastsALoad(t *testing.T) {
 	installation := mysqld.NewInstallation(t, "create user 'moco-admin'@'%' identified by '"+mysqld.AdminPassword+"'; grant all on *.* to 'moco-admin'@'%';\n")
 	servers, err := openServers([]string{installation.StartServer(t).Address}, RestoreUser, mysqld.AdminPassword)

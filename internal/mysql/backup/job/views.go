@@ -13,19 +13,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 )
 
-// maxBrokenViews limits the number of views that a backup leaves out.
+// maxBrokenViews limits the number of views that a backup omits.
 const maxBrokenViews = 1000
 
-// brokenView is a view that refers to a missing object. mysqldump fails at the first such view.
+// brokenView is a view that refers to a missing object. mysqldump fails on such a view.
 type brokenView struct {
 	Schema string `json:"schema"`
 	Name   string `json:"name"`
 	// Create is the statement that creates the view, and Collation its collation_connection. Create is empty if a
-	// schema is missing, because MySQL does not show the statement then.
+	// schema is missing, because MySQL does not show the statement in that case.
 	Create    string `json:"create"`
 	Collation string `json:"collation"`
 
-	// reason is MySQL's answer to the statement in the dump. It is empty for a view that the dump lacks.
+	// reason is MySQL's error for the statement in the dump. It is empty for a view that is not in the dump.
 	reason string
 }
 
@@ -37,24 +37,23 @@ func (v brokenView) quotedName() string {
 type backupRecord struct {
 	mocov1beta2.BackupStatus
 
-	// BrokenViews lists the views that are missing in the dump.
+	// BrokenViews lists the views that are not in the dump.
 	BrokenViews []brokenView `json:"brokenViews,omitempty"`
-	// HasTimeZones is true if the source knew time zones by their names.
+	// HasTimeZones is true if the source had named time zones.
 	HasTimeZones bool `json:"hasTimeZones,omitempty"`
-	// Contents describes what the dump holds.
+	// Contents describes the contents of the dump.
 	Contents *dumpContents `json:"contents,omitempty"`
 }
 
-// brokenViewsQuery lists the views that MySQL reports as invalid. --ignore-table compares schema.name as one text
-// without regard to case. If that text also denotes another table, the view is not ignored, and mysqldump reports
-// it.
+// brokenViewsQuery lists the views that MySQL reports as invalid. --ignore-table compares schema.name as a single text
+// and ignores case. If that text also matches another table, the view is not ignored, and mysqldump reports it.
 const brokenViewsQuery = `select table_schema, table_name from information_schema.tables v
  where table_type = 'VIEW' and table_comment <> 'VIEW' and table_schema not in ` + ownSchemas + ` and not exists (
   select 1 from information_schema.tables t where (t.table_schema, t.table_name) <> (v.table_schema, v.table_name)
    and concat(t.table_schema, '.', t.table_name) = concat(v.table_schema, '.', v.table_name) collate utf8mb3_general_ci)
  order by 1, 2`
 
-// listBrokenViews lists the views that a dump has to leave out.
+// listBrokenViews lists the views that a dump has to omit.
 func listBrokenViews(ctx context.Context, c *sql.Conn) ([]brokenView, error) {
 	rows, err := c.QueryContext(ctx, brokenViewsQuery)
 	if err != nil {
@@ -78,7 +77,7 @@ func listBrokenViews(ctx context.Context, c *sql.Conn) ([]brokenView, error) {
 	}
 	var broken []brokenView
 	for _, v := range all {
-		// mysqldump fails if this statement fails. Views that it can dump are not left out.
+		// mysqldump fails if this statement fails. Views that it can dump are not omitted.
 		_, err := queryColumn(ctx, c, "show fields from "+v.quotedName())
 		if err == nil {
 			continue
@@ -95,7 +94,7 @@ func listBrokenViews(ctx context.Context, c *sql.Conn) ([]brokenView, error) {
 	return broken, nil
 }
 
-// ignoreFlags makes mysqldump leave views out.
+// ignoreFlags returns flags that make mysqldump omit views.
 func ignoreFlags(views []brokenView) []string {
 	var flags []string
 	for _, v := range views {
@@ -104,7 +103,7 @@ func ignoreFlags(views []brokenView) []string {
 	return flags
 }
 
-// brokenViewWarnings returns a warning that names the first of the views.
+// brokenViewWarnings returns a warning that lists the first few views.
 func brokenViewWarnings(views []brokenView, what string) []string {
 	if len(views) == 0 {
 		return nil
@@ -117,8 +116,8 @@ func brokenViewWarnings(views []brokenView, what string) []string {
 		"correct or drop them", len(views), what, strings.Join(names, ", "))}
 }
 
-// makeViews creates the views again and returns those whose tables, columns or routines are still missing. Views
-// may depend on each other.
+// makeViews creates the views and returns those whose tables, columns or routines are still missing. Views may depend
+// on each other.
 func (t restoreTarget) makeViews(ctx context.Context, views []brokenView) ([]brokenView, error) {
 	for {
 		var left []brokenView
@@ -149,8 +148,8 @@ func (t restoreTarget) makeView(ctx context.Context, v brokenView) error {
 	return t.execStatement(ctx, strings.Replace(v.Create, "CREATE ", "CREATE OR REPLACE ", 1))
 }
 
-// standInViews creates stand-ins for views that could not be created: views of the marker with the same names.
-// Statements in the binary logs that drop or replace such a view then succeed, as they did at the source.
+// standInViews creates stand-ins for views that could not be created: views of the marker table with the same names.
+// Statements in the binary logs that drop or replace such a view then succeed, as they did on the source.
 func (t restoreTarget) standInViews(ctx context.Context, views []brokenView) error {
 	var statements []string
 	for _, v := range views {
@@ -164,8 +163,8 @@ func (t restoreTarget) standInViews(ctx context.Context, views []brokenView) err
 const standInsQuery = "select concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')" +
 	" from information_schema.views where view_definition like '%`" + markerSchema + "`.`backup`%'"
 
-// replaceStandIns removes the stand-ins and creates the views whose tables, columns or routines came with the
-// binary logs. It returns the other views.
+// replaceStandIns removes the stand-ins and creates the views whose tables, columns or routines were restored from the
+// binary logs. It returns the remaining views.
 func (t restoreTarget) replaceStandIns(ctx context.Context, views []brokenView) ([]brokenView, error) {
 	if len(views) == 0 {
 		return nil, nil

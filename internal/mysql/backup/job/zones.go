@@ -14,12 +14,12 @@ import (
 const (
 	// zoneInfoFolder is the folder of the time zone database.
 	zoneInfoFolder = "/usr/share/zoneinfo"
-	// knowsZonesQuery returns 1 if the server knows time zones by their names.
+	// knowsZonesQuery returns 1 if the server has named time zones.
 	knowsZonesQuery = "select exists (select 1 from mysql.time_zone_name)"
 )
 
-// loadTimeZones loads the time zone tables if the source had them and the target does not: events and statements of
-// the source may name a zone. Without the tables these fail alone, so a failure is only logged.
+// loadTimeZones loads the time zone tables if the source had them and the target does not, because events and
+// statements of the source may use named time zones. Without the tables only these fail, so a failure is merely logged.
 func (o RestoreOptions) loadTimeZones(ctx context.Context, t restoreTarget, from storedBackup) error {
 	var known bool
 	if err := t.queryValue(ctx, &known, knowsZonesQuery); err != nil || known || !from.hasZones {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shelldump reads dumps of MySQL Shell, which MOCO's backups hold as tar archives, and writes them as SQL for
-// the client mysql. It is pure: it only reads from the reader and writes to the writer that it gets.
+// Package shelldump reads dumps of MySQL Shell, which MOCO's backups contain as tar archives, and writes them as SQL
+// for the mysql client. It is pure: it uses only the given reader and writer.
 // The format: https://dev.mysql.com/doc/mysql-shell/9.7/en/mysql-shell-utilities-dump-instance-schema.html
 package shelldump
 
@@ -21,14 +21,14 @@ import (
 const (
 	// archiveFolder is the folder of all files in the archive.
 	archiveFolder = "dump/"
-	// maxFile limits a file with metadata or definitions, and maxKept all of them together.
+	// maxFile limits the size of a file with metadata or definitions. maxKept limits the size of all of them together.
 	maxFile = 16 << 20
 	maxKept = 64 << 20
-	// maxEntries limits the files of an archive, whose names are held in memory.
+	// maxEntries limits the number of files in an archive, because their names are kept in memory.
 	maxEntries = 1_000_000
 )
 
-// FormatError means that an archive is not a complete dump in a known format.
+// FormatError reports that an archive is not a complete dump in a supported format.
 type FormatError struct{ reason string }
 
 func (e *FormatError) Error() string { return e.reason }
@@ -43,28 +43,29 @@ type TableName struct{ Schema, Table string }
 // String returns the quoted name.
 func (n TableName) String() string { return QuoteName(n.Schema) + "." + QuoteName(n.Table) }
 
-// ObjectName is the name of an object with its kind: table, view, trigger, event, procedure or function.
+// ObjectName is the name and kind of an object. The kind is table, view, trigger, event, procedure or function.
 type ObjectName struct{ Kind, Schema, Name string }
 
-// Dump describes a complete dump. It holds the definitions, but not the rows.
+// Dump describes a complete dump. It contains the definitions but not the rows.
 type Dump struct {
-	// GTIDSet holds the transactions of the dump. IsInexact is true if the rows may be of other transactions.
+	// GTIDSet is the set of transactions in the dump. IsInexact is true if the rows may come from other transactions.
 	GTIDSet   string
 	IsInexact bool
 
 	usesUTC bool
 	schemas []schema
 	users   string
-	// chunks holds the table of each file with rows, and sizes the number of bytes of those files where it is known.
+	// chunks maps each file with rows to its table. sizes holds the number of bytes of those files, where known.
 	chunks map[string]*table
 	sizes  map[string]int64
-	// rows holds the number of rows by schema and table where it is known.
+	// rows holds the number of rows by schema and table, where known.
 	rows map[string]map[string]int64
 }
 
 type schema struct {
 	name string
-	// create is the statement that creates the schema. definitions create it too, and its events and routines.
+	// create is the statement that creates the schema. definitions contains it too, followed by the events and
+	// routines.
 	create, definitions string
 	tables              []*table
 	views               []view
@@ -73,7 +74,7 @@ type schema struct {
 
 type view struct {
 	name string
-	// standIn creates a table or view with the columns of the view, for other views that refer to it.
+	// standIn creates a table or view with the columns of the view, for other views that depend on it.
 	standIn, definition string
 }
 
@@ -84,7 +85,7 @@ type table struct {
 	columns              []column
 }
 
-// columnEncoding is the form of the values of a column.
+// columnEncoding is the encoding of a column's values.
 type columnEncoding string
 
 const (
@@ -98,7 +99,7 @@ type column struct {
 	encoding columnEncoding
 }
 
-// Read reads an archive to its end. A dump that Write cannot write is an error.
+// Read reads an archive to its end. It returns an error for a dump that Write could not write.
 func Read(archive io.Reader) (*Dump, error) {
 	f, err := readFiles(archive)
 	if err != nil {
@@ -107,7 +108,7 @@ func Read(archive io.Reader) (*Dump, error) {
 	return f.parse()
 }
 
-// archiveFiles holds the texts of the files with metadata and definitions, and the names of the others.
+// archiveFiles holds the contents of the files with metadata and definitions, and the names of the other files.
 type archiveFiles struct {
 	texts map[string]string
 	data  map[string]bool
@@ -137,7 +138,7 @@ func readFiles(archive io.Reader) (archiveFiles, error) {
 	return f, err
 }
 
-// eachFile calls visit for each file of an archive. The names are those of files of one folder.
+// eachFile calls visit for each file of an archive. The names do not contain folders.
 func eachFile(archive io.Reader, visit func(name string, size int64, from io.Reader) error) error {
 	entries := tar.NewReader(archive)
 	for {
@@ -164,7 +165,7 @@ func eachFile(archive io.Reader, visit func(name string, size int64, from io.Rea
 	}
 }
 
-// The JSON files of a dump. Fields that do not matter to a load are left out.
+// The JSON files of a dump. Fields that are irrelevant for loading are omitted.
 type (
 	instanceFile struct {
 		Version                  string            `json:"version"`
@@ -218,7 +219,7 @@ const (
 	rowsFormat   = "tsv.zst"
 )
 
-// parse checks all that Write needs, so that nothing is loaded of a dump that cannot be loaded as a whole.
+// parse checks everything that Write needs, so nothing is loaded from a dump that cannot be loaded completely.
 func (f archiveFiles) parse() (*Dump, error) {
 	var instance instanceFile
 	var end endFile
@@ -228,7 +229,7 @@ func (f archiveFiles) parse() (*Dump, error) {
 	if err := instance.validate(); err != nil {
 		return nil, err
 	}
-	if err := f.decode(endName, &end); err != nil { // It is written last.
+	if err := f.decode(endName, &end); err != nil { // This file is written last.
 		return nil, err
 	}
 	d := &Dump{
@@ -247,7 +248,7 @@ func (f archiveFiles) parse() (*Dump, error) {
 	return d, nil
 }
 
-// validate refuses formats that are not known. Minor versions may differ in what a load must do.
+// validate rejects unsupported formats. Even minor versions may differ in the steps of a load.
 func (i instanceFile) validate() error {
 	major, rest, _ := strings.Cut(i.Version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -339,8 +340,7 @@ func (f archiveFiles) parseSchema(d *Dump, name, base string) (schema, error) {
 	return s, nil
 }
 
-// objectName returns a name as it is. MySQL Shell 8.0.21 wrote names of events and routines in quotes if they need
-// them.
+// objectName returns the unquoted name. MySQL Shell 8.0.21 wrote names of events and routines in quotes if necessary.
 func objectName(kind, name string) string {
 	isQuoted := len(name) > 2 && strings.HasPrefix(name, "`") && strings.HasSuffix(name, "`")
 	if kind == "table" || kind == "view" || !isQuoted {
@@ -349,7 +349,8 @@ func objectName(kind, name string) string {
 	return UnquoteName(name[1 : len(name)-1])
 }
 
-// findCreateStatement returns the statement that creates the schema, with which MySQL Shell begins its definitions.
+// findCreateStatement returns the statement that creates the schema. MySQL Shell writes it before the other
+// definitions.
 func findCreateStatement(definitions string) (string, error) {
 	const begin, end = "\nCREATE DATABASE ", ";\n"
 	_, rest, isThere := strings.Cut(definitions, begin)
@@ -419,9 +420,10 @@ func (t *table) parseColumns(file tableFile) error {
 	return nil
 }
 
-// addChunks finds the files with the rows of a table or partition. Chunks are numbered from 0, and @@ marks the last.
+// addChunks adds the files with the rows of a table or partition. Chunks are numbered from 0, and @@ marks the last
+// one.
 func (f archiveFiles) addChunks(d *Dump, t *table, base string, file tableFile) error {
-	// Some versions write one file for an empty table in spite of chunking.
+	// Some versions write a single file for an empty table in spite of chunking.
 	if whole := base + "." + file.Extension; f.data[whole] {
 		d.chunks[whole] = t
 		return nil
@@ -444,7 +446,7 @@ func (f archiveFiles) addChunks(d *Dump, t *table, base string, file tableFile) 
 	return formatErrorf("expected all rows of table %s in the dump, found a file missing; the dump is not complete", t)
 }
 
-// Objects returns the objects of the dump, of one schema if only is set.
+// Objects returns the objects in the dump. If only is set, it returns those of that schema.
 func (d *Dump) Objects(only string) []ObjectName {
 	var all []ObjectName
 	for _, s := range d.schemas {

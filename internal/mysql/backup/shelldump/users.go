@@ -15,7 +15,7 @@ type Account struct {
 }
 
 var (
-	// accountBlock matches the comment before the statements about an account.
+	// accountBlock matches the comment in front of the statements about an account.
 	accountBlock = regexp.MustCompile(`(?m)^-- begin (user|grants|default role) (.+)$`)
 	// createdAccount matches the beginning of a statement that creates an account.
 	createdAccount = regexp.MustCompile("(?s)^CREATE (?:USER|ROLE) (?:IF NOT EXISTS )?" + quotedPart + "@" + quotedPart)
@@ -95,7 +95,7 @@ func splitStatements(text string) []string {
 	return all
 }
 
-// quotedSize returns the size of the quoted text that begins a text.
+// quotedSize returns the size of the quoted text at the beginning of a text.
 func quotedSize(text string) int {
 	quote := text[0]
 	for i := 1; i < len(text); i++ {

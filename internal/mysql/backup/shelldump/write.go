@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// statementSize is the size from which an INSERT takes no more rows, as in mysqldump.
+	// statementSize is the size at which an INSERT statement ends, as in mysqldump.
 	statementSize = 1 << 20
-	// maxRow limits a row, which is held in memory. MySQL accepts no larger statement.
+	// maxRow limits the size of a row, which is kept in memory. MySQL does not accept larger statements.
 	maxRow = 1 << 30
 	// maxWindow limits the memory of decompression. MySQL Shell uses less.
 	maxWindow  = 128 << 20
 	bufferSize = 1 << 20
 )
 
-// session prepares the session as MySQL Shell does before it loads a dump. In addition, it keeps dates such as
-// February 31, which the source accepted with ALLOW_INVALID_DATES.
+// session prepares a session in the same way as MySQL Shell before it loads a dump. In addition, it accepts dates such
+// as February 31, which the source accepted with ALLOW_INVALID_DATES.
 const session = "SET SQL_MODE = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', FOREIGN_KEY_CHECKS = 0, UNIQUE_CHECKS = 0, SQL_NOTES = 0;\n"
 
-// Write writes the dump as SQL, with the comments of mysqldump before each object, and returns the number of rows of each
-// table. archive is the archive that was read. only, if set, is the only schema that is written.
+// Write writes the dump as SQL, with the comments of mysqldump in front of each object, and returns the number of rows
+// in each table. archive is the archive that was read. only, if set, is the only schema that is written.
 func (d *Dump) Write(to io.Writer, archive io.Reader, only string) (map[TableName]int64, error) {
 	w := &sqlWriter{Writer: bufio.NewWriterSize(to, bufferSize), rows: map[TableName]int64{}}
 	w.text("SET @@SESSION.SQL_LOG_BIN = 0;\nSET @@GLOBAL.GTID_PURGED = /*!80000 '+'*/ '", d.GTIDSet, "';\n")
@@ -84,8 +84,8 @@ func (d *Dump) schemasNamed(only string) []schema {
 	return wanted
 }
 
-// writeRows writes the rows in the order of the archive. It reads the archive again, because rows may precede the
-// definitions of their tables.
+// writeRows writes the rows in the order of the archive. It reads the archive a second time, because rows may precede
+// the definitions of their tables.
 func (d *Dump) writeRows(w *sqlWriter, archive io.Reader, only string) error {
 	written := map[string]bool{}
 	err := eachFile(archive, func(name string, _ int64, from io.Reader) error {
@@ -119,14 +119,14 @@ func (d *Dump) writeRows(w *sqlWriter, archive io.Reader, only string) error {
 	return nil
 }
 
-// sqlWriter writes SQL. An error of its writer is returned by Flush, and by the next check.
+// sqlWriter writes SQL. Flush and the next check return the errors of its writer.
 type sqlWriter struct {
 	*bufio.Writer
 
 	rows map[TableName]int64
-	// line holds the row that is written.
+	// line holds the row that is being written.
 	line []byte
-	// size is the size of the statement that is written.
+	// size is the size of the statement that is being written.
 	size int
 }
 
@@ -136,7 +136,7 @@ func (w *sqlWriter) text(parts ...string) {
 	}
 }
 
-// header begins the part of an object, as in mysqldump. A line break in the name would end the comment.
+// header writes the comment in front of an object, as in mysqldump. A line break in the name would end the comment.
 func (w *sqlWriter) header(what, name string) {
 	w.text("--\n-- ", what, strings.ReplaceAll(QuoteName(name), "\n", " "), "\n--\n\n")
 }
@@ -146,7 +146,7 @@ func (w *sqlWriter) use(schema string) {
 	w.text("USE ", QuoteName(schema), ";\n")
 }
 
-// chunk writes the rows of a file and returns the size of the decompressed file.
+// chunk writes the rows of one file and returns its decompressed size.
 func (w *sqlWriter) chunk(t *table, packed io.Reader) (int64, error) {
 	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
@@ -267,7 +267,7 @@ func (w *sqlWriter) value(field []byte, encoding columnEncoding) error {
 
 var errEscape = formatErrorf("expected a character after a backslash, found the end of the value")
 
-// escaped returns the character that an escape sequence of LOAD DATA stands for.
+// escaped returns the character that an escape sequence of LOAD DATA represents.
 func escaped(c byte) byte {
 	switch c {
 	case '0':
@@ -334,7 +334,7 @@ func unescape(field []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// decoded writes base64 as hexadecimal digits, in blocks, so that a large value is not held twice.
+// decoded writes base64 as hexadecimal digits, in blocks, so a large value is not in memory twice.
 func (w *sqlWriter) decoded(text []byte) error {
 	const block = 4096
 	var plain [block / 4 * 3]byte
