@@ -13,7 +13,8 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
-// usersFile has the statements that a new instance runs, and takeOverFile those that a copy of another server runs.
+// usersFile contains the statements that a new instance runs. takeOverFile contains those that a copy of another server
+// runs.
 const usersFile, takeOverFile = "users.sql", "take-over.sql"
 
 // buildClientSecret builds a Secret with usersFile, takeOverFile and an option file of the mysql client for each
@@ -25,7 +26,7 @@ func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte)
 	}
 	for _, a := range mysqlusers.ListAccounts() {
 		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.Name, mysqlusers.EscapePassword(passwords[a.PasswordKey]))
-		if mysqlusers.NeedsTLS(a.Name) { // Without the option, the client does not use TLS on a socket.
+		if mysqlusers.NeedsTLS(a.Name) { // Without this option, the client does not use TLS on a socket.
 			text += "ssl-mode=REQUIRED\n"
 		}
 		files[mysqlusers.ClientFileOf(a.Name)] = base64.StdEncoding.EncodeToString([]byte(text))
@@ -33,7 +34,7 @@ func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte)
 	return newObject(c, "v1", "Secret", c.ClientSecretName(), map[string]any{"type": "Opaque", "data": files})
 }
 
-// buildUsersSQL creates the accounts, one statement per line, as --init-file demands.
+// buildUsersSQL returns statements that create the accounts, one per line, as --init-file requires.
 func buildUsersSQL(passwords map[string][]byte) string {
 	// --initialize-insecure creates this user without a password.
 	return joinStatements(append(mysqlusers.BuildStatements(passwords, true), "DROP USER 'root'@'localhost'"))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provisioning decides which objects a MySQLCluster has, which of them must be written, and when its Pods
-// may be replaced. It is pure.
+// Package provisioning decides which objects a MySQLCluster has, which of them must be written, and when its Pods may
+// be replaced. It is pure.
 package provisioning
 
 import (
@@ -11,67 +11,68 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// Observed holds the input of a decision about the objects of a cluster.
+// Observed is the input for a decision about the objects of a cluster.
 type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// NeedsPasswords is true if the cluster's Secret is missing or incomplete. Nothing is built without it.
+	// NeedsPasswords is true if the cluster's Secret is missing or incomplete. No object is built without the
+	// passwords.
 	NeedsPasswords bool
 	// NeedsCertificate is true if Torpor's own certificate for the servers is missing or must be renewed.
 	NeedsCertificate bool
-	// Desired holds the objects that the cluster should have.
+	// Desired holds the desired objects of the cluster.
 	Desired DesiredObjects
-	// Objects holds the desired objects in the order in which they are written, each compared with the live one.
+	// Objects holds the desired objects in the order of writing, each with its comparison with the live object.
 	Objects []ObjectState
-	// ConfigMaps are the existing configurations, and UsedConfigMaps the names of those that Pods use.
+	// ConfigMaps holds the existing configurations. UsedConfigMaps holds the names of the configurations that Pods use.
 	ConfigMaps     []*unstructured.Unstructured
 	UsedConfigMaps []string
 	// StatefulSet is the live StatefulSet; nil if it does not exist.
 	StatefulSet *appsv1.StatefulSet
-	// Rollout holds the input of the decision about replacing Pods.
+	// Rollout is the input for the decision about replacing Pods.
 	Rollout ObservedRollout
 	// MayEndStop is true if reconciliation is stopped, the stop has expired, and the status has recorded that.
 	MayEndStop bool
-	// Problems are errors that only a user can fix, and Err is an error that a retry may fix.
+	// Problems lists errors that only a user can fix. Err is an error that a retry may fix.
 	Problems []string
 	Err      error
 }
 
-// ObjectState compares a desired object with the live one by hashes. A direct comparison is impossible: the API
-// server adds defaults and normalizes quantities, so a live object never equals the applied one.
+// ObjectState compares a desired object with the live one by hashes. A direct comparison is impossible: the API server
+// sets defaults and normalizes quantities, so a live object never equals the applied object.
 type ObjectState struct {
 	Desired *unstructured.Unstructured
-	// AppliedHash is the hash of the object that was last applied, ResultHash of the API server's result, and LiveHash
-	// of the live object. The zero value means that there is no object.
+	// AppliedHash is the hash of the object that was last applied, ResultHash is that of the API server's response, and
+	// LiveHash is that of the live object. The zero value means that there is no object.
 	AppliedHash, ResultHash, LiveHash ContentHash
 }
 
-// NeedsApply reports whether the desired object was never applied, or the live one was changed since.
+// NeedsApply reports whether the desired object was never applied, or the live object has been changed since.
 func (s ObjectState) NeedsApply() bool {
 	return s.AppliedHash != HashContent(s.Desired) || s.LiveHash != s.ResultHash
 }
 
-// ChangeSet is the plan of a pass. Other features have one effect per pass. Here one pass writes all objects that
-// differ, because most of them are useful only together. Only the first non-empty part is carried out: the Secret,
-// then the objects to apply and the volumes to grow, then the objects to prune, then a step of the rollout.
+// ChangeSet is the plan of a pass. In other features a pass has one effect. Here a pass writes all objects that differ,
+// because most of them are useful only together. Only the first non-empty part is carried out: the Secret, then the
+// objects to apply and the volumes to grow, then the objects to prune, then a step of the rollout.
 type ChangeSet struct {
 	// EndsStop is true if reconciliation resumes because its stop has expired.
 	EndsStop bool
-	// CompletesPasswords is true if missing passwords are added to the Secret.
+	// CompletesPasswords is true if the pass adds missing passwords to the Secret.
 	CompletesPasswords bool
 	// RenewsCertificate is true if the servers get a new certificate.
 	RenewsCertificate bool
-	// Apply holds all objects that differ, in the order in which they are written.
+	// Apply holds all objects that differ, in the order of writing.
 	Apply []*unstructured.Unstructured
-	// Claims holds the changes of volumes and claim templates. When the claims have changed, the StatefulSet is deleted
-	// without its Pods, and the next pass applies it again.
+	// Claims holds the changes of volumes and claim templates. After the claims have changed, the StatefulSet is
+	// deleted without its Pods, and the next pass creates it with the new templates.
 	Claims ClaimChange
-	// Prune holds the unused configurations.
+	// Prune holds the unused configurations to delete.
 	Prune []*unstructured.Unstructured
 	// Rollout is the next step of replacing Pods.
 	Rollout RolloutPlan
-	// OverruledSettings are the user's settings that are ignored, sorted.
+	// OverruledSettings lists, sorted, the user's settings that are ignored.
 	OverruledSettings []string
-	// Problems and Err describe what could not be observed. If either is set, no action is carried out.
+	// Problems and Err describe errors of the observation. If either is set, no action is carried out.
 	Problems []string
 	Err      error
 }
@@ -81,7 +82,7 @@ func (s ChangeSet) IsNotEmpty() bool {
 	return s.Err == nil && len(s.Problems) == 0 && (s.EndsStop || s.CompletesPasswords || s.RenewsCertificate || s.changesObjects() || s.touchesPod())
 }
 
-// RollsOut reports whether the pass carries out the step of the rollout.
+// RollsOut reports whether the pass carries out a step of the rollout.
 func (s ChangeSet) RollsOut() bool {
 	return s.IsNotEmpty() && !s.EndsStop && !s.CompletesPasswords && !s.RenewsCertificate && !s.changesObjects()
 }
@@ -105,13 +106,13 @@ func Decide(seen Observed) ChangeSet {
 		OverruledSettings: seen.Desired.OverruledSettings, Problems: seen.Problems, Err: seen.Err,
 	}
 	if changes.Err != nil || len(changes.Problems) > 0 || changes.CompletesPasswords || changes.RenewsCertificate {
-		// The desired objects are unknown, so no object may be considered unused.
+		// The desired objects are unknown, so no object can be considered unused.
 		return changes
 	}
 	changes.Claims = CompareClaims(seen.StatefulSet, seen.Desired.StatefulSet)
 	isReplaced := changes.Claims.IsPossible() || seen.StatefulSet != nil && !seen.StatefulSet.DeletionTimestamp.IsZero()
 	for _, object := range seen.Objects {
-		// A StatefulSet's claim templates are immutable; the new StatefulSet gets them.
+		// A StatefulSet's claim templates are immutable. The replacement StatefulSet will have them.
 		if object.NeedsApply() && (!isReplaced || object.Desired != seen.Desired.StatefulSet) {
 			changes.Apply = append(changes.Apply, object.Desired)
 		}

@@ -21,35 +21,35 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// BuildInput holds the input from which the objects of a cluster are built.
+// BuildInput is the input from which the objects of a cluster are built.
 type BuildInput struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// Settings holds the settings of the user's ConfigMap, if it exists.
+	// Settings holds the settings in the user's ConfigMap, if it exists.
 	Settings map[string]string
-	// Passwords holds the passwords by the keys of the cluster's Secret.
+	// Passwords holds the passwords, by the keys of the cluster's Secret.
 	Passwords map[string][]byte
 	// StatefulSet is the live StatefulSet; nil if it does not exist.
 	StatefulSet *appsv1.StatefulSet
-	// RunningCnf is the my.cnf that the Pods of StatefulSet use; empty if it is unknown.
+	// RunningCnf is the my.cnf that the StatefulSet's Pods use; empty if it is unknown.
 	RunningCnf string
 	// ExporterImage is the image of mysqld_exporter.
 	ExporterImage string
 }
 
-// DesiredObjects holds the objects of a cluster in the order of their creation. Every object has exactly the fields
-// that Torpor owns, for a server-side apply.
+// DesiredObjects holds the objects of a cluster in the order of creation. Every object contains exactly the fields that
+// Torpor owns, for server-side apply.
 type DesiredObjects struct {
 	// Objects holds all objects except the StatefulSet.
 	Objects []*unstructured.Unstructured
-	// StatefulSet is applied last, since its Pods need the others.
+	// StatefulSet is applied last, because its Pods need the other objects.
 	StatefulSet *unstructured.Unstructured
 	// ConfigMapName is the name of the ConfigMap that the Pods use.
 	ConfigMapName string
-	// OverruledSettings are the user's settings that are ignored, sorted.
+	// OverruledSettings lists, sorted, the user's settings that are ignored.
 	OverruledSettings []string
 }
 
-// BuildObjects builds the objects. Its error names the objects that cannot be built; the others are returned
+// BuildObjects builds the objects. The error lists the objects that cannot be built; the others are returned
 // nevertheless.
 func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	c := in.Cluster
@@ -71,7 +71,7 @@ func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	return desired, errors.Join(refuseSettings(in), primaryErr, replicaErr, setErr)
 }
 
-// refuseSettings returns an error that names the harmful settings of the user's ConfigMap.
+// refuseSettings returns an error that lists the harmful settings in the user's ConfigMap.
 func refuseSettings(in BuildInput) error {
 	found := describeHarmfulSettings(in.Settings, settingContext{
 		IsNew: in.StatefulSet == nil, LoadsTimeZones: in.Cluster.Spec.InitializeTimezoneData, Running: in.RunningCnf,
@@ -82,7 +82,8 @@ func refuseSettings(in BuildInput) error {
 	return fmt.Errorf("spec.mysqlConfigMapName: expected no setting that stops servers or loses data, found %s", strings.Join(found, "; "))
 }
 
-// ConfigMapInUse returns the name of the ConfigMap that the Pods of a StatefulSet use; empty without such a volume.
+// ConfigMapInUse returns the name of the ConfigMap that the Pods of a StatefulSet use; empty if there is no such
+// volume.
 func ConfigMapInUse(set *appsv1.StatefulSet) string {
 	if set == nil {
 		return ""
@@ -95,7 +96,7 @@ func ConfigMapInUse(set *appsv1.StatefulSet) string {
 	return ""
 }
 
-// RunningCnf returns the my.cnf in a ConfigMap.
+// RunningCnf returns the my.cnf contained in a ConfigMap.
 func RunningCnf(config *unstructured.Unstructured) string {
 	text, _, _ := unstructured.NestedString(config.Object, "data", cnfFile) // MOCO's ConfigMaps have the same key.
 	return text
@@ -109,7 +110,7 @@ func SelectorLabels(c *mocov1beta2.MySQLCluster) map[string]string {
 	}
 }
 
-// ListTLSHosts returns the server names in a certificate: those of the instances and of the Services.
+// ListTLSHosts returns the host names for the certificate: those of the instances and of the Services.
 func ListTLSHosts(c *mocov1beta2.MySQLCluster) []string {
 	var hosts []string
 	for _, domain := range []string{"", ".svc", ".svc.cluster.local"} {
@@ -125,7 +126,7 @@ func OwnerReference(c *mocov1beta2.MySQLCluster) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, mocov1beta2.MySQLClusterKind())
 }
 
-// newObject builds an object of a cluster; content is everything except its metadata.
+// newObject builds an object of a cluster. content is the object without its metadata.
 func newObject(c *mocov1beta2.MySQLCluster, version, kind, name string, content map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind}}
 	maps.Copy(o.Object, content)
@@ -136,7 +137,7 @@ func newObject(c *mocov1beta2.MySQLCluster, version, kind, name string, content 
 	return o
 }
 
-// withUserMetadata adds a user's labels and annotations. Torpor's labels take precedence.
+// withUserMetadata adds the user's labels and annotations. Torpor's labels take precedence.
 func withUserMetadata(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta) *unstructured.Unstructured {
 	all := maps.Clone(meta.Labels)
 	if all == nil {
@@ -150,7 +151,7 @@ func withUserMetadata(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta)
 	return o
 }
 
-// buildDisruptionBudget keeps a majority running. A single instance may always be drained.
+// buildDisruptionBudget protects a majority from evictions. It returns nil for a cluster without a majority to protect.
 func buildDisruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	const least = 3
 	if c.InstanceCount() < least {
@@ -170,7 +171,7 @@ func toJSONMap(texts map[string]string) map[string]any {
 	return out
 }
 
-// toJSONFields returns the fields of a typed value in the types that decoded JSON has.
+// toJSONFields converts a typed value to the types of decoded JSON.
 func toJSONFields(value any) (map[string]any, error) {
 	found, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
 	if err != nil {
@@ -188,8 +189,8 @@ const (
 	adminPort  = 33062
 )
 
-// buildHeadlessService gives every Pod a DNS name, even if it is not ready: a replica may become the source of
-// others before it is ready.
+// buildHeadlessService gives every Pod a DNS name, even if the Pod is not ready, because a replica may become a source
+// before it is ready.
 func buildHeadlessService(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	return newObject(c, "v1", "Service", c.ChildName(), map[string]any{"spec": map[string]any{
 		"clusterIP": "None", "publishNotReadyAddresses": true, "selector": toJSONMap(SelectorLabels(c)),
@@ -197,7 +198,7 @@ func buildHeadlessService(c *mocov1beta2.MySQLCluster) *unstructured.Unstructure
 	}})
 }
 
-// buildRoleService selects the Pods that have a role. Users cannot change the ports and the selector.
+// buildRoleService builds a Service that selects the Pods with a role. Users cannot change its ports and selector.
 func buildRoleService(c *mocov1beta2.MySQLCluster, role mocov1beta2.Role, t *mocov1beta2.ServiceTemplate) (*unstructured.Unstructured, error) {
 	spec := map[string]any{}
 	if t != nil && t.Spec != nil {
@@ -223,11 +224,12 @@ func servicePort(name string, number int64) map[string]any {
 	return map[string]any{"name": name, "port": number, "targetPort": number, "protocol": "TCP"}
 }
 
-// buildStatefulSet creates all Pods at once and never replaces one: only Decide determines which Pod is next, and
-// when. With a partition, the primary could not be replaced last, and a rollout would continue without a manager.
+// buildStatefulSet builds a StatefulSet whose controller creates all Pods in parallel and never replaces one. Only
+// Decide determines when to replace which Pod. With a partition instead, the primary could not be replaced last, and a
+// rollout would continue without a manager.
 func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured, error) {
 	c := in.Cluster
-	if !c.Spec.HasPossibleReplicas() { // Upstream's schema allows such numbers.
+	if !c.Spec.HasPossibleReplicas() { // Upstream's schema allows numbers outside of these bounds.
 		return nil, fmt.Errorf("spec.replicas: expected 1 to %d, found %d; correct it", mocov1beta2.MaxReplicas, c.Spec.Replicas)
 	}
 	spec, err := buildPodSpec(c, config, in.ExporterImage)
@@ -260,7 +262,7 @@ func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured,
 	}}), nil
 }
 
-// hashInputs hashes everything by which users change the Pod template, and nothing that comes from this version of
+// hashInputs hashes everything by which users can change the Pod template, and nothing that depends on this version of
 // Torpor.
 func hashInputs(in BuildInput) (string, error) {
 	spec := &in.Cluster.Spec
@@ -292,7 +294,7 @@ func hashInputs(in BuildInput) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read spec.podTemplate: %w", err)
 	}
-	var sorted any // The Pod's spec is stored as the user wrote it.
+	var sorted any // The Pod spec is stored as the user wrote it.
 	if err := json.Unmarshal(text, &sorted); err != nil {
 		return "", fmt.Errorf("read spec.podTemplate: %w", err)
 	}
@@ -304,9 +306,9 @@ func hashInputs(in BuildInput) (string, error) {
 	return fmt.Sprintf("%016x", sum.Sum64()), nil
 }
 
-// buildVolumeClaims builds claim templates whose claims are deleted with the cluster, not with the StatefulSet. A
-// StatefulSet's claim templates are immutable and MOCO creates them without labels. Nothing depends on the labels,
-// so they are left out for such a StatefulSet.
+// buildVolumeClaims builds claim templates. The claims are deleted with the cluster, not with the StatefulSet. A
+// StatefulSet's claim templates are immutable, and MOCO creates them without labels. Nothing depends on the labels, so
+// they are omitted for such a StatefulSet.
 func buildVolumeClaims(in BuildInput) ([]any, error) {
 	var list []any
 	c := in.Cluster
@@ -344,10 +346,10 @@ func isClaimUnlabelled(set *appsv1.StatefulSet, name string) bool {
 	})
 }
 
-// ContentHash is a hash of the fields that users and controllers set in an object.
+// ContentHash is a hash of an object's fields that users and controllers set.
 type ContentHash [sha256.Size]byte
 
-// HashContent leaves out the status and the API server's bookkeeping.
+// HashContent hashes an object without its status and without the metadata that the API server manages.
 func HashContent(u *unstructured.Unstructured) ContentHash {
 	c := u.DeepCopy()
 	unstructured.RemoveNestedField(c.Object, "status")
@@ -356,7 +358,7 @@ func HashContent(u *unstructured.Unstructured) ContentHash {
 	}
 	text, err := json.Marshal(c.Object)
 	if err != nil {
-		return sha256.Sum256([]byte(fmt.Sprint(c.Object))) // The content cannot be encoded as JSON; maps are printed in order.
+		return sha256.Sum256([]byte(fmt.Sprint(c.Object))) // The content cannot be encoded as JSON. Maps are printed in sorted order.
 	}
 	return sha256.Sum256(text)
 }

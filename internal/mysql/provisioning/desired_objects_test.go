@@ -120,7 +120,7 @@ func TestBuildObjects(t *testing.T) {
 			var b strings.Builder
 			for _, o := range append(w.Objects, w.StatefulSet) {
 				if o.GetKind() == "Secret" || o.GetKind() == "ConfigMap" {
-					continue // Their content is in other golden files.
+					continue // Other golden files contain these objects.
 				}
 				data, err := yaml.Marshal(o.Object)
 				testenv.ExpectNoError(t, err)
@@ -131,7 +131,7 @@ func TestBuildObjects(t *testing.T) {
 	}
 }
 
-// TestServersHaveTimeToStart requests less time than any server needs.
+// TestServersHaveTimeToStart covers startup times that are too short for any server, and a sufficient one.
 func TestServersHaveTimeToStart(t *testing.T) {
 	cluster := parseCluster(t, minimalCluster)
 	for wanted, seconds := range map[int32]int64{0: 10, 9: 10, 11: 10, 60: 60} {
@@ -145,7 +145,7 @@ func TestServersHaveTimeToStart(t *testing.T) {
 	}
 }
 
-// TestInputsOfThePods changes everything that users can change. A Pod counts as outdated exactly if the change
+// TestInputsOfThePods changes everything that users can change. A Pod counts as outdated if, and only if, the change
 // affects the template.
 func TestInputsOfThePods(t *testing.T) {
 	build := func(t *testing.T, text string, settings map[string]string) (template, inputs string) {
@@ -165,12 +165,12 @@ func TestInputsOfThePods(t *testing.T) {
 		settings map[string]string
 		isInput  bool
 	}{
-		"a changed image: the Pods are replaced":                {old: "mysql:1", new: "mysql:2", isInput: true},
-		"a changed order of fields: the Pods are kept":          {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
-		"an unknown field: the Pods are replaced":               {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
-		"a changed setting: the Pods are replaced":              {settings: map[string]string{"long_query_time": "5"}, isInput: true},
-		"container slow-log is disabled: the Pods are replaced": {old: "replicas: 3", new: "replicas: 3\n  disableSlowQueryLogContainer: true", isInput: true},
-		"changed resources of slow-log: the Pods are replaced": {
+		"a changed image: the Pods are replaced":               {old: "mysql:1", new: "mysql:2", isInput: true},
+		"reordered fields: the Pods are kept":                  {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
+		"an unknown field: the Pods are replaced":              {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
+		"a changed setting: the Pods are replaced":             {settings: map[string]string{"long_query_time": "5"}, isInput: true},
+		"a disabled slow-log container: the Pods are replaced": {old: "replicas: 3", new: "replicas: 3\n  disableSlowQueryLogContainer: true", isInput: true},
+		"changed resources of the slow-log container: the Pods are replaced": {
 			old: "podTemplate: {spec:", new: "podTemplate: {overwriteContainers: [{name: slow-log, resources: {}}], spec:", isInput: true,
 		},
 		"a larger volume: the Pods are kept":     {old: "1Gi", new: "2Gi"},
@@ -222,7 +222,7 @@ func TestMissingKeys(t *testing.T) {
 	testenv.ExpectEqual(t, "missing", []string{"BACKUP_PASSWORD"}, mysqlusers.MissingPasswordKeys(passwords))
 }
 
-// testInstance runs the scripts as a Pod does, on a loopback address.
+// testInstance runs the scripts of a Pod on a loopback address.
 type testInstance struct {
 	place   mysqld.ServerPrograms
 	volume  string
@@ -230,11 +230,11 @@ type testInstance struct {
 	ordinal int
 	// isCopy is true if the instance creates its accounts at each start.
 	isCopy bool
-	// zones is the folder of time zones; empty means none.
+	// zones is the folder with time zones; empty means none.
 	zones string
-	// passwords holds the passwords by the keys of the cluster's Secret.
+	// passwords holds the passwords, by the keys of the cluster's Secret.
 	passwords map[string][]byte
-	// settings are further options of the server.
+	// settings are additional options for the server.
 	settings []string
 }
 
@@ -280,7 +280,7 @@ func (i *testInstance) environment() []string {
 	}
 }
 
-// serverOptions replace the Pod's volumes.
+// serverOptions returns options that replace the Pod's volumes.
 func (i *testInstance) serverOptions() []string {
 	return slices.Concat(i.place.Options, mysqld.CertificateOptions(i.volume), i.settings, []string{
 		"--tmpdir=" + i.volume, "--socket=" + i.volume + "/s.sock", "--pid-file=" + i.volume + "/pid", "--bind-address=" + i.address,
@@ -288,7 +288,7 @@ func (i *testInstance) serverOptions() []string {
 	})
 }
 
-// initCommand runs the init script with the tools of a minimal image.
+// initCommand returns a command that runs the init script with the tools of a minimal image.
 func (i *testInstance) initCommand(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{filepath.Join(i.volume, initFile)}, i.serverOptions()...)...)
@@ -297,7 +297,7 @@ func (i *testInstance) initCommand(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// probe runs a probe of the kubelet.
+// probe runs the script of a kubelet probe.
 func (i *testInstance) probe(t *testing.T, question string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(i.volume, probeFile), question)
@@ -348,7 +348,7 @@ func (i *testInstance) openDBWith(t *testing.T, tls, user, password string, port
 	connector, err := driver.NewConnector(cfg)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
-	t.Cleanup(func() { _ = db.Close() }) // The server may be gone.
+	t.Cleanup(func() { _ = db.Close() }) // The server may have stopped.
 	return db
 }
 
@@ -377,7 +377,7 @@ func execStatements(t *testing.T, db *sql.DB, statements ...string) {
 
 const rotationSize = 1 << 20
 
-// expectLogsBounded writes eight times the maximum size of a log.
+// expectLogsBounded writes eight times the maximum size of a log and checks the size of the log.
 func (i *testInstance) expectLogsBounded(t *testing.T) {
 	t.Helper()
 	db := i.openDB(t, "moco-agent", string(i.passwords["AGENT_PASSWORD"]), adminPort)
@@ -402,15 +402,15 @@ func (i *testInstance) expectLogsBounded(t *testing.T) {
 	}
 }
 
-// startSlowLog runs the script of the container slow-log.
+// startSlowLog runs the script of the slow-log container.
 func (i *testInstance) startSlowLog(t *testing.T) *testenv.Process {
 	t.Helper()
 	linkPrograms(t, i.volume, "tail", "sleep")
 	return testenv.StartProcess(t, "/bin/sh", []string{filepath.Join(i.volume, slowLogFile)}, i.environment())
 }
 
-// expectSlowLogPrinted checks that statements are printed after the log was rotated, and that the container ends at
-// once when the Pod is deleted.
+// expectSlowLogPrinted checks that statements are printed even after a log rotation, and that the container exits
+// immediately when the Pod is deleted.
 func (i *testInstance) expectSlowLogPrinted(t *testing.T, slowLog *testenv.Process) {
 	t.Helper()
 	db := i.openDB(t, "moco-agent", string(i.passwords["AGENT_PASSWORD"]), adminPort)
@@ -423,7 +423,7 @@ func (i *testInstance) expectSlowLogPrinted(t *testing.T, slowLog *testenv.Proce
 	testenv.ExpectEqual(t, "exit code of the container slow-log", 0, slowLog.ExitCode())
 }
 
-// TestImageWithoutTailKeepsThePodReady runs the container slow-log with an image that lacks the program.
+// TestImageWithoutTailKeepsThePodReady runs the slow-log container with an image without the program tail.
 func TestImageWithoutTailKeepsThePodReady(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -436,8 +436,8 @@ func TestImageWithoutTailKeepsThePodReady(t *testing.T) {
 	testenv.ExpectEqual(t, "exit code", 0, p.ExitCode())
 }
 
-// TestDefaultsAreThoseOfMOCO checks a server with the product's own configuration for the settings that a client of
-// MOCO can notice.
+// TestDefaultsAreThoseOfMOCO runs a server with Torpor's configuration and checks the settings that a client of MOCO
+// can observe.
 func TestDefaultsAreThoseOfMOCO(t *testing.T) {
 	i := newTestInstance(t, mysqld.FindServerPrograms(t), 0, map[string][]byte{"ADMIN_PASSWORD": []byte("a")})
 	cnf, _ := BuildMyCnf(map[string]string{"loose_mysqlx": "OFF", "innodb_use_native_aio": "0"}, ServerSizes{Volume: roomForRedo})
@@ -474,7 +474,7 @@ func TestDefaultsAreThoseOfMOCO(t *testing.T) {
 // strictMode is the server's own default, which MOCO does not change.
 const strictMode = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
-// TestScripts initialises, runs, clones and stops two instances of the real server.
+// TestScripts initializes, runs, clones and stops two instances of the real server.
 func TestScripts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwords := map[string][]byte{}
@@ -591,7 +591,7 @@ func TestScripts(t *testing.T) {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", late.Process.Pid))
 		return errors.Join(err, testenv.ErrorIf(strings.TrimSpace(string(name)) == "sh", "it is a child of a shell"))
 	})
-	_ = late.Wait() // The server does not answer.
+	_ = late.Wait() // The server does not respond.
 	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGCONT))
 	expectProbes(true, true)
 
@@ -610,7 +610,7 @@ func TestScripts(t *testing.T) {
 
 	t.Log("The account for applications writes to its own databases, and cannot make an account an administrator.")
 	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")
-	// Existing accounts stay as they are when they are created again.
+	// Creating existing accounts again does not change them.
 	execStatements(t, admin, mysqlusers.BuildStatements(passwords, true)...)
 	writer := first.openDB(t, "moco-writable", string(passwords["WRITABLE_PASSWORD"]), mysqlPort)
 	execStatements(t, writer, "CREATE DATABASE own", "CREATE TABLE own.t (id INT PRIMARY KEY)", "INSERT INTO own.t VALUES (1)", "CREATE USER 'a'@'%' IDENTIFIED BY 'a'", "GRANT ALL ON own.* TO 'a'@'%'")
@@ -658,7 +658,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// writeTimeZone writes the file of a zone that is always one hour ahead.
+// writeTimeZone writes the file of a time zone that is always one hour ahead of UTC.
 func writeTimeZone(t *testing.T, folder string) {
 	t.Helper()
 	testenv.ExpectNoError(t, os.Mkdir(folder, 0o700))
@@ -720,8 +720,8 @@ func TestScriptsDependOnNoSetting(t *testing.T) {
 	}
 }
 
-// TestCloneRecreatesAccounts clones a server with other passwords into an instance by the scripts of a Pod, and
-// then changes an account in it, as an external source does.
+// TestCloneRecreatesAccounts uses a Pod's scripts to clone a server with other passwords into an instance. Then it
+// changes an account of the instance, as an external source would.
 func TestCloneRecreatesAccounts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwordsOf := func(whose string) map[string][]byte {
@@ -783,8 +783,7 @@ func TestCloneRecreatesAccounts(t *testing.T) {
 	testenv.ExpectNoError(t, isAlive())
 }
 
-// TestStartRenewsExpiredAccounts expires the passwords of a primary and its replica, by a statement and by their
-// age.
+// TestStartRenewsExpiredAccounts expires the passwords of a primary and its replica, by a statement and by age.
 func TestStartRenewsExpiredAccounts(t *testing.T) {
 	t.Parallel()
 	place := mysqld.FindServerPrograms(t)
@@ -796,7 +795,7 @@ func TestStartRenewsExpiredAccounts(t *testing.T) {
 	servers := map[*testInstance]*testenv.Process{}
 	admins := map[*testInstance]*sql.DB{}
 	for _, i := range []*testInstance{primary, replica} {
-		// autocommit=0 must not roll back the statements of a start.
+		// autocommit=0 must not roll back the statements that run at a start.
 		i.settings = []string{"--default-password-lifetime=90", "--autocommit=0"}
 		i.initialise(t)
 		servers[i] = i.startServer(t)

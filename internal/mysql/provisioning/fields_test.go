@@ -18,8 +18,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// fieldUse defines how a field of the spec takes effect: a value changes the objects, or the condition
-// SpecFullySupported names the field, or a package reads it.
+// fieldUse defines how a field of the spec takes effect: a value changes the objects, the condition SpecFullySupported
+// lists the field, or a package reads it.
 type fieldUse struct {
 	value   any
 	isNamed bool
@@ -63,7 +63,7 @@ func fieldUses() map[string]fieldUse {
 	return uses
 }
 
-// TestEveryFieldIsActedOnOrNamed walks the schema of upstream's kind.
+// TestEveryFieldIsActedOnOrNamed checks every field in the schema of upstream's kind.
 func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 	text, err := os.ReadFile("../../../config/crd/moco.cybozu.com_mysqlclusters.yaml")
 	testenv.ExpectNoError(t, err)
@@ -95,7 +95,7 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 	}
 }
 
-// listFields returns the fields without subfields. The fields of a Pod or a Service count as one.
+// listFields returns the fields that have no subfields. A Pod spec or a Service counts as one field.
 func listFields(prefix string, schema apiextensionsv1.JSONSchemaProps) []string {
 	if len(schema.Properties) == 0 || strings.HasSuffix(prefix, ".spec") || strings.HasSuffix(prefix, "bucketConfig") || schema.XPreserveUnknownFields != nil {
 		return []string{prefix}
@@ -107,7 +107,7 @@ func listFields(prefix string, schema apiextensionsv1.JSONSchemaProps) []string 
 	return all
 }
 
-// buildTexts returns the objects and the Pod template, both without the hash of the inputs, and that hash.
+// buildTexts returns the objects and the Pod template without the hash of the inputs, and that hash.
 func buildTexts(t *testing.T, c *mocov1beta2.MySQLCluster) (objects, template, inputs string) {
 	t.Helper()
 	w, err := BuildObjects(BuildInput{Cluster: c})

@@ -17,7 +17,7 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
-// Files of the ConfigMap, below configFolder in the containers.
+// Files in the ConfigMap, mounted under configFolder in the containers.
 const (
 	configFolder = "/etc/mysql"
 	cnfFile      = "my.cnf"
@@ -28,14 +28,14 @@ const (
 	renewalFile  = "moco-accounts.sql"
 )
 
-// tlsFolder holds the server's certificate in the containers.
+// tlsFolder contains the server's certificate in the containers.
 const tlsFolder = "/etc/mysql-tls"
 
 // includeKey is the key of the user's ConfigMap whose text is included verbatim.
 const includeKey = "_include"
 
-// defaultSettings are the settings that the user may change. They equal MOCO's where a client can notice them, so
-// that a manifest keeps its meaning.
+// defaultSettings returns the settings that the user may change. They equal MOCO's settings where a client can notice
+// the difference, so a manifest keeps its meaning.
 func defaultSettings() map[string]string {
 	return map[string]string{
 		"character_set_server": "utf8mb4", "collation_server": "utf8mb4_unicode_ci", "default_time_zone": "+0:00",
@@ -53,7 +53,7 @@ func defaultSettings() map[string]string {
 	}
 }
 
-// forcedSettings are the settings that clustering and the Pod depend on. Settings that differ between Pods are on
+// forcedSettings returns the settings on which clustering and the Pod depend. Settings that differ between Pods are on
 // the command line.
 func forcedSettings() map[string]string {
 	return map[string]string{
@@ -65,12 +65,11 @@ func forcedSettings() map[string]string {
 		"read_only": "ON", "super_read_only": "ON",
 		// The supervisor limits the size of these logs.
 		"slow_query_log_file": logFolder + "/mysql.slow", "general_log_file": logFolder + "/mysql.general",
-		// Without these settings an acknowledged commit may be lost, or be on no replica.
+		// With other values an acknowledged commit might be lost, or might not be on any replica.
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
 		"binlog_error_action":                        "ABORT_SERVER",
 		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",
-		// Clustering observes the server by performance_schema, and protects its accounts from applications by
-		// partial_revokes.
+		// Clustering queries performance_schema, and protects its accounts from applications with partial_revokes.
 		"performance_schema": "ON", "partial_revokes": "ON",
 		// Clustering, replicas and backups accept only this CA.
 		"ssl_ca": tlsFolder + "/" + certificates.AuthorityFile, "ssl_cert": tlsFolder + "/" + certificates.CertificateFile,
@@ -78,11 +77,11 @@ func forcedSettings() map[string]string {
 	}
 }
 
-// perPodSettings are set on the command line of every server.
+// perPodSettings returns the settings on the command line of every server.
 func perPodSettings() []string { return []string{"server_id", "admin_address", "report_host"} }
 
-// requiredPlugins are the plugins that clustering needs. They have these names since MySQL 8.0.26, and only these
-// since 9.0.
+// requiredPlugins returns the plugins that clustering needs. They have had these names since MySQL 8.0.26, and only
+// these names since 9.0.
 func requiredPlugins() []string {
 	return []string{"semisync_source.so", "semisync_replica.so", "mysql_clone.so"}
 }
@@ -90,13 +89,13 @@ func requiredPlugins() []string {
 // ServerSizes holds the sizes of a server in bytes; 0 means unknown.
 type ServerSizes struct{ Memory, Volume int64 }
 
-// roomForRedo is the size of the volume from which on the redo log is as large as MOCO's. A server allocates the
-// redo log at its first start.
+// roomForRedo is the volume size at which the redo log becomes as large as MOCO's. A server allocates the redo log at
+// its first start.
 const roomForRedo = 8 << 30
 
-// BuildMyCnf builds the configuration of a server of the given sizes. It returns the user's settings that are
-// ignored, because clustering requires other values. If a setting occurs twice, under any of its names, the last
-// one counts.
+// BuildMyCnf builds the configuration of a server with the given sizes. It also returns the user's settings that are
+// ignored because clustering requires other values. If a setting occurs several times, under any of its names, the last
+// one applies.
 func BuildMyCnf(user map[string]string, sizes ServerSizes) (text string, ignored []string) {
 	const least, percent, hundred = 128 << 20, 70, 100
 	all := defaultSettings()
@@ -140,8 +139,8 @@ func BuildMyCnf(user map[string]string, sizes ServerSizes) (text string, ignored
 	return b.String(), ignored
 }
 
-// matchCharacterSet completes a character set or a collation that the user chose alone. A server with a collation of
-// another character set does not start.
+// matchCharacterSet completes the settings if the user has specified only a character set or only a collation. A server
+// does not start if its collation belongs to another character set.
 func matchCharacterSet(all map[string]string, user []userSetting) {
 	chosen := map[string]string{}
 	for _, s := range user {
@@ -162,7 +161,7 @@ func writeSettings(b *strings.Builder, settings map[string]string) {
 	}
 }
 
-// variableOf returns the variable that a setting is about. Prefixes of options change how the value is applied.
+// variableOf returns the variable that a setting changes. Option prefixes only determine how the value is applied.
 func variableOf(setting string) string {
 	name := strings.ReplaceAll(strings.ToLower(setting), "-", "_")
 	for {
@@ -176,8 +175,8 @@ func variableOf(setting string) string {
 	}
 }
 
-// buildConfigMap builds the configuration and the scripts. Its name changes with its content, so that a Pod keeps
-// its configuration until it is replaced.
+// buildConfigMap builds the configuration and the scripts. Its name depends on its content, so a Pod keeps its
+// configuration until it is replaced.
 func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
 	files := map[string]string{
 		cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript, slowLogFile: slowLogScript, renewalFile: joinStatements(mysqlusers.BuildRenewalStatements()),
@@ -189,8 +188,8 @@ func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstr
 	return newObject(c, "v1", "ConfigMap", fmt.Sprintf("%s.%08x", c.ChildName(), sum.Sum32()), map[string]any{"data": toJSONMap(files)})
 }
 
-// memoryRequest returns the memory request of the server's container in bytes, or its limit if it has no request. 0
-// means that it has neither.
+// memoryRequest returns the memory request of the server's container in bytes. If there is no request, it returns the
+// limit; if there is no limit either, it returns 0.
 func memoryRequest(spec mocov1beta2.PodSpec) int64 {
 	var found struct {
 		Containers []struct {

@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// configVolume holds the configuration and the scripts.
+	// configVolume contains the configuration and the scripts.
 	configVolume = "mysql-conf"
-	// exporterVolume holds the file with the exporter's password, and no other file.
+	// exporterVolume contains only the file with the exporter's password.
 	exporterVolume, exporterFolder = "moco-exporter", "/moco-exporter"
 	exporterPort                   = 9104
-	// usersVolume holds usersFile; only the init container mounts it.
+	// usersVolume contains usersFile. Only the init container mounts it.
 	usersVolume, usersFolder = "moco-users", "/moco-users"
-	// takeOverVolume holds takeOverFile. Only servers of a copy of another server mount it.
+	// takeOverVolume contains takeOverFile. It is mounted only by servers of a cluster that copies another server.
 	takeOverVolume, takeOverFolder = "moco-take-over", "/moco-take-over"
 	// gracePeriodSeconds is how long a server may take to shut down.
 	gracePeriodSeconds = 300
-	// logFolder holds the slow log and the general log.
+	// logFolder contains the slow log and the general log.
 	logFolder = "/var/log/mysql"
-	// preStopSeconds is how long a deleted Pod continues to serve, so that a primary can hand over.
+	// preStopSeconds is how long a deleted Pod continues to serve, so a primary can be switched over.
 	preStopSeconds = 10
-	// defaultLogSize is the size from which on a log is rotated, in bytes.
+	// defaultLogSize is the size in bytes at which a log is rotated.
 	defaultLogSize = 64 << 20
-	// serverUser is the user that runs the server and owns its data.
+	// serverUser is the user ID that runs the server and owns its data.
 	serverUser = 10000
 )
 
-// buildPodSpec adds to the user's spec everything that makes a Pod an instance.
+// buildPodSpec adds everything to the user's spec that makes a Pod an instance.
 func buildPodSpec(c *mocov1beta2.MySQLCluster, config, exporterImage string) (map[string]any, error) {
 	raw, err := c.Spec.PodTemplate.Spec.MarshalJSON()
 	if err != nil {
@@ -102,7 +102,7 @@ func buildInitContainer(cluster *mocov1beta2.MySQLCluster, server, overwrite map
 	return c
 }
 
-// buildSidecars returns the containers that run next to the server.
+// buildSidecars returns the containers that run in addition to the server.
 func buildSidecars(c *mocov1beta2.MySQLCluster, server map[string]any, exporterImage string) ([]any, error) {
 	var sidecars []any
 	if !c.Spec.DisableSlowQueryLogContainer {
@@ -122,8 +122,8 @@ func buildSidecars(c *mocov1beta2.MySQLCluster, server map[string]any, exporterI
 	return sidecars, nil
 }
 
-// buildSlowLogContainer returns the container that prints the slow log. It uses the server's image, which has the
-// right user and is on the node already. Its requests equal its limits, so that a Pod can have the class Guaranteed.
+// buildSlowLogContainer returns the container that prints the slow log. It uses the server's image, which has the right
+// user and is already on the node. Its requests equal its limits, so a Pod can have the QoS class Guaranteed.
 func buildSlowLogContainer(server, overwrite map[string]any) map[string]any {
 	logs := volumeMount("var-log", logFolder)
 	logs["readOnly"] = true
@@ -142,11 +142,11 @@ func buildSlowLogContainer(server, overwrite map[string]any) map[string]any {
 	return c
 }
 
-// buildExporterContainer returns the container that queries the server for metrics, with an account that may read
-// nothing else. It has no other password.
+// buildExporterContainer returns the container that queries the server for metrics. Its account has no privileges other
+// than those needed for metrics, and it has no other password.
 func buildExporterContainer(c *mocov1beta2.MySQLCluster, image string) (map[string]any, error) {
-	// The second flag makes the exporter use TLS, which require_secure_transport demands. The connection stays inside
-	// the Pod, so the certificate is not verified.
+	// The second flag makes the exporter use TLS, as require_secure_transport requires. The connection stays inside the
+	// Pod, so the certificate is not verified.
 	args := []any{"--config.my-cnf=" + exporterFolder + "/" + mysqlusers.ClientFileOf(mysqlusers.ExporterUser), "--tls.insecure-skip-verify"}
 	for _, name := range c.Spec.Collectors {
 		args = append(args, "--collect."+name)
@@ -164,7 +164,7 @@ func buildExporterContainer(c *mocov1beta2.MySQLCluster, image string) (map[stri
 	return container, nil
 }
 
-// containerOverwrites returns the user's changes of a container that Torpor adds.
+// containerOverwrites returns the user's overrides for a container that Torpor adds.
 func containerOverwrites(c *mocov1beta2.MySQLCluster, name string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, o := range c.Spec.PodTemplate.OverwriteContainers {
@@ -218,10 +218,10 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 	}
 }
 
-// defaultProbes query the server itself. The cost of a probe is starting a program in a container, which takes
-// seconds on a busy node, so timeouts are long and probes infrequent. A fence of some seconds does not make a Pod
-// unready. A server that hangs is restarted after at most seven probes of ten seconds and the grace period, since
-// it does not react to SIGTERM either.
+// defaultProbes returns probes that query the server itself. A probe starts a program in a container, which takes
+// seconds on a busy node, so timeouts are long and probes infrequent. A Pod does not become unready because of a fence
+// of a few seconds. A hanging server does not react to SIGTERM either. It is restarted after at most seven probes of
+// ten seconds and the grace period.
 func defaultProbes(startupWait time.Duration) map[string]map[string]any {
 	const startupPeriod = 2 * time.Second
 	return map[string]map[string]any{
@@ -231,7 +231,7 @@ func defaultProbes(startupWait time.Duration) map[string]map[string]any {
 	}
 }
 
-// mergeProbe returns the user's probe, completed with the default numbers and the default handler.
+// mergeProbe returns the user's probe, completed with default numbers and the default handler.
 func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 	out := maps.Clone(numbers)
 	maps.Copy(out, said)
@@ -244,7 +244,7 @@ func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 	return out
 }
 
-// sharedMounts are the mounts of the server and of the init container.
+// sharedMounts returns the mounts of both the server and the init container.
 func sharedMounts() []any {
 	return []any{
 		volumeMount(mocov1beta2.DataClaim, "/var/lib/mysql"), volumeMount("tmp", "/tmp"), volumeMount("run", "/run"),
@@ -257,7 +257,7 @@ func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 	for _, a := range mysqlusers.ListAccounts() {
 		clients = append(clients, map[string]any{"key": mysqlusers.ClientFileOf(a.Name), "path": mysqlusers.ClientFileOf(a.Name)})
 	}
-	var files []any // The CA's key is not among these files.
+	var files []any // These files do not include the CA's key.
 	for _, name := range []string{certificates.AuthorityFile, certificates.CertificateFile, certificates.KeyFile} {
 		files = append(files, map[string]any{"key": name, "path": name})
 	}
@@ -341,7 +341,7 @@ var initScript string
 //go:embed moco-mysqld.sh
 var serverScript string
 
-// probeScript answers the kubelet's probes.
+// probeScript is the script of the kubelet's probes.
 //
 //go:embed moco-probe.sh
 var probeScript string

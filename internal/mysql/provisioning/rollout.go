@@ -11,30 +11,30 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// None is the ordinal of the primary while a cluster has no primary.
+// None means that a cluster has no primary.
 const None = -1
 
-// SettleTime is how long a Pod must be ready before it counts, because clustering has observed it by then.
+// SettleTime is how long a Pod must be ready before it counts as ready. By then clustering has observed it.
 const SettleTime = 5 * time.Second
 
-// ObservedRollout holds the input of a decision about a rollout.
+// ObservedRollout is the input for a decision about a rollout.
 type ObservedRollout struct {
 	// Name is the name of the cluster.
 	Name string
 	// Offline is true if no Pods are desired.
 	Offline bool
-	// RevisionKnown is true when the StatefulSet controller has reported the revision of the newest template. Until
+	// RevisionKnown is true once the StatefulSet controller has reported the revision of the newest template. Until
 	// then, Outdated is not reliable.
 	RevisionKnown bool
 	// Pods holds the desired Pods by ordinal.
 	Pods []PodState
-	// Primary is the ordinal of the instance that takes writes, or None.
+	// Primary is the ordinal of the writable instance, or None.
 	Primary int
-	// Healthy is true while clustering reports that every instance fulfils its role.
+	// Healthy is true while clustering reports that every instance fulfills its role.
 	Healthy bool
 	// ClusteringStopped is true while clustering is stopped because users work on the instances.
 	ClusteringStopped bool
-	// HasTurn is false if the maximum number of other clusters are being rolled out.
+	// HasTurn is false if the maximum number of other clusters is being rolled out.
 	HasTurn bool
 	// StoppedInstances is true while clustering is stopped for single instances.
 	StoppedInstances bool
@@ -45,14 +45,14 @@ type ObservedRollout struct {
 // PodState is one Pod of the cluster.
 type PodState struct {
 	Exists, Ready, Terminating bool
-	// Outdated is true for a Pod that was made from other inputs than the user's present ones.
+	// Outdated is true for a Pod whose inputs differ from the user's current inputs.
 	Outdated bool
-	// IsKept is true for a Pod that another version of Torpor made from the same inputs.
+	// IsKept is true for a Pod that another version of Torpor created from the same inputs.
 	IsKept bool
-	// Served is true for a Pod that clustering has made available to clients. A new Pod starts without it, so the
-	// value means that clustering has observed this very Pod and found it replicating.
+	// Served is true for a Pod that clustering has made available to clients. It is false for a new Pod. Therefore the
+	// value true means that clustering has observed this particular Pod and found it replicating.
 	Served bool
-	// DemotionRequested is true for a primary that was requested to hand over.
+	// DemotionRequested is true for a primary with a switchover request.
 	DemotionRequested bool
 	// ReadyFor is how long the Pod has been ready.
 	ReadyFor time.Duration
@@ -63,13 +63,13 @@ type PodState struct {
 //sumtype:decl
 type RolloutAction interface{ action() }
 
-// Nothing leaves all Pods alone.
+// Nothing does not change any Pod.
 type Nothing struct{}
 
-// ReplacePod deletes a Pod; the StatefulSet controller creates its replacement.
+// ReplacePod deletes a Pod. The StatefulSet controller creates its replacement.
 type ReplacePod struct{ Ordinal int }
 
-// RequestSwitchover asks clustering to make another instance the primary.
+// RequestSwitchover requests a switchover to another instance.
 type RequestSwitchover struct{ Ordinal int }
 
 func (Nothing) action()           {}
@@ -82,33 +82,33 @@ type RolloutPlan struct {
 	Rule string
 	// Action is the effect of the step.
 	Action RolloutAction
-	// Done is true when every Pod is ready and of the newest revision.
+	// Done is true when every Pod is ready and has the newest revision.
 	Done bool
-	// Message names the condition that the rollout waits for; empty if it does not wait.
+	// Message describes the condition that the rollout waits for; empty if it does not wait.
 	Message string
 	// RequeueAfter is the delay before the next pass; zero means that an event triggers it.
 	RequeueAfter time.Duration
 	// TakesTurn is true for a step that requires a turn. The cluster keeps the turn until a plan with EndsTurn. A
-	// forced rollout requires no turn.
+	// forced rollout does not require a turn.
 	TakesTurn, EndsTurn bool
-	// Forced is true for a step that only the annotation allows.
+	// Forced is true for a step that is allowed only because of the annotation.
 	Forced bool
 }
 
 const (
-	// rolloutRetry is the poll interval of state that has no events.
+	// rolloutRetry is the poll interval for states without events.
 	rolloutRetry = 2 * time.Second
 	// turnRetry is the poll interval for the end of another cluster's turn.
 	turnRetry = 10 * time.Second
 )
 
-// forcedBy ends the message of a step that only the annotation allows.
+// forcedBy is the end of the message for a step that is allowed only because of the annotation.
 const forcedBy = ", although the cluster is not healthy, because of the annotation " + mocov1beta2.ForceRolloutAnnotation
 
-// DecideRollout decides which Pod of a rollout is replaced next: one at a time, the primary last and after a
-// switchover. A Pod that serves is replaced only while the cluster is healthy. A Pod that does not serve may be
-// replaced at any time, as long as no other Pod is being replaced. A forced rollout does not wait for a healthy
-// cluster, and may restart a primary that no replica follows.
+// DecideRollout decides which Pod of a rollout is replaced next. Pods are replaced one at a time, the primary last and
+// after a switchover. A serving Pod is replaced only while the cluster is healthy. A Pod that does not serve may be
+// replaced at any time, if no other Pod is being replaced. A forced rollout does not wait for a healthy cluster, and
+// may restart a primary that no replica follows.
 func DecideRollout(o ObservedRollout) RolloutPlan {
 	outdated := o.ordinalsWhere(func(p PodState) bool { return p.Outdated })
 	absent := o.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating })
@@ -132,12 +132,12 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	case o.StoppedInstances:
 		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
 			"revision: %s; to continue, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
-	// The rollout also waits while a new Pod is not ready, because a broken template must not reach a second Pod that
-	// serves. If the new Pod can become ready only after the Pod of a broken primary is replaced, force is needed.
+	// The rollout also waits while a new Pod is not ready, because a broken template must not reach a second serving
+	// Pod. If the new Pod can become ready only after the broken primary's Pod is replaced, the rollout must be forced.
 	case len(absent) > 0 || len(down) > 0 && (!o.Forced || broken == None):
 		return waitingPlan("one at a time", "the rollout waits for "+o.podNames(unionSorted(absent, down)))
-	// The new template may fix a broken Pod, so its replacement does not wait for health. A broken primary still comes
-	// last, because an outdated replica that serves could take over from it.
+	// The new template may fix a broken Pod, so its replacement does not wait for a healthy cluster. A broken primary
+	// still comes last, because a failover to an outdated serving replica is possible.
 	case broken != None && (broken != o.Primary || len(outdated) == 1 || len(down) > 0):
 		return RolloutPlan{Rule: "replace a broken Pod", Action: ReplacePod{broken}, Message: "replacing " + o.podNames([]int{broken}) + ", which is not ready", RequeueAfter: rolloutRetry, Forced: len(down) > 0}
 	case !o.Healthy && o.Forced && young >= SettleTime:
@@ -162,7 +162,7 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	}
 }
 
-// handOver requests a switchover once, and waits for it.
+// handOver requests a switchover once, and waits until it is done.
 func (o ObservedRollout) handOver() RolloutPlan {
 	primary := o.podNames([]int{o.Primary})
 	if o.Pods[o.Primary].DemotionRequested {
@@ -183,7 +183,7 @@ func (p RolloutPlan) requeueAfter(after time.Duration) RolloutPlan {
 	return p
 }
 
-// endTurn gives the turn to another cluster while this one waits for the user.
+// endTurn releases the turn while this cluster waits for the user.
 func (p RolloutPlan) endTurn() RolloutPlan {
 	p.EndsTurn = true
 	return p
@@ -199,7 +199,8 @@ func (o ObservedRollout) ordinalsWhere(holds func(PodState) bool) []int {
 	return list
 }
 
-// firstOrdinalWhere returns the first Pod that matches, the primary last; None if no Pod matches.
+// firstOrdinalWhere returns the first Pod that matches. The primary is considered last. It returns None if no Pod
+// matches.
 func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
 	list := o.ordinalsWhere(holds)
 	for _, i := range list {
@@ -213,7 +214,7 @@ func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
 	return list[0]
 }
 
-// shortestReadyTime returns the ReadyFor of the Pod that became ready last, at most SettleTime. Other rules handle
+// shortestReadyTime returns the ReadyFor of the Pod that became ready last, but at most SettleTime. Other rules handle
 // Pods that are not ready.
 func (o ObservedRollout) shortestReadyTime() time.Duration {
 	least := SettleTime
@@ -225,8 +226,8 @@ func (o ObservedRollout) shortestReadyTime() time.Duration {
 	return least
 }
 
-// DescribeKeptPods names the Pods that this version of Torpor would make differently, and how to replace them;
-// empty if none exist.
+// DescribeKeptPods lists the Pods that this version of Torpor would create differently, and describes how to replace
+// them; empty if there are none.
 func (o ObservedRollout) DescribeKeptPods() string {
 	kept := o.ordinalsWhere(func(p PodState) bool { return p.IsKept })
 	if len(kept) == 0 {
@@ -249,7 +250,7 @@ func (o ObservedRollout) podNames(ordinals []int) string {
 	return text
 }
 
-// unionSorted merges two lists.
+// unionSorted returns the sorted union of two lists.
 func unionSorted(a, b []int) []int {
 	list := slices.Concat(a, b)
 	slices.Sort(list)

@@ -43,22 +43,22 @@ func TestDecideRollout(t *testing.T) {
 		"a missing Pod is not replaced":                                                   {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
 		"all Pods are outdated: the first replica is replaced":                            {three(old, old, old), "replace a replica", ReplacePod{0}},
 		"the last replica is replaced before the primary":                                 {three(fresh, old, old), "replace a replica", ReplacePod{2}},
-		"the primary hands over before it is replaced":                                    {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
+		"the primary is switched over before it is replaced":                              {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
 		"a requested switchover delays the rollout":                                       {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},
 		"a missing Pod delays the replacement of the others":                              {three(fresh, old, PodState{}), "one at a time", Nothing{}},
 		"a terminating Pod delays the replacement of the others":                          {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
 		"a new Pod that is not ready delays the replacement of the others":                {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
 		"a rollout waits for the role label of a new Pod":                                 {three(PodState{Exists: true, Ready: true, Served: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
 		"a broken Pod is replaced in an unhealthy cluster":                                {with(three(old, old, broken), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{2}},
-		"a broken primary waits while others are outdated":                                {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
-		"a broken primary is replaced when it is the last":                                {with(three(fresh, broken, fresh), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{1}},
+		"a broken primary is not replaced while other Pods are outdated":                  {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
+		"a broken primary is replaced when it is the last outdated Pod":                   {with(three(fresh, broken, fresh), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{1}},
 		"a rollout waits for a healthy cluster":                                           {with(three(old, old, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
-		"a rollout waits for a primary":                                                   {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
+		"a rollout waits until the cluster has a primary":                                 {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
 		"a broken Pod is not replaced while clustering is stopped":                        {with(three(old, old, broken), func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
 		"a broken Pod is not replaced while clustering of an instance is stopped":         {with(three(old, old, broken), func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
 		"a new Pod that clustering has not observed delays the replacement of the others": {three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), "not observed yet", Nothing{}},
-		"a rollout waits while as many others as allowed are in progress":                 {with(three(old, old, old), func(o *ObservedRollout) { o.HasTurn = false }), "no turn", Nothing{}},
-		"a broken Pod is replaced whatever the number of other rollouts":                  {with(three(old, old, broken), func(o *ObservedRollout) { o.HasTurn = false }), "replace a broken Pod", ReplacePod{2}},
+		"a rollout waits while the maximum number of other rollouts is in progress":       {with(three(old, old, old), func(o *ObservedRollout) { o.HasTurn = false }), "no turn", Nothing{}},
+		"a broken Pod is replaced regardless of other rollouts":                           {with(three(old, old, broken), func(o *ObservedRollout) { o.HasTurn = false }), "replace a broken Pod", ReplacePod{2}},
 		"the only Pod is replaced without a switchover":                                   {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true, HasTurn: true}, "replace the only Pod", ReplacePod{0}},
 		"a kept Pod is not outdated and not replaced":                                     {with(three(fresh, kept, fresh), force), "done", Nothing{}},
 		"a forced rollout needs no healthy cluster":                                       {with(three(old, old, old), force), "forced", ReplacePod{0}},
@@ -70,11 +70,11 @@ func TestDecideRollout(t *testing.T) {
 		"a forced rollout of an unhealthy cluster ignores missing role labels":            {with(three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), force), "forced", ReplacePod{2}},
 		"a forced rollout of a healthy cluster waits for the role labels":                 {with(three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), force, heal), "not observed yet", Nothing{}},
 		"a forced rollout waits until a new Pod has settled":                              {with(three(PodState{Exists: true, Ready: true, ReadyFor: 1}, old, old), force), "settle", Nothing{}},
-		"a forced rollout proceeds whatever the number of other rollouts":                 {with(three(old, old, old), force, heal, func(o *ObservedRollout) { o.HasTurn = false }), "replace a replica", ReplacePod{0}},
+		"a forced rollout proceeds regardless of other rollouts":                          {with(three(old, old, old), force, heal, func(o *ObservedRollout) { o.HasTurn = false }), "replace a replica", ReplacePod{0}},
 		"a forced rollout waits for a missing Pod":                                        {with(three(fresh, old, PodState{}), force), "one at a time", Nothing{}},
-		"a forced rollout waits for a new Pod before one that serves":                     {with(three(PodState{Exists: true}, old, old), force), "one at a time", Nothing{}},
-		"a forced rollout replaces a broken Pod next to a new one":                        {with(three(PodState{Exists: true}, old, broken), force), "replace a broken Pod", ReplacePod{2}},
-		"a forced rollout replaces a broken primary next to a new Pod":                    {with(three(PodState{Exists: true}, broken, old), force), "replace a broken Pod", ReplacePod{1}},
+		"a forced rollout waits for a new Pod before it replaces a serving Pod":           {with(three(PodState{Exists: true}, old, old), force), "one at a time", Nothing{}},
+		"a forced rollout replaces a broken Pod while a new Pod is not ready":             {with(three(PodState{Exists: true}, old, broken), force), "replace a broken Pod", ReplacePod{2}},
+		"a forced rollout replaces a broken primary while a new Pod is not ready":         {with(three(PodState{Exists: true}, broken, old), force), "replace a broken Pod", ReplacePod{1}},
 		"a forced rollout replaces serving replicas before the primary":                   {with(three(old, broken, old), force), "forced", ReplacePod{0}},
 		"a forced rollout does not override a stop of clustering":                         {with(three(old, old, old), force, func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
 		"a forced rollout does not override a stop of an instance":                        {with(three(old, old, old), force, func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
@@ -118,20 +118,20 @@ func TestWaitForHealthNamesTheWayOut(t *testing.T) {
 	}
 }
 
-// modelState is a cluster with a StatefulSet controller, a kubelet and clustering, each of which performs one
+// modelState models a cluster with its StatefulSet controller, kubelet and clustering, each of which performs one
 // action per step.
 type modelState struct {
 	ObservedRollout
 	// neverReady marks Pods that do not become ready until they are replaced.
 	neverReady [5]bool
-	// isNeverHealthy is true for a cluster that clustering cannot make healthy.
+	// isNeverHealthy is true for a cluster that cannot become healthy.
 	isNeverHealthy bool
 }
 
-// TestModel starts a rollout from every small state and follows it to its end.
+// TestModel starts a rollout from every small state and follows it to the end.
 func TestModel(t *testing.T) { exploreModel(t, modelState{}) }
 
-// TestForcedModel does the same with clusters that never become healthy, whose rollouts can end only by the
+// TestForcedModel explores clusters that never become healthy. Their rollouts can finish only because of the
 // annotation.
 func TestForcedModel(t *testing.T) {
 	exploreModel(t, modelState{isNeverHealthy: true, ObservedRollout: ObservedRollout{Forced: true}})
@@ -208,7 +208,7 @@ func (m *modelState) act(do RolloutAction) string {
 		serves := p.Ready
 		others := m.ordinalsWhere(func(p PodState) bool { return p.Outdated })
 		down := m.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating || !p.Ready })
-		if m.Forced && do.Ordinal != m.Primary { // A broken primary may prevent the others from becoming ready.
+		if m.Forced && do.Ordinal != m.Primary { // A broken primary may prevent the other Pods from becoming ready.
 			down = slices.DeleteFunc(down, func(i int) bool { return i == m.Primary && m.Pods[i].Outdated })
 		}
 		switch {
@@ -247,7 +247,7 @@ func (m *modelState) stepOthers() {
 		p.DemotionRequested = false
 		m.Primary = (m.Primary + 1) % len(m.Pods)
 	} else if m.neverReady[m.Primary] || !p.Exists {
-		// Clustering fails over if another instance is ready.
+		// Clustering performs a failover if another instance is ready.
 		for i, other := range m.Pods {
 			if other.Ready && !other.Terminating {
 				m.Primary = i
@@ -270,12 +270,12 @@ func TestDecide(t *testing.T) {
 		change func(*Observed)
 		want   string
 	}{
-		"a Pod is replaced when every object is as desired": {func(*Observed) {}, "roll out"},
-		"a stop of reconciliation prevents every action":    {func(o *Observed) { stopReconciliation(o.Cluster); o.NeedsPasswords = true }, ""},
-		"a stop of reconciliation ends at its end time":     {func(o *Observed) { stopReconciliation(o.Cluster); o.MayEndStop, o.NeedsPasswords = true, true }, "end the stop"},
-		"missing passwords come before objects":             {func(o *Observed) { o.NeedsPasswords = true; o.Objects[0].LiveHash = ContentHash{} }, "the Secret"},
-		"an object that was never applied is applied":       {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
-		"an object that was changed or deleted is applied":  {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},
+		"a Pod is replaced when every object is up to date":         {func(*Observed) {}, "roll out"},
+		"every action is prevented while reconciliation is stopped": {func(o *Observed) { stopReconciliation(o.Cluster); o.NeedsPasswords = true }, ""},
+		"a stop of reconciliation ends at its end time":             {func(o *Observed) { stopReconciliation(o.Cluster); o.MayEndStop, o.NeedsPasswords = true, true }, "end the stop"},
+		"missing passwords are added before objects are applied":    {func(o *Observed) { o.NeedsPasswords = true; o.Objects[0].LiveHash = ContentHash{} }, "the Secret"},
+		"an object that was never applied is applied":               {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
+		"an object that was changed or deleted is applied":          {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},
 		"all objects that differ are applied in one pass": {func(o *Observed) {
 			o.Objects = []ObjectState{{Desired: named("a")}, applied("b"), {Desired: named("c")}}
 		}, "apply a, apply c"},
@@ -284,7 +284,7 @@ func TestDecide(t *testing.T) {
 			o.ConfigMaps, o.UsedConfigMaps = append(o.ConfigMaps, named("old")), []string{"old"}
 		}, "roll out"},
 		"a ConfigMap is kept until the new template is observed": {func(o *Observed) { o.ConfigMaps, o.Rollout.RevisionKnown = append(o.ConfigMaps, named("old")), false }, ""},
-		"no action is taken when an object could not be read":    {func(o *Observed) { o.Err = errors.New("x"); o.Objects[0].LiveHash = ContentHash{} }, ""},
+		"no action is taken if an object could not be read":      {func(o *Observed) { o.Err = errors.New("x"); o.Objects[0].LiveHash = ContentHash{} }, ""},
 		"no action is taken while a user has to fix a problem":   {func(o *Observed) { o.Problems = []string{"x"} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,34 +10,36 @@ import (
 	"strings"
 )
 
-// settingClass defines what happens to a setting of the user's ConfigMap. The zero value is the class of every setting
-// that the table does not list: they are written as they are.
+// settingClass defines the treatment of a setting in the user's ConfigMap. The zero value applies to every setting that
+// the table does not list: these settings are written unchanged.
 type settingClass int
 
 const (
-	// overruled settings are left out, because clustering requires other values. SpecFullySupported names them.
+	// overruled settings are omitted, because clustering requires other values. The condition SpecFullySupported lists
+	// them.
 	overruled settingClass = iota + 1
 	// refused settings would stop the servers or lose data. Nothing is applied until the user corrects them.
 	refused
-	// fixed settings are part of the data directory. They are refused if they differ from those of existing servers.
+	// fixed settings are properties of the data directory. They are refused if they differ from those of existing
+	// servers.
 	fixed
 )
 
-// settingRule is the class of some settings.
+// settingRule assigns a class to some settings.
 type settingRule struct {
 	class settingClass
-	// names are the settings, in all names that a version of MySQL accepts, without prefixes such as loose_. A name
-	// that ends with an asterisk stands for all names that begin with it.
+	// names lists the settings, with all names that any version of MySQL accepts, without prefixes such as loose_. A
+	// trailing asterisk matches any suffix.
 	names []string
-	// why is the reason of a refusal. It ends a sentence that begins with the setting.
+	// why is the reason of a refusal. It completes a sentence that begins with the setting.
 	why string
-	// accepts reports whether a value is harmless nevertheless; nil means that none is.
+	// accepts reports whether a value is harmless nevertheless. If it is nil, no value is.
 	accepts func(value string) bool
-	// initial is the value of a fixed setting in servers that were created without it.
+	// initial is the value of a fixed setting in servers that were created without the setting.
 	initial string
 }
 
-// listSettingRules returns the table of all settings that are not allowed with every value.
+// listSettingRules returns the rules for all settings that are not allowed with every value.
 func listSettingRules() []settingRule {
 	return slices.Concat(listOverruledSettings(), []settingRule{
 		{class: fixed, names: []string{"lower_case_table_names"}, initial: "0"},
@@ -46,7 +48,7 @@ func listSettingRules() []settingRule {
 	}, listSettingsThatLoseData(), listSettingsThatStopServers())
 }
 
-// listOverruledSettings returns the settings whose values are those of forcedSettings, of the command line, or of
+// listOverruledSettings returns rules for the settings whose values come from forcedSettings, the command line, or
 // clustering.
 func listOverruledSettings() []settingRule {
 	return []settingRule{
@@ -57,7 +59,7 @@ func listOverruledSettings() []settingRule {
 			"rpl_semi_sync_master_wait_point", "plugin_load", "init_file", "log_error",
 			"ssl", "ssl_capath", "admin_ssl", "admin_ssl_ca", "admin_ssl_capath", "admin_ssl_cert", "admin_ssl_key",
 		}},
-		// Clustering sets these in the running servers.
+		// Clustering sets these settings in the running servers.
 		{class: overruled, names: []string{
 			"rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled", "rpl_semi_sync_replica_enabled", "rpl_semi_sync_slave_enabled",
 			"rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout", "rpl_semi_sync_source_wait_for_replica_count",
@@ -66,7 +68,7 @@ func listOverruledSettings() []settingRule {
 	}
 }
 
-// refuse returns the rule of settings that are refused unless their value is accepted.
+// refuse returns a rule that refuses settings unless their value is accepted.
 func refuse(why string, accepts func(value string) bool, names ...string) settingRule {
 	return settingRule{class: refused, names: names, why: why, accepts: accepts}
 }
@@ -93,7 +95,7 @@ func listSettingsThatStopServers() []settingRule {
 		refuse("replicas and clients could not connect; remove it", isOff, "networking"),
 		refuse("replicas and probes could not log in; remove it, and use spec.offline", isOff, "offline_mode"),
 		refuse("replicas connect from other Pods; use *, or remove it", isEveryAddress, "bind_address"),
-		// A server that starts with it creates no performance_schema.clone_status.
+		// A server that starts with this setting does not create performance_schema.clone_status.
 		refuse("the server would lack tables of its plugins; set it in the clients' sessions", isOff, "transaction_read_only"),
 		refuse("no server could become the primary; remove it", isOff, "innodb_read_only"),
 		refuse("InnoDB holds the users' data; leave InnoDB out of the list", keepsInnoDB, "disabled_storage_engines"),
@@ -109,28 +111,28 @@ func listSettingsThatStopServers() []settingRule {
 	}
 }
 
-// leastConnections is the minimum of limits of connections. A manager opens five to a server, as may another during
-// a change of leaders; each replica one, a backup three.
+// leastConnections is the minimum for limits of connections. A manager opens five connections to a server, and another
+// manager may do so during a change of the leader. Each replica opens one, and a backup three.
 const leastConnections = 20
 
-// largestRowEvent leaves room for the head of an event. Just below 4 GiB, the server's sum of both overflows, and the
-// result is the size up to which it sends events.
+// largestRowEvent leaves room for the event header. Just below 4 GiB, the server's sum of both overflows, and the
+// result is the maximum size of the events that it sends.
 const largestRowEvent = 1<<32 - 1<<16
 
-// settingContext holds the facts, in addition to the value, that decide whether a setting is harmful.
+// settingContext holds the facts, in addition to the value, that determine whether a setting is harmful.
 type settingContext struct {
-	// LoadsTimeZones is true if new data directories get the tables of time zones.
+	// LoadsTimeZones is true if the time zone tables are loaded into new data directories.
 	LoadsTimeZones bool
-	// IsNew is true before the first server was created.
+	// IsNew is true until the first server is created.
 	IsNew bool
-	// Running is the text of my.cnf of the existing servers; empty if it is unknown.
+	// Running is the content of my.cnf of the existing servers; empty if it is unknown.
 	Running string
 }
 
-// userSetting is a setting of the ConfigMap. key is the name as the user wrote it, with its place.
+// userSetting is a setting in the ConfigMap. key is the name as written by the user, with its location.
 type userSetting struct{ key, name, value string }
 
-// findSettingRule returns the rule of a setting; it is empty if the table does not list the setting.
+// findSettingRule returns the rule for a setting; it is empty if the table does not list the setting.
 func findSettingRule(rules []settingRule, setting string) settingRule {
 	name := variableOf(setting)
 	for _, r := range rules {
@@ -144,7 +146,7 @@ func findSettingRule(rules []settingRule, setting string) settingRule {
 	return settingRule{}
 }
 
-// describeHarmfulSettings returns a sorted description of the settings that must not reach a server.
+// describeHarmfulSettings returns sorted descriptions of the settings that must not reach a server.
 func describeHarmfulSettings(user map[string]string, seen settingContext) []string {
 	var found []string
 	rules, settings := listSettingRules(), listUserSettings(user)
@@ -173,7 +175,7 @@ func describeHarm(r settingRule, s userSetting, seen settingContext) string {
 	return ""
 }
 
-// describeChange describes a fixed setting that differs from that of the existing servers.
+// describeChange describes a fixed setting that differs from the value of the existing servers.
 func describeChange(r settingRule, user []userSetting, seen settingContext) string {
 	if r.class != fixed || seen.Running == "" {
 		return ""
@@ -192,7 +194,7 @@ func describeChange(r settingRule, user []userSetting, seen settingContext) stri
 		"or restore a backup into a new MySQLCluster", key, running, value)
 }
 
-// listUserSettings returns the settings of the ConfigMap, those of its text for the server included.
+// listUserSettings returns the settings of the ConfigMap, including those in its verbatim text.
 func listUserSettings(user map[string]string) []userSetting {
 	var all []userSetting
 	for _, key := range sortedKeys(user) {
@@ -208,7 +210,7 @@ func listUserSettings(user map[string]string) []userSetting {
 	return all
 }
 
-// walkText visits each line of a text of my.cnf that begins in the server's section.
+// walkText visits each line of a my.cnf text. The text begins in the server's section.
 func walkText(text string, visit func(line string, isServer bool)) {
 	isServer := true
 	for line := range strings.SplitSeq(text, "\n") {
@@ -219,7 +221,7 @@ func walkText(text string, visit func(line string, isServer bool)) {
 	}
 }
 
-// lastSetting returns the value that a setting has in my.cnf, or else the initial one.
+// lastSetting returns the last value of a setting in my.cnf. If the setting is missing, it returns initial.
 func lastSetting(cnf, setting, initial string) string {
 	value := initial
 	for line := range strings.SplitSeq(cnf, "\n") {
@@ -239,7 +241,7 @@ func sectionOf(line string) (string, bool) {
 	return section, true
 }
 
-// isServerSection reports whether mysqld reads a section, such as [mysqld-9.7].
+// isServerSection reports whether mysqld reads a section. The name may contain a version, as in [mysqld-9.7].
 func isServerSection(name string) bool {
 	return name == "server" || name == "mysqld" || strings.HasPrefix(name, "mysqld-")
 }
@@ -265,17 +267,17 @@ func unquote(value string) string {
 	return value
 }
 
-// isOff reports whether a value turns a switch off. A switch without a value is on.
+// isOff reports whether a value turns an option off. An option without a value is on.
 func isOff(value string) bool {
 	return slices.Contains([]string{"0", "off", "false"}, strings.ToLower(value))
 }
 
-// isInDataFolder reports whether a path is relative, and so in the data directory.
+// isInDataFolder reports whether a path is relative, and therefore in the data directory.
 func isInDataFolder(value string) bool {
 	return value == "" || !strings.HasPrefix(value, "/") && !strings.Contains(value, "..")
 }
 
-// hasOnlySets reports whether each of some statements is a SET.
+// hasOnlySets reports whether all statements in a value are SET statements.
 func hasOnlySets(value string) bool {
 	for statement := range strings.SplitSeq(value, ";") {
 		first, _, _ := strings.Cut(strings.TrimSpace(strings.ReplaceAll(statement, "\n", " ")), " ")
@@ -286,7 +288,7 @@ func hasOnlySets(value string) bool {
 	return true
 }
 
-// needsOnlyPassword reports whether an account that was created with a password may log in with it alone.
+// needsOnlyPassword reports whether an account that was created with a password can log in with the password alone.
 func needsOnlyPassword(value string) bool {
 	factors := strings.Split(value, ",")
 	first := strings.TrimSpace(factors[0])
@@ -294,33 +296,35 @@ func needsOnlyPassword(value string) bool {
 	return isPassword && !slices.ContainsFunc(factors[1:], func(f string) bool { return strings.TrimSpace(f) != "" })
 }
 
-// hasRoom reports whether a limit of connections leaves room for Torpor's own. The server refuses what is no number.
+// hasRoom reports whether a limit of connections leaves room for Torpor's own. The server itself rejects a value that
+// is not a number.
 func hasRoom(value string) bool {
 	n, err := strconv.Atoi(value)
 	return err != nil || n >= leastConnections
 }
 
-// isNamedTimeZone reports whether a time zone is neither an offset nor that of the machine.
+// isNamedTimeZone reports whether a time zone is neither an offset nor the system time zone.
 func isNamedTimeZone(value string) bool {
 	return value != "" && !strings.ContainsAny(value[:1], "+-") && !strings.EqualFold(value, "SYSTEM")
 }
 
-// isSafeFlushMethod reports whether a flush method writes to the disk.
+// isSafeFlushMethod reports whether the server flushes writes to the disk with a flush method.
 func isSafeFlushMethod(value string) bool {
 	return !slices.Contains([]string{"nosync", "littlesync"}, strings.ToLower(value))
 }
 
-// isEveryAddress reports whether a server listens at the address of its Pod.
+// isEveryAddress reports whether the server listens on the address of its Pod.
 func isEveryAddress(value string) bool { return slices.Contains([]string{"*", "0.0.0.0", "::"}, value) }
 
-// keepsInnoDB reports whether a list of disabled storage engines lacks InnoDB.
+// keepsInnoDB reports whether a list of disabled storage engines does not contain InnoDB.
 func keepsInnoDB(value string) bool {
 	return !slices.ContainsFunc(strings.Split(value, ","), func(name string) bool {
 		return strings.EqualFold(strings.TrimSpace(name), "InnoDB")
 	})
 }
 
-// isSendableRowEvent reports whether a server sends events of every size. The server refuses what is no number.
+// isSendableRowEvent reports whether the server can send row events of up to this size. The server itself rejects a
+// value that is not a number.
 func isSendableRowEvent(value string) bool {
 	number, shift := strings.ToLower(value), 0
 	for i, suffix := range []string{"k", "m", "g", "t", "p", "e"} {
@@ -332,14 +336,14 @@ func isSendableRowEvent(value string) bool {
 	return err != nil && !errors.Is(err, strconv.ErrRange) || err == nil && n <= largestRowEvent>>shift
 }
 
-// bitsOfSuffix is the binary logarithm of the factor between suffixes of sizes.
+// bitsOfSuffix is the binary logarithm of the factor between two size suffixes.
 const bitsOfSuffix = 10
 
 func isUnlimitedOrHasRoom(value string) bool { return value == "0" || hasRoom(value) }
 
 func isNotZero(value string) bool { return value != "0" }
 
-// normalizeSize returns a number without the suffix of kibibytes.
+// normalizeSize converts a number with the suffix k to a number without a suffix.
 func normalizeSize(value string) string {
 	value = strings.ToLower(value)
 	if n, err := strconv.Atoi(strings.TrimSuffix(value, "k")); err == nil && strings.HasSuffix(value, "k") {

@@ -21,59 +21,59 @@ func TestSettingsAreClassed(t *testing.T) {
 		class      settingClass
 		harm       string
 	}{
-		"a setting that no rule lists: allowed":                         {key: "long_query_time", value: "5"},
-		"a named time zone, new server: refused":                        {key: "default-time-zone", value: "'Asia/Tokyo'", seen: settingContext{IsNew: true}, harm: "spec.initializeTimezoneData"},
-		"a named time zone, server with time zone tables: allowed":      {key: "default_time_zone", value: "Asia/Tokyo", seen: settingContext{IsNew: true, LoadsTimeZones: true}},
-		"a named time zone, existing servers: allowed":                  {key: "default_time_zone", value: "Asia/Tokyo"},
-		"a time zone as an offset, new server: allowed":                 {key: "default_time_zone", value: "+09:00", seen: settingContext{IsNew: true}},
-		"SQL mode of clients: allowed":                                  {key: "sql_mode", value: "NO_BACKSLASH_ESCAPES,ANSI_QUOTES"},
-		"a small max_allowed_packet: allowed":                           {key: "max_allowed_packet", value: "1M"},
-		"require_secure_transport: allowed":                             {key: "require_secure_transport", value: "ON"},
-		"gtid_mode: overruled":                                          {key: "loose-gtid_mode", value: "OFF", class: overruled},
-		"negation of a forced setting: overruled":                       {key: "disable-log-bin", class: overruled},
-		"setting that clustering changes at run time: overruled":        {key: "rpl_semi_sync_source_timeout", value: "10000", class: overruled},
-		"old name of a semi-sync setting: overruled":                    {key: "rpl_semi_sync_master_enabled", value: "ON", class: overruled},
-		"setting on the server's command line: overruled":               {key: "server-id", value: "1", class: overruled},
-		"a setting that keeps commits out of the binary log: overruled": {key: "binlog_error_action", value: "IGNORE_ERROR", class: overruled},
-		"a binary log filter: refused":                                  {key: "binlog-ignore-db", value: "x", class: refused, harm: "replicas would lack rows"},
-		"a replication filter: refused":                                 {key: "replicate_wild_do_table", value: "x.%", class: refused, harm: "replicas would lack rows"},
-		"undo logs outside the volume: refused":                         {key: "innodb_undo_directory", value: "/tmp", class: refused, harm: "outside the volume"},
-		"undo logs in the volume: accepted":                             {key: "innodb_undo_directory", value: "undo", class: refused},
-		"skip_grant_tables: refused":                                    {key: "skip-grant-tables", class: refused, harm: "an administrator"},
-		"logins with a password check: accepted":                        {key: "skip_grant_tables", value: "off", class: refused},
-		"no TCP connections: refused":                                   {key: "skip_networking", value: "1", class: refused, harm: "could not connect"},
-		"loopback only: refused":                                        {key: "bind-address", value: "127.0.0.1", class: refused, harm: "other Pods"},
-		"every address: accepted":                                       {key: "bind_address", value: "*", class: refused},
-		"offline mode: refused":                                         {key: "offline_mode", value: "ON", class: refused, harm: "spec.offline"},
-		"read-only InnoDB: refused":                                     {key: "innodb_read_only", class: refused, harm: "the primary"},
-		"read-only transactions: refused":                               {key: "transaction-read-only", value: "ON", class: refused, harm: "clients' sessions"},
-		"forced recovery: refused":                                      {key: "innodb_force_recovery", value: "6", class: refused, harm: "a copy of one volume"},
-		"no forced recovery: accepted":                                  {key: "innodb_force_recovery", value: "0", class: refused},
-		"no fsync: refused":                                             {key: "innodb_flush_method", value: "nosync", class: refused, harm: "lost in a crash"},
-		"fsync: accepted":                                               {key: "innodb_flush_method", value: "fsync", class: refused},
-		"disabled InnoDB: refused":                                      {key: "disabled_storage_engines", value: "MyISAM, innodb", class: refused, harm: "leave InnoDB out"},
-		"disabled MyISAM: accepted":                                     {key: "disabled_storage_engines", value: "MyISAM", class: refused},
-		"group replication: refused":                                    {key: "loose_group_replication_group_name", value: "x", class: refused, harm: "asynchronous"},
-		"init_connect with a statement that may fail: refused":          {key: "init_connect", value: `"SET NAMES utf8mb4; INSERT INTO audit.t VALUES (1)"`, class: refused, harm: "ends the sessions"},
-		"init_connect with SET only: accepted":                          {key: "init_connect", value: "SET NAMES utf8mb4; set autocommit=0", class: refused},
-		"second factor: refused":                                        {key: "authentication_policy", value: "*,authentication_webauthn", class: refused, harm: "would not suffice"},
-		"default plugin that ignores passwords of MySQL: refused":       {key: "authentication_policy", value: "*:authentication_ldap_simple", class: refused, harm: "would not suffice"},
-		"optional factors: accepted":                                    {key: "authentication_policy", value: "*,,", class: refused},
-		"few sessions per account: refused":                             {key: "max_user_connections", value: "3", class: refused, harm: "share accounts"},
-		"any number of sessions per account: accepted":                  {key: "max_user_connections", value: "0", class: refused},
-		"few sessions: refused":                                         {key: "max_connections", value: "1", class: refused, harm: "20 at least"},
-		"enough sessions: accepted":                                     {key: "max_connections", value: "20", class: refused},
-		"Performance Schema without threads: refused":                   {key: "performance_schema_max_thread_instances", value: "0", class: refused, harm: "by their threads"},
-		"row events that overflow with their head: refused":             {key: "binlog_row_event_max_size", value: "4294967040", class: refused, harm: "use 4294901760 at most"},
-		"row events of 4 GiB, with a suffix: refused":                   {key: "binlog_row_event_max_size", value: "4G", class: refused, harm: "use 4294901760 at most"},
-		"row events that leave room for their head: accepted":           {key: "binlog_row_event_max_size", value: "4294901760", class: refused},
-		"row events of 3 GiB, with a suffix: accepted":                  {key: "binlog_row_event_max_size", value: "3g", class: refused},
-		"lower-case table names of new servers: accepted":               {key: "lower_case_table_names", value: "1", seen: settingContext{IsNew: true}, class: fixed},
-		"lower-case table names of existing servers: refused":           {key: "lower-case-table-names", value: "1", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed, harm: "expected 0, as in the existing data directories, found 1"},
-		"case of table names as in existing servers: accepted":          {key: "lower_case_table_names", value: "0", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed},
-		"page size of existing servers: accepted":                       {key: "innodb_page_size", value: "16384", seen: settingContext{Running: sizes}, class: fixed},
-		"page size other than that of existing servers: refused":        {key: "innodb_page_size", value: "4K", seen: settingContext{Running: sizes}, class: fixed, harm: "expected 16k"},
-		"page size of existing servers, setting removed: refused":       {key: "long_query_time", value: "5", seen: settingContext{Running: "[mysqld]\ninnodb_page_size=4k"}, harm: "expected 4k, as in the existing data directories, found 16384"},
+		"a setting without a rule: allowed":                              {key: "long_query_time", value: "5"},
+		"a named time zone, new server: refused":                         {key: "default-time-zone", value: "'Asia/Tokyo'", seen: settingContext{IsNew: true}, harm: "spec.initializeTimezoneData"},
+		"a named time zone, server with time zone tables: allowed":       {key: "default_time_zone", value: "Asia/Tokyo", seen: settingContext{IsNew: true, LoadsTimeZones: true}},
+		"a named time zone, existing servers: allowed":                   {key: "default_time_zone", value: "Asia/Tokyo"},
+		"a time zone offset, new server: allowed":                        {key: "default_time_zone", value: "+09:00", seen: settingContext{IsNew: true}},
+		"client SQL mode: allowed":                                       {key: "sql_mode", value: "NO_BACKSLASH_ESCAPES,ANSI_QUOTES"},
+		"a small max_allowed_packet: allowed":                            {key: "max_allowed_packet", value: "1M"},
+		"require_secure_transport: allowed":                              {key: "require_secure_transport", value: "ON"},
+		"gtid_mode: overruled":                                           {key: "loose-gtid_mode", value: "OFF", class: overruled},
+		"negated forced setting: overruled":                              {key: "disable-log-bin", class: overruled},
+		"a setting that clustering changes at run time: overruled":       {key: "rpl_semi_sync_source_timeout", value: "10000", class: overruled},
+		"old name of a semi-sync setting: overruled":                     {key: "rpl_semi_sync_master_enabled", value: "ON", class: overruled},
+		"a setting on the server's command line: overruled":              {key: "server-id", value: "1", class: overruled},
+		"a setting that keeps commits out of the binary log: overruled":  {key: "binlog_error_action", value: "IGNORE_ERROR", class: overruled},
+		"a binary log filter: refused":                                   {key: "binlog-ignore-db", value: "x", class: refused, harm: "replicas would lack rows"},
+		"a replication filter: refused":                                  {key: "replicate_wild_do_table", value: "x.%", class: refused, harm: "replicas would lack rows"},
+		"undo logs outside the volume: refused":                          {key: "innodb_undo_directory", value: "/tmp", class: refused, harm: "outside the volume"},
+		"undo logs in the volume: accepted":                              {key: "innodb_undo_directory", value: "undo", class: refused},
+		"skip_grant_tables: refused":                                     {key: "skip-grant-tables", class: refused, harm: "an administrator"},
+		"logins with a password check: accepted":                         {key: "skip_grant_tables", value: "off", class: refused},
+		"no TCP connections: refused":                                    {key: "skip_networking", value: "1", class: refused, harm: "could not connect"},
+		"loopback only: refused":                                         {key: "bind-address", value: "127.0.0.1", class: refused, harm: "other Pods"},
+		"all addresses: accepted":                                        {key: "bind_address", value: "*", class: refused},
+		"offline mode: refused":                                          {key: "offline_mode", value: "ON", class: refused, harm: "spec.offline"},
+		"read-only InnoDB: refused":                                      {key: "innodb_read_only", class: refused, harm: "the primary"},
+		"read-only transactions: refused":                                {key: "transaction-read-only", value: "ON", class: refused, harm: "clients' sessions"},
+		"forced recovery: refused":                                       {key: "innodb_force_recovery", value: "6", class: refused, harm: "a copy of one volume"},
+		"no forced recovery: accepted":                                   {key: "innodb_force_recovery", value: "0", class: refused},
+		"no fsync: refused":                                              {key: "innodb_flush_method", value: "nosync", class: refused, harm: "lost in a crash"},
+		"fsync: accepted":                                                {key: "innodb_flush_method", value: "fsync", class: refused},
+		"disabled InnoDB: refused":                                       {key: "disabled_storage_engines", value: "MyISAM, innodb", class: refused, harm: "leave InnoDB out"},
+		"disabled MyISAM: accepted":                                      {key: "disabled_storage_engines", value: "MyISAM", class: refused},
+		"group replication: refused":                                     {key: "loose_group_replication_group_name", value: "x", class: refused, harm: "asynchronous"},
+		"init_connect with a statement that may fail: refused":           {key: "init_connect", value: `"SET NAMES utf8mb4; INSERT INTO audit.t VALUES (1)"`, class: refused, harm: "ends the sessions"},
+		"init_connect with SET only: accepted":                           {key: "init_connect", value: "SET NAMES utf8mb4; set autocommit=0", class: refused},
+		"second factor: refused":                                         {key: "authentication_policy", value: "*,authentication_webauthn", class: refused, harm: "would not suffice"},
+		"default plugin that ignores MySQL passwords: refused":           {key: "authentication_policy", value: "*:authentication_ldap_simple", class: refused, harm: "would not suffice"},
+		"optional factors: accepted":                                     {key: "authentication_policy", value: "*,,", class: refused},
+		"few sessions per account: refused":                              {key: "max_user_connections", value: "3", class: refused, harm: "share accounts"},
+		"any number of sessions per account: accepted":                   {key: "max_user_connections", value: "0", class: refused},
+		"few sessions: refused":                                          {key: "max_connections", value: "1", class: refused, harm: "20 at least"},
+		"enough sessions: accepted":                                      {key: "max_connections", value: "20", class: refused},
+		"Performance Schema without threads: refused":                    {key: "performance_schema_max_thread_instances", value: "0", class: refused, harm: "by their threads"},
+		"row event size that overflows with the event header: refused":   {key: "binlog_row_event_max_size", value: "4294967040", class: refused, harm: "use 4294901760 at most"},
+		"row event size of 4 GiB, with a suffix: refused":                {key: "binlog_row_event_max_size", value: "4G", class: refused, harm: "use 4294901760 at most"},
+		"row event size that leaves room for the event header: accepted": {key: "binlog_row_event_max_size", value: "4294901760", class: refused},
+		"row event size of 3 GiB, with a suffix: accepted":               {key: "binlog_row_event_max_size", value: "3g", class: refused},
+		"lower-case table names, new server: accepted":                   {key: "lower_case_table_names", value: "1", seen: settingContext{IsNew: true}, class: fixed},
+		"lower-case table names, existing servers: refused":              {key: "lower-case-table-names", value: "1", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed, harm: "expected 0, as in the existing data directories, found 1"},
+		"same case of table names as the existing servers: accepted":     {key: "lower_case_table_names", value: "0", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed},
+		"same page size as the existing servers: accepted":               {key: "innodb_page_size", value: "16384", seen: settingContext{Running: sizes}, class: fixed},
+		"different page size than the existing servers: refused":         {key: "innodb_page_size", value: "4K", seen: settingContext{Running: sizes}, class: fixed, harm: "expected 16k"},
+		"removed page size setting of existing servers: refused":         {key: "long_query_time", value: "5", seen: settingContext{Running: "[mysqld]\ninnodb_page_size=4k"}, harm: "expected 4k, as in the existing data directories, found 16384"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testenv.ExpectEqual(t, "class", row.class, findSettingRule(listSettingRules(), row.key).class)
@@ -94,19 +94,19 @@ func TestSettingsAreClassed(t *testing.T) {
 	}
 }
 
-// TestSettingRulesNameOptions compares the table with the options of the real server.
+// TestSettingRulesNameOptions compares the table of rules with the options of the real server.
 func TestSettingRulesNameOptions(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	line := append(slices.Clone(place.Command), "--no-defaults")
 	line = append(line, place.Options...)
-	// The help of each plugin's options needs the plugin.
+	// The help text for a plugin's options needs the plugin.
 	help, err := exec.CommandContext(t.Context(), line[0], append(line[1:], "--verbose", "--help")...).Output()
 	testenv.ExpectNoError(t, err)
 	known := map[string]bool{}
 	for _, found := range regexp.MustCompile(`(?m)^ +(?:-.[, ] *)?--([a-z0-9-]+)`).FindAllStringSubmatch(string(help), -1) {
 		known[variableOf(found[1])] = true
 	}
-	// Plugins have options of their own, and some options of older versions no longer exist.
+	// Plugins have their own options, and some options of older versions no longer exist.
 	elsewhere := regexp.MustCompile(`^(rpl_semi_sync_|clone_|mysqlx_|group_replication_|ndb|log_slave_updates$|slave_|admin_ssl$|ssl$|gdb$)`)
 	for _, rule := range listSettingRules() {
 		for _, name := range rule.names {
@@ -122,17 +122,17 @@ func TestSettingRulesNameOptions(t *testing.T) {
 	}
 }
 
-// TestCharacterSetsMatch covers a character set or a collation that the user chose alone.
+// TestCharacterSetsMatch covers settings in which the user specifies only a character set or only a collation.
 func TestCharacterSetsMatch(t *testing.T) {
 	for name, row := range map[string]struct {
 		user        map[string]string
 		want, avoid string
 	}{
-		"no character set and no collation: utf8mb4":       {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
-		"character set alone: its default collation":       {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
-		"collation alone: its character set":               {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
-		"character set in _include: its default collation": {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
-		"matching character set and collation: kept":       {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
+		"no character set and no collation: utf8mb4":         {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
+		"only a character set: its default collation":        {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
+		"only a collation: its character set":                {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
+		"a character set in _include: its default collation": {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
+		"a matching character set and collation: kept":       {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cnf, _ := BuildMyCnf(row.user, ServerSizes{})

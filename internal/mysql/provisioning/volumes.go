@@ -14,44 +14,44 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// VolumeGrowth is the new size of the claims of all Pods that were made from one template.
+// VolumeGrowth is the new size of all claims that were created from one template.
 type VolumeGrowth struct {
-	// Template is the name of the claims without the Pod's name.
+	// Template is the name of the template, which is the claim's name without the Pod's name.
 	Template string
 	Size     resource.Quantity
 }
 
-// ClaimName returns the name of a Pod's claim.
+// ClaimName returns the name of the Pod's claim.
 func (g VolumeGrowth) ClaimName(pod string) string { return g.Template + "-" + pod }
 
-// ClaimLabels holds the labels and annotations of the claims of all Pods that were made from one template.
+// ClaimLabels holds the labels and annotations of all claims that were created from one template.
 type ClaimLabels struct {
 	Template            string
 	Labels, Annotations map[string]string
 }
 
-// ClaimChange is a change of claim templates that requires a new StatefulSet, because its templates are immutable.
+// ClaimChange is a change of claim templates. It requires a new StatefulSet, because claim templates are immutable.
 type ClaimChange struct {
-	// Growing are the volumes to grow.
+	// Growing lists the volumes to grow.
 	Growing []VolumeGrowth
-	// Relabelled are the templates whose labels or annotations change.
+	// Relabelled lists the templates whose labels or annotations change.
 	Relabelled []ClaimLabels
-	// Shrinking describes a volume that cannot shrink; empty if none shrinks.
+	// Shrinking describes a volume that would have to shrink, which is impossible; empty if there is none.
 	Shrinking string
 }
 
-// IsPossible reports whether a new StatefulSet brings the change.
+// IsPossible reports whether a new StatefulSet would apply the change.
 func (c ClaimChange) IsPossible() bool { return len(c.Growing)+len(c.Relabelled) > 0 }
 
-// CompareClaims returns the change if larger sizes, labels and annotations are the only differences between the claim
-// templates. Any other difference is left to the user.
+// CompareClaims returns the change if the claim templates differ only in larger sizes, labels and annotations. Users
+// have to handle any other difference.
 func CompareClaims(live *appsv1.StatefulSet, desired *unstructured.Unstructured) ClaimChange {
 	if live == nil || desired == nil || !live.DeletionTimestamp.IsZero() {
 		return ClaimChange{}
 	}
 	wanted := &appsv1.StatefulSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, wanted); err != nil {
-		return ClaimChange{} // The API server reports the error when it is applied.
+		return ClaimChange{} // The API server reports the error when the StatefulSet is applied.
 	}
 	var change ClaimChange
 	isPossible := slices.EqualFunc(live.Spec.VolumeClaimTemplates, wanted.Spec.VolumeClaimTemplates, func(is, should corev1.PersistentVolumeClaim) bool {

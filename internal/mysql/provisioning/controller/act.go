@@ -29,9 +29,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// applyError is the reason why a pass did not bring the spec to every object.
+// applyError is the reason why a pass did not apply the spec to every object.
 type applyError struct {
-	// problems are errors that only a user can fix.
+	// problems lists errors that only a user can fix.
 	problems []string
 	// err is an error that a retry may fix; it is not nil.
 	err error
@@ -41,8 +41,8 @@ func (f *applyError) Error() string { return f.err.Error() }
 
 func (f *applyError) Unwrap() error { return f.err }
 
-// newFailure returns nil if there is no error, and a RefusedError for problems that must not be retried until a
-// user acts.
+// newFailure returns nil if there is no error. If only a user can fix the problems, it returns a RefusedError, which is
+// not retried immediately.
 func newFailure(problems []string, err error) error {
 	switch {
 	case err != nil:
@@ -58,14 +58,14 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 	if !changes.IsNotEmpty() {
 		return newFailure(changes.Problems, changes.Err)
 	}
-	if changes.EndsStop { // The patch requires the observed version.
+	if changes.EndsStop { // The patch requires the observed resource version.
 		after := seen.Cluster.DeepCopy()
 		for _, name := range mysqlswitches.ReconciliationSwitch().Annotations() {
 			delete(after.Annotations, name)
 		}
 		return newFailure(nil, reconcile.PatchObserved(ctx, c.client, seen.Cluster, after, Name))
 	}
-	// A stop may have been requested since the cluster was read, and after it nothing may be written.
+	// A stop may have been requested since the cluster was read. After a stop nothing may be written.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.Cluster, &mocov1beta2.MySQLCluster{}); err != nil {
 		return newFailure(nil, err)
 	}
@@ -93,7 +93,7 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 	return newFailure(nil, c.rollOut(ctx, seen, changes.Rollout.Action))
 }
 
-// addPasswords creates the Secret, or adds the missing passwords to it. Existing passwords stay as they are.
+// addPasswords creates the Secret, or adds the missing passwords to it. It does not change existing passwords.
 func (c Controller) addPasswords(ctx context.Context, seen observation) error {
 	passwords := map[string][]byte{}
 	if seen.secret != nil {
@@ -116,7 +116,7 @@ func (c Controller) renewCertificate(ctx context.Context, seen observation) erro
 	})
 }
 
-// writeSecret creates a Secret of a cluster, or updates the data and annotations of the observed one.
+// writeSecret creates a cluster's Secret, or updates the data and annotations of the observed Secret.
 func (c Controller) writeSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster, observed, wanted *corev1.Secret) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -134,13 +134,13 @@ func (c Controller) writeSecret(ctx context.Context, cluster *mocov1beta2.MySQLC
 		err = reconcile.PatchObserved(ctx, c.client, observed, after, Name)
 	}
 	if err != nil && !errors.Is(err, reconcile.ErrStale) && !k8serrors.IsConflict(err) && !k8serrors.IsAlreadyExists(err) {
-		// The API server's message may contain the data that were sent.
+		// The API server's message may contain the submitted data.
 		return fmt.Errorf("the API server answered %s to the Secret %s", k8serrors.ReasonForError(err), wanted.Name)
 	}
 	return nil
 }
 
-// applyObjects continues after a refusal, because one wrong object must not prevent the update of the others.
+// applyObjects continues after a rejected object, so a single invalid object does not prevent the update of the others.
 func (c Controller) applyObjects(ctx context.Context, seen observation, objects []*unstructured.Unstructured) error {
 	var problems []string
 	var failed error
@@ -172,8 +172,8 @@ func (c Controller) applyObject(ctx context.Context, seen observation, desired *
 	return nil
 }
 
-// takeFieldsOver transfers MOCO's fields of an object to Torpor before it is first applied. Otherwise the fields
-// that only MOCO's Pods need would stay, and the API server refuses the mixture.
+// takeFieldsOver transfers the ownership of an object's fields from MOCO to Torpor before Torpor first applies the
+// object. Otherwise fields that only MOCO's Pods need would remain, and the API server would reject the mixture.
 func (c Controller) takeFieldsOver(ctx context.Context, cluster *mocov1beta2.MySQLCluster, desired *unstructured.Unstructured) error {
 	applied := c.applied.stateOf(client.ObjectKeyFromObject(cluster), desired)
 	if applied.AppliedHash != (provisioning.ContentHash{}) || !c.Guard.HasUpstreamWritten(cluster) {
@@ -185,12 +185,12 @@ func (c Controller) takeFieldsOver(ctx context.Context, cluster *mocov1beta2.MyS
 // isRefusal reports whether only a user can fix an error.
 func isRefusal(err error) bool {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
-	// The API server answers an apply with an unknown field with code 500 and no reason.
+	// For an apply with an unknown field, the API server returns code 500 without a reason.
 	unknownField := ok && status.ErrStatus.Code == http.StatusInternalServerError && status.ErrStatus.Reason == metav1.StatusReasonUnknown
 	return k8serrors.IsInvalid(err) || k8serrors.IsBadRequest(err) || unknownField
 }
 
-// describeRefusal returns the API server's answer without secrets.
+// describeRefusal returns the API server's response without secrets.
 func describeRefusal(o *unstructured.Unstructured, err error) string {
 	if o.GetKind() != "Secret" && isRefusal(err) {
 		return fmt.Sprintf("the API server refuses the %s: %v", describeObject(o), err)
@@ -198,7 +198,7 @@ func describeRefusal(o *unstructured.Unstructured, err error) string {
 	return fmt.Sprintf("the API server answered %s to the %s", k8serrors.ReasonForError(err), describeObject(o))
 }
 
-// refusalHint returns the next step after a refusal that has a known reason.
+// refusalHint returns the next step for a rejection with a known reason.
 func refusalHint(seen observation, o *unstructured.Unstructured) string {
 	if o.GetKind() != "StatefulSet" {
 		return ""
@@ -210,7 +210,7 @@ func refusalHint(seen observation, o *unstructured.Unstructured) string {
 		"kubectl delete statefulset --cascade=orphan -n " + o.GetNamespace() + " " + o.GetName()
 }
 
-// rollOut acts on the observed Pod only, never on a newer Pod with the same name.
+// rollOut acts only on the observed Pod, and never on a newer Pod with the same name.
 func (c Controller) rollOut(ctx context.Context, seen observation, action provisioning.RolloutAction) error {
 	switch action := action.(type) {
 	case provisioning.Nothing:
@@ -224,8 +224,8 @@ func (c Controller) rollOut(ctx context.Context, seen observation, action provis
 }
 
 func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) error {
-	// The UID in the patch makes the API server refuse it for a newer Pod. A resource version would be too strict,
-	// because the kubelet writes too.
+	// The UID in the patch makes the API server reject the patch for a newer Pod. A precondition on the resource
+	// version would be too strict, because the kubelet writes the Pod too.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]any{mocov1beta2.DemoteAnnotation: "true"},
 	}})
@@ -241,14 +241,14 @@ func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) erro
 	return nil
 }
 
-// finalizeRetry is the interval at which deletion checks whether the Pods are gone.
+// finalizeRetry is the interval at which the finalizer checks whether the Pods are deleted.
 const finalizeRetry = 2 * time.Second
 
-// finalize releases a cluster that is being deleted: its servers end before the garbage collector may delete the
-// objects that they need. No stop delays the deletion of a cluster.
+// finalize releases a cluster that is being deleted. Its servers have to stop before the garbage collector may delete
+// the objects that they need. A stop does not delay the deletion of a cluster.
 func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (time.Duration, error) {
-	// The reads are live. If the finalizer were removed because of an outdated cache, Pods would remain without their
-	// configuration.
+	// The objects are read from the API server. If the finalizer were removed because of an outdated cache, Pods would
+	// remain without their configuration.
 	set, err := readStatefulSet(ctx, c.live, cluster)
 	if err != nil {
 		return 0, err
@@ -266,21 +266,21 @@ func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLClus
 	return 0, nil
 }
 
-// appliedHashes records the applied objects and the API server's results, to avoid requests that change nothing. A
+// appliedHashes records the applied objects and the API server's responses, to avoid requests that change nothing. A
 // new manager applies everything once, which changes nothing either.
 type appliedHashes struct {
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]map[string]appliedHash
 }
 
-// appliedHash holds the hashes of an applied object and of the resulting one.
+// appliedHash holds the hashes of an applied object and of the API server's response.
 type appliedHash struct{ sent, became provisioning.ContentHash }
 
 func newAppliedHashes() *appliedHashes {
 	return &appliedHashes{byCluster: map[types.NamespacedName]map[string]appliedHash{}}
 }
 
-// stateOf returns the recorded state of a desired object, without the live one.
+// stateOf returns the recorded state for a desired object, without the live object.
 func (a *appliedHashes) stateOf(cluster types.NamespacedName, desired *unstructured.Unstructured) provisioning.ObjectState {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller observes the objects of a MySQLCluster, applies the objects that differ from the desired ones,
-// replaces the Pods of a rollout one by one, and reports. Package provisioning makes the decisions.
+// replaces the Pods of a rollout one by one, and reports. The decisions are in package provisioning.
 package controller
 
 import (
@@ -43,23 +43,24 @@ import (
 // Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-provisioning"
 
-// maxServerIDBase leaves room for the ordinals.
+// maxServerIDBase leaves room for adding the ordinals.
 const maxServerIDBase = 1 << 30
 
 // Controller creates and updates the objects of MySQLClusters.
 type Controller struct {
 	Clock clock.PassiveClock
-	// Guard prevents passes on objects that another project's controller writes; nil disables the check.
+	// Guard skips objects that another project's controller writes; nil disables the check.
 	Guard *reconcile.WriterGuard
 	// WatchNamespaces limits the cache to these namespaces; empty means all namespaces.
 	WatchNamespaces []string
-	// RolloutsAtOnce limits how many clusters may have serving Pods replaced at a time; 0 means no limit.
+	// RolloutsAtOnce is the maximum number of clusters whose serving Pods may be replaced at the same time; 0 means no
+	// limit.
 	RolloutsAtOnce int
 	// ExporterImage is the image of mysqld_exporter, for clusters with collectors.
 	ExporterImage string
-	// Metrics are registered by the caller.
+	// Metrics must be registered by the caller.
 	Metrics *Metrics
-	// Ends are the overdue ends of stops of all controllers; may be nil.
+	// Ends lists the overdue stops of all controllers; may be nil.
 	Ends *urgency.OverdueEnds
 
 	client client.Client
@@ -126,8 +127,8 @@ func (c Controller) newPass(mgr manager.Manager, ends *urgency.EndTracker[*mocov
 	}
 }
 
-// setDefaults sets the fields that upstream's webhook sets: the finalizer and the server IDs. A stop of
-// reconciliation prevents even these changes.
+// setDefaults sets the fields that upstream's webhook sets: the finalizer and the server IDs. While reconciliation is
+// stopped, even these changes are not made.
 func setDefaults(cluster *mocov1beta2.MySQLCluster) bool {
 	if cluster.ReconciliationStopped() {
 		return false
@@ -136,14 +137,14 @@ func setDefaults(cluster *mocov1beta2.MySQLCluster) bool {
 	if cluster.Spec.ServerIDBase == 0 {
 		n, err := rand.Int(rand.Reader, big.NewInt(maxServerIDBase))
 		if err != nil {
-			return changed // The reader never fails. If it did, the next pass would choose.
+			return changed // The reader never fails. If it did, the next pass would choose the ID.
 		}
 		cluster.Spec.ServerIDBase, changed = int32(n.Int64())+1, true
 	}
 	return changed
 }
 
-// primaryOrHealthChanged passes the changes of the status that a rollout waits for.
+// primaryOrHealthChanged selects status updates that a rollout waits for.
 func primaryOrHealthChanged() predicate.Predicate {
 	healthy := func(c *mocov1beta2.MySQLCluster) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition)
@@ -155,24 +156,24 @@ func primaryOrHealthChanged() predicate.Predicate {
 	}}
 }
 
-// isStopOverdue reports whether a stop of reconciliation should have ended. After an outage, all overdue stops end
-// before the first cluster applies its pending objects, which are fifteen for each cluster.
+// isStopOverdue reports whether the end time of a stop of reconciliation has passed. After an outage, all overdue stops
+// end before the first cluster applies its pending objects, which are fifteen per cluster.
 func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ReconciliationStopped() && mysqlswitches.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
 }
 
-// hasJustStarted reports whether a cluster is applying the changes that its stop has delayed.
+// hasJustStarted reports whether a cluster is applying the changes that its stop delayed.
 func (c Controller) hasJustStarted(_ context.Context, cluster *mocov1beta2.MySQLCluster) bool {
 	return !cluster.ReconciliationStopped() && stoprecord.Records(cluster.Status.ReconciliationStops).HasJustExpired(c.Clock.Now())
 }
 
-// scheduledStopsChanged passes changes of Slumbers' requests.
+// scheduledStopsChanged selects updates in which a Slumber's request changes.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return c.Status.ScheduledStops })
 }
 
-// childKinds are the kinds of objects that belong to MySQLClusters, except Secrets, which are never cached. Desired
-// objects are unstructured, and so are the live objects that they are compared with.
+// childKinds returns the kinds of objects that belong to MySQLClusters, except Secrets, which are not cached. Desired
+// objects are unstructured, so the live objects are too.
 func childKinds() []client.Object {
 	kinds := []client.Object{&corev1.Pod{}}
 	for _, kind := range []schema.GroupVersionKind{
@@ -197,7 +198,7 @@ func newChildCache(mgr manager.Manager, namespaces []string) (cache.Cache, error
 	}), childKinds()...)
 }
 
-// clustersUsingConfigMap maps a ConfigMap to the MySQLClusters that take settings from it.
+// clustersUsingConfigMap maps a ConfigMap to the MySQLClusters that use its settings.
 func (c Controller) clustersUsingConfigMap(ctx context.Context, obj client.Object) []ctrl.Request {
 	var all mocov1beta2.MySQLClusterList
 	if err := c.client.List(ctx, &all, client.InNamespace(obj.GetNamespace())); err != nil {

@@ -209,7 +209,7 @@ func TestMissingConfigMapIsReported(t *testing.T) {
 	}
 }
 
-// TestHarmfulSettingsReachNoServer writes harmful settings into a ConfigMap that servers use.
+// TestHarmfulSettingsReachNoServer writes harmful settings to a ConfigMap that servers use.
 func TestHarmfulSettingsReachNoServer(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -272,7 +272,7 @@ func TestExistingPasswordsStay(t *testing.T) {
 	if string(secret.Data["ADMIN_PASSWORD"]) != "mine" || len(secret.Data["WRITABLE_PASSWORD"]) < 16 || len(secret.Data) != 8 {
 		t.Errorf("expected eight passwords and the first as it was, found %d keys", len(secret.Data))
 	}
-	// Upstream's plugin refuses a Secret without the annotation: "does not have valid annotation".
+	// Upstream's plugin rejects a Secret without the annotation: "does not have valid annotation".
 	if got := secret.Annotations["moco.cybozu.com/secret-version"]; got != "1" {
 		t.Errorf("expected the annotation of upstream's plugin with the value 1, found %q", got)
 	}
@@ -312,7 +312,7 @@ func TestRefusedObjectIsReported(t *testing.T) {
 	}
 }
 
-// TestVolumesGrow grows a volume, first of a StorageClass that does not allow it. The test plays the garbage
+// TestVolumesGrow grows a volume, first with a StorageClass that does not allow it. The test acts as the garbage
 // collector.
 func TestVolumesGrow(t *testing.T) {
 	t.Parallel()
@@ -380,7 +380,7 @@ func TestVolumesGrow(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 }
 
-// TestClaimTemplatesAreLabelled adds a label and an annotation to a claim template. The test plays the garbage
+// TestClaimTemplatesAreLabelled adds a label and an annotation to a claim template. The test acts as the garbage
 // collector.
 func TestClaimTemplatesAreLabelled(t *testing.T) {
 	t.Parallel()
@@ -420,7 +420,7 @@ func TestClaimTemplatesAreLabelled(t *testing.T) {
 	testenv.ExpectEqual(t, "Pod", pod.UID, found.UID)
 }
 
-// TestImageThatCannotBePulledIsNamed reports what the kubelet reports.
+// TestImageThatCannotBePulledIsNamed checks that the status includes the kubelet's report.
 func TestImageThatCannotBePulledIsNamed(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -444,8 +444,8 @@ func TestImageThatCannotBePulledIsNamed(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "the container mysqld cannot be created (CreateContainerConfigError)", "kubectl describe pod")
 }
 
-// TestSmallerReplicasRemoveNoInstance covers a cluster of three instances whose spec requests one, as upstream's schema
-// without a webhook allows.
+// TestSmallerReplicasRemoveNoInstance covers a cluster of three instances whose spec requests one. Upstream's schema
+// allows this if there is no webhook.
 func TestSmallerReplicasRemoveNoInstance(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -469,7 +469,7 @@ func TestOfflineClusterHasNoPods(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
 }
 
-// TestClusterStoppedByASlumberHasNoPods lets a Slumber stop a cluster of one Pod, and start it again.
+// TestClusterStoppedByASlumberHasNoPods covers a cluster with one Pod that a Slumber stops and restarts.
 func TestClusterStoppedByASlumberHasNoPods(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -541,8 +541,8 @@ func expectExampleAccepted(t *testing.T, e *clusterEnv, file string) {
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 }
 
-// startRollout creates a healthy cluster of three instances, and then changes the template. Instance 1 is the
-// primary.
+// startRollout creates a healthy cluster of three instances, with instance 1 as the primary, and then changes the
+// template.
 func (e *clusterEnv) startRollout(t *testing.T) {
 	t.Helper()
 	e.addCluster(t, nil)
@@ -624,7 +624,7 @@ func TestForcedRolloutNeedsNoHealth(t *testing.T) {
 	})
 }
 
-// TestAnotherVersionOfTorporReplacesNoPods covers Pods whose template another version made from the same spec.
+// TestAnotherVersionOfTorporReplacesNoPods covers Pods with a template that another version created from the same spec.
 func TestAnotherVersionOfTorporReplacesNoPods(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -649,7 +649,7 @@ func TestAnotherVersionOfTorporReplacesNoPods(t *testing.T) {
 	e.waitUntilGone(t, podName(0), &corev1.Pod{})
 }
 
-// TestRolloutWaitsForFrozenClustering keeps the condition Healthy from before a Pod was replaced.
+// TestRolloutWaitsForFrozenClustering covers a Healthy condition that dates from before a Pod was replaced.
 func TestRolloutWaitsForFrozenClustering(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -683,7 +683,7 @@ func TestRolloutWaitsWhileClusteringIsStopped(t *testing.T) {
 	e.waitUntilReplaced(t, 0)
 }
 
-// TestAFailingReconcileDoesNotDelayAStop runs both controllers of the kind. Upstream honours a stop only after
+// TestAFailingReconcileDoesNotDelayAStop runs both controllers of the kind. In upstream, a stop takes effect only after
 // everything else has succeeded.
 func TestAFailingReconcileDoesNotDelayAStop(t *testing.T) {
 	t.Parallel()
@@ -720,7 +720,7 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// testEnv is an API server with a manager. The tests play the StatefulSet controller and the kubelet.
+// testEnv is an API server with a manager. The tests act as the StatefulSet controller and the kubelet.
 type testEnv struct {
 	*testenv.Environment
 	requests *requestRecorder
@@ -737,7 +737,7 @@ func newTestEnv(t testing.TB) *testEnv {
 	return e
 }
 
-// startManager leaves Secrets uncached, as the real manager does.
+// startManager starts a manager that, like the real one, does not cache Secrets.
 func startManager(t testing.TB, env *testenv.Environment, setup func(manager.Manager) error) {
 	t.Helper()
 	testenv.StartManager(t, env, setup, func(o *manager.Options) {
@@ -758,7 +758,8 @@ type requestRecorder struct {
 	mu     sync.Mutex
 	next   http.RoundTripper
 	writes []string
-	// underWay counts requests in progress, and lastEnded is the time at which the last one ended, by namespace.
+	// underWay is the number of requests in progress, and lastEnded the time at which the last one finished, by
+	// namespace.
 	underWay  map[string]int
 	lastEnded map[string]time.Time
 }
@@ -822,7 +823,7 @@ func (e *clusterEnv) expectMetrics(t *testing.T, want map[string]float64) {
 	})
 }
 
-// gatherMetrics returns the metrics of the cluster's namespace by name.
+// gatherMetrics returns the metrics for the cluster's namespace, by name.
 func (e *clusterEnv) gatherMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -880,7 +881,7 @@ func (e *clusterEnv) cluster(t *testing.T) *mocov1beta2.MySQLCluster {
 	return cluster
 }
 
-// waitForCondition waits until a condition has a status, and a message with these words.
+// waitForCondition waits until a condition has a status, and its message contains the given words.
 func (e *clusterEnv) waitForCondition(t *testing.T, kind string, status metav1.ConditionStatus, words ...string) {
 	t.Helper()
 	cluster := e.cluster(t)
@@ -896,7 +897,7 @@ func (e *clusterEnv) waitForCondition(t *testing.T, kind string, status metav1.C
 	})
 }
 
-// waitUntilReconciled waits until the newest spec has reached every object and no more writes follow.
+// waitUntilReconciled waits until the newest spec is applied to every object and no more writes follow.
 func (e *clusterEnv) waitUntilReconciled(t *testing.T) {
 	t.Helper()
 	e.waitUntilSettled(t, func() error {
@@ -905,8 +906,8 @@ func (e *clusterEnv) waitUntilReconciled(t *testing.T) {
 	})
 }
 
-// waitUntilSettled waits until holds returns nil and the manager has sent no request for a second. On a slow
-// machine one request may take longer, and the next one follows immediately.
+// waitUntilSettled waits until holds returns nil and the manager has not sent a request for one second. On a slow
+// machine a request may take longer, but then the next one follows immediately.
 func (e *clusterEnv) waitUntilSettled(t *testing.T, holds func() error) {
 	t.Helper()
 	const quiet = time.Second
@@ -945,7 +946,7 @@ func (e *clusterEnv) deletePod(t *testing.T, i int) {
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: e.meta(podName(i))}, client.GracePeriodSeconds(0)))
 }
 
-// reportRevision reports, as the StatefulSet controller does, that the template was observed.
+// reportRevision reports that the template was observed, as the StatefulSet controller does.
 func (e *clusterEnv) reportRevision(t *testing.T, revision string) {
 	t.Helper()
 	set := e.statefulSet(t)
@@ -956,15 +957,14 @@ func (e *clusterEnv) reportRevision(t *testing.T, revision string) {
 
 func podName(i int) string { return fmt.Sprintf("moco-test-%d", i) }
 
-// addPod creates a Pod as the StatefulSet controller would. The Pod has been ready for a while, and clients find
-// it.
+// addPod creates a Pod as the StatefulSet controller would. The Pod has been ready for a while and has a role label.
 func (e *clusterEnv) addPod(t *testing.T, i int, revision string) {
 	t.Helper()
 	e.addUnservedPod(t, i, revision)
 	e.letClientsFind(t, i)
 }
 
-// letClientsFind labels a Pod as clustering does once it replicates.
+// letClientsFind sets a Pod's role label, as clustering does once the Pod replicates.
 func (e *clusterEnv) letClientsFind(t *testing.T, i int) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "replica"}}}`, mocov1beta2.RoleLabel)
@@ -996,7 +996,7 @@ func (e *clusterEnv) reportHealthy(t *testing.T, primary int) {
 	e.reportHealth(t, primary, metav1.ConditionTrue)
 }
 
-// reportHealth sets the status as clustering does.
+// reportHealth sets the status as clustering would.
 func (e *clusterEnv) reportHealth(t *testing.T, primary int, healthy metav1.ConditionStatus) {
 	t.Helper()
 	testenv.Eventually(t, "the status is written", func() error {

@@ -3,8 +3,8 @@
 package controller
 
 const (
-	// annotationIgnored means that an annotation that stops something or forces a rollout has no effect, because its value is
-	// not "true".
+	// annotationIgnored means that an annotation for a stop or a forced rollout has no effect, because its value is not
+	// "true".
 	annotationIgnored = "AnnotationIgnored"
 	// podReplaced means that the next Pod of a rollout is replaced.
 	podReplaced = "PodReplaced"

@@ -18,11 +18,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// scrapeTimeout limits the reads of caches.
+// scrapeTimeout limits the duration of cache reads.
 const scrapeTimeout = 5 * time.Second
 
 // Metrics exports the progress of rollouts from the caches, and counts changes of volumes and StatefulSets. The names
-// are upstream's. It lives as long as the process and is registered once.
+// match upstream's. One instance exists for the lifetime of the process, and is registered once.
 type Metrics struct {
 	clusters reconcile.ScrapedCache
 	// children caches the Pods and StatefulSets.
@@ -99,8 +99,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// countReplicas counts the Pods before and after the rollout in progress. Without one, all Pods count as both. The
-// status of a StatefulSet with the strategy OnDelete counts no current Pod after a rollout.
+// countReplicas returns the numbers of Pods from before and after the rollout in progress. If there is no rollout, all
+// Pods count as both. The status of a StatefulSet with the strategy OnDelete does not count current Pods after a
+// rollout.
 func countReplicas(pods []*corev1.Pod, set *appsv1.StatefulSet) (current, updated int) {
 	for _, p := range pods {
 		switch {
@@ -122,7 +123,7 @@ func (m *Metrics) useReaders(clusters, children client.Reader) {
 	m.children.Store(&children)
 }
 
-// countStep counts a step of a rollout after its pass was saved.
+// countStep counts a step of a rollout after the status of its pass was saved.
 func (m *Metrics) countStep(name types.NamespacedName, out reconcile.FollowUp, now time.Time) {
 	if out.Rule == "no turn" {
 		m.turnWaits.WithLabelValues(name.Namespace).Inc()
@@ -134,12 +135,12 @@ func (m *Metrics) countStep(name types.NamespacedName, out reconcile.FollowUp, n
 	}
 }
 
-// isReplacement reports whether an event means that a Pod is replaced.
+// isReplacement reports whether an event reports the replacement of a Pod.
 func isReplacement(e decision.Event) bool {
 	return e.Reason == podReplaced || e.Reason == rolloutForced
 }
 
-// countResult counts an attempt as done or failed.
+// countResult counts an attempt as successful or failed.
 func countResult(done, failed *prometheus.CounterVec, cluster *mocov1beta2.MySQLCluster, err error) {
 	if err != nil {
 		done = failed

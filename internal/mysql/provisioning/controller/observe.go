@@ -31,12 +31,12 @@ import (
 type observation struct {
 	provisioning.Observed
 
-	// secret holds the passwords; nil if it does not exist.
+	// secret contains the passwords; nil if it does not exist.
 	secret *corev1.Secret
-	// tlsSecret holds the servers' certificate; nil if it does not exist. certificate is its desired content.
+	// tlsSecret contains the servers' certificate; nil if it does not exist. certificate is its desired content.
 	tlsSecret   *corev1.Secret
 	certificate map[string][]byte
-	// settings are the settings of the user's ConfigMap.
+	// settings holds the settings in the user's ConfigMap.
 	settings map[string]string
 	// pods holds the Pods by ordinal; nil for a missing Pod.
 	pods []*corev1.Pod
@@ -89,7 +89,7 @@ func (c Controller) readCertificate(ctx context.Context, seen *observation) (err
 	return nil
 }
 
-// readSecret returns nil if the Secret does not exist.
+// readSecret reads a Secret. It returns nil if the Secret does not exist.
 func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster, name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -193,8 +193,8 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 	return c.observeConfigMaps(ctx, seen)
 }
 
-// readRunningCnf returns the my.cnf that the Pods use; empty without a StatefulSet. The content of its ConfigMap never
-// changes, so the cache suffices.
+// readRunningCnf returns the my.cnf that the Pods use; empty without a StatefulSet. The content of a ConfigMap with
+// this name never changes, so reading from the cache is sufficient.
 func (c Controller) readRunningCnf(ctx context.Context, seen *observation) (string, error) {
 	name := provisioning.ConfigMapInUse(seen.StatefulSet)
 	if name == "" || len(seen.settings) == 0 {
@@ -209,18 +209,18 @@ func (c Controller) readRunningCnf(ctx context.Context, seen *observation) (stri
 	return provisioning.RunningCnf(m), nil
 }
 
-// observeObject reads an object from the API server if the cached one differs from the desired one, because the
-// cache may be outdated.
+// observeObject reads an object from the cache. If the cached object differs from the desired one, it reads the object
+// from the API server, because the cache may be outdated.
 func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQLCluster, desired *unstructured.Unstructured) (provisioning.ObjectState, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	state := c.applied.stateOf(client.ObjectKeyFromObject(cluster), desired)
 	if state.AppliedHash != provisioning.HashContent(desired) {
-		return state, nil // The object is applied regardless of the live one.
+		return state, nil // The object is applied regardless of the live state.
 	}
 	readers := []client.Reader{c.children, c.live}
 	if desired.GetKind() == "Secret" {
-		readers = readers[1:] // Secrets are never cached.
+		readers = readers[1:] // Secrets are not cached.
 	}
 	for _, reader := range readers {
 		live := newUnstructured(desired.GroupVersionKind())
@@ -239,7 +239,7 @@ func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQ
 	return state, nil
 }
 
-// observeConfigMaps lists the configurations of the cluster, and which of them Pods use.
+// observeConfigMaps lists the configurations of the cluster, and those that Pods use.
 func (c Controller) observeConfigMaps(ctx context.Context, seen *observation) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -273,9 +273,9 @@ func observedRollout(seen *observation, now time.Time) provisioning.ObservedRoll
 	o := provisioning.ObservedRollout{
 		Name: c.Name, Offline: c.Spec.Offline, Primary: chosenPrimary(c), ClusteringStopped: c.ClusteringStopped(),
 		StoppedInstances: mysqlswitches.HasStoppedInstances(c.Annotations), Forced: c.RolloutForced(),
-		// This is the only decision of this controller that reads a condition. Only clustering queries the servers, and
-		// its other fields keep their values while it is stopped or cannot observe. The condition can only delay a
-		// rollout.
+		// This is the only decision of this controller that depends on a condition. Only clustering queries the
+		// servers, and the other fields that it reports keep their values while it is stopped or cannot observe. The
+		// condition can only delay a rollout.
 		Healthy: meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}
 	set := seen.StatefulSet
@@ -296,7 +296,7 @@ func podStateOf(p *corev1.Pod, set *appsv1.StatefulSet, now time.Time) provision
 		DemotionRequested: p.Annotations[mocov1beta2.DemoteAnnotation] == "true",
 	}
 	if set != nil && p.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
-		// A Pod is outdated if any annotation differs, including those of users and that of kubectl rollout restart.
+		// A Pod is outdated if any annotation differs, including those of users and of kubectl rollout restart.
 		for name, value := range set.Spec.Template.Annotations {
 			state.Outdated = state.Outdated || p.Annotations[name] != value
 		}

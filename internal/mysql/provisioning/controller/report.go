@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// version is the version of the reconciler, for status.reconcileInfo. It is raised when the same spec results in
-	// other objects.
+	// version is the version of the reconciler, for status.reconcileInfo. It is incremented when the same spec results
+	// in different objects.
 	version = 1
-	// userRetry is the retry interval for problems that only a user can fix, and for a ConfigMap that may be
-	// unwatched.
+	// userRetry is the retry interval for problems that only a user can fix, and for a ConfigMap that may not be
+	// watched.
 	userRetry = time.Minute
-	// secretRetry is the delay before an applied Secret is read again.
+	// secretRetry is the delay before the result of applying a Secret is read.
 	secretRetry = time.Second
-	// renewalInterval is the longest time between two checks of a certificate.
+	// renewalInterval is the maximum time between two checks of a certificate.
 	renewalInterval = 12 * time.Hour
 )
 
@@ -89,7 +89,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	return out
 }
 
-// reportObjects returns the conditions of the objects and of their Pods.
+// reportObjects returns the conditions about the objects and their Pods.
 func (c Controller) reportObjects(
 	cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.RefusedError, out *reconcile.FollowUp,
 ) map[string]decision.Condition {
@@ -109,7 +109,7 @@ func (c Controller) reportObjects(
 	if settingsConfigMapName(cluster) != "" {
 		out.RequeueAfter = cmp.Or(out.RequeueAfter, userRetry)
 	}
-	// Secrets are not watched, so no event reports that the applied Secret exists.
+	// Secrets are not watched, so there is no event when the applied Secret exists.
 	if refused == nil && slices.ContainsFunc(changes.Apply, isSecret) {
 		out.RequeueAfter = secretRetry
 	}
@@ -119,7 +119,7 @@ func (c Controller) reportObjects(
 	}
 }
 
-// reportOffline reports the time since when an offline cluster has no Pods. It requeues when a Slumber's stop
+// reportOffline reports the time since which an offline cluster has had no Pods. It requeues when a Slumber's stop
 // expires.
 func reportOffline(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, now time.Time, out *reconcile.FollowUp) {
 	hasPods := slices.ContainsFunc(seen.pods, func(p *corev1.Pod) bool { return p != nil })
@@ -134,7 +134,7 @@ func reportOffline(cluster *mocov1beta2.MySQLCluster, seen observation, changes 
 	}
 }
 
-// describeFailure returns a stable description of the errors without secrets.
+// describeFailure returns a stable description of the errors, without secrets.
 func describeFailure(refused *reconcile.RefusedError) string {
 	failed, ok := errors.AsType[*applyError](refused.Err)
 	if !ok {
@@ -150,7 +150,7 @@ func joinProblems(problems []string, err error) string {
 	} else if err != nil {
 		all = append(all, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	// The message must not change with the order of the errors.
+	// The message must not depend on the order of the errors.
 	slices.Sort(all)
 	return strings.Join(all, "; ")
 }
@@ -169,8 +169,7 @@ func withIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, active decision.C
 	return active, []decision.Event{{Warning: true, Reason: annotationIgnored, Action: reconcileAction, Note: ignored}}
 }
 
-// unknownConditions keeps the last pass's conditions of the objects, and returns Unknown where there was no
-// condition.
+// unknownConditions returns the object conditions of the last pass, or Unknown for a missing condition.
 func unknownConditions(cluster *mocov1beta2.MySQLCluster, message string) map[string]decision.Condition {
 	unknown := map[string]decision.Condition{}
 	for _, kind := range []string{mocov1beta2.StatefulSetReadyCondition, mocov1beta2.ReconcileSuccessCondition} {
@@ -197,8 +196,8 @@ func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) deci
 	return decision.False(mocov1beta2.StatefulSetNotReadyReason, withForce(seen, message))
 }
 
-// describeWaitingContainer names the first container whose image cannot be pulled or whose configuration is invalid.
-// The kubelet's own message changes with each attempt, so it is not part of the text.
+// describeWaitingContainer describes the first container whose image cannot be pulled or whose configuration is
+// invalid. The text does not include the kubelet's message, which changes with each attempt.
 func describeWaitingContainer(pods []*corev1.Pod) string {
 	for _, p := range pods {
 		if p == nil || !p.DeletionTimestamp.IsZero() {
@@ -219,7 +218,7 @@ func describeWaitingContainer(pods []*corev1.Pod) string {
 	return ""
 }
 
-// withForce adds to the message that rollouts do not wait for a healthy cluster.
+// withForce adds the note that rollouts do not wait for a healthy cluster.
 func withForce(seen observation, message string) string {
 	if !seen.Rollout.Forced {
 		return message
@@ -228,7 +227,7 @@ func withForce(seen observation, message string) string {
 		" once the cluster is healthy", "; ")
 }
 
-// specSupport names the fields and the settings that have no effect.
+// specSupport returns a condition that lists the fields and settings without effect.
 func specSupport(cluster *mocov1beta2.MySQLCluster, overruled []string) decision.Condition {
 	var ignored []string
 	if fields := mocov1beta2.UnsupportedFields(cluster.Spec); len(fields) > 0 {
@@ -261,10 +260,10 @@ func rolloutEvents(changes provisioning.ChangeSet) []decision.Event {
 	return nil
 }
 
-// stopValue is the only value that stops something or forces a rollout.
+// stopValue is the only annotation value that requests a stop or forces a rollout.
 const stopValue = "true"
 
-// describeIgnoredAnnotations names the annotations whose values make them have no effect.
+// describeIgnoredAnnotations lists the annotations that have no effect because of their values.
 func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	var wrong []string
 	for _, name := range []string{mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.ForceRolloutAnnotation} {
@@ -275,7 +274,7 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	return strings.Join(wrong, "; ")
 }
 
-// stopRecord returns status.pause with the present stop of reconciliation. The other stops in it belong to other
+// stopRecord returns status.pause with the current stop of reconciliation. The other stops in it belong to other
 // controllers.
 func stopRecord(cluster *mocov1beta2.MySQLCluster, switched mysqlswitches.Switch, now time.Time) *mocov1beta2.Pause {
 	p, before := &mocov1beta2.Pause{}, cluster.Status.Pause

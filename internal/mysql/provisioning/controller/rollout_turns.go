@@ -10,20 +10,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// strangersWait is how long a turn without progress delays clusters of other namespaces. A fault in one tenant's
-// Pods must not block the rollouts of other tenants.
+// strangersWait is how long a turn without progress delays clusters in other namespaces. A fault in one tenant's Pods
+// must not block the rollouts of other tenants.
 const strangersWait = 15 * time.Minute
 
-// rolloutTurns limits how many clusters are rolled out at a time. A new version of Torpor may change the Pods of
-// all clusters, and its faults should show in a few. A new manager does not know the turns, so unfinished rollouts
-// continue when they get a new turn.
+// rolloutTurns limits the number of clusters that are rolled out at the same time. A new version of Torpor may change
+// the Pods of all clusters, and its faults should affect only a few of them. Turns are not persisted, so after a
+// restart of the manager an unfinished rollout continues when it gets a new turn.
 type rolloutTurns struct {
-	// most is the limit; 0 means no limit.
+	// most is the maximum number of turns; 0 means no limit.
 	most  int
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// taken holds the time of the last step of each cluster that has a turn.
+	// taken holds, for each cluster with a turn, the time of its last step.
 	taken map[types.NamespacedName]time.Time
 }
 
@@ -31,7 +31,7 @@ func newRolloutTurns(most int, c clock.PassiveClock) *rolloutTurns {
 	return &rolloutTurns{most: most, clock: c, taken: map[types.NamespacedName]time.Time{}}
 }
 
-// isOpenTo reports whether a cluster has a turn or may take one.
+// isOpenTo reports whether a cluster has a turn or can take one.
 func (t *rolloutTurns) isOpenTo(cluster types.NamespacedName) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,7 +51,7 @@ func (t *rolloutTurns) mayTake(cluster types.NamespacedName) bool {
 	return inTheWay < t.most
 }
 
-// take returns false if other clusters have taken all turns.
+// take takes a turn. It returns false if other clusters have all turns.
 func (t *rolloutTurns) take(cluster types.NamespacedName) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 )
 
-// TestAFleetIsRolledOutByTurns changes the template of 20 clusters at once.
+// TestAFleetIsRolledOutByTurns changes the templates of 20 clusters at the same time.
 func TestAFleetIsRolledOutByTurns(t *testing.T) {
 	old := provisioning.PodState{Exists: true, Ready: true, Served: true, Outdated: true, ReadyFor: provisioning.SettleTime}
 	for _, row := range []struct{ most, want int }{{0, 20}, {1, 1}, {2, 2}} {
@@ -24,7 +24,7 @@ func TestAFleetIsRolledOutByTurns(t *testing.T) {
 			for i := range fleet {
 				fleet[i] = provisioning.ObservedRollout{RevisionKnown: true, Healthy: true, Pods: []provisioning.PodState{old}}
 			}
-			for i := range fleet { // All clusters are observed before the first one acts.
+			for i := range fleet { // All clusters are observed before any of them acts.
 				fleet[i].HasTurn = turns.isOpenTo(types.NamespacedName{Name: fmt.Sprint(i)})
 			}
 			atOnce, done, rolling := 0, 0, 0

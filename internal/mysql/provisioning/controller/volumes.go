@@ -16,8 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// replaceSet changes the claims, and then deletes the StatefulSet, whose claim templates are immutable. Its Pods stay,
-// and the StatefulSet that the next pass applies adopts them, so no server is restarted.
+// replaceSet changes the claims, and then deletes the StatefulSet, whose claim templates are immutable. Its Pods are
+// orphaned. The StatefulSet that the next pass creates adopts them, so no server is restarted.
 func (c Controller) replaceSet(ctx context.Context, seen observation, change provisioning.ClaimChange) error {
 	for i := range seen.Cluster.InstanceCount() {
 		if err := c.changeClaims(ctx, seen, seen.Cluster.PodName(i), change); err != nil {
@@ -67,7 +67,7 @@ func (c Controller) changeClaims(ctx context.Context, seen observation, pod stri
 	return nil
 }
 
-// changeClaim patches a claim, if it exists and the change is not made yet.
+// changeClaim patches a claim, if it exists and does not have the change yet.
 func (c Controller) changeClaim(ctx context.Context, seen observation, name, what string, change func(*corev1.PersistentVolumeClaim)) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
