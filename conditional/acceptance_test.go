@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestProposalAcceptance contains the acceptance criteria of the proposal "Conditionally Runnable Controllers".
+// TestProposalAcceptance covers the acceptance criteria of the proposal "Conditionally Runnable Controllers".
 func TestProposalAcceptance(t *testing.T) {
 	s := startAPIServer(t)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
@@ -74,7 +74,7 @@ func TestRestartAfterAnotherShape(t *testing.T) {
 	for _, shape := range shapes {
 		s.installCRD(shape.def)
 		s.createWidgetIn(shape.namespace, shape.what)
-		s.expectReconcile(seen, shape.what) // The recorder has also written through the scope's client.
+		s.expectReconcile(seen, shape.what) // The recorder has also written with the scope's client.
 		s.uninstallCRD(shape.def)
 		s.waitUntilGone(shape.def)
 	}
@@ -105,8 +105,8 @@ func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 	s.waitForPhase(group, Dormant)
 }
 
-// TestRestartedControllerLeaksNothing restarts a controller often, while a neighbour watches the same kind through the
-// outer cache.
+// TestRestartedControllerLeaksNothing restarts a controller many times, while another controller watches the same kind
+// through the outer cache.
 func TestRestartedControllerLeaksNothing(t *testing.T) {
 	s := startAPIServer(t)
 	const cycles = 50

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestAGroupFollowsItsRights grants and revokes the rights of a group, next to a disabled group.
+// TestAGroupFollowsItsRights grants and revokes the rights of a group, while another group is disabled.
 func TestAGroupFollowsItsRights(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.newManagerFor(s.newUser("poor"))
@@ -44,7 +44,7 @@ func TestAGroupFollowsItsRights(t *testing.T) {
 	s.waitForShown("rights", ForbiddenReason)
 }
 
-// TestRightsAreReviewedTogether counts the reviews of a group whose rights are granted, in the whole cluster or in a
+// TestRightsAreReviewedTogether counts the reviews of a group whose rights are granted in the whole cluster or in a
 // namespace.
 func TestRightsAreReviewedTogether(t *testing.T) {
 	s := startAPIServer(t)
@@ -89,7 +89,7 @@ func (s *apiServer) setUpAs(mgr manager.Manager, name string, when Condition) *G
 	return mustSetUp(s.t, mgr, when, func(manager.Manager) error { return nil }, Name(name))
 }
 
-// waitForShown waits until a group's metric shows a state and no other.
+// waitForShown waits until a group's metric reports exactly one state.
 func (s *apiServer) waitForShown(group, state string) {
 	s.t.Helper()
 	s.eventually(group+" shows "+state, func(context.Context) (bool, error) {

@@ -21,15 +21,15 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// reviewer is an API server that grants each right. It takes a tenth of a second for an access review, and a
-// millisecond for a rules review.
+// reviewer simulates an API server that grants every right unless isDenied returns true. An access review takes 100 ms,
+// and a rules review 1 ms.
 type reviewer struct {
 	authorizationclient.AuthorizationV1Interface
-	// rules is the answer of each rules review.
+	// rules is the result of every rules review.
 	rules authorizationv1.SubjectRulesReviewStatus
-	// err is returned by the next rules reviews, one by one.
+	// errs are returned by the next rules reviews, one at a time.
 	errs []error
-	// isDenied reports whether an access review denies a right; nil denies none.
+	// isDenied reports whether an access review denies a right. If it is nil, no right is denied.
 	isDenied func(authorizationv1.ResourceAttributes) bool
 
 	mu                          sync.Mutex
@@ -110,7 +110,8 @@ func observeStates(t *testing.T, server *reviewer, rounds int) (states []State) 
 	return states
 }
 
-// TestRightsAreReviewed covers the possible answers to a rules review. One round has no time for 400 access reviews.
+// TestRightsAreReviewed covers the possible results of a rules review. One round does not have enough time for 400
+// access reviews.
 func TestRightsAreReviewed(t *testing.T) {
 	forbidden := k8serrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectrulesreviews"}, "", nil)
 	for name, row := range map[string]struct {
@@ -119,16 +120,16 @@ func TestRightsAreReviewed(t *testing.T) {
 		// rulesReviews and accessReviews are the expected numbers of requests.
 		rulesReviews, accessReviews int
 	}{
-		"rules that grant all rights": {server: &reviewer{rules: allRules}, want: []State{True, True}, rulesReviews: 2},
-		"rules that grant nothing":    {server: &reviewer{}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400},
-		"an authorizer that does not list its rules, which is trusted once it has granted the rights": {
+		"rules that grant all rights: no access review":               {server: &reviewer{rules: allRules}, want: []State{True, True}, rulesReviews: 2},
+		"rules that grant nothing: every right gets an access review": {server: &reviewer{}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400},
+		"an authorizer with incomplete rules: trusted after access reviews have granted the rights": {
 			server: &reviewer{rules: authorizationv1.SubjectRulesReviewStatus{ResourceRules: allRules.ResourceRules, Incomplete: true}},
 			want:   []State{Unknown, True, True}, rulesReviews: 2, accessReviews: 400,
 		},
-		"rules reviews that are forbidden": {
+		"forbidden rules reviews: every right gets an access review": {
 			server: &reviewer{errs: []error{forbidden}}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400,
 		},
-		"a server that fails once": {
+		"a server that fails once: the next round repeats the rules review": {
 			server: &reviewer{rules: allRules, errs: []error{errors.New("etcd is gone")}}, want: []State{Unknown, True}, rulesReviews: 2,
 		},
 	} {
@@ -147,7 +148,7 @@ func TestRightsAreReviewed(t *testing.T) {
 	}
 }
 
-// TestGroupsShareReviews observes the rights of fifteen groups in thirty namespaces for ten minutes.
+// TestGroupsShareReviews observes the rights of fifteen groups in thirty namespaces over ten minutes.
 func TestGroupsShareReviews(t *testing.T) {
 	const groups, namespaces, minutes = 15, 30, 10
 	synctest.Test(t, func(t *testing.T) {
@@ -190,10 +191,10 @@ func TestReviewsOfManyNamespacesAreFew(t *testing.T) {
 		between time.Duration // between is the time between the starts of two groups
 		want    State
 	}{
-		"rights that are granted":                                   {&reviewer{rules: allRules}, 0, True},
-		"rights that are granted, of groups that begin one by one":  {&reviewer{rules: allRules}, 4 * time.Second, True},
-		"a right that is missing in all namespaces":                 {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 0, False},
-		"a missing right, of groups that begin one after the other": {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 4 * time.Second, False},
+		"granted rights": {&reviewer{rules: allRules}, 0, True},
+		"granted rights, groups started one after the other":  {&reviewer{rules: allRules}, 4 * time.Second, True},
+		"a right missing in all namespaces":                   {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 0, False},
+		"a missing right, groups started one after the other": {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 4 * time.Second, False},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -236,14 +237,15 @@ func TestReviewsOfManyNamespacesAreFew(t *testing.T) {
 
 func isLastVerb(right authorizationv1.ResourceAttributes) bool { return right.Verb == "verb-9" }
 
-// TestAGrantedRightIsFoundSoon grants a missing right by rules, and then by an authorizer that does not list it.
+// TestAGrantedRightIsFoundSoon grants a missing right, first by rules and then by an authorizer that does not list the
+// right.
 func TestAGrantedRightIsFoundSoon(t *testing.T) {
 	for name, row := range map[string]struct {
 		grant func(*reviewer)
 		limit time.Duration
 	}{
-		"by rules":                            {func(r *reviewer) { r.rules, r.isDenied = allRules, nil }, 2 * forbiddenInterval},
-		"by an authorizer that does not list": {func(r *reviewer) { r.isDenied = nil }, time.Minute + forbiddenInterval},
+		"a right granted by rules":                               {func(r *reviewer) { r.rules, r.isDenied = allRules, nil }, 2 * forbiddenInterval},
+		"a right granted by an authorizer that does not list it": {func(r *reviewer) { r.isDenied = nil }, time.Minute + forbiddenInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -35,8 +35,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// contractBuilder is the interface that both builders share. The tests below call both in the same way, and compare
-// the results.
+// contractBuilder is the common interface of both builders. The tests below call both builders in the same way, and
+// compare the results.
 type contractBuilder[B any] interface {
 	contractSources[B]
 	contractOptions[B]
@@ -58,7 +58,7 @@ type contractSources[B any] interface {
 	WatchesRawSource(source.Source) B
 }
 
-// differences explains the results that differ, and no others. The manual contains this table.
+// differences explains all results that differ. The manual contains this table.
 func differences() map[string]string {
 	return map[string]string{
 		"no For, but Named and a raw source":          "there is no kind to wait for: use `Setup`",
@@ -85,8 +85,8 @@ func verdictOf(err error) string {
 	return accepted
 }
 
-// contractAtSetup returns the results of correct and of wrong use. Every name has a prefix, since controller-runtime
-// never frees a name.
+// contractAtSetup returns the results of correct and incorrect uses. Every name has a prefix, because
+// controller-runtime never frees a name.
 func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start func(manager.Manager) B) map[string]string {
 	mgr := offline(t)
 	r := reconcile.Reconciler(reconcile.Func(nil))
@@ -127,7 +127,7 @@ func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start fu
 	return got
 }
 
-// contractAtRun starts controllers of a builder together, and returns the result of each.
+// contractAtRun starts several controllers of one builder together, and returns the result of each.
 func contractAtRun[B contractBuilder[B]](s *apiServer, prefix string, start func(manager.Manager) B) map[string]string {
 	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) {
 		o.Controller.GroupKindConcurrency = map[string]int{"Widget.example.com": 3}
@@ -182,7 +182,7 @@ func expectedNames(spec string) int {
 	return 1
 }
 
-// hiddenClient keeps its client in an unexported field.
+// hiddenClient has its client in an unexported field.
 type hiddenClient struct {
 	reconcile.Reconciler
 	hidden client.Client
@@ -221,8 +221,8 @@ func maxConcurrent(t *testing.T, name string) (found float64) {
 	return found
 }
 
-// TestDifferencesOfTheBuilders compares the set-up of both builders, and the table of the manual with the result.
-// TORPOR_UPDATE=1 writes the table.
+// TestDifferencesOfTheBuilders compares the setup of both builders, and checks the table in the manual against the
+// result. TORPOR_UPDATE=1 writes the table.
 func TestDifferencesOfTheBuilders(t *testing.T) {
 	plain := contractAtSetup(t, "plain-", ctrl.NewControllerManagedBy)
 	ours := contractAtSetup(t, "ours-", NewControllerManagedBy)
@@ -259,7 +259,7 @@ func TestDifferencesOfTheBuilders(t *testing.T) {
 	}
 }
 
-// TestTheBuildersReconcileTheSame runs the uses that both builders accept.
+// TestTheBuildersReconcileTheSame runs the uses that both builders support.
 func TestTheBuildersReconcileTheSame(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)

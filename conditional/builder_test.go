@@ -39,7 +39,7 @@ func (s *apiServer) createWidget(name string) *Widget {
 	return w
 }
 
-// message returns the message in the ConfigMap of a Widget; "" without one.
+// message returns the message in a Widget's ConfigMap; empty if there is none.
 func (s *apiServer) message(ctx context.Context, name string) string {
 	var child corev1.ConfigMap
 	if err := s.newClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &child); err != nil {
@@ -52,7 +52,7 @@ func TestBuilderFollowsItsCRD(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
 	mgr := s.newManagerFor(s.cfg)
-	r := newWidgetReconciler(mgr) // With the outer client, as in every main.go.
+	r := newWidgetReconciler(mgr) // This is the outer client, as in every main.go.
 	testenv.Must(t, r.SetupConditionally(mgr))
 	s.startManager(mgr)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
@@ -69,7 +69,7 @@ func TestBuilderFollowsItsCRD(t *testing.T) {
 	}
 }
 
-// TestBuilderReconcilesAsOften gives the same events to a plain and to a conditional controller.
+// TestBuilderReconcilesAsOften causes the same events for a plain and a conditional controller.
 func TestBuilderReconcilesAsOften(t *testing.T) {
 	server := startAPIServer(t)
 	addWidgets(server.scheme)
@@ -116,7 +116,7 @@ func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 	}{
 		{func() error { w = s.createWidget("first"); return nil }, 2}, // Its own event and that of its ConfigMap.
 		{func() error { w.Spec.Message = "bye"; return c.Update(ctx, w) }, 2},
-		{func() error { return c.Delete(ctx, child) }, 2}, // Deleted, and created again.
+		{func() error { return c.Delete(ctx, child) }, 2}, // The object is deleted, and then recreated.
 		{func() error { return c.Create(ctx, stranger) }, 0},
 		{func() error { return c.Delete(ctx, w) }, 1},
 		{func() error { w = s.createWidget("last"); return nil }, 2},
@@ -142,7 +142,7 @@ func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 	return told
 }
 
-// deleteEvents removes the objects of a test: there is no garbage collector.
+// deleteEvents deletes the objects of a test, because there is no garbage collector.
 func (s *apiServer) deleteEvents() {
 	s.t.Helper()
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
@@ -152,7 +152,7 @@ func (s *apiServer) deleteEvents() {
 	}
 }
 
-// offline returns a manager that has no API server, and checks the names of its controllers.
+// offline returns a manager without an API server that validates the names of its controllers.
 func offline(t *testing.T) manager.Manager {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -178,21 +178,21 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		r     reconcile.Reconciler
 		want  string
 	}{
-		"no manager: rejected":                              {NewControllerManagedBy(nil).For(&Widget{}), r, "expected a manager"},
-		"no reconciler: rejected":                           {widgets(), nil, "expected a reconciler, found nil"},
-		"two reconcilers: rejected":                         {widgets().WithOptions(controller.Options{Reconciler: r}), r, "reconciler was set via WithOptions()"},
-		"no For: rejected":                                  {NewControllerManagedBy(mgr).Owns(&corev1.Pod{}), r, "found no For"},
-		"no kind to wait for: rejected":                     {NewControllerManagedBy(mgr).Named("none"), r, "use conditional.Setup"},
-		"two calls of For: rejected":                        {widgets().For(&corev1.Pod{}), r, "found *v1.Pod after *testenv.Custom"},
-		"For without an object: rejected":                   {NewControllerManagedBy(mgr).For(nil), r, "expected an object of the kind in For"},
-		"Owns without an object: rejected":                  {widgets().Owns(nil), r, "expected an object of the kind in Owns"},
-		"Owns without For: rejected":                        {NewControllerManagedBy(mgr).Named("x").Owns(&corev1.Pod{}), r, "Owns() can only be used together with For()"},
-		"For of a kind that the scheme lacks: rejected":     {NewControllerManagedBy(mgr).For(&appsv1.Deployment{}), r, "AddToScheme"},
-		"Owns of a kind that the scheme lacks: rejected":    {widgets().Owns(&appsv1.Deployment{}), r, "AddToScheme"},
-		"Watches of a kind that the scheme lacks: rejected": {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
-		"the name of another group: rejected":               {widgets().Named("taken"), r, "found another group of this name"},
-		"a source that starts once: rejected":               {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
-		"a manager whose client does not switch: rejected":  {NewControllerManagedBy(plain).For(&Widget{}), r, "expected a manager of conditional.NewManager"},
+		"no manager: rejected":                                      {NewControllerManagedBy(nil).For(&Widget{}), r, "expected a manager"},
+		"no reconciler: rejected":                                   {widgets(), nil, "expected a reconciler, found nil"},
+		"two reconcilers: rejected":                                 {widgets().WithOptions(controller.Options{Reconciler: r}), r, "reconciler was set via WithOptions()"},
+		"no For: rejected":                                          {NewControllerManagedBy(mgr).Owns(&corev1.Pod{}), r, "found no For"},
+		"no kind to wait for: rejected":                             {NewControllerManagedBy(mgr).Named("none"), r, "use conditional.Setup"},
+		"two calls of For: rejected":                                {widgets().For(&corev1.Pod{}), r, "found *v1.Pod after *testenv.Custom"},
+		"For without an object: rejected":                           {NewControllerManagedBy(mgr).For(nil), r, "expected an object of the kind in For"},
+		"Owns without an object: rejected":                          {widgets().Owns(nil), r, "expected an object of the kind in Owns"},
+		"Owns without For: rejected":                                {NewControllerManagedBy(mgr).Named("x").Owns(&corev1.Pod{}), r, "Owns() can only be used together with For()"},
+		"For with a kind that is not in the scheme: rejected":       {NewControllerManagedBy(mgr).For(&appsv1.Deployment{}), r, "AddToScheme"},
+		"Owns with a kind that is not in the scheme: rejected":      {widgets().Owns(&appsv1.Deployment{}), r, "AddToScheme"},
+		"Watches with a kind that is not in the scheme: rejected":   {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
+		"the name of another group: rejected":                       {widgets().Named("taken"), r, "found another group of this name"},
+		"a source that can be started only once: rejected":          {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
+		"a manager not created by conditional.NewManager: rejected": {NewControllerManagedBy(plain).For(&Widget{}), r, "expected a manager of conditional.NewManager"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 	}
 }
 
-// claimed reserves a group's name without a manager that would run the group.
+// claimed reserves a group's name, without a manager that would run the group.
 func claimed(name string) (release func(), g *Group, err error) {
 	mgr := newFakeManager()
 	g, err = Setup(mgr, switchedCondition{}, func(manager.Manager) error { return nil }, Name(name))
@@ -234,7 +234,7 @@ func TestBuilderTakesTheNameOfItsKind(t *testing.T) {
 	}
 }
 
-// A group that has ended leaves its name to the next one.
+// When a group's manager has stopped, another group can use its name.
 func TestNamesAreFreeAgain(t *testing.T) {
 	_, g, err := claimed("again")
 	testenv.Must(t, err)
@@ -251,7 +251,7 @@ func TestNamesAreFreeAgain(t *testing.T) {
 	release()
 }
 
-// TestBuilderReplaysEveryCall runs a group whose builder received every possible call, and starts it twice.
+// TestBuilderReplaysEveryCall starts a group twice whose builder received every possible call.
 func TestBuilderReplaysEveryCall(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)

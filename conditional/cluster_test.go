@@ -87,14 +87,14 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 	return s
 }
 
-// newClient returns a client without cached results: kinds come and go, and change their scope.
+// newClient returns a client without cached results, because tests create and delete kinds and change their scope.
 func (s *apiServer) newClient() client.Client {
 	c, err := client.New(s.cfg, client.Options{Scheme: s.scheme})
 	testenv.Must(s.t, err)
 	return c
 }
 
-// newManagerFor returns a manager without servers, from which groups inherit options.
+// newManagerFor returns a manager without servers. Groups inherit its options.
 func (s *apiServer) newManagerFor(cfg *rest.Config, adjust ...func(*ctrl.Options)) manager.Manager {
 	s.t.Helper()
 	o := ctrl.Options{
@@ -151,7 +151,7 @@ func (s *apiServer) installCRD(def *apiextensionsv1.CustomResourceDefinition) {
 	})
 }
 
-// uninstallCRD deletes a CRD; gone waits until it no longer exists.
+// uninstallCRD deletes a CRD and waits until it no longer exists.
 func (s *apiServer) uninstallCRD(def *apiextensionsv1.CustomResourceDefinition) {
 	s.t.Helper()
 	testenv.Must(s.t, s.newClient().Delete(s.t.Context(), def.DeepCopy()))
@@ -165,7 +165,7 @@ func (s *apiServer) waitUntilGone(def *apiextensionsv1.CustomResourceDefinition)
 	})
 }
 
-// createWidgetIn creates a Widget; namespace "" creates a cluster-scoped one.
+// createWidgetIn creates a Widget. An empty namespace creates a cluster-scoped Widget.
 func (s *apiServer) createWidgetIn(namespace, name string, finalizers ...string) {
 	s.t.Helper()
 	w := newObject(widgetKind(), name)
@@ -174,7 +174,7 @@ func (s *apiServer) createWidgetIn(namespace, name string, finalizers ...string)
 	s.createSoon(w)
 }
 
-// createSoon creates an object as soon as the API server accepts it: a new kind may not accept objects yet.
+// createSoon creates an object as soon as the API server accepts it. A new kind may not accept objects immediately.
 func (s *apiServer) createSoon(obj client.Object) {
 	s.t.Helper()
 	s.eventually("the object can be created", func(ctx context.Context) (bool, error) { return s.newClient().Create(ctx, obj) == nil, nil })
@@ -215,7 +215,7 @@ func (s *apiServer) setServed(def *apiextensionsv1.CustomResourceDefinition, ver
 	})
 }
 
-// waitForCondition waits until the group's condition has a state, and a reason unless that is empty.
+// waitForCondition waits until the group's condition has a state and, if reason is not empty, a reason.
 func (s *apiServer) waitForCondition(g *Group, state State, reason string) {
 	s.t.Helper()
 	s.eventually("the condition is "+state.String()+" for "+reason, func(context.Context) (bool, error) {
@@ -266,7 +266,7 @@ func (s *apiServer) waitForPhase(g *Group, p Phase) {
 	}
 }
 
-// recordingReconciler reports the objects that it has seen, and marks each one with its client.
+// recordingReconciler records the objects that it has reconciled, and marks each one with its client.
 type recordingReconciler struct {
 	client client.Client
 	kind   schema.GroupVersionKind
@@ -295,7 +295,7 @@ func (r *recordingReconciler) Reconcile(ctx context.Context, req reconcile.Reque
 	return reconcile.Result{}, nil
 }
 
-// SetupWithManager is written for any manager: it does not depend on groups.
+// SetupWithManager can be used with any manager. It does not depend on groups.
 func (r *recordingReconciler) SetupWithManager(mgr manager.Manager) error {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(r.kind)
@@ -303,14 +303,14 @@ func (r *recordingReconciler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).For(obj).Named("recorder-" + r.kind.Kind).Complete(r)
 }
 
-// watching returns a setup function with a new recorder per start.
+// watching returns a setup function that creates a new recorder for each start.
 func watching(kind schema.GroupVersionKind, seen chan string) SetupFunc {
 	return func(mgr manager.Manager) error {
 		return (&recordingReconciler{kind: kind, seen: seen}).SetupWithManager(mgr)
 	}
 }
 
-// expectReconcile waits until the object of that name was reconciled.
+// expectReconcile waits until the object with the given name has been reconciled.
 func (s *apiServer) expectReconcile(seen <-chan string, name string) {
 	s.t.Helper()
 	timeout := time.After(patience)
@@ -333,9 +333,10 @@ func (s *apiServer) mustFindKind(obj client.Object) schema.GroupVersionKind {
 	return gvk
 }
 
-// An operator as kubebuilder lays it out follows: a kind, and a reconciler that keeps one ConfigMap per object.
+// The following code is an operator in kubebuilder's layout: a kind, and a reconciler that maintains one ConfigMap per
+// object.
 
-// Widget has a message that a ConfigMap of its name repeats.
+// Widget has a message, which is copied to the ConfigMap of the same name.
 type Widget = testenv.Custom
 
 // WidgetList is a list of Widgets.
@@ -343,7 +344,7 @@ type WidgetList = testenv.CustomList
 
 func addWidgets(scheme *runtime.Scheme) { testenv.AddCustom(scheme, widgetKind()) }
 
-// widgetReconciler reports the names that it has reconciled.
+// widgetReconciler records the names of the objects that it has reconciled.
 type widgetReconciler struct {
 	client.Client
 	Scheme *runtime.Scheme
@@ -372,7 +373,7 @@ func (r *widgetReconciler) repeatMessage(ctx context.Context, key client.ObjectK
 	return err
 }
 
-// SetupWithManager is what kubebuilder writes.
+// SetupWithManager is the function that kubebuilder generates.
 func (r *widgetReconciler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&Widget{}).
@@ -380,7 +381,7 @@ func (r *widgetReconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// SetupConditionally differs from SetupWithManager in one line.
+// SetupConditionally differs from SetupWithManager in a single line.
 func (r *widgetReconciler) SetupConditionally(mgr manager.Manager) error {
 	return NewControllerManagedBy(mgr).
 		For(&Widget{}).
@@ -393,12 +394,13 @@ func newWidgetReconciler(mgr manager.Manager) *widgetReconciler {
 }
 
 func TestMain(m *testing.M) {
-	// Parallel tests wait for an API server rather than for a processor. The command line takes precedence.
+	// Parallel tests wait for an API server rather than for a processor, so more of them may run. The command line
+	// takes precedence.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	// controller-runtime filters the watches of metadata, and a filter with an event in flight outlives the
-	// informer's stop, because its output is no longer read. See newGVKFixupWatcher in its pkg/cache/internal.
+	// controller-runtime filters the watches of metadata. A filter with an event in flight remains after the informer
+	// has stopped, because its output is no longer read. See newGVKFixupWatcher in its pkg/cache/internal.
 	code := m.Run()
 	err := idleServers.stopAll()
 	if err == nil && code == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// reportLog keeps the reports of a condition that runs in a synctest bubble.
+// reportLog records the reports of a condition in a synctest bubble.
 type reportLog struct {
 	mu   sync.Mutex
 	said []Status
@@ -46,7 +46,7 @@ func (p *reportLog) want(t *testing.T, what string, state State, reason string) 
 	}
 }
 
-// inBubble runs a condition, then asserts that it ends at once with its context.
+// inBubble runs a condition, and then checks that it returns as soon as its context is cancelled.
 func inBubble(t *testing.T, observe func(ctx context.Context, report func(Status)), test func(p *reportLog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,11 +67,11 @@ func inBubble(t *testing.T, observe func(ctx context.Context, report func(Status
 }
 
 func pass(d time.Duration) {
-	<-time.After(d) // The bubble's clock.
+	<-time.After(d) // This is the bubble's clock.
 	synctest.Wait()
 }
 
-// channelChild is a child that reports the statuses of the test.
+// channelChild is a child condition that reports the statuses that the test sends.
 func channelChild(name string, says <-chan Status) Condition {
 	return builtinCondition{name: name, observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
 		for {
@@ -87,8 +87,8 @@ func channelChild(name string, says <-chan Status) Condition {
 
 func TestCombineObservesAgainAfterAFailure(t *testing.T) {
 	for name, fail := range map[string]func() error{
-		"an error: observed again": func() error { return errors.New("boom") },
-		"a panic: observed again":  func() error { panic("boom") },
+		"an error: the observation is repeated": func() error { return errors.New("boom") },
+		"a panic: the observation is repeated":  func() error { panic("boom") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls, living atomic.Int32
@@ -159,7 +159,7 @@ func TestKeepForgetsOldFailures(t *testing.T) {
 	inBubble(t, func(ctx context.Context, report func(Status)) {
 		observeWithBackoff(ctx, frail, Sources{}, defaultBackoff(), report)
 	}, func(p *reportLog) {
-		pass(40 * time.Second) // 1 + 2 + 4 + 8 + 16 s and a tenth of jitter.
+		pass(40 * time.Second) // The delays are 1 + 2 + 4 + 8 + 16 s, with up to a tenth of jitter.
 		p.want(t, "after five failures", True, "Works")
 		pass(time.Hour)
 		if calls.Load() < 8 {
@@ -168,7 +168,7 @@ func TestKeepForgetsOldFailures(t *testing.T) {
 	})
 }
 
-// allInputs calls test with every combination of n states: 3^n of them.
+// allInputs calls test with each of the 3^n combinations of n states.
 func allInputs(n int, test func([]judgeInput)) {
 	if n == 0 {
 		test(nil)
@@ -188,7 +188,7 @@ func allInputs(n int, test func([]judgeInput)) {
 	}
 }
 
-// truth is Kleene's order: False, Unknown, True.
+// truth maps a state to its rank in Kleene's order: False, Unknown, True.
 func truth(in judgeInput) int {
 	return map[State]int{False: 0, Unknown: 1, True: 2}[in.now.State]
 }
@@ -232,8 +232,8 @@ func TestTruthTables(t *testing.T) {
 	}
 }
 
-// checkReport expects a report to name exactly the children in the deciding state, in a stable order, and only a
-// condition that holds to have an identity.
+// checkReport expects that a report lists exactly the children in the deciding state, in a stable order, and that it
+// has an identity only if the condition is true.
 func checkReport(t *testing.T, name string, s Status, inputs []judgeInput) {
 	t.Helper()
 	var want []string
@@ -295,16 +295,16 @@ func TestAnyKeepsTheIdentityOfItsFirstTrueInput(t *testing.T) {
 		state State
 		want  string
 	}{
-		{"the second holds first", 1, is(True, "b"), True, "b"},
-		{"the first holds as well", 0, is(True, "a"), True, "b"},
-		{"the second is unknown", 1, is(Unknown, ""), True, "b"},
-		{"both are unknown", 0, is(Unknown, ""), Unknown, ""},
-		{"the first holds again", 0, is(True, "a"), True, "b"},
-		{"the second holds again with another identity", 1, is(True, "b2"), True, "b2"},
-		{"the second no longer holds", 1, is(False, ""), True, "a"},
-		{"the second holds a third time", 1, is(True, "b3"), True, "a"},
-		{"the first no longer holds", 0, is(False, ""), True, "b3"},
-		{"neither holds", 1, is(False, ""), False, ""},
+		{"second child becomes true", 1, is(True, "b"), True, "b"},
+		{"first child becomes true as well", 0, is(True, "a"), True, "b"},
+		{"second child becomes unknown", 1, is(Unknown, ""), True, "b"},
+		{"both children are unknown", 0, is(Unknown, ""), Unknown, ""},
+		{"first child is true again", 0, is(True, "a"), True, "b"},
+		{"second child is true again with another identity", 1, is(True, "b2"), True, "b2"},
+		{"second child becomes false", 1, is(False, ""), True, "a"},
+		{"second child is true for the third time", 1, is(True, "b3"), True, "a"},
+		{"first child becomes false", 0, is(False, ""), True, "b3"},
+		{"both children are false", 1, is(False, ""), False, ""},
 	}
 	judge, inputs := newAnyJudge(), make([]judgeInput, 2)
 	for _, s := range steps {

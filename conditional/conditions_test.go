@@ -65,7 +65,7 @@ func TestConditionsRefuseBadUse(t *testing.T) {
 	}
 }
 
-// TestFirstServedPrefers covers every combination of presences of two versions.
+// TestFirstServedPrefers covers every combination of the presence of two versions.
 func TestFirstServedPrefers(t *testing.T) {
 	kinds := []schema.GroupVersionKind{widgetKind(), widgetKind().GroupKind().WithVersion("v1beta1")}
 	type answer struct {
@@ -98,7 +98,8 @@ func TestFirstServedPrefers(t *testing.T) {
 	}
 }
 
-// TestFirstServedSwitches installs a CRD with an old version, adds the new one, and removes it again.
+// TestFirstServedSwitches installs a CRD with an old version, then adds a new version, and then removes the new
+// version.
 func TestFirstServedSwitches(t *testing.T) {
 	s := startAPIServer(t)
 	gk, versions := widgetKind().GroupKind(), []string{"v1", "v1beta1"}

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 )
 
-// oldWidget is Widget in v1beta1, where the message is called text.
+// oldWidget is the v1beta1 version of Widget, in which the message is called text.
 type oldWidget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -67,7 +67,8 @@ func addOldWidgets(scheme *runtime.Scheme) {
 	metav1.AddToGroupVersion(scheme, old)
 }
 
-// twoVersions serves v1 and v1beta1, converted at the URL; the stored version is v1beta1 if old is true.
+// twoVersions returns a CRD that serves v1 and v1beta1, with a conversion webhook at the URL. v1beta1 is the stored
+// version if old is true.
 func twoVersions(url string, ca []byte) *apiextensionsv1.CustomResourceDefinition {
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	old := *def.Spec.Versions[0].DeepCopy()
@@ -83,8 +84,8 @@ func twoVersions(url string, ca []byte) *apiextensionsv1.CustomResourceDefinitio
 	return def
 }
 
-// TestVersionSwitchWhileTheConversionIsDown stores an object in v1beta1, then serves and stores v1, with a conversion
-// webhook that is down first.
+// TestVersionSwitchWhileTheConversionIsDown stores an object in v1beta1, and then serves and stores v1, while the
+// conversion webhook is down at first.
 func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
@@ -119,7 +120,7 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 	s.eventually("the absence is known", func(context.Context) (bool, error) { return served.Status().Condition.Reason != "", nil })
 	s.updateCRD(after, func(now *apiextensionsv1.CustomResourceDefinition) { now.Spec = *after.Spec.DeepCopy() })
 	s.waitForCondition(served, False, "StorageInitializing")
-	when.says <- Status{State: True} // This group starts although its kind cannot be listed.
+	when.says <- Status{State: True} // This group starts even though its kind cannot be listed.
 	s.waitForPhase(blind, Failed)
 	if got := blind.Status().Error; !strings.Contains(got, "sync") {
 		t.Errorf("group failed with %q, want to read that its kind does not sync", got)

@@ -20,7 +20,7 @@ const (
 	updateSwitch = "TORPOR_UPDATE"
 )
 
-// TestDiagramShowsTheMoves compares the diagram of the manual with the state machine; TORPOR_UPDATE=1 writes the
+// TestDiagramShowsTheMoves compares the diagram in the manual with the state machine. TORPOR_UPDATE=1 writes the
 // diagram.
 func TestDiagramShowsTheMoves(t *testing.T) {
 	want := "```mermaid\n" + diagram() + "```\n"
@@ -40,7 +40,7 @@ func TestDiagramShowsTheMoves(t *testing.T) {
 	}
 }
 
-// diagram has one arrow for all facts that lead from one phase to another with the same action.
+// diagram returns a state diagram. It has one arrow for all facts that cause the same transition with the same action.
 func diagram() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "stateDiagram-v2\n  [*] --> %s\n", Dormant)
@@ -57,7 +57,8 @@ func diagram() string {
 	return b.String()
 }
 
-// factsByMove returns the facts of every move out of a phase, and the moves in the order of their first facts.
+// factsByMove returns the facts of every transition out of a phase, and the transitions in the order of their first
+// facts.
 func factsByMove(from Phase) (found map[transition][]string, order []transition) {
 	found = map[transition][]string{}
 	for _, f := range allFacts() {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// TestTransitionsUseTheMonotonicClock needs a monotonic clock reading, which bubbles do not have.
+// TestTransitionsUseTheMonotonicClock needs a monotonic clock reading, which is not available in bubbles.
 func TestTransitionsUseTheMonotonicClock(t *testing.T) {
 	g := mustSetUp(t, newFakeManager(), Disabled(), func(manager.Manager) error { return nil }, Name(t.Name()))
 	if tr, _, _ := g.setPhase(Running, factUp, nil); !strings.Contains(tr.at.String(), " m=") {
@@ -25,7 +25,7 @@ func TestTransitionsUseTheMonotonicClock(t *testing.T) {
 	}
 }
 
-// recordedEvents returns the events so far.
+// recordedEvents returns the events recorded so far.
 func recordedEvents(rec *events.FakeRecorder) (lines []string) {
 	for len(rec.Events) > 0 {
 		lines = append(lines, <-rec.Events)
@@ -91,7 +91,7 @@ func TestEventsReportStartsStopsAndFailures(t *testing.T) {
 	}, Events(rec, &corev1.ConfigMap{}))
 }
 
-// terminatingCondition is a condition whose CRD is being deleted.
+// terminatingCondition is a condition about a CRD that is being deleted.
 type terminatingCondition struct {
 	switchedCondition
 	dooms chan bool

@@ -26,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/extra"
 )
 
-// labeler is an ordinary reconciler: it does not depend on groups.
+// labeler is an ordinary reconciler. It does not depend on groups.
 type labeler struct{ client.Client }
 
 func (l *labeler) Reconcile(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -37,18 +37,18 @@ func (l *labeler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Node{}).Complete(l)
 }
 
-// newManager returns a manager as main.go would.
+// newManager returns a manager in the same way as main.go.
 func newManager() (manager.Manager, error) {
 	return conditional.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{
 		Scheme:  clientgoscheme.Scheme,
 		Metrics: server.Options{BindAddress: "0"},
 		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		// Only because tests run examples more than once in one process.
+		// This is needed only because tests run examples several times in one process.
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 }
 
-// The manager starts although the Widget kind is not served; the labeler would start with its CRD.
+// The manager starts although the Widget kind is not served. The labeler will start when the CRD is installed.
 func ExampleSetup() {
 	mgr, err := newManager()
 	if err != nil {
@@ -57,7 +57,7 @@ func ExampleSetup() {
 	}
 	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 	group, err := conditional.Setup(mgr, conditional.Served(widget), func(mgr manager.Manager) error {
-		return (&labeler{Client: mgr.GetClient()}).SetupWithManager(mgr) // This mgr, not the outer one.
+		return (&labeler{Client: mgr.GetClient()}).SetupWithManager(mgr) // Use this mgr, not the outer one.
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -71,7 +71,7 @@ func ExampleSetup() {
 	// Output: Widget.v1.example.com is Dormant
 }
 
-// A condition that holds while a kind is served and wanted.
+// This condition is true while a kind is served and enabled by a ConfigMap.
 func ExampleAll() {
 	widget := schema.GroupKind{Group: "example.com", Kind: "Widget"}
 	flags := client.ObjectKey{Namespace: "default", Name: "flags"}
@@ -85,8 +85,8 @@ func ExampleAll() {
 	// Output: All(FirstServed(Widget.example.com,v1,v1beta1),v1.ConfigMap:default:flags)
 }
 
-// Two lines differ from a controller that needs its CRD: conditional instead of ctrl before NewManager and
-// NewControllerManagedBy.
+// Only two lines differ from a controller that requires its CRD: NewManager and NewControllerManagedBy come from
+// package conditional instead of ctrl.
 func ExampleNewControllerManagedBy() {
 	mgr, err := newManager()
 	if err != nil {
@@ -103,8 +103,9 @@ func ExampleNewControllerManagedBy() {
 	// Output: Widget is not served; error: <nil>
 }
 
-// The labeler runs while Widget is served. While Gadgets are served, it also watches them, and it is not restarted
-// when they come and go. A CRD that flaps starts it three times at once, then once a minute.
+// The labeler runs while Widget is served. While Gadget is served, the labeler also watches Gadgets, without a restart
+// when the kind appears or disappears. If a CRD flaps, the group starts three times immediately, and then once per
+// minute.
 func ExampleBuilder_WithGroup() {
 	mgr, err := newManager()
 	if err != nil {
@@ -130,7 +131,7 @@ func ExampleBuilder_WithGroup() {
 	// Output: labeler is Dormant
 }
 
-// A source for a controller of many clusters: each is engaged whether or not it serves Widget.
+// This source is for a controller of several clusters. Each cluster is engaged whether or not it serves Widget.
 func ExampleClusterKind() {
 	mgr, err := newManager()
 	if err != nil {

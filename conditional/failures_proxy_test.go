@@ -24,8 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// faultyProxy is a proxy between one manager and the API server. It counts the manager's requests, may answer in
-// place of the server, and delays or ends the server's streams.
+// faultyProxy is a proxy between one manager and the API server. It counts the manager's requests. It can respond
+// instead of the server, and can delay or break the server's streams.
 type faultyProxy struct {
 	server *httptest.Server
 	next   http.RoundTripper
@@ -34,17 +34,17 @@ type faultyProxy struct {
 	asked []*http.Request
 	fault requestFault
 	held  func(*http.Request) bool
-	freed chan struct{} // closed when nothing is held any more
+	freed chan struct{} // closed when responses are no longer held back
 	open  map[*proxiedStream]struct{}
 }
 
-// requestFault answers a request in place of next.
+// requestFault responds to a request instead of next.
 type requestFault func(r *http.Request, next http.RoundTripper) (*http.Response, error)
 
-// requestMatch picks requests.
+// requestMatch selects requests.
 type requestMatch = func(*http.Request) bool
 
-// newProxy returns a proxy that uses the rights of as, for the rest of the test.
+// newProxy returns a proxy that uses the given credentials. It runs until the test ends.
 func (s *apiServer) newProxy(as *rest.Config) *faultyProxy {
 	s.t.Helper()
 	next, err := rest.TransportFor(as)
@@ -68,10 +68,10 @@ func (s *apiServer) newProxy(as *rest.Config) *faultyProxy {
 	return p
 }
 
-// config returns a configuration that leads to the proxy.
+// config returns a configuration for connecting to the proxy.
 func (p *faultyProxy) config() *rest.Config { return &rest.Config{Host: p.server.URL, QPS: -1} }
 
-// RoundTrip records the request and answers it.
+// RoundTrip records the request and responds to it.
 func (p *faultyProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
@@ -95,7 +95,7 @@ func (p *faultyProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// setFault makes every request from now on meet the fault, until heal.
+// setFault applies a fault to every request until heal is called.
 func (p *faultyProxy) setFault(f requestFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *faultyProxy) countRequests(of requestMatch) (n int) {
 	return n
 }
 
-// countStreams returns the number of matching answers that have not ended.
+// countStreams returns the number of matching responses that are still open.
 func (p *faultyProxy) countStreams(of requestMatch) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *faultyProxy) countStreams(of requestMatch) (n int) {
 	return n
 }
 
-// holdStreams delays matching answers until release.
+// holdStreams holds back matching responses until release is called.
 func (p *faultyProxy) holdStreams(of requestMatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *faultyProxy) releaseStreams() {
 	}
 }
 
-// cutStreams breaks matching answers.
+// cutStreams breaks matching responses.
 func (p *faultyProxy) cutStreams(of requestMatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +155,7 @@ func (p *faultyProxy) cutStreams(of requestMatch) {
 	}
 }
 
-// proxiedStream is the body of one answer.
+// proxiedStream is the body of a response.
 type proxiedStream struct {
 	io.ReadCloser
 	of     *http.Request
@@ -178,7 +178,7 @@ func (s *proxiedStream) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the answer.
+// Close closes the response.
 func (s *proxiedStream) Close() error {
 	s.by.mu.Lock()
 	delete(s.by.open, s)
@@ -201,7 +201,7 @@ func onRequests(some requestMatch, f requestFault) requestFault {
 	}
 }
 
-// inTurn applies the faults to the requests in turn.
+// inTurn applies the faults to successive requests.
 func inTurn(faults ...requestFault) requestFault {
 	var mu sync.Mutex
 	n := 0
@@ -214,7 +214,7 @@ func inTurn(faults ...requestFault) requestFault {
 	}
 }
 
-// answerStatus answers as the API server does.
+// answerStatus responds with an error status as the API server does.
 func answerStatus(code int, reason metav1.StatusReason) requestFault {
 	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		status := k8serrors.NewGenericServerResponse(code, r.Method, schema.GroupResource{}, "", string(reason), 0, true).Status()
@@ -263,7 +263,7 @@ func isObjectRequest(gv schema.GroupVersion, plural string) requestMatch {
 	}
 }
 
-// isWatch matches requests that stay open.
+// isWatch matches watch requests.
 func isWatch(of requestMatch) requestMatch {
 	return func(r *http.Request) bool {
 		v := r.URL.Query().Get("watch")
@@ -271,8 +271,8 @@ func isWatch(of requestMatch) requestMatch {
 	}
 }
 
-// tcpProxy carries bytes between a manager and the API server, so that the manager speaks TLS and HTTP/2 with the
-// real server. When it is torn, it drops every connection, old and new.
+// tcpProxy forwards bytes between a manager and the API server, so the manager uses TLS and HTTP/2 with the real
+// server. While it is torn, it drops all existing and new connections.
 type tcpProxy struct {
 	s        *apiServer
 	from, to string
@@ -283,7 +283,7 @@ type tcpProxy struct {
 	ends    map[net.Conn]struct{}
 }
 
-// newTCPProxy returns a working proxy for the rest of the test.
+// newTCPProxy returns a working proxy. It runs until the test ends.
 func (s *apiServer) newTCPProxy() *tcpProxy {
 	s.t.Helper()
 	to, err := url.Parse(s.cfg.Host)
@@ -322,7 +322,7 @@ func (w *tcpProxy) disconnect() {
 	defer w.mu.Unlock()
 	w.torn = true
 	for end := range w.ends {
-		_ = end.Close() // The other end may have closed it.
+		_ = end.Close() // The peer may have closed it.
 	}
 }
 
@@ -332,7 +332,7 @@ func (w *tcpProxy) reconnect() {
 	w.torn = false
 }
 
-// refusedConnections returns the number of connections that were dropped as soon as they came.
+// refusedConnections returns the number of connections that were dropped as soon as they were accepted.
 func (w *tcpProxy) refusedConnections() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -352,7 +352,7 @@ func (w *tcpProxy) forward(near net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // It ends with either end.
+			_, _ = io.Copy(way[0], way[1]) // The copy ends when either side is closed.
 			_ = near.Close()
 			_ = far.Close()
 		})

@@ -19,17 +19,17 @@ import (
 
 func failuresOfReplacing() []failureTest {
 	return []failureTest{
-		{"4 a new schema restarts nothing, a new CRD does", (*failureEnv).otherSchema},
-		{"4 another kind of the same API group restarts nothing", (*failureEnv).otherKind},
-		{"4 a CRD that comes back with another version starts nothing", (*failureEnv).otherVersion},
-		{"5 a CRD that is replaced while the watch is late restarts the group once", (*failureEnv).replacedLate},
-		{"5 a CRD that is replaced while there is no watch restarts the group once", (*failureEnv).replacedUnseen},
-		{"6 a version that is not served for a while stops its group", (*failureEnv).unserved},
-		{"18 a CRD that flaps ends with a running group", (*failureEnv).flapping},
+		{"4 a group restarts for a new CRD but not for a new schema", (*failureEnv).otherSchema},
+		{"4 a group does not restart for another kind of the same API group", (*failureEnv).otherKind},
+		{"4 a group does not start for a CRD that is recreated with another version", (*failureEnv).otherVersion},
+		{"5 a group restarts once for a CRD that is replaced while the watch is delayed", (*failureEnv).replacedLate},
+		{"5 a group restarts once for a CRD that is replaced while there is no watch", (*failureEnv).replacedUnseen},
+		{"6 a group stops while its version is not served", (*failureEnv).unserved},
+		{"18 a group runs after its CRD has flapped", (*failureEnv).flapping},
 	}
 }
 
-// narrow is a schema that keeps only a message, and requires it.
+// narrow changes the schema so that it preserves and requires only a message.
 func narrow(def *apiextensionsv1.CustomResourceDefinition) {
 	def.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{
 		Type: "object",
@@ -39,7 +39,8 @@ func narrow(def *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// otherSchema changes the schema by an update of the CRD, which restarts nothing, and then by a new CRD.
+// otherSchema changes the schema, first with an update of the CRD, which does not restart the group, and then with a
+// new CRD.
 func (a *failureEnv) otherSchema() {
 	a.installCRD(a.crd)
 	mgr := a.newManagerFor(a.cfg)
@@ -60,13 +61,13 @@ func (a *failureEnv) otherSchema() {
 	a.expectReconcile(a.seen, "again")
 }
 
-// otherKind shares group and version with the test's kind.
+// otherKind installs a kind with the same group and version as the test's kind.
 func (a *failureEnv) otherKind() {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	other := newCRD(thing, "things")
 	mgr := a.newManagerFor(a.cfg)
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
-	a.installCRD(other) // From now on the group version is served, but not the test's kind.
+	a.installCRD(other) // From here on the group version is served, but not the test's kind.
 	a.createObjectOf(thing, "thing")
 	a.waitForCondition(g, False, "NotServed")
 	a.installCRD(a.crd)
@@ -106,7 +107,7 @@ func (a *failureEnv) otherVersion() {
 	a.expectReconcile(a.seen, "first")
 }
 
-// replacedLate deletes a CRD and creates it again before the detector receives the event of either.
+// replacedLate deletes and recreates a CRD before the detector receives the event of either change.
 func (a *failureEnv) replacedLate() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())
@@ -120,7 +121,8 @@ func (a *failureEnv) replacedLate() {
 	a.expectOneRestart(g)
 }
 
-// replacedUnseen replaces a CRD while there is no watch. The next list has a CRD of the same name with another UID.
+// replacedUnseen replaces a CRD while there is no watch. The next list contains a CRD with the same name and another
+// UID.
 func (a *failureEnv) replacedUnseen() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())
@@ -155,7 +157,7 @@ func (a *failureEnv) expectOneRestart(g *Group) {
 	}
 }
 
-// unserved keeps the client of a start, and reads with it while the objects exist but are not served.
+// unserved keeps a client of a start, and reads with it while the objects exist but are not served.
 func (a *failureEnv) unserved() {
 	v2 := a.kind.GroupKind().WithVersion("v2")
 	a.installCRD(a.crd)
@@ -195,7 +197,7 @@ func (a *failureEnv) unserved() {
 	}
 }
 
-// flapping installs and deletes a CRD for some seconds, as fast as the server can.
+// flapping installs and deletes a CRD for several seconds, as fast as the server can.
 func (a *failureEnv) flapping() {
 	const flaps = 30
 	mgr := a.newManagerFor(a.cfg)
@@ -220,13 +222,13 @@ func failuresOfInstalling() []failureTest {
 	return []failureTest{
 		{"2 a group starts when its CRD is installed before, with or after the manager", (*failureEnv).installedWhileStarting},
 		{"2 waiting for a CRD costs no requests until it is installed", (*failureEnv).installedLater},
-		{"8 a CRD whose kind another CRD has taken starts nothing", (*failureEnv).takenKind},
-		{"8 a CRD whose plural another CRD has taken starts nothing", (*failureEnv).takenPlural},
-		{"20 a group waits for storage that is initializing", (*failureEnv).storageInitializing},
+		{"8 a group does not start for a CRD whose kind is taken by another CRD", (*failureEnv).takenKind},
+		{"8 a group does not start for a CRD whose plural is taken by another CRD", (*failureEnv).takenPlural},
+		{"20 a group waits while the storage is initializing", (*failureEnv).storageInitializing},
 	}
 }
 
-// installedWhileStarting uses a new manager each time.
+// installedWhileStarting uses a new manager for each case.
 func (a *failureEnv) installedWhileStarting() {
 	create := func() {
 		if err := a.newClient().Create(a.t.Context(), a.crd.DeepCopy()); err != nil {
@@ -258,14 +260,14 @@ func (a *failureEnv) installedWhileStarting() {
 	}
 }
 
-// installedLater has the watch of CRDs renewed, as the API server does every few minutes.
+// installedLater closes the watch of CRDs, as the API server does every few minutes.
 func (a *failureEnv) installedLater() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
 	a.waitForCondition(g, False, "NotServed")
 	for n := range 3 {
-		a.waitForQuiet(p, anyRequest, 500*time.Millisecond) // Waiting costs nothing.
+		a.waitForQuiet(p, anyRequest, 500*time.Millisecond) // Waiting sends no requests.
 		if opened := p.countRequests(isWatch(isCRDRequest)); opened != n+1 {
 			a.t.Errorf("%d watches of CRDs were opened, want %d", opened, n+1)
 		}
@@ -286,8 +288,8 @@ func (a *failureEnv) takenPlural() {
 	a.testTakenName(func(names *apiextensionsv1.CustomResourceDefinitionNames) { names.ShortNames = []string{"widgets"} })
 }
 
-// testTakenName installs another CRD with the names of the test's CRD, which is therefore not established before the
-// other is gone.
+// testTakenName installs another CRD with the names of the test's CRD. Therefore the test's CRD is not established
+// until the other one is deleted.
 func (a *failureEnv) testTakenName(take func(*apiextensionsv1.CustomResourceDefinitionNames)) {
 	other := newCRD(schema.GroupVersionKind{Group: a.kind.Group, Version: "v1", Kind: "Thing"}, "things")
 	take(&other.Spec.Names)
@@ -324,7 +326,7 @@ func (a *failureEnv) hasCondition(ctx context.Context, kind apiextensionsv1.Cust
 	return false, nil
 }
 
-// storageInitializing answers as an API server that has just received a CRD.
+// storageInitializing responds like an API server that has just received a CRD.
 func (a *failureEnv) storageInitializing() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())

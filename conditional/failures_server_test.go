@@ -22,12 +22,12 @@ import (
 
 func failuresOfTheServer() []failureTest {
 	return []failureTest{
-		{"20 a server that cannot be reached stops nothing", (*failureEnv).unreachable},
-		{"20 a token that has expired stops nothing", (*failureEnv).expired},
-		{"20 a server that is overloaded stops nothing", (*failureEnv).overloaded},
-		{"20 a watch of CRDs that is too old is restarted", (*failureEnv).tooOld},
-		{"21 two servers that disagree stop no running group", (*failureEnv).disagree},
-		{"21 two servers that disagree start a group only once", (*failureEnv).disagreeEarly},
+		{"20 a group keeps running while the server is unreachable", (*failureEnv).unreachable},
+		{"20 a group keeps running while the token is expired", (*failureEnv).expired},
+		{"20 a group keeps running while the server is overloaded", (*failureEnv).overloaded},
+		{"20 a watch of CRDs with an expired resource version is restarted", (*failureEnv).tooOld},
+		{"21 a running group keeps running while two servers disagree", (*failureEnv).disagree},
+		{"21 a group starts only once while two servers disagree", (*failureEnv).disagreeEarly},
 	}
 }
 
@@ -48,22 +48,22 @@ func (a *failureEnv) overloaded() {
 	)))
 }
 
-// newRefusal returns an outage in which the fault answers each request.
+// newRefusal returns an outage in which every request meets the fault.
 func (a *failureEnv) newRefusal(f requestFault) simulatedOutage {
 	p, before := a.newProxy(a.cfg), 0
 	begin := func() { before = p.countRequests(anyRequest); p.setFault(f); p.cutStreams(anyRequest) }
 	return simulatedOutage{cfg: p.config(), begin: begin, end: p.clearFault, tries: func() int { return p.countRequests(anyRequest) - before }}
 }
 
-// TestAPIServerRestart stops its own server, and starts it again.
+// TestAPIServerRestart stops and restarts an API server of its own.
 func TestAPIServerRestart(t *testing.T) {
-	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // The folder stays.
+	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // The folder is kept across the restart.
 	a, w, server := s.newFailureEnv(t, 0), s.newTCPProxy(), s.env.ControlPlane.APIServer
 	a.installCRD(a.crd)
 	mgr := a.newManagerFor(w.config())
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
 	a.waitForPhase(g, Running)
-	w.disconnect() // The server's end waits for open connections.
+	w.disconnect() // The server would wait for open connections when it stops.
 	testenv.Must(t, server.Stop())
 	w.reconnect()
 	testenv.Must(t, server.Start())
@@ -75,15 +75,16 @@ func TestAPIServerRestart(t *testing.T) {
 	a.waitForPhase(g, Dormant)
 }
 
-// simulatedOutage describes how a manager loses the API server, and how to count its attempts to reach it.
+// simulatedOutage describes how a manager loses its connection to the API server, and how to count its attempts to
+// reconnect.
 type simulatedOutage struct {
 	cfg        *rest.Config
 	begin, end func()
 	tries      func() int
 }
 
-// testOutage runs a group of widgets and one of things, which are absent. During an outage nothing stops and nothing
-// starts; after it, the group reacts to every change that happened during it.
+// testOutage runs a group for widgets and one for things, which are absent. During an outage no group stops or starts.
+// After it, the groups react to every change that happened during the outage.
 func (a *failureEnv) testOutage(o simulatedOutage) {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	things := make(chan string, 100)
@@ -118,7 +119,7 @@ func (a *failureEnv) testOutage(o simulatedOutage) {
 	a.waitForPhase(waits, Running)
 }
 
-// tooOld refuses to continue a watch, as after a compaction of etcd: everything has to be listed again.
+// tooOld refuses to resume a watch, as after a compaction of etcd, so everything has to be listed again.
 func (a *failureEnv) tooOld() {
 	p := a.newProxy(a.cfg)
 	a.installCRD(a.crd)
@@ -135,8 +136,8 @@ func (a *failureEnv) tooOld() {
 		p.setFault(onRequests(goOn, answerStatus(410, metav1.StatusReasonExpired)))
 		a.annotateCRD(mark)
 		a.eventually("the watch is refused", func(context.Context) (bool, error) {
-			// A watch is continued only if it has delivered something. A query may have another cause, so there may
-			// be several cuts.
+			// A watch is resumed only if it has delivered an event. A query may have a different cause, so several cuts
+			// may be necessary.
 			if now := p.countRequests(isDiscovery(a.kind.GroupVersion())); refused() == refusals && now > looks {
 				looks, marks = now, marks+1
 				p.cutStreams(isWatch(isCRDRequest))
@@ -159,7 +160,7 @@ func (a *failureEnv) tooOld() {
 	a.expectReconcile(a.seen, "second")
 }
 
-// laggingDiscovery answers like a server that lags behind: two such answers for each correct one.
+// laggingDiscovery simulates a server that lags behind: it returns two outdated responses for each current one.
 func (a *failureEnv) laggingDiscovery() requestFault {
 	lags := answerStatus(404, metav1.StatusReasonNotFound)
 	return onRequests(isDiscovery(a.kind.GroupVersion()), inTurn(lags, lags, answerNormally))
@@ -192,7 +193,7 @@ func (a *failureEnv) disagreeEarly() {
 	a.expectNoRestart()
 }
 
-// causeLooks changes the CRD ten times, and waits each time until discovery was queried repeatedly.
+// causeLooks changes the CRD ten times. After each change it waits until discovery was queried repeatedly.
 func (a *failureEnv) causeLooks(p *faultyProxy) {
 	looks := isDiscovery(a.kind.GroupVersion())
 	for n := range 10 {
@@ -204,17 +205,17 @@ func (a *failureEnv) causeLooks(p *faultyProxy) {
 
 func failuresOfLeading() []failureTest {
 	return []failureTest{
-		{"26 a standby starts only after the leader has stopped", (*failureEnv).standby},
-		{"26 a group that was starting ends when its leader is lost", (*failureEnv).lostLeader},
+		{"26 a standby's group starts only after the leader's group has stopped", (*failureEnv).standby},
+		{"26 a starting group stops when its manager loses the lease", (*failureEnv).lostLeader},
 	}
 }
 
-// patientLease keeps its lease however slow the machine is, and releases it at its end. hasty soon loses it when the
-// API server refuses its writes, and then the lease expires.
+// patientLease keeps its lease on a machine of any speed, and releases it when it stops. hastyLease loses it soon after
+// the API server rejects its writes, and then the lease expires.
 func patientLease() [2]time.Duration { return [2]time.Duration{time.Hour, patience} }
 func hastyLease() [2]time.Duration   { return [2]time.Duration{12 * time.Second, 2 * time.Second} }
 
-// electionCandidate is a manager that waits for the test's lease, with its own proxy and group.
+// electionCandidate is a manager that waits for the test's lease. It has its own proxy and group.
 type electionCandidate struct {
 	*faultyProxy
 	mgr  manager.Manager
@@ -222,7 +223,7 @@ type electionCandidate struct {
 	seen chan string
 }
 
-// newCandidate returns a candidate. lasts is how long a lease holds, and how long it tries to renew it.
+// newCandidate returns a candidate. lasts holds the duration of the lease and the deadline for renewing it.
 func (a *failureEnv) newCandidate(lasts [2]time.Duration, setup func(seen chan string) SetupFunc) *electionCandidate {
 	a.t.Helper()
 	c := &electionCandidate{faultyProxy: a.newProxy(a.cfg), seen: make(chan string, 100)}
@@ -235,14 +236,14 @@ func (a *failureEnv) newCandidate(lasts [2]time.Duration, setup func(seen chan s
 
 func (a *failureEnv) watchTo(seen chan string) SetupFunc { return watching(a.kind, seen) }
 
-// electing makes a manager wait for a lease.
+// electing returns options for a manager that waits for a lease.
 func electing(id string) func(*ctrl.Options) {
 	return func(o *ctrl.Options) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel = true, id, "default", true
 	}
 }
 
-// standby has a second manager wait for the lease while the CRD is deleted and installed again.
+// standby makes a second manager wait for the lease while the CRD is deleted and reinstalled.
 func (a *failureEnv) standby() {
 	leader := a.newCandidate(patientLease(), a.watchTo)
 	stop := a.startManager(leader.mgr)
@@ -267,8 +268,8 @@ func (a *failureEnv) standby() {
 		a.t.Errorf("the standby is not ready: %v", err)
 	}
 	stop()
-	// The reconciler writes to the object, so the old leader may have reconciled it twice before its end, but not
-	// after it.
+	// The reconciler writes to the object, so the old leader may have reconciled it twice before it stopped, but not
+	// after that.
 	for len(leader.seen) > 0 {
 		<-leader.seen
 	}
@@ -279,7 +280,7 @@ func (a *failureEnv) standby() {
 	}
 }
 
-// lostLeader deprives a leader of the lease while its group waits for its informer.
+// lostLeader takes the lease from a leader while its group waits for its informer.
 func (a *failureEnv) lostLeader() {
 	a.installCRD(a.crd)
 	a.createObject("first")
@@ -314,7 +315,7 @@ func (a *failureEnv) lostLeader() {
 	}
 }
 
-// unansweredList never answers requests for the objects of the test's kind.
+// unansweredList never responds to requests for the objects of the test's kind.
 func (a *failureEnv) unansweredList() requestFault {
 	return onRequests(a.isInformerRequest, func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		<-r.Context().Done()
@@ -322,7 +323,7 @@ func (a *failureEnv) unansweredList() requestFault {
 	})
 }
 
-// syncedSetup is a setup function that requests its informer before anything starts.
+// syncedSetup returns a setup function that requests its informer before anything starts.
 func (a *failureEnv) syncedSetup(seen chan string) SetupFunc {
 	return func(mgr manager.Manager) error {
 		if _, err := mgr.GetCache().GetInformer(a.t.Context(), newObject(a.kind, "")); err != nil {

@@ -27,17 +27,17 @@ import (
 
 func failuresOfStopping() []failureTest {
 	return []failureTest{
-		{"11 a CRD that is deleted while its group starts ends the start", (*failureEnv).deletedWhileStarting},
-		{"11 a CRD that comes back while its group drains waits for the last worker", (*failureEnv).installedWhileDraining},
+		{"11 a starting group stops when its CRD is deleted", (*failureEnv).deletedWhileStarting},
+		{"11 a draining group waits for its last worker before it restarts for a reinstalled CRD", (*failureEnv).installedWhileDraining},
 		{"9 a hundred objects lose their finalizers before the group stops", (*failureEnv).finalizers},
 		{"10 a reconcile that ignores its context never runs twice", (*failureEnv).deafReconcile},
-		{"10 a read during the stop neither hangs nor makes an informer", (*failureEnv).lateReads},
+		{"10 a read during the stop neither hangs nor creates an informer", (*failureEnv).lateReads},
 		{"28 a shutdown while an informer cannot sync leaves nothing behind", (*failureEnv).shutdownWhileStarting},
 		{"28 a shutdown while a reconcile runs leaves nothing behind", (*failureEnv).shutdownWhileBusy},
 	}
 }
 
-// controlling returns a setup function that adds a plain controller of the kind.
+// controlling returns a setup function that adds a plain controller for the kind.
 func controlling(kind schema.GroupVersionKind, workers int, reconciler func(manager.Manager) reconcile.Func) SetupFunc {
 	return func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).For(newObject(kind, "")).Named("controlling").
@@ -46,8 +46,8 @@ func controlling(kind schema.GroupVersionKind, workers int, reconciler func(mana
 	}
 }
 
-// finalizers delays the deletion of a CRD by the finalizers of a hundred objects. The group must not stop before its
-// controller has removed them.
+// finalizers delays the deletion of a CRD with the finalizers of a hundred objects. The group must not stop before its
+// controller has removed the finalizers.
 func (a *failureEnv) finalizers() {
 	const count = 100
 	a.installCRD(a.crd)
@@ -97,7 +97,7 @@ func (a *failureEnv) finalizers() {
 	}
 }
 
-// deafReconcile lets a reconcile that ignores its context continue while its CRD is deleted and installed again.
+// deafReconcile runs a reconcile that ignores its context, while the CRD is deleted and reinstalled.
 func (a *failureEnv) deafReconcile() {
 	a.installCRD(a.crd)
 	release := make(chan struct{})
@@ -150,7 +150,7 @@ func (a *failureEnv) deafReconcile() {
 	}
 }
 
-// deletedWhileStarting deletes the CRD while an informer waits for its objects.
+// deletedWhileStarting deletes the CRD while an informer waits for the list of objects.
 func (a *failureEnv) deletedWhileStarting() {
 	a.installCRD(a.crd)
 	p := a.newProxy(a.cfg)
@@ -171,7 +171,7 @@ func (a *failureEnv) deletedWhileStarting() {
 	}
 }
 
-// installedWhileDraining brings the CRD back before the last worker has returned.
+// installedWhileDraining reinstalls the CRD before the last worker has returned.
 func (a *failureEnv) installedWhileDraining() {
 	a.installCRD(a.crd)
 	release := make(chan struct{})
@@ -204,7 +204,7 @@ func (a *failureEnv) installedWhileDraining() {
 	}
 }
 
-// lateReads stops a group whose kind is still served, so that a revived informer would work.
+// lateReads stops a group whose kind is still served, so a new informer would work.
 func (a *failureEnv) lateReads() {
 	a.installCRD(a.crd)
 	a.createObject("first")
@@ -216,7 +216,7 @@ func (a *failureEnv) lateReads() {
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			a.seen <- req.Name
 			<-ctx.Done()
-			// Even with a context that lives on, a read must neither hang nor create an informer.
+			// Even with a context that is not cancelled, a read must neither hang nor create an informer.
 			err := mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, newObject(a.kind, ""))
 			other := newObject(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "")
 			late <- mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, other)
@@ -248,7 +248,7 @@ func (a *failureEnv) lateReads() {
 	}
 }
 
-// shutdownWhileStarting stops a manager whose group waits for an answer that does not come.
+// shutdownWhileStarting stops a manager whose group waits for a response that never arrives.
 func (a *failureEnv) shutdownWhileStarting() {
 	a.installCRD(a.crd)
 	p := a.newProxy(a.cfg)
@@ -258,7 +258,7 @@ func (a *failureEnv) shutdownWhileStarting() {
 	stop := a.startManager(mgr)
 	a.waitForPhase(g, Starting)
 	a.eventually("the objects are asked for", func(context.Context) (bool, error) { return p.countRequests(a.isInformerRequest) > 0, nil })
-	stop() // It fails the test if the manager ends with an error, such as that of its grace period.
+	stop() // It fails the test if the manager returns an error, for example because of its grace period.
 	a.expectNothingLeft(g, p)
 }
 
@@ -280,7 +280,7 @@ func (a *failureEnv) shutdownWhileBusy() {
 	a.expectNothingLeft(g, p)
 }
 
-// expectNothingLeft expects that a group whose manager has ended has left nothing.
+// expectNothingLeft checks that a group leaves nothing behind after its manager has stopped.
 func (a *failureEnv) expectNothingLeft(g *Group, p *faultyProxy) {
 	a.t.Helper()
 	if phase := g.Status().Phase; phase != Dormant {
@@ -296,13 +296,13 @@ func (a *failureEnv) expectNothingLeft(g *Group, p *faultyProxy) {
 
 func failuresOfNeighbours() []failureTest {
 	return []failureTest{
-		{"16 a kind that may not be listed fails its own group only", (*failureEnv).forbiddenKind},
-		{"16 a kind whose list fails harms its own group only", (*failureEnv).brokenKind},
-		{"24 setup may add nothing, or a runnable that is soon done", (*failureEnv).littleSetup},
+		{"16 a kind without the right to list fails only its own group", (*failureEnv).forbiddenKind},
+		{"16 a kind whose list fails affects only its own group", (*failureEnv).brokenKind},
+		{"24 a setup function may add nothing, or a runnable that returns soon", (*failureEnv).littleSetup},
 	}
 }
 
-// forbiddenKind gives the manager every right except that to the kind of one group.
+// forbiddenKind grants the manager all rights except those to the kind of one group.
 func (a *failureEnv) forbiddenKind() {
 	poor := a.newUser(a.kind.Group, fullRight("apiextensions.k8s.io", "customresourcedefinitions"), fullRight("", "configmaps"), fullRight(a.kind.Group, "things"))
 	a.testBrokenNeighbour(a.newProxy(poor), func() { a.grantRight(a.kind.Group+"-cure", a.kind.Group, fullRight(a.kind.Group, "widgets")) })
@@ -315,8 +315,8 @@ func (a *failureEnv) brokenKind() {
 	a.testBrokenNeighbour(p, p.clearFault)
 }
 
-// testBrokenNeighbour runs a group of widgets, which cannot sync until the repair, next to a group of things and a
-// plain controller.
+// testBrokenNeighbour runs a group for widgets, which cannot sync until cure is called, together with a group for
+// things and a plain controller.
 func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	for _, def := range []client.Object{a.crd, newCRD(thing, "things")} {
@@ -325,8 +325,8 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	things, maps := make(chan string, 100), make(chan string, 100)
 	var isCured atomic.Bool
 	mgr := a.newManagerFor(p.config())
-	// The test counts only failures, because on a busy machine it may miss short phases. The default restart limit
-	// would delay it for minutes after five starts.
+	// The test counts only failures, because it may miss short phases on a busy machine. The default restart limit
+	// would delay it by minutes after five starts.
 	sick := a.setUpGroupOf(mgr, Served(a.kind), watchingUntilSyncTimeout(a.kind, a.seen, &isCured),
 		StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 100, Cap: time.Second}),
 		RestartLimit(1000, wait.Backoff{Duration: time.Second}))
@@ -337,7 +337,7 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	for n := range 3 {
 		name := fmt.Sprintf("%s-%d", a.kind.Group, n)
 		failed := a.countEntries(Failed)
-		// Read phase and error in one snapshot: the next start clears the error.
+		// Read the phase and the error from one snapshot, because the next start clears the error.
 		var status GroupStatus
 		a.eventually("the group has failed once more", func(context.Context) (bool, error) {
 			status = sick.Status()
@@ -360,8 +360,8 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	a.waitForPhase(sick, Running)
 }
 
-// watchingUntilSyncTimeout is like watching, with a short CacheSyncTimeout while the sync cannot succeed, and a long
-// one after the repair.
+// watchingUntilSyncTimeout is like watching, but CacheSyncTimeout is short while the sync cannot succeed, and long
+// after the repair.
 func watchingUntilSyncTimeout(kind schema.GroupVersionKind, seen chan string, isCured *atomic.Bool) SetupFunc {
 	return func(mgr manager.Manager) error {
 		r := &recordingReconciler{client: mgr.GetClient(), kind: kind, seen: seen}
@@ -374,7 +374,8 @@ func watchingUntilSyncTimeout(kind schema.GroupVersionKind, seen chan string, is
 	}
 }
 
-// littleSetup adds nothing at the first start. At the second it adds a runnable that returns at once, and a controller.
+// littleSetup adds nothing at the first start. At the second start it adds a runnable that returns immediately, and a
+// controller.
 func (a *failureEnv) littleSetup() {
 	when := switchedCondition{says: make(chan Status)}
 	done := make(chan struct{}, 1)

@@ -25,9 +25,9 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestFailures contains the rows of the table "What was tried" in docs/manual.md that need a real API server. A name
-// begins with the number of its row. The tests share a server, where each has its own API group, and none depends on
-// another: go test -run 'TestFailures/^16_' runs those of one row.
+// TestFailures contains the rows of the table "What was tried" in docs/manual.md that need a real API server. Each name
+// begins with the number of its row. The tests share a server, but each has its own API group and is independent of the
+// others. go test -run 'TestFailures/^16_' runs the tests of one row.
 func TestFailures(t *testing.T) {
 	server := startAPIServer(t)
 	for i, row := range failures() {
@@ -44,7 +44,7 @@ func failures() []failureTest {
 	)
 }
 
-// failureTest is one test. Its name begins with the number of the failure.
+// failureTest is one test. Its name begins with the number of the row.
 type failureTest struct {
 	name string
 	run  func(*failureEnv)
@@ -56,12 +56,12 @@ type failureEnv struct {
 	name   string // of the group
 	kind   schema.GroupVersionKind
 	crd    *apiextensionsv1.CustomResourceDefinition
-	seen   chan string // the names that the controller has reconciled
+	seen   chan string // the names of the reconciled objects
 	starts atomic.Int32
 	before map[Phase]int
 }
 
-// newFailureEnv returns an environment; the CRD is not installed.
+// newFailureEnv returns an environment. The CRD is not installed.
 func (s *apiServer) newFailureEnv(t *testing.T, number int) *failureEnv {
 	t.Helper()
 	mine := *s
@@ -80,13 +80,13 @@ func newCRD(kind schema.GroupVersionKind, plural string) *apiextensionsv1.Custom
 	return testenv.NewCRD(kind, plural, apiextensionsv1.NamespaceScoped)
 }
 
-// setUpGroup adds the group of the test's controller to a manager.
+// setUpGroup adds a group with the test's controller to a manager.
 func (a *failureEnv) setUpGroup(mgr manager.Manager) *Group {
 	a.t.Helper()
 	return a.setUpGroupOf(mgr, Served(a.kind), watching(a.kind, a.seen))
 }
 
-// setUpGroupOf counts the starts.
+// setUpGroupOf adds a group and counts its starts.
 func (a *failureEnv) setUpGroupOf(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option) *Group {
 	a.t.Helper()
 	g, err := Setup(mgr, when, func(mgr manager.Manager) error {
@@ -97,7 +97,7 @@ func (a *failureEnv) setUpGroupOf(mgr manager.Manager, when Condition, setup Set
 	return g
 }
 
-// startGroup starts a manager that has the group.
+// startGroup starts the manager to which the group was added.
 func (a *failureEnv) startGroup(g *Group, mgr manager.Manager) *Group {
 	a.startManager(mgr)
 	return g
@@ -124,7 +124,7 @@ func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstruct
 	return w
 }
 
-// countEntries returns how many times the group has entered a phase during this test, by its metric.
+// countEntries returns how many times the group has entered a phase during this test, according to its metric.
 func (a *failureEnv) countEntries(to Phase) int { return a.totalEntries(to) - a.before[to] }
 
 func (a *failureEnv) totalEntries(to Phase) (n int) {
@@ -137,7 +137,7 @@ func (a *failureEnv) totalEntries(to Phase) (n int) {
 	return n
 }
 
-// isInformerRequest matches the requests of informers and clients for the test's kind: all but the probe of its
+// isInformerRequest matches the requests of informers and clients for the test's kind, but not the probes of its
 // storage.
 func (a *failureEnv) isInformerRequest(r *http.Request) bool {
 	kind, q := isObjectRequest(a.kind.GroupVersion(), "widgets"), r.URL.Query()
@@ -145,7 +145,7 @@ func (a *failureEnv) isInformerRequest(r *http.Request) bool {
 	return kind(r) && !look
 }
 
-// expectNoRestart expects the group to be in its first activation.
+// expectNoRestart checks that the group is in its first activation.
 func (a *failureEnv) expectNoRestart() {
 	a.t.Helper()
 	if starts, stops := a.starts.Load(), a.countEntries(Draining)+a.countEntries(Failed); starts != 1 || stops != 0 {
@@ -153,7 +153,7 @@ func (a *failureEnv) expectNoRestart() {
 	}
 }
 
-// waitForQuiet waits until there was no matching request for a span.
+// waitForQuiet waits until there was no matching request for the given duration.
 func (a *failureEnv) waitForQuiet(p *faultyProxy, of requestMatch, span time.Duration) {
 	a.t.Helper()
 	last, since := -1, time.Now()
@@ -165,7 +165,7 @@ func (a *failureEnv) waitForQuiet(p *faultyProxy, of requestMatch, span time.Dur
 	})
 }
 
-// annotateCRD makes a meaningless change to a CRD, so that the detector queries discovery.
+// annotateCRD makes an irrelevant change to a CRD, so the detector queries discovery.
 func (a *failureEnv) annotateCRD(mark string) {
 	a.t.Helper()
 	a.updateCRD(a.crd, func(def *apiextensionsv1.CustomResourceDefinition) { def.Annotations = map[string]string{"mark": mark} })

@@ -26,12 +26,12 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// cleaner is a reconciler that cleans up something outside of the cluster after its object is gone. It uses no
-// finalizer, so that it depends on the reconcile after the deletion.
+// cleaner is a reconciler that cleans up resources outside of the cluster after its object is deleted. It does not use
+// a finalizer, so it depends on the reconcile after the deletion.
 type cleaner struct {
 	client.Reader
 	takes time.Duration
-	block chan struct{} // not nil: a clean-up waits for it
+	block chan struct{} // if not nil, every clean-up waits for it
 
 	mu      sync.Mutex
 	created map[string]bool
@@ -69,7 +69,7 @@ func (c *cleaner) counts() (created, cleaned int) {
 	return len(c.created), len(c.cleaned)
 }
 
-// fill creates objects, and waits until the controller has seen them.
+// fill creates objects, and waits until the controller has reconciled them.
 func (c *cleaner) fill(s *apiServer, objects int) {
 	s.t.Helper()
 	for i := range objects {
@@ -153,7 +153,7 @@ func TestTheLastDeletionsAreReconciledThoughTheirWatchIsAway(t *testing.T) {
 	s.eventually("the group knows that its kind is gone", func(context.Context) (bool, error) {
 		return g.currentOrders().lastKnown.State == False, nil
 	})
-	p.setFault(away) // The observed deletion must not be forgotten while the last events are awaited.
+	p.setFault(away) // The observed deletion must be remembered while the last events are awaited.
 	s.waitForPhase(g, Dormant)
 	if _, cleaned := c.counts(); cleaned != objects {
 		t.Errorf("the group is Dormant after %d of %d deletions", cleaned, objects)
@@ -181,7 +181,7 @@ func TestDeletionsThatTakeTooLongAreCountedAndDropped(t *testing.T) {
 	wantNoQueueGauges(t, "deletions-late")
 }
 
-// wantNoQueueGauges expects no gauges of a queue that has ended.
+// wantNoQueueGauges checks that there are no gauges of a queue that was shut down.
 func wantNoQueueGauges(t *testing.T, controller string) {
 	t.Helper()
 	for name, value := range seriesOf(t, controller) {

@@ -32,7 +32,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// fakeManager is a manager without an API server, whose parts a test can see.
+// fakeManager is a manager without an API server, whose internal state is visible to tests.
 type fakeManager struct {
 	manager.Manager
 	elected chan struct{}
@@ -66,7 +66,7 @@ func (o *fakeManager) GetLogger() logr.Logger {
 	}, funcr.Options{})
 }
 
-// AddMetricsServerExtraHandler refuses a path that is in use, as a metrics server does.
+// AddMetricsServerExtraHandler rejects a path that is already in use, as a metrics server does.
 func (o *fakeManager) AddMetricsServerExtraHandler(path string, h http.Handler) error {
 	if o.extra[path] != nil {
 		return errors.New("duplicate path " + path)
@@ -83,7 +83,7 @@ func (o *fakeManager) AddReadyzCheck(name string, check healthz.Checker) error {
 	return nil
 }
 
-// switchedCondition is a condition that reports the statuses of the test.
+// switchedCondition is a condition that reports the statuses that the test sends.
 type switchedCondition struct{ says chan Status }
 
 func (switchedCondition) String() string { return "switched" }
@@ -99,7 +99,7 @@ func (s switchedCondition) Observe(ctx context.Context, _ Sources, report func(S
 	}
 }
 
-// signal is a condition that reports the values of a channel.
+// signal is a condition that reports the values received from a channel.
 func signal(name string, values <-chan bool) Condition {
 	return builtinCondition{name: name, observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
 		for {
@@ -138,14 +138,14 @@ func runGroup(t *testing.T, setup SetupFunc, test func(r *groupEnv), opts ...Opt
 	})
 }
 
-// report reports a status, and lets its immediate effects happen.
+// report reports a status, and waits for its immediate effects.
 func (r *groupEnv) report(state State, identity string) {
 	r.when.says <- Status{State: state, Identity: identity}
 	synctest.Wait()
 }
 
 func (r *groupEnv) advance(d time.Duration) {
-	<-time.After(d) // The bubble's clock.
+	<-time.After(d) // This is the bubble's clock.
 	synctest.Wait()
 }
 
@@ -161,7 +161,7 @@ func (r *groupEnv) expectPhase(p Phase) {
 	}
 }
 
-// obedientSetup adds a runnable that ends with its context, and counts starts and ends.
+// obedientSetup adds a runnable that returns when its context is cancelled, and counts starts and ends.
 func obedientSetup(starts, ends *atomic.Int32) SetupFunc {
 	return func(mgr manager.Manager) error {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
@@ -187,12 +187,12 @@ func TestGroupFollowsItsCondition(t *testing.T) {
 			{"an unknown condition leaves the group dormant", func() { r.report(Unknown, "") }, Dormant, 0, 0, false},
 			{"a true condition waits for leadership", func() { r.report(True, "a") }, Dormant, 0, 0, true},
 			{"elected", r.elect, Running, 1, 0, true},
-			{"unknown keeps the group running", func() { r.report(Unknown, "") }, Running, 1, 0, true},
-			{"a repeated report restarts nothing", func() { r.report(True, "a") }, Running, 1, 0, true},
+			{"an unknown condition keeps the group running", func() { r.report(Unknown, "") }, Running, 1, 0, true},
+			{"a repeated report does not restart the group", func() { r.report(True, "a") }, Running, 1, 0, true},
 			{"a new identity restarts the group", func() { r.report(True, "b") }, Running, 2, 1, true},
-			{"false stops the group", func() { r.report(False, "") }, Dormant, 2, 2, true},
-			{"unknown keeps the group stopped", func() { r.report(Unknown, "") }, Dormant, 2, 2, true},
-			{"true starts the group again", func() { r.report(True, "b") }, Running, 3, 2, true},
+			{"a false condition stops the group", func() { r.report(False, "") }, Dormant, 2, 2, true},
+			{"an unknown condition keeps the group stopped", func() { r.report(Unknown, "") }, Dormant, 2, 2, true},
+			{"a true condition restarts the group", func() { r.report(True, "b") }, Running, 3, 2, true},
 		}
 		for _, s := range steps {
 			s.do()
@@ -210,8 +210,8 @@ func TestGroupFollowsItsCondition(t *testing.T) {
 	}
 }
 
-// TestAStopIsNotOvertakenByAStart has the loop see that the group is wanted just before Stop finds it Dormant and
-// returns.
+// TestAStopIsNotOvertakenByAStart simulates a loop that finds the group wanted just before Stop finds the group Dormant
+// and returns.
 func TestAStopIsNotOvertakenByAStart(t *testing.T) {
 	var starts, ends atomic.Int32
 	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
@@ -297,7 +297,7 @@ func TestGroupNeverRunsTwiceAtOnce(t *testing.T) {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			most.Store(max(most.Load(), living.Add(1)))
 			<-ctx.Done()
-			<-release // It ignores its context.
+			<-release // The runnable ignores its context.
 			_, mapping := mgr.GetRESTMapper().RESTMapping(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "v1")
 			late = []error{mapping, mgr.GetClient().Get(context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{})}
 			living.Add(-1)
@@ -305,7 +305,7 @@ func TestGroupNeverRunsTwiceAtOnce(t *testing.T) {
 		}))
 	}
 	runGroup(t, setup, func(r *groupEnv) {
-		release = make(chan struct{}) // Of the bubble.
+		release = make(chan struct{}) // The channel must be created in the bubble.
 		r.elect()
 		r.report(True, "a")
 		r.report(False, "")
@@ -336,26 +336,26 @@ func TestConditionChangesDuringSetupAndStop(t *testing.T) {
 	cases := map[string]struct {
 		slowSetup, slowEnd bool
 		do                 func(r *groupEnv)
-		phase              Phase // while the door is shut
-		after              Phase // once it is open
+		phase              Phase // while the door is closed
+		after              Phase // after the door is opened
 		starts             int32 // of the runnable
 	}{
-		"a start during Draining waits for the end": {
+		"a start during Draining waits until the group has drained": {
 			false, true, func(r *groupEnv) { r.report(True, "a"); r.report(False, ""); r.report(True, "b") }, Draining, Running, 2,
 		},
 		"a start and a stop during Draining cancel out": {
 			false, true, func(r *groupEnv) { r.report(True, "a"); r.report(False, ""); r.report(True, "b"); r.report(False, "") }, Draining, Dormant, 1,
 		},
-		"a stop during Starting starts no runnable": {
+		"a stop during Starting prevents the start of runnables": {
 			true, false, func(r *groupEnv) { r.report(True, "a"); r.report(False, "") }, Draining, Dormant, 0,
 		},
-		"another identity during Starting restarts": {
+		"another identity during Starting restarts the group": {
 			true, false, func(r *groupEnv) { r.report(True, "a"); r.report(True, "b") }, Draining, Running, 1,
 		},
-		"a lost leadership during Starting starts nothing": {
+		"a loss of leadership during Starting prevents the start of runnables": {
 			true, false, func(r *groupEnv) { r.report(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 0,
 		},
-		"a leader that is lost during Running does not start again": {
+		"a group does not restart after a loss of leadership during Running": {
 			false, true, func(r *groupEnv) { r.report(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 1,
 		},
 	}
@@ -377,7 +377,7 @@ func TestConditionChangesDuringSetupAndStop(t *testing.T) {
 					return nil
 				}))
 			}, func(r *groupEnv) {
-				door = make(chan struct{}) // Of the bubble.
+				door = make(chan struct{}) // The channel must be created in the bubble.
 				r.elect()
 				c.do(r)
 				r.expectPhase(c.phase)
@@ -469,24 +469,24 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		opts  []Option
 		want  string
 	}{
-		"no condition: refused":                             {nil, fine, nil, "found nil"},
-		"no setup: refused":                                 {switchedCondition{}, nil, nil, "found nil"},
-		"no kind: refused":                                  {Served(), fine, nil, "names no kind"},
-		"a kind that the scheme lacks: refused":             {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
-		"no time to drain: refused":                         {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
-		"no back-off: refused":                              {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
-		"a limit of no starts: refused":                     {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
-		"no pause: refused":                                 {switchedCondition{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
-		"no recorder: refused":                              {switchedCondition{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
-		"no object of events: refused":                      {switchedCondition{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
-		"Poll without a pause: refused":                     {switchedCondition{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
-		"WatchNamed without a name: refused":                {switchedCondition{}, fine, []Option{WatchNamed()}, "found none"},
-		"WatchNamed with a name without its group: refused": {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
-		"WatchNamed next to Poll: refused":                  {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
-		"Optional without a kind: refused":                  {switchedCondition{}, fine, []Option{Optional()}, "found none"},
-		"Optional of a kind that the scheme lacks: refused": {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
-		"two wrong options: the error names the first":      {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
-		"two wrong options: the error names the second":     {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
+		"no condition: refused":                                    {nil, fine, nil, "found nil"},
+		"no setup: refused":                                        {switchedCondition{}, nil, nil, "found nil"},
+		"no kind: refused":                                         {Served(), fine, nil, "names no kind"},
+		"a kind that is not in the scheme: refused":                {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
+		"a drain timeout of 0: refused":                            {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
+		"an empty back-off: refused":                               {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
+		"a restart limit of 0 starts: refused":                     {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
+		"a restart limit without a pause: refused":                 {switchedCondition{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
+		"events without a recorder: refused":                       {switchedCondition{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
+		"events without an object: refused":                        {switchedCondition{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
+		"Poll without a pause: refused":                            {switchedCondition{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
+		"WatchNamed without a name: refused":                       {switchedCondition{}, fine, []Option{WatchNamed()}, "found none"},
+		"WatchNamed with a CRD name that lacks the group: refused": {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
+		"WatchNamed together with Poll: refused":                   {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
+		"Optional without a kind: refused":                         {switchedCondition{}, fine, []Option{Optional()}, "found none"},
+		"Optional with a kind that is not in the scheme: refused":  {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
+		"two invalid options: the error includes the first":        {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
+		"two invalid options: the error includes the second":       {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

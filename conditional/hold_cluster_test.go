@@ -22,12 +22,13 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// eventRights are the optional rights to record events.
+// eventRights returns the optional rights to record events.
 func eventRights() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
 }
 
-// waitForCRDEvent waits until a group has an event with the reason about the CRD of Widget, and returns its note.
+// waitForCRDEvent waits until a group has recorded an event with the reason about the CRD of Widget, and returns the
+// event's note.
 func (s *apiServer) waitForCRDEvent(def *apiextensionsv1.CustomResourceDefinition, group, reason string, needsUID bool) (note string) {
 	s.t.Helper()
 	s.eventually(group+" has the event "+reason, func(ctx context.Context) (bool, error) {
@@ -48,7 +49,7 @@ func (s *apiServer) waitForCRDEvent(def *apiextensionsv1.CustomResourceDefinitio
 	return note
 }
 
-// TestCRDsHaveEventsAboutHolds holds groups back whose options name no object for events.
+// TestCRDsHaveEventsAboutHolds holds back groups whose options do not specify an object for events.
 func TestCRDsHaveEventsAboutHolds(t *testing.T) {
 	s := startAPIServer(t)
 	watch := rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get", "list", "watch"}}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// heldBy returns the reasons by which a group is held back, from its status and its metric.
+// heldBy returns the reasons for which a group is held back, from its status and from its metric.
 func heldBy(t *testing.T, g *Group) (inStatus, inMetric []string) {
 	t.Helper()
 	name := g.Status().Name
@@ -59,7 +59,7 @@ func holdEventsOf(rec *events.FakeRecorder) (found []string) {
 	return found
 }
 
-// TestWhatHoldsAGroupBackIsShown holds a group back for one reason after the other.
+// TestWhatHoldsAGroupBackIsShown holds a group back for several reasons, one after the other.
 func TestWhatHoldsAGroupBackIsShown(t *testing.T) {
 	rec := events.NewFakeRecorder(100)
 	var hang atomic.Bool
@@ -115,7 +115,8 @@ func TestWhatHoldsAGroupBackIsShown(t *testing.T) {
 	}, RestartLimit(1, wait.Backoff{Duration: 30 * time.Second}), Events(rec, &corev1.ConfigMap{}))
 }
 
-// TestEventsAboutHoldsAreFew lets a condition flap for ten minutes, and a right come and go.
+// TestEventsAboutHoldsAreFew lets a condition flap for ten minutes, with a right that is repeatedly granted and
+// revoked.
 func TestEventsAboutHoldsAreFew(t *testing.T) {
 	rec := events.NewFakeRecorder(10000)
 	var starts, ends atomic.Int32

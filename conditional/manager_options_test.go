@@ -26,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// managerWith returns a manager without servers from which groups inherit options.
+// managerWith returns a manager without servers. Groups inherit its options.
 func (s *apiServer) managerWith(cfg *rest.Config, o ctrl.Options) manager.Manager {
 	s.t.Helper()
 	return s.newManagerFor(cfg, func(base *ctrl.Options) {
@@ -56,7 +56,7 @@ func (s *apiServer) label(namespace, name string) {
 	s.createSoon(w)
 }
 
-// all returns a setup function whose reconciler sends the name of every object with an event.
+// all returns a setup function whose reconciler sends the names of all objects for which it receives events.
 func all(kind client.Object, seen chan<- string) SetupFunc {
 	return func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).For(kind).Named("all").Complete(reconcile.Func(
@@ -145,8 +145,8 @@ func containsAll(got map[string]bool, want []string) bool {
 	return true
 }
 
-// TestAKindLeftOutIsRefusedOutside installs a CRD after the manager is created. The manager's cache lacks the selector
-// of the kind, so it has to refuse the kind instead of watching all its objects.
+// TestAKindLeftOutIsRefusedOutside installs a CRD after the manager is created. The manager's cache has no selector for
+// the kind, so it must reject the kind instead of watching all of its objects.
 func TestAKindLeftOutIsRefusedOutside(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.managerWith(s.cfg, ctrl.Options{Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
@@ -163,7 +163,7 @@ func TestAKindLeftOutIsRefusedOutside(t *testing.T) {
 	}
 }
 
-// TestTheOuterClientFollowsAKindThatMoves uses a client of the manager that was captured before the setup function ran,
+// TestTheOuterClientFollowsAKindThatMoves uses a client that was taken from the manager before the setup function ran,
 // while the kind changes its scope and its plural.
 func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
 	s := startAPIServer(t)
@@ -201,8 +201,8 @@ func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
 	}
 }
 
-// readYourWritesReconciler writes and reads at once, many times, and counts the results; it does so again when its
-// group drains.
+// readYourWritesReconciler writes an object and reads it immediately, many times, and counts the results. It does so
+// again when its group drains.
 type readYourWritesReconciler struct {
 	client   client.Client
 	told     chan error
@@ -247,7 +247,8 @@ func (r *readYourWritesReconciler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).For(newWidget()).Named("consistent").Complete(finishing(r))
 }
 
-// TestReadYourWritesAcrossRestarts has a neighbour that shares the informer, so that it outlives the scopes.
+// TestReadYourWritesAcrossRestarts has another controller that shares the informer, so the informer outlives the
+// scopes.
 func TestReadYourWritesAcrossRestarts(t *testing.T) {
 	s := startAPIServer(t)
 	consistently := client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}

@@ -31,12 +31,12 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// The tests below cover what the manual promises to a project that changes to this package.
+// The tests below cover the promises of the manual to a project that switches to this package.
 
 const ownerField = ".metadata.controller"
 
-// indexingReconciler has the shape of the CronJob tutorial: it indexes a built-in kind before it builds, and lists by
-// the index.
+// indexingReconciler is structured like the CronJob tutorial: it indexes a built-in kind before it builds the
+// controller, and lists by the index.
 type indexingReconciler struct {
 	client.Client
 	listed chan error
@@ -69,7 +69,7 @@ func (r *indexingReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	var children corev1.ConfigMapList
 	err := r.List(ctx, &children, client.InNamespace(w.Namespace), client.MatchingFields{ownerField: w.Name})
 	if err == nil && len(children.Items) != 1 {
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // The cache has not seen it yet.
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // The object is not in the cache yet.
 	}
 	r.listed <- err
 	return reconcile.Result{}, nil
@@ -97,7 +97,7 @@ func TestIndexBeforeTheBuilderExistsAfterEachStart(t *testing.T) {
 	}
 	var all corev1.ConfigMapList
 	byField := client.MatchingFields{ownerField: "first"}
-	testenv.Must(t, mgr.GetClient().List(t.Context(), &all, byField)) // The manager's own reads use the index, too.
+	testenv.Must(t, mgr.GetClient().List(t.Context(), &all, byField)) // The manager's own reads can use the index, too.
 }
 
 func TestSetupRefusesOptionsWithoutEffect(t *testing.T) {
@@ -150,8 +150,8 @@ func panics(f func()) (did bool) {
 	return false
 }
 
-// TestForAcceptsTheOptionsOfTheProposal uses the builder as the proposal does: one option of For enables the condition,
-// and another one sets how often discovery is queried. Options of controller-runtime are passed on.
+// TestForAcceptsTheOptionsOfTheProposal uses the builder as in the proposal: one option of For enables the condition,
+// and another one sets the interval of discovery queries. Options of controller-runtime are passed through.
 func TestForAcceptsTheOptionsOfTheProposal(t *testing.T) {
 	mgr := offline(t)
 	var passed []builder.ForOption
@@ -169,7 +169,7 @@ func TestForAcceptsTheOptionsOfTheProposal(t *testing.T) {
 }
 
 // TestAMissingCRDOutlastsTheSyncTimeout covers the first acceptance criterion of the proposal. The CRD is missing for
-// longer than the timeout after which a plain manager ends.
+// longer than the timeout after which a plain manager would exit.
 func TestAMissingCRDOutlastsTheSyncTimeout(t *testing.T) {
 	const timeout = time.Second
 	for name, setup := range map[string]func(*widgetReconciler, manager.Manager) error{
@@ -236,7 +236,7 @@ func isReady(ctx context.Context, address string) (bool, error) {
 	return answer.StatusCode == http.StatusOK, errors.Join(answer.Body.Close())
 }
 
-// TestHandlersInOtherCachesGoWithTheStop adds handlers to another cluster's cache and to that of the outer manager.
+// TestHandlersInOtherCachesGoWithTheStop adds handlers to another cluster's cache and to the outer manager's cache.
 func TestHandlersInOtherCachesGoWithTheStop(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.newManagerFor(s.cfg)
@@ -265,7 +265,7 @@ func TestHandlersInOtherCachesGoWithTheStop(t *testing.T) {
 		run <- false
 		s.waitForPhase(g, Dormant)
 	}
-	for range 3 { // Shared resources exist after the first start.
+	for range 3 { // Shared resources are created by the first start.
 		cycle()
 	}
 	before := runtime.NumGoroutine()

@@ -23,12 +23,12 @@ func TestFlappingIsHeldBack(t *testing.T) {
 	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
 		r.elect()
 		began := time.Now()
-		for i := range 600 { // Ten changes a second for a minute, the last one to False.
+		for i := range 600 { // Ten changes per second for one minute. The last one is to False.
 			r.report([]State{True, False}[i%2], "a")
 			r.advance(100 * time.Millisecond)
 		}
-		// Five starts without a pause within 0.8 s, then one after 10 s and one after 20 s. The next pause, of 40 s, is not
-		// over.
+		// Five starts without a pause in 0.8 s, then one after 10 s and one after 20 s. The next pause, of 40 s, has
+		// not elapsed.
 		if got := starts.Load(); got != 7 || ends.Load() != 7 {
 			t.Errorf("%d starts and %d ends in a minute of flapping, want 7 of each", got, ends.Load())
 		}
@@ -72,10 +72,10 @@ func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 		until func(r *groupEnv)
 		want  Phase
 	}{
-		"a restart within the pause is held back":                                                   {func(*groupEnv) {}, Dormant},
+		"a restart during the pause is held back":                                                   {func(*groupEnv) {}, Dormant},
 		"a restart after the pause starts at once":                                                  {func(r *groupEnv) { r.advance(time.Minute) }, Running},
 		"a restart after ten minutes of running starts at once, because earlier starts are cleared": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(10 * time.Minute) }, Running},
-		"a restart after nine minutes of running starts at once, because the pause is over":         {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
+		"a restart after nine minutes of running starts at once, because the pause has elapsed":     {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
 		"a restart for another identity is held back as well":                                       {func(r *groupEnv) { r.report(True, "b") }, Dormant},
 		"a clock that jumps by a day causes one start":                                              {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
 	}
@@ -95,18 +95,19 @@ func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 	}
 }
 
-// TestAQuietMinuteIsForgiven restarts a group until the limit holds it back, waits, and counts the next starts that
+// TestAQuietMinuteIsForgiven restarts a group until the limit holds it back, and waits. Then it counts the starts that
 // are not held back.
 func TestAQuietMinuteIsForgiven(t *testing.T) {
 	restart := func(r *groupEnv) { r.report(False, ""); r.report(True, "a") }
 	for name, c := range map[string]struct {
 		wait func(r *groupEnv)
-		// want is the number of starts in a row after the wait: one if the pause is over, five if all is forgiven.
+		// want is the number of consecutive starts after the wait: one if only the pause has elapsed, five if the
+		// limiter is reset.
 		want int32
 	}{
-		"a minute without its condition": {func(r *groupEnv) { r.report(False, ""); r.advance(time.Minute); r.report(True, "a") }, 5},
-		"a minute in Running":            {func(r *groupEnv) { r.advance(10*time.Second + time.Minute); restart(r) }, 5},
-		"a minute without its condition except for a moment": {func(r *groupEnv) {
+		"false condition for one minute: limiter is reset": {func(r *groupEnv) { r.report(False, ""); r.advance(time.Minute); r.report(True, "a") }, 5},
+		"one minute in Running: limiter is reset":          {func(r *groupEnv) { r.advance(10*time.Second + time.Minute); restart(r) }, 5},
+		"false condition for one minute with an interruption: limiter is not reset": {func(r *groupEnv) {
 			r.report(False, "")
 			r.advance(30 * time.Second)
 			restart(r)
@@ -114,8 +115,8 @@ func TestAQuietMinuteIsForgiven(t *testing.T) {
 			r.advance(40 * time.Second)
 			r.report(True, "a")
 		}, 1},
-		"less than a minute without its condition": {func(r *groupEnv) { r.report(False, ""); r.advance(59 * time.Second); r.report(True, "a") }, 1},
-		"less than a minute in Running":            {func(r *groupEnv) { r.advance(10*time.Second + 59*time.Second); restart(r) }, 1},
+		"false condition for less than one minute: limiter is not reset": {func(r *groupEnv) { r.report(False, ""); r.advance(59 * time.Second); r.report(True, "a") }, 1},
+		"less than one minute in Running: limiter is not reset":          {func(r *groupEnv) { r.advance(10*time.Second + 59*time.Second); restart(r) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var starts, ends atomic.Int32
@@ -129,7 +130,7 @@ func TestAQuietMinuteIsForgiven(t *testing.T) {
 				r.expectPhase(Dormant)
 				c.wait(r)
 				r.expectPhase(Running)
-				before := starts.Load() - 1 // The wait ends with a start.
+				before := starts.Load() - 1 // The wait ends with one start.
 				for range 10 {
 					restart(r)
 				}
@@ -151,7 +152,7 @@ func TestStopIsNeverHeldBack(t *testing.T) {
 		if ends.Load() != 1 {
 			t.Errorf("%d ends, want 1 at once", ends.Load())
 		}
-		r.stop() // While the start is held back.
+		r.stop() // The start is still held back.
 		synctest.Wait()
 		if err := <-r.ended; err != nil {
 			t.Error(err)
@@ -159,7 +160,7 @@ func TestStopIsNeverHeldBack(t *testing.T) {
 	}, RestartLimit(1, wait.Backoff{Duration: time.Hour}))
 }
 
-// groupCrowd runs many groups of one manager, whose setup functions block until they receive from door.
+// groupCrowd runs many groups in one manager. Their setup functions block until they receive from door.
 type groupCrowd struct {
 	rig    *groupEnv
 	groups []*Group
@@ -230,7 +231,7 @@ func TestHangingStartsDoNotBlockOthers(t *testing.T) {
 	runCrowd(t, 20, func(c *groupCrowd) {
 		c.wantInside(16, "all wanted")
 		waiting := 0
-		for i, g := range c.groups { // A group that waits for its turn can be stopped at once, and a group that hangs in setup cannot.
+		for i, g := range c.groups { // A group that waits for its turn can be stopped immediately. A group that hangs in its setup function cannot.
 			c.says[i] <- Status{State: False}
 			synctest.Wait()
 			if g.Status().Phase == Dormant {
@@ -269,7 +270,7 @@ func TestWaitForATurnEndsWithTheManager(t *testing.T) {
 	})
 }
 
-// startEagerly records n starts, each as early as the limit allows, and returns the pause before each.
+// startEagerly records n starts, each as early as the limit allows, and returns the pauses before them.
 func startEagerly(p *startLimiter, now time.Time, n int) (waited []time.Duration) {
 	for range n {
 		pause := max(0, p.next.Sub(now))
@@ -309,13 +310,13 @@ func TestStartsGetEverLongerPauses(t *testing.T) {
 			p.noteQuiet(m - 1)
 			return p
 		}(), []time.Duration{0, 40 * s, m}},
-		"a limit with a longer pause forgives after that pause, and not after a minute": {func() *startLimiter {
+		"a limit with a pause of an hour is not reset before that pause has elapsed": {func() *startLimiter {
 			p := newStartLimiter(1, wait.Backoff{Duration: time.Hour})
 			startEagerly(p, now, 1)
 			p.noteQuiet(time.Hour - 1)
 			return p
 		}(), []time.Duration{time.Hour, time.Hour}},
-		"a pause that has passed has no effect": {func() *startLimiter {
+		"an elapsed pause does not delay the next start": {func() *startLimiter {
 			p := newStartLimiter(1, grows)
 			startEagerly(p, now.Add(-time.Hour), 1)
 			return p

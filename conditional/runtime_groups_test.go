@@ -28,7 +28,7 @@ import (
 
 func discardLog(o *ctrl.Options) { o.Logger = logr.Discard() }
 
-// newReporter returns a setup function whose controller reports the names of the ConfigMaps that it sees.
+// newReporter returns a setup function whose controller reports the names of the reconciled ConfigMaps.
 func newReporter(name string, seen chan<- string) SetupFunc {
 	return func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named(name).
@@ -42,7 +42,7 @@ func newReporter(name string, seen chan<- string) SetupFunc {
 	}
 }
 
-// waitForGoroutines waits until no more goroutines run than at an earlier time.
+// waitForGoroutines waits until the number of goroutines is not above a limit.
 func (s *apiServer) waitForGoroutines(limit int) {
 	s.t.Helper()
 	s.eventually(fmt.Sprint("at most ", limit, " goroutines run"), func(context.Context) (bool, error) { return runtime.NumGoroutine() <= limit, nil })

@@ -51,7 +51,7 @@ func (p *serverPool) take(isShared bool) (idleServer, bool) {
 	return s, true
 }
 
-// giveBack returns a server to the pool after removing the objects of the test. If that fails, it stops the server.
+// giveBack returns a server to the pool after deleting the objects of the test. If that fails, it stops the server.
 func (p *serverPool) giveBack(s *apiServer) error {
 	if err := s.wipe(); err != nil {
 		s.t.Logf("a server is not used again: %v", err)
@@ -93,7 +93,7 @@ func (s *apiServer) wipe() error {
 			stored := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 			objects := &unstructured.UnstructuredList{}
 			objects.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: crd.Spec.Versions[stored].Name, Kind: crd.Spec.Names.Kind + "List"})
-			if c.List(ctx, objects) == nil { // A kind that is not served any more has no objects.
+			if c.List(ctx, objects) == nil { // A kind that is no longer served has no objects.
 				for _, obj := range objects.Items {
 					_ = remove(ctx, c, &obj)
 				}
@@ -125,14 +125,14 @@ func (s *apiServer) wipe() error {
 	})
 }
 
-// isOfTheServer is true for objects that every server has from its start.
+// isOfTheServer reports whether an object exists in every server from the start.
 func isOfTheServer(obj client.Object) bool {
 	_, isBootstrapped := obj.GetLabels()["kubernetes.io/bootstrapping"]
 	return isBootstrapped || obj.GetName() == "default" || strings.HasPrefix(obj.GetName(), "kube-") || strings.HasPrefix(obj.GetName(), "system:") ||
 		strings.HasPrefix(obj.GetNamespace(), "kube-")
 }
 
-// remove deletes an object, and removes its finalizers, except that of a CRD, which belongs to the server.
+// remove deletes an object and removes its finalizers. The finalizer of a CRD is kept, because the server handles it.
 func remove(ctx context.Context, c client.Client, obj client.Object) error {
 	if namespace, is := obj.(*corev1.Namespace); is && namespace.DeletionTimestamp != nil {
 		namespace.Spec.Finalizers = nil

@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// namingReconciler is a reconciler that reports the names of its requests.
+// namingReconciler returns a reconciler that reports the names of its requests.
 func namingReconciler(seen chan<- string) reconcile.Func {
 	return func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 		select {
@@ -36,7 +36,7 @@ func namingReconciler(seen chan<- string) reconcile.Func {
 	}
 }
 
-// TestIfServed has a controller of ConfigMaps that also watches Widgets while they are served.
+// TestIfServed runs a controller for ConfigMaps that also watches Widgets while they are served.
 func TestIfServed(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
@@ -100,7 +100,7 @@ func passing(counts *atomic.Int32) builder.Predicates {
 	return builder.WithPredicates(predicate.NewPredicateFuncs(func(client.Object) bool { counts.Add(1); return true }))
 }
 
-// clusterRequest is the request type of multicluster-runtime.
+// clusterRequest has the form of multicluster-runtime's request type.
 type clusterRequest struct {
 	reconcile.Request
 	Cluster clusterName
@@ -108,7 +108,7 @@ type clusterRequest struct {
 
 type clusterName string
 
-// TestClusterKind watches Widgets in two clusters, one of which does not have them at first.
+// TestClusterKind watches Widgets in two clusters. One of them does not serve Widgets at first.
 func TestClusterKind(t *testing.T) {
 	here, there := startAPIServer(t), startAPIServer(t)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
@@ -171,7 +171,7 @@ func TestClusterKind(t *testing.T) {
 	expect("here", "five")
 }
 
-// engagedSource is a source as multicluster-runtime starts it: with the context of the cluster.
+// engagedSource starts a source in the same way as multicluster-runtime: with the context of the cluster.
 type engagedSource[request comparable] struct {
 	of func() context.Context
 	source.TypedSource[request]
@@ -181,7 +181,7 @@ func (e *engagedSource[request]) Start(_ context.Context, queue workqueue.TypedR
 	return e.TypedSource.Start(e.of(), queue)
 }
 
-// TestKind has a controller that runs all the time and watches Widgets while they are served.
+// TestKind runs a controller that is never stopped and watches Widgets while they are served.
 func TestKind(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.newManagerFor(s.cfg)

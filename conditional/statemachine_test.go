@@ -14,7 +14,7 @@ func allFacts() []groupFact {
 	return []groupFact{factWanted, factUnwanted, factChanged, factUp, factBroke, factEnded, factErred, factOverdue, factRetry}
 }
 
-// TestNextIsTotal lists the transition of every phase and fact; "." is a fact that changes nothing.
+// TestNextIsTotal lists the transition for every phase and fact. "." means that the fact changes nothing.
 func TestNextIsTotal(t *testing.T) {
 	const want = `
          Wanted            Unwanted         Changed          Up      Broke           Ended   Erred          Overdue    Retry
@@ -56,7 +56,7 @@ func describe(p Phase, f groupFact) string {
 	return fmt.Sprintf("%s/%s", to, do)
 }
 
-// modelState is a model of a group: the number of activations, and whether the one was asked to end.
+// modelState models a group: the number of activations, and whether the current one was requested to stop.
 type modelState struct {
 	phase  Phase
 	lives  int
@@ -99,7 +99,7 @@ func (w modelState) after(f groupFact) modelState {
 	return w
 }
 
-// TestEveryHistory visits all reachable states.
+// TestEveryHistory visits all reachable states of the model.
 func TestEveryHistory(t *testing.T) {
 	seen := map[modelState]bool{}
 	open := []modelState{{phase: Dormant}}

@@ -133,7 +133,7 @@ func TestDuplicateGroupNameIsRefused(t *testing.T) {
 	}
 }
 
-// series returns the samples of a group in the process's registry, without buckets.
+// series returns a group's samples in the process's registry, without buckets.
 func series(t *testing.T, group string) map[string]float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

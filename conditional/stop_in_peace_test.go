@@ -18,14 +18,14 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// finishing lets a reconcile continue after the stop.
+// finishing wraps a reconciler so that a reconcile can continue after the stop.
 func finishing(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		return r.Reconcile(context.WithoutCancel(ctx), req)
 	})
 }
 
-// TestAStopInPeace stops a group during a reconcile, which then writes through its scope. The write has to succeed
+// TestAStopInPeace stops a group during a reconcile that then writes with its scope's client. The write has to succeed
 // before the stop is complete.
 func TestAStopInPeace(t *testing.T) {
 	s := startAPIServer(t)

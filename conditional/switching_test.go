@@ -32,7 +32,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// The tests below keep parts of the manager in places that no start of a group could change.
+// The tests below store parts of the manager in places that the start of a group cannot change.
 
 type readFunc func(context.Context, client.ObjectKey, client.Object) error
 
@@ -40,14 +40,14 @@ func readWith(r client.Reader) readFunc {
 	return func(ctx context.Context, key client.ObjectKey, obj client.Object) error { return r.Get(ctx, key, obj) }
 }
 
-// helper keeps its client as the helpers of many projects do.
+// helper stores its client in the same way as the helpers of many projects.
 type helper struct{ reader client.Reader }
 
 func (h *helper) read(ctx context.Context, key client.ObjectKey, obj client.Object) error {
 	return h.reader.Get(ctx, key, obj)
 }
 
-// placesOfClients returns reads whose client was taken from the manager before any group started.
+// placesOfClients returns functions that read with a client taken from the manager before any group started.
 func placesOfClients(mgr manager.Manager) map[string]readFunc {
 	c := mgr.GetClient()
 	get, getClient, byName := c.Get, mgr.GetClient, map[string]client.Client{"one": c}
@@ -68,7 +68,7 @@ func placesOfClients(mgr manager.Manager) map[string]readFunc {
 	}
 }
 
-// placeReconciler reads the object of each request.
+// placeReconciler reads the object of each request with such a function.
 type placeReconciler struct {
 	read readFunc
 	seen chan error
@@ -86,7 +86,7 @@ func (r *placeReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	return reconcile.Result{}, nil
 }
 
-// TestClientsInEveryPlaceFollowTheGroup installs the CRD with another scope and plural each time.
+// TestClientsInEveryPlaceFollowTheGroup reinstalls the CRD with another scope and plural each time.
 func TestClientsInEveryPlaceFollowTheGroup(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
@@ -127,7 +127,7 @@ func TestClientsInEveryPlaceFollowTheGroup(t *testing.T) {
 			for len(r.seen) > 0 { // The deletion was reconciled, too.
 				<-r.seen
 			}
-			// NewNamespacedClient first looks for the scope of the kind, without a context.
+			// NewNamespacedClient first determines the scope of the kind, without a context.
 			err := r.late(key)
 			if !errors.Is(err, ErrScopeClosed) && (name != "namespace" || !meta.IsNoMatchError(err)) {
 				t.Errorf("%s, a read after the stop: got %v, want ErrScopeClosed", name, err)
@@ -194,7 +194,7 @@ func TestWritesEndWithTheGroup(t *testing.T) {
 				t.Errorf("%s after the stop: got %v, want ErrScopeClosed", what, err)
 			}
 		}
-		testenv.Must(t, c.Create(t.Context(), cm)) // The manager's own client still writes.
+		testenv.Must(t, c.Create(t.Context(), cm)) // The manager's own client can still write.
 	}
 }
 
@@ -211,7 +211,7 @@ func (s *apiServer) hasEvent(ctx context.Context, reason, name string) (bool, er
 	return false, nil
 }
 
-// silentTransport gets no answer for ConfigMaps.
+// silentTransport never receives a response to requests for ConfigMaps.
 type silentTransport struct{ next http.RoundTripper }
 
 func (t silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -222,7 +222,7 @@ func (t silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// TestReadsEndWithTheirDeadline reads a kind whose informer cannot sync, in a group and outside of groups.
+// TestReadsEndWithTheirDeadline reads a kind whose informer cannot sync, inside and outside of a group.
 func TestReadsEndWithTheirDeadline(t *testing.T) {
 	s := startAPIServer(t)
 	cfg := rest.CopyConfig(s.cfg)
@@ -251,7 +251,7 @@ func TestReadsEndWithTheirDeadline(t *testing.T) {
 	}
 }
 
-// idleWebhookServer serves nothing; the test calls its handlers.
+// idleWebhookServer does not serve. The test calls its handlers.
 type idleWebhookServer struct{ webhook.Server }
 
 func (idleWebhookServer) Start(ctx context.Context) error {
@@ -259,7 +259,7 @@ func (idleWebhookServer) Start(ctx context.Context) error {
 	return nil
 }
 
-// widgetValidator admits a Widget if there is no other one of the name "taken".
+// widgetValidator admits a Widget unless there is a Widget named "taken".
 type widgetValidator struct {
 	admission.Validator[*Widget]
 	client client.Client
@@ -273,7 +273,8 @@ func (v *widgetValidator) ValidateCreate(ctx context.Context, _ *Widget) (admiss
 	return nil, client.IgnoreNotFound(err)
 }
 
-// TestWebhooksReadWithTheManagersClient calls a webhook of main.go, which knows no group, in each state of the CRD.
+// TestWebhooksReadWithTheManagersClient calls a webhook from main.go, which does not depend on groups, in each state of
+// the CRD.
 func TestWebhooksReadWithTheManagersClient(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
@@ -302,7 +303,7 @@ func TestWebhooksReadWithTheManagersClient(t *testing.T) {
 	}
 }
 
-// admit calls the webhook as the API server does.
+// admit calls the webhook in the same way as the API server.
 func (s *apiServer) admit(mgr manager.Manager) *admissionv1.AdmissionResponse {
 	s.t.Helper()
 	w := &Widget{TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new"}}

@@ -29,7 +29,7 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 		verdicts    []detect.Verdict
 		waits, stop Status
 	}{
-		"no CRD is being deleted: the reason stays": {
+		"no CRD is being deleted: the reason is Served": {
 			[]detect.Verdict{there, there},
 			Status{State: True, Reason: "Served", Identity: "a,a"},
 			Status{State: True, Reason: "Served", Identity: "a,a"},
@@ -39,12 +39,12 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 			Status{State: True, Reason: "Terminating", Message: going, Identity: "a,b"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"a CRD in deletion and an unclear kind: unclear, unless the group stops at a deletion": {
+		"a terminating CRD and an unclear kind: unclear, unless the group stops on deletion": {
 			[]detect.Verdict{leaves, unclear},
 			Status{State: Unknown, Reason: "DiscoveryFailed", Message: "unclear"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"a CRD in deletion and an absent kind: absent": {
+		"a terminating CRD and an absent kind: absent": {
 			[]detect.Verdict{absent, leaves},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
@@ -67,8 +67,8 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 	}
 }
 
-// TestStopOnTerminating requests the deletion of a CRD that waits for an object: one group stops, the others keep
-// running, whichever way they observe the API server.
+// TestStopOnTerminating requests the deletion of a CRD that waits for an object. One group stops, and the others keep
+// running, regardless of how they observe the API server.
 func TestStopOnTerminating(t *testing.T) {
 	s := startAPIServer(t)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)

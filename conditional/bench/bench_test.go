@@ -88,10 +88,10 @@ func TestPercentile(t *testing.T) {
 		p, want float64
 	}{
 		"no samples: every percentile is 0":               {nil, 50, 0},
-		"one sample is every percentile":                  {[]float64{7}, 99, 7},
-		"the lower one of two is the median":              {[]float64{2, 1}, 50, 1},
-		"the order of samples does not matter":            {hundred, 50, 50},
-		"p99 leaves out the largest of a hundred samples": {hundred, 99, 99},
+		"a single sample: every percentile is the sample": {[]float64{7}, 99, 7},
+		"two samples: the median is the lower one":        {[]float64{2, 1}, 50, 1},
+		"unsorted samples: the same percentile as sorted": {hundred, 50, 50},
+		"a hundred samples: p99 excludes the largest":     {hundred, 99, 99},
 		"p100 is the largest sample":                      {hundred, 100, 100},
 		"p0 is the smallest sample":                       {hundred, 0, 1},
 	}
@@ -111,7 +111,7 @@ func TestSlope(t *testing.T) {
 	}{
 		"no points: slope 0":                      {nil, nil, 0},
 		"one point: slope 0":                      {[]float64{1}, []float64{5}, 0},
-		"points of the same moment: slope 0":      {[]float64{1, 1}, []float64{5, 9}, 0},
+		"points at the same time: slope 0":        {[]float64{1, 1}, []float64{5, 9}, 0},
 		"a rising line: slope 3":                  {[]float64{0, 10, 20}, []float64{100, 130, 160}, 3},
 		"noise on both sides of a level: slope 0": {[]float64{0, 1, 2, 3}, []float64{10, 14, 14, 10}, 0},
 		"a falling line: slope -0.5":              {[]float64{0, 100}, []float64{50, 0}, -0.5},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package examples contains a project as kubebuilder lays it out, as a separate module, and the test that makes it
-// conditional as the manual describes, with the library from a module proxy.
+// Package examples contains a project in kubebuilder's layout, as a separate module. Its test makes the project
+// conditional as described in the manual, with the library from a module proxy.
 package examples
 
 import (
@@ -27,8 +27,7 @@ const (
 	guide      = "../docs/from-stock.md"
 )
 
-// TestAStockProjectTurnsConditional follows the guide. The test of the project itself starts its manager without the
-// CRD.
+// TestAStockProjectTurnsConditional follows the guide. The project's own test starts its manager without the CRD.
 func TestAStockProjectTurnsConditional(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
@@ -41,7 +40,7 @@ func TestAStockProjectTurnsConditional(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), command, args...)
 		cmd.Dir = project
 		cmd.Env = append(os.Environ(),
-			// Modules that no test has needed so far are not in the module cache.
+			// The module cache contains only the modules that were needed so far.
 			"GOPROXY=file://"+proxy+",file://"+filepath.Join(goEnv(t, "GOMODCACHE"), "cache", "download")+","+goEnv(t, "GOPROXY"),
 			"GOFLAGS=-mod=mod", "GOWORK=off", "GONOSUMDB=*", "GOSUMDB=off", "GOPRIVATE=")
 		out, err := cmd.CombinedOutput()
@@ -73,7 +72,8 @@ func TestAStockProjectTurnsConditional(t *testing.T) {
 	}
 }
 
-// TestTheModuleStandsAlone vets the module in a separate folder, and runs its tests that read pages there.
+// TestTheModuleStandsAlone vets the module in a separate folder, and runs the tests that read documentation pages
+// there.
 func TestTheModuleStandsAlone(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set: this builds the module again, as the tests with servers do")
@@ -93,7 +93,8 @@ func TestTheModuleStandsAlone(t *testing.T) {
 	}
 }
 
-// moduleFiles returns the files that a module proxy would have of this module: all but the modules inside it.
+// moduleFiles returns the files that a module proxy would serve for this module: all files except those of nested
+// modules.
 func moduleFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -119,8 +120,8 @@ func moduleFiles(t *testing.T) map[string][]byte {
 	return files
 }
 
-// publish creates a module proxy for files. The version names the content, because the module cache keeps the content
-// of a version.
+// publish creates a module proxy for files. The version depends on the content, because the module cache never updates
+// the content of a version.
 func publish(t *testing.T, files map[string][]byte) (proxy, version string) {
 	t.Helper()
 	sum := sha256.New()

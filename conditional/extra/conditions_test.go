@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// reportLog keeps the reports of a condition that runs in a synctest bubble.
+// reportLog records the reports of a condition in a synctest bubble.
 type reportLog struct {
 	mu   sync.Mutex
 	said []conditional.Status
@@ -51,7 +51,7 @@ func (p *reportLog) want(t *testing.T, what string, state conditional.State, rea
 	}
 }
 
-// inBubble runs a condition, then asserts that it ends at once with its context.
+// inBubble runs a condition, and then checks that it returns as soon as its context is cancelled.
 func inBubble(t *testing.T, observe func(ctx context.Context, report func(conditional.Status)), test func(p *reportLog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,11 +72,11 @@ func inBubble(t *testing.T, observe func(ctx context.Context, report func(condit
 }
 
 func pass(d time.Duration) {
-	<-time.After(d) // The bubble's clock.
+	<-time.After(d) // This is the bubble's clock.
 	synctest.Wait()
 }
 
-// channelChild is a child that reports the statuses of the test.
+// channelChild is a child condition that reports the statuses that the test sends.
 func channelChild(name string, says <-chan conditional.Status) conditional.Condition {
 	return condition{name: name, observe: func(ctx context.Context, _ conditional.Sources, report func(conditional.Status)) error {
 		for {
@@ -169,7 +169,7 @@ func TestPollDoesNotWaitForACallThatBlocks(t *testing.T) {
 			most.Store(max(most.Load(), living.Add(1)))
 			defer living.Add(-1)
 			calls.Add(1)
-			<-release // It ignores its context.
+			<-release // The function ignores its context.
 			return true, nil
 		}
 		deafChild := Func("deaf", time.Second, deaf)
@@ -193,7 +193,7 @@ func TestPollDoesNotWaitForACallThatBlocks(t *testing.T) {
 			t.Errorf("%d calls after the first one returned, want 2", calls.Load())
 		}
 		cancel()
-		<-ended // Although the second call still blocks.
+		<-ended // The second call still blocks.
 		if living.Load() != 1 || most.Load() != 1 {
 			t.Errorf("%d calls live, at most %d did at once, want 1 and 1", living.Load(), most.Load())
 		}
@@ -201,7 +201,7 @@ func TestPollDoesNotWaitForACallThatBlocks(t *testing.T) {
 	})
 }
 
-// TestConditionsCombine combines every condition that needs no API server.
+// TestConditionsCombine combines all conditions that need no API server.
 func TestConditionsCombine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flag, maintenance := make(chan bool), make(chan bool)
@@ -258,18 +258,18 @@ func TestConditionsRefuseBadUse(t *testing.T) {
 		when conditional.Condition
 		want string
 	}{
-		"Func without a function: rejected":      {Func("probe", time.Second, nil), "condition Func needs"},
-		"Func without a period: rejected":        {Func("probe", 0, yes), "condition Func needs"},
-		"Func without a name: rejected":          {Func("", time.Second, yes), "condition Func needs"},
-		"Signal without a channel: rejected":     {Signal("flag", nil), "condition Signal needs"},
-		"Object without an object: rejected":     {Object(nil, flags(), present), "condition Object needs"},
-		"Object without a name: rejected":        {Object(&corev1.ConfigMap{}, client.ObjectKey{}, present), "condition Object needs"},
-		"Object without a function: rejected":    {Object(&corev1.ConfigMap{}, flags(), nil), "condition Object needs"},
-		"Object of an unknown kind: rejected":    {Object(&appsv1.Deployment{}, flags(), present), "AddToScheme"},
-		"On without a cluster: rejected":         {On(nil, Signal("flag", make(chan bool))), "condition On needs"},
-		"On without a condition: rejected":       {On(otherCluster{}, nil), "condition On needs"},
-		"On of a condition in bad use: rejected": {On(otherCluster{}, conditional.All()), "condition All combines nothing"},
-		"nested Func without a period: rejected": {conditional.Not(Func("probe", 0, yes)), "condition Func needs"},
+		"Func without a function: rejected":                      {Func("probe", time.Second, nil), "condition Func needs"},
+		"Func without a period: rejected":                        {Func("probe", 0, yes), "condition Func needs"},
+		"Func without a name: rejected":                          {Func("", time.Second, yes), "condition Func needs"},
+		"Signal without a channel: rejected":                     {Signal("flag", nil), "condition Signal needs"},
+		"Object without an object: rejected":                     {Object(nil, flags(), present), "condition Object needs"},
+		"Object without a name: rejected":                        {Object(&corev1.ConfigMap{}, client.ObjectKey{}, present), "condition Object needs"},
+		"Object without a function: rejected":                    {Object(&corev1.ConfigMap{}, flags(), nil), "condition Object needs"},
+		"Object with a kind that is not in the scheme: rejected": {Object(&appsv1.Deployment{}, flags(), present), "AddToScheme"},
+		"On without a cluster: rejected":                         {On(nil, Signal("flag", make(chan bool))), "condition On needs"},
+		"On without a condition: rejected":                       {On(otherCluster{}, nil), "condition On needs"},
+		"On with an invalid condition: rejected":                 {On(otherCluster{}, conditional.All()), "condition All combines nothing"},
+		"nested Func without a period: rejected":                 {conditional.Not(Func("probe", 0, yes)), "condition Func needs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := (conditional.Sources{Scheme: scheme}).Validate(c.when); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -19,16 +19,16 @@ func TestGracefulReconciler(t *testing.T) {
 	stopped := errors.New("stopped")
 	cases := map[string]struct {
 		deadline time.Duration // of the controller's context, 0 for none
-		stop     time.Duration // when it is cancelled, 0 for never
-		work     time.Duration // of a reconcile that obeys its context
-		ended    time.Duration // when the reconcile returned
-		cause    error         // why its context ended, nil if it had not ended
+		stop     time.Duration // time of the controller's cancellation, 0 for never
+		work     time.Duration // duration of a reconcile that respects its context
+		ended    time.Duration // time at which the reconcile returned
+		cause    error         // cause of the context's cancellation, nil if it was not cancelled
 	}{
-		"a pass without a stop keeps its context":                                  {0, 0, time.Minute, time.Minute, nil},
-		"a pass that ends soon after a stop keeps its context":                     {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
-		"a pass that takes longer than the grace period after a stop is cancelled": {0, time.Second, time.Minute, 11 * time.Second, stopped},
-		"a deadline does not count as a stop":                                      {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
-		"a pass keeps its own deadline after a stop":                               {3 * time.Second, time.Second, time.Minute, 3 * time.Second, context.DeadlineExceeded},
+		"a reconcile without a stop keeps its context":                        {0, 0, time.Minute, time.Minute, nil},
+		"a reconcile that returns soon after a stop keeps its context":        {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
+		"a reconcile that exceeds the grace period after a stop is cancelled": {0, time.Second, time.Minute, 11 * time.Second, stopped},
+		"a deadline does not count as a stop":                                 {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
+		"a reconcile keeps its own deadline after a stop":                     {3 * time.Second, time.Second, time.Minute, 3 * time.Second, context.DeadlineExceeded},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// server is an API server of one test.
+// server is the API server of one test.
 type server struct {
 	t   *testing.T
 	env *envtest.Environment
@@ -71,7 +71,7 @@ func (s *server) newManager(cfg *rest.Config) manager.Manager {
 	return mgr
 }
 
-// setUp adds a group that consists of its condition.
+// setUp adds a group that consists only of its condition.
 func (s *server) setUp(mgr manager.Manager, when conditional.Condition) *conditional.Group {
 	s.t.Helper()
 	g, err := conditional.Setup(mgr, when, func(manager.Manager) error { return nil })
@@ -106,7 +106,7 @@ func widgetKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 }
 
-// TestGroupOfAnotherCluster runs a group here while a kind is served there.
+// TestGroupOfAnotherCluster runs a group in one cluster while a kind is served in another cluster.
 func TestGroupOfAnotherCluster(t *testing.T) {
 	here, there := startServer(t), startServer(t)
 	mgr := here.newManager(here.cfg)
@@ -124,7 +124,7 @@ func TestGroupOfAnotherCluster(t *testing.T) {
 	remote.GetHTTPClient().CloseIdleConnections()
 }
 
-// TestObjectIsFollowed switches a group by a ConfigMap, with the right to read only that one.
+// TestObjectIsFollowed switches a group with a ConfigMap. The user may read only that ConfigMap.
 func TestObjectIsFollowed(t *testing.T) {
 	s := startServer(t)
 	named := metav1.ObjectMeta{Namespace: "default", Name: "flags"}
@@ -157,7 +157,7 @@ func TestObjectIsFollowed(t *testing.T) {
 	}
 	must(c.Create(t.Context(), role))
 	must(c.Create(t.Context(), binding))
-	s.waitForCondition(group, conditional.False) // The ConfigMap is absent.
+	s.waitForCondition(group, conditional.False) // The ConfigMap does not exist.
 
 	must(c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "others"}, Data: map[string]string{"widgets": "on"}}))
 	flags := &corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"widgets": "on"}}
@@ -181,7 +181,7 @@ func TestObjectIsFollowed(t *testing.T) {
 	}
 }
 
-// TestABadFunctionStopsNothing has a group whose function panics, fails and blocks, next to a plain controller.
+// TestABadFunctionStopsNothing runs a group whose function panics, fails and blocks, together with a plain controller.
 func TestABadFunctionStopsNothing(t *testing.T) {
 	s := startServer(t)
 	release := make(chan struct{})
@@ -242,7 +242,7 @@ func (c otherCluster) GetConfig() *rest.Config     { return c.cfg }
 func (c otherCluster) GetHTTPClient() *http.Client { return c.client }
 func (c otherCluster) GetScheme() *runtime.Scheme  { return c.scheme }
 
-// sourcesCondition records its Sources.
+// sourcesCondition records the Sources that it receives.
 type sourcesCondition struct{ with *conditional.Sources }
 
 func (sourcesCondition) String() string { return "asked" }

@@ -40,7 +40,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// patience limits every wait of these tests; nothing in them should take a tenth of it.
+// patience limits every wait of these tests. No wait should take more than a tenth of it.
 const patience = testenv.Patience
 
 // testCluster is a real kube-apiserver with its etcd, and an administrator's client.
@@ -73,16 +73,16 @@ func TestOnARealAPIServer(t *testing.T) {
 	testenv.Must(t, err)
 	for name, test := range map[string]func(*testing.T, *testCluster){
 		"a CRD is installed, deleted and installed again": testLifeOfACRD,
-		"many CRDs and subscribers at once":               testStorm,
-		"a right to one CRD":                              testRightToOneCRD,
-		"a right that is revoked":                         testRevokedRight,
+		"many CRDs and subscribers at the same time":      testStorm,
+		"a right to a single CRD":                         testRightToOneCRD,
+		"a revoked right":                                 testRevokedRight,
 		"an aggregated API":                               testAggregatedAPI,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}
 }
 
-// detectorLog is a detector of one user, its log, and the traffic on its connection.
+// detectorLog is a detector for one user, with its log and the traffic on its connection.
 type detectorLog struct {
 	*Detector
 	*countingTransport
@@ -93,7 +93,7 @@ type detectorLog struct {
 	log []string
 }
 
-// view returns a detector with the rights of a configuration.
+// view returns a detector with the credentials of a configuration.
 func (c *testCluster) view(t *testing.T, cfg *rest.Config) *detectorLog {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(cfg)
@@ -115,7 +115,7 @@ func (v *detectorLog) lines() []string {
 	return append([]string(nil), v.log...)
 }
 
-// user makes a user with rules of a cluster role.
+// user creates a user with the rules of a cluster role.
 func (c *testCluster) user(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	user, err := c.env.AddUser(envtest.User{Name: name}, nil)
@@ -124,12 +124,12 @@ func (c *testCluster) user(t *testing.T, name string, rules ...rbacv1.PolicyRule
 	return user.Config()
 }
 
-// mayWatchCRDs is the right to all CRDs, or to those of the names.
+// mayWatchCRDs returns a rule that allows watching all CRDs, or those with the given names.
 func mayWatchCRDs(names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{crdResource}, Verbs: []string{"list", "watch"}, ResourceNames: names}
 }
 
-// crdOf returns a namespaced CRD of a kind, with a schema that preserves unknown fields.
+// crdOf returns a namespaced CRD for a kind, with a schema that preserves unknown fields.
 func crdOf(gvk schema.GroupVersionKind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	return testenv.NewCRD(gvk, plural, apiextensionsv1.NamespaceScoped)
 }
@@ -139,7 +139,7 @@ func (c *testCluster) install(t *testing.T, def *apiextensionsv1.CustomResourceD
 	testenv.Must(t, c.Create(t.Context(), def.DeepCopy()))
 }
 
-// uninstall deletes an object if it exists, and waits until it is gone.
+// uninstall deletes an object if it exists, and waits until it is deleted.
 func (c *testCluster) uninstall(t *testing.T, obj client.Object) {
 	t.Helper()
 	if err := c.Delete(t.Context(), obj); client.IgnoreNotFound(err) != nil {
@@ -155,7 +155,7 @@ func eventually(t *testing.T, what string, ok func(context.Context) bool) {
 	testenv.Eventually(t, what, func(ctx context.Context) (bool, error) { return ok(ctx), nil })
 }
 
-// verdictFeed is a subscription of the first kind of an interest.
+// verdictFeed is a subscription for the first kind of an interest.
 type verdictFeed struct {
 	t        *testing.T
 	verdicts chan Verdict
@@ -176,7 +176,8 @@ func (v *detectorLog) follow(i Interest) *verdictFeed {
 	return f
 }
 
-// expect returns the first verdict with the wanted presence; never names a presence that must not come before.
+// expect returns the first verdict with the wanted presence. It fails the test if a presence in never is reported
+// before.
 func (f *verdictFeed) expect(what string, ok func(Verdict) bool, never ...Presence) Verdict {
 	f.t.Helper()
 	deadline := time.After(patience)
@@ -199,7 +200,7 @@ func (f *verdictFeed) expect(what string, ok func(Verdict) bool, never ...Presen
 
 func is(p Presence) func(Verdict) bool { return func(v Verdict) bool { return v.Presence == p } }
 
-// countingTransport counts requests and can be cut off.
+// countingTransport counts requests, and its connections can be cut.
 type countingTransport struct {
 	next http.RoundTripper
 
@@ -208,7 +209,7 @@ type countingTransport struct {
 	open     map[*body]struct{} // of watches
 }
 
-// RoundTrip passes a request on.
+// RoundTrip passes a request through.
 func (l *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.mu.Lock()
 	l.requests = append(l.requests, r.Method+" "+r.URL.RequestURI())
@@ -224,7 +225,7 @@ func (l *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// count returns how many requests contain a text.
+// count returns the number of requests that contain a text.
 func (l *countingTransport) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +247,7 @@ func (l *countingTransport) cut() {
 	}
 	l.mu.Unlock()
 	for _, b := range all {
-		_ = b.ReadCloser.Close() // It is broken on purpose.
+		_ = b.ReadCloser.Close() // The watch is broken on purpose.
 	}
 }
 
@@ -301,7 +302,7 @@ func testLifeOfACRD(t *testing.T, c *testCluster) {
 	t.Logf("established until reported: median %s, worst %s; %d requests in %d cycles: %v", took[len(took)/2], took[len(took)-1], v.count(""), len(took), v.ProbeCounts())
 }
 
-// established creates a CRD and returns when the server has established it.
+// established creates a CRD and returns once the server has established it.
 func (c *testCluster) established(t *testing.T, def *apiextensionsv1.CustomResourceDefinition) time.Time {
 	if err := c.Create(t.Context(), def.DeepCopy()); err != nil {
 		t.Error(err)
@@ -315,7 +316,7 @@ func (c *testCluster) established(t *testing.T, def *apiextensionsv1.CustomResou
 	return time.Time{}
 }
 
-// stormSize is the number of CRDs that are installed at once: ten kinds in each group.
+// stormSize is the number of CRDs that are installed at the same time: ten kinds in each group.
 const stormSize = 100
 
 func testStorm(t *testing.T, c *testCluster) {
@@ -398,9 +399,9 @@ func testRevokedRight(t *testing.T, c *testCluster) {
 	c.install(t, def)
 	served := f.expect("service", is(Served))
 	c.uninstall(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "revoked"}})
-	v.cut() // A right is only checked when a watch begins: a server does not end an open one.
+	v.cut() // A right is checked only when a watch begins. The server does not close an open watch.
 	for len(v.lines()) == 0 {
-		select { // The authorizer learns of the change a moment later.
+		select { // The authorizer observes the change a short time later.
 		case got := <-f.verdicts:
 			if got.Presence == Absent || got.Presence == Served && got.Identity != served.Identity {
 				t.Fatalf("got %+v after %+v", got, served)
@@ -428,7 +429,7 @@ func (v *detectorLog) wantOneLine(what string) {
 }
 
 // testAggregatedAPI registers an API server that runs in this process. The kube-apiserver reaches it through a Service
-// of type ExternalName, with the port of the APIService.
+// of type ExternalName, with the port in the APIService.
 func testAggregatedAPI(t *testing.T, c *testCluster) {
 	gvk := kindIn("aggregated.example.com", "Flunder")
 	v := c.view(t, c.cfg)
@@ -455,7 +456,7 @@ func testAggregatedAPI(t *testing.T, c *testCluster) {
 
 	backend.CloseClientConnections()
 	backend.Close()
-	c.poke(t, registration) // The server itself checks its backends every half minute.
+	c.poke(t, registration) // Without a change, the server checks its backends only every 30 seconds.
 	lost := f.expect("doubt", is(Unclear), Absent)
 	t.Logf("unavailable: %s", lost.Message)
 	v.quietUnless(f, Absent)
@@ -481,7 +482,7 @@ func apiService(gvk schema.GroupVersionKind, service string, port int) *unstruct
 	}}
 }
 
-// poke makes a meaningless change to an object.
+// poke makes an irrelevant change to an object.
 func (c *testCluster) poke(t *testing.T, obj client.Object) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"poked":%q}}}`, t.Name()))
@@ -526,12 +527,12 @@ func startBackend(t *testing.T, gvk schema.GroupVersionKind, address string) *ht
 func answer(what any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(what) // The client may be gone.
+		_ = json.NewEncoder(w).Encode(what) // The client may have disconnected.
 	}
 }
 
-// quietUnless waits for more failed queries than the misses that make a kind absent. It fails the test if a verdict has
-// the presence bad.
+// quietUnless waits for more failed queries than make a kind absent. It fails the test if a verdict has the presence
+// bad.
 func (v *detectorLog) quietUnless(f *verdictFeed, bad Presence) {
 	v.t.Helper()
 	before := v.ProbeCounts()["unreadable"]

@@ -109,8 +109,8 @@ func TestASubscriberThatDoesNotReadDelaysNoOther(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	// One of these handlers limits the rate of errors by the time of the process, which is decades after that of a
-	// synctest bubble.
+	// One of these handlers limits the rate of errors with the process's clock, which is decades ahead of the clock in
+	// a synctest bubble.
 	utilruntime.ErrorHandlers = nil
 	os.Exit(testenv.RunWithoutLeaks(m, func() error { return goleak.Find() }))
 }

@@ -23,7 +23,7 @@ const widgetList = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"
 {"name":"widgets","kind":"Widget","namespaced":true,"verbs":["list","watch"]},
 {"name":"clocks","kind":"Clock","verbs":["create"]}]}`
 
-// fake is an API server with the answers of a handler.
+// fake starts an API server with the responses of a handler.
 func fake(t *testing.T, handler http.HandlerFunc) (*rest.Config, *http.Client) {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -53,18 +53,18 @@ func TestDiscoverAndProbeSendOneRequest(t *testing.T) {
 		body string
 		want result
 	}{
-		"discovery lists kinds: read":         {discover, 200, widgetList, result{Kinds: map[string]lookResult{"Widget": widget, "Clock": clock}}},
-		"discovery answers 404: no kinds":     {discover, 404, "404 page not found", result{}},
-		"discovery answers no JSON: an error": {discover, 200, "<html>", result{Error: true}},
-		"discovery answers 403: an error":     {discover, 403, "{}", result{Error: true}},
-		"discovery answers 401: an error":     {discover, 401, "{}", result{Error: true}},
-		"discovery answers 429: an error":     {discover, 429, "{}", result{Error: true}},
-		"discovery answers 503: an error":     {discover, 503, "{}", result{Error: true}},
-		"a watch begins: ready":               {probe, 200, "", result{Ready: true}},
-		"a watch is forbidden: ready":         {probe, 403, "{}", result{Ready: true}},
-		"a watch answers 429: not ready":      {probe, 429, "{}", result{}},
-		"a watch answers 404: not ready":      {probe, 404, "{}", result{}},
-		"a watch answers 500: an error":       {probe, 500, "{}", result{Error: true}},
+		"discovery lists kinds: read":              {discover, 200, widgetList, result{Kinds: map[string]lookResult{"Widget": widget, "Clock": clock}}},
+		"discovery returns 404: no kinds":          {discover, 404, "404 page not found", result{}},
+		"discovery returns invalid JSON: an error": {discover, 200, "<html>", result{Error: true}},
+		"discovery returns 403: an error":          {discover, 403, "{}", result{Error: true}},
+		"discovery returns 401: an error":          {discover, 401, "{}", result{Error: true}},
+		"discovery returns 429: an error":          {discover, 429, "{}", result{Error: true}},
+		"discovery returns 503: an error":          {discover, 503, "{}", result{Error: true}},
+		"a watch starts: ready":                    {probe, 200, "", result{Ready: true}},
+		"a watch is forbidden: ready":              {probe, 403, "{}", result{Ready: true}},
+		"a watch returns 429: not ready":           {probe, 429, "{}", result{}},
+		"a watch returns 404: not ready":           {probe, 404, "{}", result{}},
+		"a watch returns 500: an error":            {probe, 500, "{}", result{Error: true}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 	}
 }
 
-// An API server that is replaced by another one ends the watch early, and the other one may serve other kinds.
+// When an API server is replaced with another one, the watch ends early, and the other server may serve other kinds.
 func TestBrokenWatchIsFollowedByAQuery(t *testing.T) {
 	var isUpgraded atomic.Bool
 	var watches atomic.Int64

@@ -94,7 +94,7 @@ func TestACRDThatIsEstablishedSecondsLaterIsFoundAtItsSecondEvent(t *testing.T) 
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
 		s.sendEvent(crdNamed("widgets.example.com"), "1")
-		<-time.After(5 * time.Second) // Several API servers wait for each other.
+		<-time.After(5 * time.Second) // Several API servers wait for one another.
 		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		<-time.After(500 * time.Millisecond)
 		s.serve(widgetKind(), "widgets")
@@ -150,8 +150,8 @@ func TestAKindIsFollowed(t *testing.T) {
 
 func TestAnotherCRDOfTheSameNameIsAnotherIdentity(t *testing.T) {
 	for name, replace := range map[string]func(*simulatedServer){
-		"another UID in an update: another identity": func(s *simulatedServer) { s.sendEvent(crdNamed("widgets.example.com"), "2") },
-		"another UID in a list after a gap: another identity": func(s *simulatedServer) {
+		"an update with another UID: another identity": func(s *simulatedServer) { s.sendEvent(crdNamed("widgets.example.com"), "2") },
+		"a list with another UID after a gap: another identity": func(s *simulatedServer) {
 			w := s.watches[watchTarget{resource: crdResource}]
 			s.set(func() { delete(s.watches, w.target) })
 			s.sendEvent(crdNamed("widgets.example.com"), "2")
@@ -258,7 +258,7 @@ func TestDiscoveryOutageKeepsKindsServed(t *testing.T) {
 	})
 }
 
-// A scope that reconciles the last deletions reads them as long as it takes.
+// A scope that reconciles the last deletions reads them, however long it takes.
 func TestDeletionIsReportedUntilTheKindIsServedAgain(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.install(widgetKind(), "1", 0)
@@ -362,7 +362,7 @@ func TestSlowGroupVersionDoesNotDelayOthers(t *testing.T) {
 		s.install(widgetKind(), "1", 3*time.Millisecond)
 		<-time.After(5 * time.Millisecond)
 		wantPresences(t, j, Absent, Served)
-		<-time.After(lookTimeout) // And the slow one has a deadline.
+		<-time.After(lookTimeout) // The slow query has a deadline.
 		if got := lame.last().Reason; got != "DiscoveryFailed" {
 			t.Errorf("reason %s of the slow kind, want DiscoveryFailed", got)
 		}
@@ -460,7 +460,7 @@ func TestAWatchThatWasForbiddenOnceComesBack(t *testing.T) {
 			t.Errorf("%d watches of CRDs are refused, want 1", got)
 		}
 		<-time.After(30 * time.Minute)
-		s.set(func() { s.refuses[crdResource] = false }) // The role is bound at last.
+		s.set(func() { s.refuses[crdResource] = false }) // The role is bound now.
 		<-time.After(pollMax)
 		if got := s.RefusedWatches()[crdResource]; got != 0 {
 			t.Errorf("%d watches of CRDs are refused a poll after the right was granted, want 0", got)
@@ -506,14 +506,14 @@ func TestCRDChangedDuringALostWatchIsQueried(t *testing.T) {
 		j := s.follow(widgets())
 		s.set(func() { s.objects[crdNamed(plural(widgetKind())+".example.com")].ResourceVersion = "2" }) // Its version is not served any more.
 		s.serve(widgetKind(), "")
-		s.list(s.watches[watchTarget{resource: crdResource}]) // The server has compacted the version of the watch.
+		s.list(s.watches[watchTarget{resource: crdResource}]) // The server has compacted the watch's resource version.
 		<-time.After(missesSpan + time.Second)
 		wantPresences(t, j, Served, Unclear, Absent)
 	})
 }
 
-// While the watch is down, the detector does not receive the deletion of the CRD. It waits for the watch to reconnect,
-// because controllers reconcile the last deletions only if the CRD is known to be deleted.
+// While the watch is down, the detector cannot receive the deletion of the CRD. It waits for the watch to reconnect,
+// because controllers can reconcile the last deletions only if the detector has observed that the CRD was deleted.
 func TestDeletionDuringALostWatchIsAwaited(t *testing.T) {
 	for _, row := range []struct {
 		name      string
@@ -522,10 +522,10 @@ func TestDeletionDuringALostWatchIsAwaited(t *testing.T) {
 		isDeleted bool
 		change    func(s *simulatedServer, crd watchTarget)
 	}{
-		{"the CRD is deleted", 20 * time.Second, 0, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
-		{"the CRD is deleted, and its event is late", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
-		{"a version is not served any more", 20 * time.Second, 0, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
-		{"the watch stays down", time.Hour, 0, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"a deleted CRD", 20 * time.Second, 0, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"a deleted CRD whose event is late", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"a version that is no longer served", 20 * time.Second, 0, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
+		{"a watch that stays down", time.Hour, 0, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
@@ -574,7 +574,7 @@ func TestPollQueriesOnlyAtItsInterval(t *testing.T) {
 		s.serve(widgetKind(), "widgets")
 		<-time.After(5 * time.Second)
 		blind := j.last()
-		w := s.follow(widgets()) // A subscriber that also watches learns the UID, and nothing restarts because of that.
+		w := s.follow(widgets()) // A subscriber that also watches adds the UID to the verdict, which does not cause a restart.
 		<-time.After(time.Minute)
 		if got := j.last(); got.UID != "1" || got.Identity != blind.Identity || w.last() != got {
 			t.Errorf("got %+v and %+v after %+v", got, w.last(), blind)

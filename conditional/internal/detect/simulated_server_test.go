@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// simulatedServer is an API server in a synctest bubble, and a detector that queries it.
+// simulatedServer is an API server in a synctest bubble, with a detector that queries it.
 type simulatedServer struct {
 	t *testing.T
 	*Detector
@@ -30,7 +30,7 @@ type simulatedServer struct {
 	served  map[schema.GroupVersion]map[string]lookResult
 	errs    map[schema.GroupVersion]error
 	slow    map[schema.GroupVersion]time.Duration
-	cold    bool  // storages do not answer watches yet
+	cold    bool  // storages do not accept watches yet
 	broken  error // of probes
 	refuses map[string]bool
 	objects map[watchTarget]*metav1.PartialObjectMetadata // by resource and name
@@ -38,9 +38,9 @@ type simulatedServer struct {
 
 	looks  map[schema.GroupVersion]int
 	probes int
-	checks int // of the version of discovery
+	checks int // number of requests for the discovery version
 	busy   int
-	most   int // requests at once
+	most   int // maximum number of concurrent requests
 }
 
 func withSimulatedServer(t *testing.T, test func(t *testing.T, s *simulatedServer)) {
@@ -88,7 +88,7 @@ func (s *simulatedServer) discoveryVersion(context.Context, string) (string, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checks++
-	return fmt.Sprint(s.served), nil // fmt sorts the keys of maps.
+	return fmt.Sprint(s.served), nil // fmt prints maps in the order of their keys.
 }
 
 func (s *simulatedServer) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
@@ -191,7 +191,7 @@ func (s *simulatedServer) set(f func()) {
 	f()
 }
 
-// install creates a CRD that is served after a while.
+// install creates a CRD that is served after a delay.
 func (s *simulatedServer) install(gvk schema.GroupVersionKind, uid string, after time.Duration) {
 	s.t.Helper()
 	s.sendEvent(crdNamed(plural(gvk)+"."+gvk.Group), uid)
@@ -199,7 +199,7 @@ func (s *simulatedServer) install(gvk schema.GroupVersionKind, uid string, after
 	s.serve(gvk, plural(gvk))
 }
 
-// uninstall deletes a CRD that ceases to be served after a while.
+// uninstall deletes a CRD that is still served for a while.
 func (s *simulatedServer) uninstall(gvk schema.GroupVersionKind, after time.Duration) {
 	s.t.Helper()
 	s.sendEvent(crdNamed(plural(gvk)+"."+gvk.Group), "")
@@ -207,14 +207,14 @@ func (s *simulatedServer) uninstall(gvk schema.GroupVersionKind, after time.Dura
 	s.serve(gvk, "")
 }
 
-// pass lets the bubble's clock run. A timer of 0 would be a needless risk: Go 1.26.8 has crashed on one under -race.
+// pass advances the bubble's clock. Timers of 0 are avoided, because Go 1.26.8 has crashed on one under -race.
 func pass(d time.Duration) {
 	if d > 0 {
 		<-time.After(d)
 	}
 }
 
-// looksIn counts the queries in the next span.
+// looksIn counts the queries during the given duration.
 func (s *simulatedServer) looksIn(span time.Duration) int {
 	synctest.Wait()
 	before := s.count()
@@ -233,13 +233,13 @@ func (s *simulatedServer) count() int {
 	return n
 }
 
-// verdictLog keeps the verdicts on the first kind of a subscription.
+// verdictLog records the verdicts for the first kind of a subscription.
 type verdictLog struct {
 	cancel func()
 
 	mu       sync.Mutex
 	verdicts []Verdict
-	at       time.Time // of the last one
+	at       time.Time // of the last verdict
 }
 
 // follow subscribes until the test ends.
@@ -260,7 +260,8 @@ func (s *simulatedServer) follow(i Interest) *verdictLog {
 	return j
 }
 
-// heard returns the verdicts so far, except the one before the first query: the channel may hold a newer one already.
+// heard returns the verdicts so far, without the one before the first query, which the channel may have replaced with a
+// newer one.
 func (j *verdictLog) heard() []Verdict {
 	synctest.Wait()
 	j.mu.Lock()
@@ -281,7 +282,7 @@ func (j *verdictLog) last() Verdict {
 	return all[len(all)-1]
 }
 
-// since returns how long ago the last report came.
+// since returns the time since the last verdict.
 func (j *verdictLog) since() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()

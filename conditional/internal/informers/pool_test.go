@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// silentTransport is a server that never answers.
+// silentTransport simulates a server that never responds.
 type silentTransport struct{}
 
 func (silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -35,7 +35,7 @@ func widget() InformerKind {
 	return InformerKind{GVK: gvk, Form: Unstructured, Plural: "widgets", Namespaced: true, UID: "1"}
 }
 
-// offline returns a pool of a server that never answers.
+// offline returns a pool for a server that never responds.
 func offline(opts cache.Options) *Pool {
 	opts.HTTPClient, opts.Scheme = &http.Client{Transport: silentTransport{}}, clientgoscheme.Scheme
 	return New(&rest.Config{Host: "http://127.0.0.1:1"}, opts, nil)
@@ -121,7 +121,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 			if err := l.Informer().RemoveEventHandler(registration); err != nil {
 				t.Error(err)
 			}
-			l.Release() // Before the sync: nothing may wait for that.
+			l.Release() // The release happens before the sync, and no caller may wait for the sync.
 			expect(t, p, 0, 0)
 		}
 	})
@@ -161,7 +161,7 @@ func TestAKindIsLostWithItsCRD(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	// One of them slows errors down by a clock of the process, which is decades ahead of a bubble's.
+	// One of these handlers slows errors down with the process's clock, which is decades ahead of the bubble's.
 	utilruntime.ErrorHandlers = nil
 	goleak.VerifyTestMain(m)
 }

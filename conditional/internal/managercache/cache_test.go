@@ -52,14 +52,14 @@ func (b *emptyCache) RemoveInformer(_ context.Context, obj client.Object) error 
 	return nil
 }
 
-// wrappedManager counts what a manager creates with wrapped options.
+// wrappedManager counts the objects that a manager creates with wrapped options.
 type wrappedManager struct {
 	bare            *emptyCache
 	cache           *Cache
 	clients, mapper int
 }
 
-// build does the same as controller-runtime's cluster.New.
+// build builds the cache and client in the same way as controller-runtime's cluster.New.
 func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *wrappedManager {
 	t.Helper()
 	m := &wrappedManager{bare: &emptyCache{}}
@@ -116,13 +116,13 @@ func TestChangedKindsReplaceClientsAndInformers(t *testing.T) {
 		verdicts []detect.Verdict
 		want     done
 	}{
-		"a served kind changes nothing":                            {[]detect.Verdict{unclear, here, here}, done{}},
-		"an unclear verdict changes nothing":                       {[]detect.Verdict{here, unclear, here}, done{}},
-		"a kind that goes removes informers and resets the mapper": {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"a kind that comes back changes nothing more":              {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"a replaced kind removes informers and resets the mapper":  {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"a kind with another scope resets the client, too":         {[]detect.Verdict{here, absent, wide}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
-		"a kind with another plural resets the client, too":        {[]detect.Verdict{here, other}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind that stays served changes nothing":                           {[]detect.Verdict{unclear, here, here}, done{}},
+		"an unclear verdict changes nothing":                                 {[]detect.Verdict{here, unclear, here}, done{}},
+		"a kind that becomes absent removes informers and resets the mapper": {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind that is served again changes nothing else":                   {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a replaced kind removes informers and resets the mapper":            {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind with another scope resets the client, too":                   {[]detect.Verdict{here, absent, wide}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind with another plural resets the client, too":                  {[]detect.Verdict{here, other}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestChangedKindsReplaceClientsAndInformers(t *testing.T) {
 				metadata.SetGroupVersionKind(configMaps())
 				_ = m.cache.List(t.Context(), &corev1.ConfigMapList{})
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, metadata)
-				_, _ = m.cache.GetInformer(t.Context(), metadata) // Another caller has handlers in it.
+				_, _ = m.cache.GetInformer(t.Context(), metadata) // Another caller has added handlers to it.
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, metadata)
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, &corev1.Secret{})
 				clients, mappers := m.clients, m.mapper
@@ -175,7 +175,7 @@ func (b *emptyCache) IndexField(_ context.Context, _ client.Object, field string
 	return nil
 }
 
-// An index is recorded whether or not the kind is served, and an informer gets it at its first use.
+// An index is recorded whether or not the kind is served, and is added to the informer at the informer's first use.
 func TestAnIndexWaitsForTheFirstUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := build(t, manager.Options{}, configMaps())
@@ -190,7 +190,7 @@ func TestAnIndexWaitsForTheFirstUse(t *testing.T) {
 			t.Errorf("scopes have %d indexes, want 2", got)
 		}
 		var want []string
-		for range 2 { // The informer ends with the kind, and the next one has its indexes again.
+		for range 2 { // The informer is removed together with the kind. The next one has the same indexes.
 			m.learn(t, detect.Verdict{Presence: detect.Served, Identity: "1", Plural: "configmaps", Namespaced: true})
 			for range 2 {
 				testenv.Must(t, m.cache.List(t.Context(), &corev1.ConfigMapList{}))
@@ -242,7 +242,7 @@ func TestCustomReaderIsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkReads measures what the switch costs each read. The cache answers at once.
+// BenchmarkReads measures the overhead of the switch for each read. The cache returns immediately.
 func BenchmarkReads(b *testing.B) {
 	outer, scoped := newCache(clientgoscheme.Scheme), &emptyClient{}
 	plain, err := newSwitchingClient(nil, client.Options{}, func(*rest.Config, client.Options) (client.Client, error) { return scoped, nil }, outer.clientOf)
@@ -252,7 +252,7 @@ func BenchmarkReads(b *testing.B) {
 	key, obj := client.ObjectKey{Name: "x"}, &corev1.ConfigMap{}
 	inScope := WithScope(b.Context(), outer, Scope{Client: scoped})
 	deep := inScope
-	for range 8 { // controller-runtime adds a logger, a request and deadlines to the context.
+	for range 8 { // In controller-runtime, the context contains a logger, a request and deadlines.
 		deep = context.WithValue(deep, new(int), 1)
 	}
 	for name, row := range map[string]struct {

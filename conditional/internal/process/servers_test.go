@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.RunWithoutLeaks(m, func() error { return goleak.Find() }))
 }
 
-// silentTransport is a server that never answers.
+// silentTransport simulates a server that never responds.
 type silentTransport struct{}
 
 func (silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -88,7 +88,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 		return one.Informers.InformerCount()+elsewhere.Informers.InformerCount() == 0, nil
 	})
 	for _, release := range []func(){leave, leave, leaveSame, leaveDecodes, leaveElsewhere} {
-		release() // A second call of one release has no effect.
+		release() // Calling a release function twice has no effect.
 	}
 	want = map[string]float64{"groups": 0, "api_servers": 0, "active_informers": 0, "informer_refs": 0}
 	if diff := cmp.Diff(want, gathered(t)); diff != "" {
@@ -96,7 +96,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 	}
 }
 
-// countedCollector counts the collections of all metrics, which take time proportional to the number of series.
+// countedCollector counts how often all metrics are collected, which takes time proportional to the number of series.
 type countedCollector struct{ count atomic.Int32 }
 
 func (*countedCollector) Describe(to chan<- *prometheus.Desc) {

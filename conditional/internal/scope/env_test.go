@@ -39,20 +39,20 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// patience limits every wait of these tests; nothing in them should take a tenth of it.
+// patience limits every wait of these tests. No wait should take more than a tenth of it.
 const patience = testenv.Patience
 
-// scopeEnv is an outer manager on the real API server, with its own server state.
+// scopeEnv is an outer manager for the real API server, with its own server state.
 type scopeEnv struct {
 	t      *testing.T
 	outer  manager.Manager
 	hub    *process.SharedState
-	client client.Client // reads everything from the server, each time
-	asked  *atomic.Int64 // requests to discovery
+	client client.Client // reads everything from the server
+	asked  *atomic.Int64 // number of requests to discovery
 	http   *http.Client  // of that client
 }
 
-// newScopeEnv returns an environment whose outer manager gets no answer for the resources.
+// newScopeEnv returns an environment whose outer manager receives no responses for the given resources.
 func newScopeEnv(t *testing.T, unanswered ...string) *scopeEnv {
 	t.Helper()
 	if apiServer == nil {
@@ -86,7 +86,7 @@ func newScopeEnv(t *testing.T, unanswered ...string) *scopeEnv {
 	return r
 }
 
-// expectNoLeak checks several times: a connection is idle a moment after its last request.
+// expectNoLeak checks several times, because a connection becomes idle a short time after its last request.
 func (r *scopeEnv) expectNoLeak(before goleak.Option) {
 	r.t.Helper()
 	var leak error
@@ -100,7 +100,7 @@ func (r *scopeEnv) expectNoLeak(before goleak.Option) {
 	r.t.Error(leak)
 }
 
-// freshClient returns a client without cached results: kinds come and go, and change their scope.
+// freshClient returns a client without cached results, because tests create and delete kinds and change their scope.
 func (r *scopeEnv) freshClient() client.Client {
 	r.t.Helper()
 	c, err := client.New(apiServer, client.Options{Scheme: r.outer.GetScheme(), HTTPClient: r.http})
@@ -121,7 +121,7 @@ func (r *scopeEnv) startOuter() {
 	})
 }
 
-// runningScope is a scope that runs.
+// runningScope is a scope that was started.
 type runningScope struct {
 	*Manager
 	cancel context.CancelFunc
@@ -149,7 +149,7 @@ func (r *scopeEnv) begin(o Options, setup func(*Manager)) *runningScope {
 	return l
 }
 
-// end stops a scope and waits for its end.
+// end stops a scope and waits until it has stopped.
 func (r *scopeEnv) end(l *runningScope) {
 	r.t.Helper()
 	l.cancel()
@@ -158,7 +158,7 @@ func (r *scopeEnv) end(l *runningScope) {
 	}
 }
 
-// within receives, or fails the test.
+// within receives a value, or fails the test after a timeout.
 func within[T any](t *testing.T, from <-chan T) (got T) {
 	t.Helper()
 	select {
@@ -174,7 +174,7 @@ func (r *scopeEnv) eventually(what string, ok func(context.Context) (bool, error
 	testenv.Eventually(r.t, what, ok)
 }
 
-// expectInformers waits for these numbers of informers and leases.
+// expectInformers waits until there are the given numbers of informers and leases.
 func (r *scopeEnv) expectInformers(informers, leases int) {
 	r.t.Helper()
 	err := wait.PollUntilContextTimeout(r.t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
@@ -201,7 +201,7 @@ func (r *scopeEnv) configMap(namespace, name string) *corev1.ConfigMap {
 	return made
 }
 
-// listen adds a handler that sends the names of objects that are added in a namespace.
+// listen adds a handler that sends the names of the objects that are added in a namespace.
 func (r *scopeEnv) listen(c cache.Cache, obj client.Object, namespace string) <-chan string {
 	r.t.Helper()
 	informer, err := c.GetInformer(r.t.Context(), obj)
@@ -235,7 +235,7 @@ func (r *scopeEnv) noMoreGoroutinesThan(before int) {
 	r.eventually("the goroutines are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before, nil })
 }
 
-// selectiveTransport is a connection that counts the requests to discovery.
+// selectiveTransport is a transport that counts the requests to discovery.
 type selectiveTransport struct {
 	next       http.RoundTripper
 	asked      *atomic.Int64
@@ -254,10 +254,10 @@ func (l selectiveTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	return l.next.RoundTrip(req)
 }
 
-// WrappedRoundTripper lets its idle connections be closed.
+// WrappedRoundTripper allows the idle connections to be closed.
 func (l selectiveTransport) WrappedRoundTripper() http.RoundTripper { return l.next }
 
-// apiServer is the one kube-apiserver of these tests; nil without one.
+// apiServer is the kube-apiserver that all of these tests share; nil if there is none.
 var apiServer *rest.Config
 
 func TestMain(m *testing.M) {
@@ -285,13 +285,13 @@ func routeKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Route"}
 }
 
-// Route is a kind that comes and goes.
+// Route is a kind that tests install and delete.
 type Route = testenv.Custom
 
 // RouteList is a list of Routes.
 type RouteList = testenv.CustomList
 
-// routes is the CRD of Route.
+// routes returns the CRD of Route.
 func routes(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
 	return testenv.NewCRD(routeKind(), plural, scope)
 }
@@ -310,7 +310,7 @@ func (r *scopeEnv) install(def *apiextensionsv1.CustomResourceDefinition) {
 	})
 }
 
-// uninstall deletes a CRD and waits until it is gone.
+// uninstall deletes a CRD and waits until it is deleted.
 func (r *scopeEnv) uninstall(def *apiextensionsv1.CustomResourceDefinition) {
 	r.t.Helper()
 	testenv.Must(r.t, r.client.Delete(r.t.Context(), def.DeepCopy()))

@@ -27,14 +27,14 @@ func optionally(kinds ...schema.GroupVersionKind) Options {
 	return Options{Optional: detect.Interest{Kinds: kinds}}
 }
 
-// routeReconciler creates a Route per ConfigMap, and marks the Route when it sees it.
+// routeReconciler creates a Route for each ConfigMap, and marks the Route when it is reconciled.
 type routeReconciler struct {
 	*scopeEnv
 	client    client.Client
 	namespace string
-	adds      atomic.Int64  // of ConfigMaps, to its own handler
-	marked    chan string   // notes of Routes that were written
-	absent    chan struct{} // a reconciliation found no Route kind
+	adds      atomic.Int64  // number of ConfigMaps passed to its own handler
+	marked    chan string   // notes of the Routes that were written
+	absent    chan struct{} // a reconcile did not find the Route kind
 }
 
 func (o *routeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -64,7 +64,7 @@ func (o *routeReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	return reconcile.Result{}, nil
 }
 
-// setUp is a plain controller with the standard builder.
+// setUp adds a plain controller with the standard builder.
 func (o *routeReconciler) setUp(m *Manager) {
 	o.t.Helper()
 	o.client = m.GetClient()
@@ -122,7 +122,7 @@ func TestAnOptionalKindComesAndGoesUnderARunningController(t *testing.T) {
 	r.expectInformers(0, 0)
 }
 
-// expectWrites makes, reads, lists and deletes a Route in every way with the scope's clients.
+// expectWrites creates, reads, lists and deletes a Route in every way with the scope's clients.
 func (o *routeReconciler) expectWrites(l *runningScope, namespace string) {
 	o.t.Helper()
 	ctx := o.t.Context()
@@ -223,8 +223,8 @@ func TestPresenceFollowsTheVerdicts(t *testing.T) {
 		moves, there, out bool
 		settled           bool
 	}{
-		"no query yet: not known":                         {now: detect.Verdict{Reason: detect.ReasonDetecting}},
-		"an unclear first verdict: not known":             {now: doubt, settled: true},
+		"no query yet: unknown":                           {now: detect.Verdict{Reason: detect.ReasonDetecting}},
+		"an unclear first verdict: unknown":               {now: doubt, settled: true},
 		"an absent kind: absent":                          {now: absent, moves: true, out: true, settled: true},
 		"a kind that stays absent: absent":                {before: []detect.Verdict{absent}, now: absent, out: true, settled: true},
 		"a served kind: present":                          {now: served, moves: true, there: true, settled: true},

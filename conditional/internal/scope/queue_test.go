@@ -24,13 +24,13 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// queuedController has the field of controller-runtime's that opens its queue.
+// queuedController has the field in which controller-runtime stores the function that creates the queue.
 type queuedController struct {
 	manager.Runnable
 	NewQueue func(string, requestLimiter) requestQueue
 }
 
-// relayingQueue hands a finished request to the next worker before the first worker continues.
+// relayingQueue passes a finished request to the next worker before the first worker continues.
 type relayingQueue struct {
 	requestQueue
 
@@ -42,8 +42,8 @@ func (q relayingQueue) Done(r reconcile.Request) {
 	q.afterDone()
 }
 
-// TestDrainWaitsForARequestTakenAgain has two workers: a drain must not end while the second one handles the
-// request that the first has finished.
+// TestDrainWaitsForARequestTakenAgain has two workers. A drain must not end while the second worker handles the request
+// that the first one has finished.
 func TestDrainWaitsForARequestTakenAgain(t *testing.T) {
 	m, c := &Manager{}, &queuedController{}
 	var q requestQueue
@@ -97,7 +97,7 @@ func TestRateLimiterIsResetAtEachStart(t *testing.T) {
 	}
 }
 
-// openTrackedQueue opens a controller's queue of controller-runtime's default kind.
+// openTrackedQueue creates a tracked queue of controller-runtime's default type.
 func openTrackedQueue(name string) requestQueue {
 	c := &queuedController{NewQueue: func(name string, limiter requestLimiter) requestQueue {
 		return priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter })
@@ -110,7 +110,7 @@ func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
 }
 
-// The events of the first list have a low priority, so that they do not delay later changes.
+// The events of the initial list have a low priority, so they do not delay later changes.
 func TestAControllerKeepsItsPriorities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, ok := openTrackedQueue("").(priorityqueue.PriorityQueue[reconcile.Request])
@@ -132,7 +132,7 @@ func TestAControllerKeepsItsPriorities(t *testing.T) {
 	})
 }
 
-// A request that fails while its queue ends is not tried again: it is left over.
+// A request that fails while its queue shuts down is not retried, and counts as left over.
 func TestFailedRequestAtShutdownIsLeftOver(t *testing.T) {
 	q := openTrackedQueue("").(trackedPriorityQueue)
 	q.Add(requestFor("one"))
@@ -145,8 +145,8 @@ func TestFailedRequestAtShutdownIsLeftOver(t *testing.T) {
 	}
 }
 
-// A worker waits and requests are ready when the queue ends, as at any stop of a busy controller. A count after the
-// deletion of the queue's gauge creates a new gauge, which begins at 0.
+// As in a busy controller, a worker is waiting and requests are ready when the queue shuts down. A count after the
+// deletion of the queue's gauge would create a new gauge, which starts at 0.
 func TestAQueueThatHasEndedCountsNothing(t *testing.T) {
 	const name = "ended"
 	all, err := process.RegistryOf(nil)
@@ -172,7 +172,7 @@ func TestAQueueThatHasEndedCountsNothing(t *testing.T) {
 		_ = q.Len()
 		all.DeleteQueueGauges(name)
 		for range 50 {
-			runtime.Gosched() // The queue's own goroutines end unseen.
+			runtime.Gosched() // The queue's own goroutines cannot be awaited.
 		}
 		if got := depthOf(t, name); got != 0 {
 			t.Fatalf("the depth is %v after life %d, want 0 or no series", got, life)
@@ -180,7 +180,7 @@ func TestAQueueThatHasEndedCountsNothing(t *testing.T) {
 	}
 }
 
-// handingQueue has one request, which it is about to return.
+// handingQueue contains one request, which it is about to return.
 type handingQueue struct {
 	requestQueue
 	requests chan reconcile.Request
@@ -192,7 +192,7 @@ func (h *handingQueue) Get() (reconcile.Request, bool) { return <-h.requests, fa
 func (h *handingQueue) Done(reconcile.Request)         {}
 func (h *handingQueue) ShutDown()                      { h.hasEnded.Store(true) }
 
-// The same as above, step by step.
+// This test covers the same case as the previous one, step by step.
 func TestAQueueEndsAfterWhatItIsAboutToHandOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &handingQueue{requests: make(chan reconcile.Request)}
@@ -217,7 +217,7 @@ func TestAQueueEndsAfterWhatItIsAboutToHandOut(t *testing.T) {
 	})
 }
 
-// depthOf sums up the depths of a controller's queue, for all priorities.
+// depthOf returns the total depth of a controller's queue, over all priorities.
 func depthOf(t *testing.T, controller string) (depth float64) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

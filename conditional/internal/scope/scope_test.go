@@ -127,8 +127,8 @@ type idleDefaulter struct{}
 
 func (idleDefaulter) Default(context.Context, *corev1.Pod) error { return nil }
 
-// TestScopeRefusesTheWebhookServer uses a scope of a manager that was not asked for its webhook server, which would
-// start it.
+// TestScopeRefusesTheWebhookServer covers a scope of a manager whose webhook server was never requested. Requesting it
+// would start it.
 func TestScopeRefusesTheWebhookServer(t *testing.T) {
 	r := newScopeEnv(t)
 	m, err := New(r.outer, r.hub, Options{})
@@ -178,7 +178,7 @@ func TestScopesIndexTheSameFieldEachInItsOwnWay(t *testing.T) {
 	made := r.configMap(ns, "a")
 	made.Labels = map[string]string{"color": "red", "size": "big"}
 	testenv.Must(t, r.client.Update(t.Context(), made))
-	for range 3 { // Also after a restart.
+	for range 3 { // The index is also available after a restart.
 		color := r.begin(Options{}, func(m *Manager) { r.byLabel(m, "color") })
 		size := r.begin(Options{}, func(m *Manager) { r.byLabel(m, "size") })
 		plain := r.begin(Options{}, func(m *Manager) { r.listen(m.GetCache(), &corev1.ConfigMap{}, ns) })
@@ -217,7 +217,7 @@ func TestAnIndexComesBeforeTheFirstUse(t *testing.T) {
 	r.expectInformers(0, 0)
 }
 
-// An informer is what callers of controller-runtime's caches expect.
+// Callers of controller-runtime's caches expect these properties of an informer.
 func TestAnInformerHasSyncedAndIsAnIndexer(t *testing.T) {
 	r := newScopeEnv(t)
 	ns := r.namespace()
@@ -244,7 +244,7 @@ func TestAnInformerHasSyncedAndIsAnIndexer(t *testing.T) {
 	registration, err := indexed.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) {
 		select {
 		case seen <- "":
-		default: // Other tests create objects too, and a handler that waits forever would delay the stop.
+		default: // Other tests create objects too, and a handler that blocks would delay the stop.
 		}
 	}})
 	testenv.Must(t, err)
@@ -257,8 +257,8 @@ func TestAnInformerHasSyncedAndIsAnIndexer(t *testing.T) {
 	r.expectInformers(0, 0)
 }
 
-// TestScopeOverridesEveryManagerMethod fails if controller-runtime gives its manager a method that a scope
-// lacks: through the embedded manager it would silently lead out of the scope.
+// TestScopeOverridesEveryManagerMethod fails if controller-runtime adds a method to its manager that a scope does not
+// override. The embedded manager's method would silently bypass the scope.
 func TestScopeOverridesEveryManagerMethod(t *testing.T) {
 	outside := map[string]string{
 		"Elected":             "the leader is that of the process",
@@ -288,7 +288,7 @@ func TestScopeOverridesEveryManagerMethod(t *testing.T) {
 	}
 }
 
-// receiverName is the name of a receiver's type.
+// receiverName returns the name of a receiver's type.
 func receiverName(of ast.Expr) string {
 	if star, ok := of.(*ast.StarExpr); ok {
 		of = star.X

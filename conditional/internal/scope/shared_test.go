@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// forms are the forms in which a ConfigMap may be watched.
+// forms returns the forms in which ConfigMaps can be watched.
 func forms() map[string]client.Object {
 	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	loose, metadata := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
@@ -33,7 +33,7 @@ func forms() map[string]client.Object {
 	return map[string]client.Object{"typed": &corev1.ConfigMap{}, "unstructured": loose, "metadata": metadata}
 }
 
-// watchForms listens to each form in a cache.
+// watchForms adds a handler for each form to a cache.
 func (r *scopeEnv) watchForms(m *Manager, namespace string) map[string]<-chan string {
 	r.t.Helper()
 	seen := map[string]<-chan string{}
@@ -90,7 +90,7 @@ func TestInformersAreShared(t *testing.T) {
 	}
 }
 
-// A scope whose kinds no condition names queries discovery only for the kinds that it needs.
+// A scope without a condition on its kinds queries discovery only for the kinds that it uses.
 func TestKindWithoutAConditionIsQueriedOnce(t *testing.T) {
 	r := newScopeEnv(t)
 	l := r.begin(Options{}, func(*Manager) {})
@@ -102,8 +102,8 @@ func TestKindWithoutAConditionIsQueriedOnce(t *testing.T) {
 	r.end(l)
 }
 
-// TestNeighbourOnASharedInformerLosesNoEvent is a promise: a controller that shares an informer with a group does not
-// notice that the group comes and goes.
+// TestNeighbourOnASharedInformerLosesNoEvent covers a promise: a controller that shares an informer with a group is not
+// affected when the group starts and stops.
 func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 	const cycles, every = 1000, 5
 	r := newScopeEnv(t)
@@ -149,7 +149,7 @@ func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 	t.Logf("start of a scope, %d times: p50 %s, p99 %s", len(starts), starts[len(starts)/2], starts[len(starts)*99/100])
 }
 
-// know makes the detector know a kind, as a group's condition does.
+// know makes the detector observe a kind, as a group's condition does.
 func (r *scopeEnv) know(gvk schema.GroupVersionKind) {
 	r.t.Helper()
 	verdicts, cancel := r.hub.Detector.Subscribe(detect.Interest{Kinds: []schema.GroupVersionKind{gvk}}, nil)
@@ -184,7 +184,7 @@ func TestRepeatedScopesLeakNothing(t *testing.T) {
 	r.noMoreGoroutinesThan(before)
 }
 
-// handle adds a handler of added objects.
+// handle adds a handler for added objects.
 func (r *scopeEnv) handle(m *Manager, obj client.Object, f func(added client.Object)) (remove func() error) {
 	r.t.Helper()
 	informer, err := m.GetCache().GetInformer(r.t.Context(), obj, cache.BlockUntilSynced(false))
@@ -230,7 +230,7 @@ func TestABlockedHandlerBlocksItsOwnScopeOnly(t *testing.T) {
 		t.Errorf("the neighbour saw %s, want b", got)
 	}
 	r.end(neighbour)
-	r.expectInformers(1, 0) // It cannot stop before its last handler returns.
+	r.expectInformers(1, 0) // The informer cannot stop before its last handler returns.
 
 	again := r.begin(Options{}, func(m *Manager) { seen = r.listen(m.GetCache(), &corev1.ConfigMap{}, ns) })
 	within(t, seen)
