@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// These are the reasons of a False condition that a Dormant group shows as its state in its metric and its log.
+// These are the reasons of a False condition that replace the state Dormant in a group's metric and log.
 const (
 	DisabledReason  = "Disabled"
 	ForbiddenReason = "Forbidden"
@@ -26,10 +26,10 @@ const (
 
 const (
 	forbiddenInterval = 10 * time.Second // forbiddenInterval is the pause between two checks of a missing right
-	failedInterval    = 2 * time.Second  // failedInterval is the pause after a review without an answer
+	failedInterval    = 2 * time.Second  // failedInterval is the pause after a failed review
 	maxReviewTime     = 30 * time.Second // maxReviewTime limits the reviews of one round
 
-	// notANamespace has no RoleBindings: a right that is granted there is granted in the whole cluster.
+	// notANamespace has no RoleBindings, so a right that is granted there is granted in the whole cluster.
 	notANamespace = "-"
 )
 
@@ -42,8 +42,8 @@ func shownStates() []string {
 	return states
 }
 
-// Disabled returns a Condition that never holds. A group with this Condition stays Dormant: it appears in the metrics and
-// on the status page, but sends no requests to the API server.
+// Disabled returns a Condition that is never true. A group with this Condition stays Dormant: it appears in the metrics
+// and on the status page, but sends no requests to the API server.
 func Disabled() Condition {
 	return builtinCondition{
 		name: DisabledReason,
@@ -54,13 +54,13 @@ func Disabled() Condition {
 	}
 }
 
-// Allowed holds while the API server grants all the rights. They are checked once per period by one
-// SelfSubjectRulesReview per namespace. All groups of the manager share it until it is one period old, so that a
-// revoked right is noticed within two periods. A right that the rules do not grant is checked by a
-// SelfSubjectAccessReview, and so is each right at first if an authorizer does not list its rules. Every authenticated
-// user may create both reviews. A missing right is looked for in the shared rules every 10 s, and checked by itself
-// once per period, or every 10 s if an authorizer does not list its rules. Combine Allowed and Served by
-// All: a controller without the right to list a kind that it watches would log errors without end.
+// Allowed is true while the API server grants all the rights. The rights are checked once per period with one
+// SelfSubjectRulesReview per namespace. All groups of the manager share a review until it is one period old, so a
+// revoked right is detected within two periods. A right that the rules do not grant is checked with a
+// SelfSubjectAccessReview. If an authorizer does not list its rules, every right is checked in this way at first. Every
+// authenticated user may create both reviews. A missing right is looked up in the shared rules every 10 s, and checked
+// separately once per period, or every 10 s if an authorizer does not list its rules. Combine Allowed and Served with
+// All, because a controller without the right to list a kind that it watches would log errors continuously.
 func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
 	return builtinCondition{
 		name:    "Allowed",
@@ -89,9 +89,9 @@ type rightsReviewer struct {
 	every  time.Duration
 	rights []authorizationv1.ResourceAttributes
 
-	// doubtful are the rights that need an access review, beginning with the one that was missing last.
+	// doubtful lists the rights that need an access review, beginning with the right that was missing last.
 	doubtful []authorizationv1.ResourceAttributes
-	// deniedAt is when an access review denied the first of them; zero if none did.
+	// deniedAt is the time at which an access review denied the first of them; zero if none did.
 	deniedAt time.Time
 	// wereGranted is true once all rights were granted.
 	wereGranted bool
@@ -112,7 +112,7 @@ func (r *rightsReviewer) observe(ctx context.Context, report func(Status)) {
 	}
 }
 
-// review makes one round of reviews. It returns the resulting status and the pause before the next round.
+// review performs one round of reviews. It returns the resulting status and the pause before the next round.
 func (r *rightsReviewer) review(ctx context.Context) (Status, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
 	defer cancel()
@@ -128,10 +128,10 @@ func (r *rightsReviewer) review(ctx context.Context) (Status, time.Duration) {
 	at, isMissing, err := findMissingRight(ctx, r.server.SelfSubjectAccessReviews(), r.doubtful)
 	switch {
 	case err != nil:
-		r.doubtful = r.doubtful[at:] // Many rights in many namespaces may take several rounds.
+		r.doubtful = r.doubtful[at:] // Many rights in many namespaces may need several rounds.
 		return Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()}, min(r.every, failedInterval)
 	case isMissing:
-		// The next round begins with this right: while it is missing, one review is enough.
+		// The next round begins with this right. While it is missing, one review is enough.
 		r.doubtful, r.deniedAt = slices.Concat(r.doubtful[at:], r.doubtful[:at]), time.Now()
 		return missingRight(r.doubtful[0]), r.missingPause()
 	default:
@@ -142,8 +142,8 @@ func (r *rightsReviewer) review(ctx context.Context) (Status, time.Duration) {
 
 func (r *rightsReviewer) missingPause() time.Duration { return min(r.every, forbiddenInterval) }
 
-// isStillMissing reports whether the rules, which groups share, show that the right that was denied last is still
-// missing. Rules need not list each granted right, so that after one period an access review is necessary again.
+// isStillMissing reports whether the right that was denied last is still missing, according to the shared rules. Rules
+// need not list every granted right, so after one period another access review is necessary.
 func (r *rightsReviewer) isStillMissing(ctx context.Context) bool {
 	if r.deniedAt.IsZero() || time.Since(r.deniedAt) >= r.every {
 		return false
@@ -162,9 +162,9 @@ func missingRight(right authorizationv1.ResourceAttributes) Status {
 	return Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(right)}
 }
 
-// readRules sets doubtful to the rights that the caller's rules do not grant. Authorizers other than RBAC need not
-// list their rules, and may deny a right that rules grant. Such a denial is only noticed before all rights were
-// granted once.
+// readRules sets doubtful to the rights that the caller's rules do not grant. Authorizers other than RBAC need not list
+// their rules, and may deny a right that rules grant. Such a denial is detected only until all rights have been granted
+// once.
 func (r *rightsReviewer) readRules(ctx context.Context) error {
 	byNamespace := map[string]authorizationv1.SubjectRulesReviewStatus{}
 	for _, right := range r.rights {
@@ -172,7 +172,7 @@ func (r *rightsReviewer) readRules(ctx context.Context) error {
 		if _, isKnown := byNamespace[namespace]; isKnown {
 			continue
 		}
-		// With a shorter age, groups that began at different times would share fewer reviews.
+		// With a lower maximum age, groups that started at different times would share fewer reviews.
 		rules, err := r.cache.Read(ctx, r.server, namespace, r.every)
 		switch {
 		case k8serrors.IsForbidden(err), k8serrors.IsNotFound(err), k8serrors.IsMethodNotSupported(err):
@@ -196,7 +196,7 @@ func isGranted(rules authorizationv1.SubjectRulesReviewStatus, right authorizati
 	return slices.ContainsFunc(rules.ResourceRules, func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) })
 }
 
-// grantsRight does not match wildcards for parts of a resource: such a right is checked by an access review.
+// grantsRight does not match wildcards for parts of a resource. Such a right is checked with an access review.
 func grantsRight(rule authorizationv1.ResourceRule, right authorizationv1.ResourceAttributes) bool {
 	resource := right.Resource
 	if right.Subresource != "" {
@@ -224,7 +224,7 @@ func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAcce
 	return len(rights), false, nil
 }
 
-// describeRight describes a right like kubectl auth can-i.
+// describeRight describes a right in the style of kubectl auth can-i.
 func describeRight(r authorizationv1.ResourceAttributes) string {
 	resource := r.Resource
 	if r.Group != "" {

@@ -23,8 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// Builder has the methods of controller-runtime's builder.Builder and records their calls; each start of the group
-// replays them on a new builder.Builder.
+// Builder has the methods of controller-runtime's builder.Builder and records their calls. Each start of the group
+// replays the calls on a new builder.Builder.
 type Builder struct {
 	mgr      manager.Manager
 	name     string
@@ -39,14 +39,14 @@ type Builder struct {
 	errs       []error
 }
 
-// IfServed makes a kind of Owns, Watches or WatchesMetadata optional: the controller runs whether or not it is
-// served, and watches it while it is. Reads of the kind return a NoKindMatchError while it is absent. IfServed has no
-// effect in For: the controller runs only while that kind is served. Only the Builder of this package supports this
-// option; controller-runtime's builder panics. In a setup function of Setup, name the kind with [Optional].
+// IfServed makes a kind of Owns, Watches or WatchesMetadata optional: the controller runs whether or not the kind is
+// served, and watches it while it is served. While the kind is absent, reads of it return a NoKindMatchError. IfServed
+// has no effect in For: the controller runs only while that kind is served. Only the Builder of this package supports
+// this option; controller-runtime's builder panics. In a setup function of Setup, list the kind with [Optional].
 var IfServed ifServed
 
-// ifServed has the methods of the options that it can be passed as. A parameter of one method has a type that only
-// its own package can name, so that method comes from a nil pointer, and calling it also panics.
+// ifServed implements the interfaces of all options that it can be passed as. A parameter of one method has a type that
+// only its own package can express, so that method is promoted from a nil pointer, and calling it also panics.
 type ifServed struct{ *builder.Predicates }
 
 const onlyHere = "this option is for conditional.NewControllerManagedBy, found controller-runtime's builder: in a function of conditional.Setup use conditional.Optional"
@@ -57,15 +57,15 @@ func (ifServed) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
 // ApplyToOwns panics, as ApplyToFor does.
 func (ifServed) ApplyToOwns(*builder.OwnsInput) { panic(onlyHere) }
 
-// NewControllerManagedBy is controller-runtime's function of that name for a controller that runs only while the
-// kinds of For, Owns and Watches are all served, except those with [IfServed]. It waits for these kinds, and starts
-// again when they come back.
+// NewControllerManagedBy is the counterpart of controller-runtime's function for a controller that runs only while the
+// kinds of For, Owns and Watches are all served, except those with [IfServed]. The controller waits for these kinds,
+// and is started again when they are served again.
 //
-// The manager must be one of [NewManager]. The reconciler remains the same object, and may keep the manager's client
-// in any place. For several controllers in one group use [Setup].
+// The manager must be created by [NewManager]. The reconciler remains the same object, and may store the manager's
+// client in any place. For several controllers in one group use [Setup].
 func NewControllerManagedBy(mgr manager.Manager) *Builder { return &Builder{mgr: mgr} }
 
-// For sets the kind to reconcile. opts may include options of the group, for example [Poll].
+// For sets the kind to reconcile. opts may include options for the group, for example [Poll].
 func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
 	if b.primary != nil {
 		return b.addError("expected one kind in For, found %T after %T: watch the other one with Owns or Watches", object, b.primary)
@@ -85,7 +85,7 @@ func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder 
 	return b.addCall(func(to *builder.Builder) { to.For(object, b.forOptions...) })
 }
 
-// Owns adds a kind whose objects reconcile their owner.
+// Owns adds a kind whose events trigger a reconcile of the owner.
 func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
 	opts, optional := splitIfServed(opts)
 	return b.addKind("Owns", object, optional, func(to *builder.Builder) { to.Owns(object, opts...) })
@@ -103,8 +103,8 @@ func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, 
 	return b.addKind("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
 }
 
-// WatchesRawSource adds a source. The condition does not depend on it. The source must be a [Kind], or a source.Func,
-// which runs once per start. Other sources of controller-runtime cannot be started a second time.
+// WatchesRawSource adds a source, on which the condition does not depend. The source must be a [Kind], or a
+// source.Func, which runs once per start. Other sources of controller-runtime cannot be started a second time.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	switch src.(type) {
 	case source.Func, restartableSource:
@@ -121,9 +121,8 @@ func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
 	return b.addCall(func(to *builder.Builder) { to.WithEventFilter(p) })
 }
 
-// WithOptions sets the controller's options. A group starts on the leader only, so NeedLeaderElection must not be
-// false, nor EnableWarmup true. Each stop clears the failure counts of the
-// RateLimiter.
+// WithOptions sets the controller's options. A group runs only on the leader, so NeedLeaderElection must not be false,
+// and EnableWarmup must not be true. Each stop clears the failure counts of the RateLimiter.
 func (b *Builder) WithOptions(options controller.Options) *Builder {
 	if need := options.NeedLeaderElection; need != nil && !*need {
 		b.addError("expected no NeedLeaderElection: false in WithOptions, found it, and a conditional controller runs on the leader only: leave it out")
@@ -146,13 +145,13 @@ func (b *Builder) Named(name string) *Builder {
 	return b.addCall(func(to *builder.Builder) { to.Named(name) })
 }
 
-// WithGroup sets options of the group. The name of Named, or the default name, is applied after them.
+// WithGroup sets options for the group. The name from Named, or the default name, is applied after them.
 func (b *Builder) WithGroup(opts ...Option) *Builder {
 	b.options = append(b.options, opts...)
 	return b
 }
 
-// Complete adds the group to the manager. It returns an error only for wrong use, and before anything is added. An
+// Complete adds the group to the manager. It returns an error only for incorrect use, and before anything is added. An
 // absent kind is not an error.
 func (b *Builder) Complete(r reconcile.Reconciler) error {
 	_, err := b.Build(r)
@@ -160,8 +159,8 @@ func (b *Builder) Complete(r reconcile.Reconciler) error {
 }
 
 // Build is like Complete, and returns the group. controller-runtime's Build returns the Controller. Here there is one
-// controller per start, and none while the group is dormant, so a returned Controller would be unusable after
-// the first stop.
+// controller per start, and none while the group is dormant, so a returned Controller would be unusable after the first
+// stop.
 func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := b.validate(r); err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
@@ -179,7 +178,8 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
 	calls := slices.Clone(b.calls)
-	// The real build happens at the first start, perhaps months later: its errors must be returned now, by Complete.
+	// The actual build runs at the first start, which may be months later. Its errors must be returned now, by
+	// Complete.
 	if err := buildController(dryRunManager{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
@@ -207,8 +207,8 @@ func (b *Builder) validate(r reconcile.Reconciler) error {
 	return errors.Join(errs...)
 }
 
-// reserveName returns an error if a plain controller has the name, since both would share metrics, and reserves the
-// name otherwise. It does neither if SkipNameValidation allows shared names.
+// reserveName reserves the name. It returns an error if a plain controller has the name, because both would share
+// metrics. If SkipNameValidation allows shared names, it does nothing.
 func (b *Builder) reserveName(name string) (isShared bool, err error) {
 	skip := b.skipName
 	if skip == nil {
@@ -243,8 +243,8 @@ func (b *Builder) addKind(method string, object client.Object, optional bool, ca
 	return b.addCall(call)
 }
 
-// splitIfServed removes IfServed from the options and reports whether it was present: controller-runtime would treat
-// it as an empty set of predicates.
+// splitIfServed removes IfServed from the options and reports whether it was present. controller-runtime would treat it
+// as an empty set of predicates.
 func splitIfServed[O any](opts []O) (rest []O, found bool) {
 	for _, o := range opts {
 		if _, is := any(o).(ifServed); is {
@@ -274,14 +274,16 @@ func buildController(mgr manager.Manager, calls []func(*builder.Builder), r reco
 	return to.Complete(r)
 }
 
-// dryRunManager discards whatever is added to it: a build on it returns the errors that controller-runtime finds.
+// dryRunManager discards everything that is added to it. A build with it returns the errors that controller-runtime
+// detects.
 type dryRunManager struct{ manager.Manager }
 
 func (dryRunManager) Add(manager.Runnable) error { return nil }
 
 func (r dryRunManager) GetControllerOptions() config.Controller {
 	opts := r.Manager.GetControllerOptions()
-	// controller-runtime never frees a name: without this, the first real start would find its own name taken.
+	// controller-runtime never frees a name. Without this option, the first actual start would fail because of its own
+	// name.
 	opts.SkipNameValidation = new(true)
 	return opts
 }

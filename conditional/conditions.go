@@ -24,17 +24,17 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// Condition defines when a group runs. A condition may also have a method Validate(Sources) error, which returns its
-// wrong use to the caller of [Setup].
+// Condition defines when a group runs. A condition may also have a method Validate(Sources) error, which reports
+// incorrect use to the caller of [Setup].
 type Condition interface {
-	// String names the condition; it is the default name of the group.
+	// String returns the name of the condition, which is the default name of the group.
 	String() string
-	// Observe reports every change until ctx ends. It returns nil when ctx ended or when nothing can change any
-	// more; after an error or a panic the group calls it again with a back-off.
+	// Observe reports every change until ctx is cancelled. It returns nil when ctx was cancelled or when no further
+	// change is possible. After an error or a panic, the group calls it again with a back-off.
 	Observe(ctx context.Context, src Sources, report func(Status)) error
 }
 
-// Sources gives a condition access to the API server of the group's manager.
+// Sources provides access to the API server of the group's manager.
 type Sources struct {
 	Config     *rest.Config
 	HTTPClient *http.Client
@@ -48,7 +48,7 @@ type Sources struct {
 	waitsFor          *namedKinds                 // waitsFor collects kinds while a condition is validated; nil afterwards
 }
 
-// namedKinds are the kinds that a group names.
+// namedKinds are the kinds that a group's condition and options list.
 type namedKinds struct {
 	kinds     []schema.GroupVersionKind
 	hasOthers bool // hasOthers is true if a condition of another package may look for further kinds
@@ -64,15 +64,15 @@ func (src Sources) toServer() process.APIServer {
 	return process.APIServer{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.managerCache}
 }
 
-// In returns the sources of another cluster, for a condition about the objects there. The cluster need not have been
+// In returns the sources for another cluster, for a condition about objects there. The cluster need not have been
 // started.
 func (src Sources) In(cl cluster.Cluster) Sources {
 	src.Config, src.HTTPClient, src.Scheme, src.managerCache = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.FromCache(cl.GetCache())
 	return src
 }
 
-// Validate returns the wrong use of a condition that is known before it is observed. Setup calls it, and conditions
-// that consist of others call it for those.
+// Validate returns an error for incorrect use of a condition that is detected before it is observed. Setup calls it,
+// and conditions that consist of other conditions call it for those.
 func (src Sources) Validate(c Condition) error {
 	if v, ok := c.(validator); ok {
 		return v.Validate(src)
@@ -83,21 +83,21 @@ func (src Sources) Validate(c Condition) error {
 	return nil
 }
 
-// validator is a condition that detects wrong use before it is observed.
+// validator is a condition that detects incorrect use before it is observed.
 type validator interface{ Validate(src Sources) error }
 
-// All holds while all the conditions do. One False condition makes it False; otherwise one Unknown condition makes it
-// Unknown. A change of any of their identities restarts the group.
+// All is true while all the conditions are true. If one condition is False, it is False; otherwise, if one is Unknown,
+// it is Unknown. A change of any of the identities restarts the group.
 func All(c ...Condition) Condition {
 	return newCombined("All", c, func() judgeFunc { return judgeAll })
 }
 
-// Any holds while at least one of the conditions does; otherwise one Unknown condition makes it Unknown. It has the
-// identity of one condition that holds, and keeps it until that condition is False. So another condition that begins
-// to hold restarts nothing.
+// Any is true while at least one of the conditions is true. Otherwise, if one is Unknown, it is Unknown. It has the
+// identity of one true condition, and keeps it until that condition is False. Therefore another condition that becomes
+// true does not restart the group.
 func Any(c ...Condition) Condition { return newCombined("Any", c, newAnyJudge) }
 
-// Not holds while the condition is False; Unknown stays Unknown.
+// Not is true while the condition is False. Unknown stays Unknown.
 func Not(c Condition) Condition {
 	return newCombined("Not", []Condition{c}, func() judgeFunc { return judgeNot })
 }
@@ -118,7 +118,7 @@ func errorUnless(ok bool, text string) error {
 
 func (c builtinCondition) String() string { return c.name }
 
-// Validate returns the wrong use of the condition.
+// Validate returns an error for incorrect use of the condition.
 func (c builtinCondition) Validate(src Sources) error {
 	if c.mistake != nil || c.validateFunc == nil {
 		return c.mistake
@@ -130,7 +130,7 @@ func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(
 	return c.observeFunc(ctx, src, report)
 }
 
-// newCombined takes a constructor, because a judge may have state: each observation needs its own judge.
+// newCombined takes a constructor, because a judge may have state, so each observation needs its own judge.
 func newCombined(name string, of []Condition, judge func() judgeFunc) Condition {
 	return builtinCondition{
 		name:         name + "(" + joinNames(of) + ")",
@@ -142,7 +142,7 @@ func newCombined(name string, of []Condition, judge func() judgeFunc) Condition 
 	}
 }
 
-// joinNames accepts nil conditions, since the name is needed before validation.
+// joinNames accepts nil conditions, because the name is needed before validation.
 func joinNames(of []Condition) string {
 	var all []string
 	for _, c := range of {
@@ -166,10 +166,10 @@ func validateAll(name string, of []Condition, src Sources) error {
 	return nil
 }
 
-// State is the state of a condition. It prints, and marshals, as Unknown, False or True.
+// State is the state of a condition. It is printed and marshaled as Unknown, False or True.
 type State int8
 
-// The three states of a condition. Unknown keeps a running group running.
+// States of a condition. Unknown keeps a running group running.
 const (
 	Unknown State = iota
 	False
@@ -189,10 +189,10 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // Status is one report of a condition.
 type Status struct {
 	State State `json:"state"`
-	// Reason is a CamelCase word, Message a sentence for users.
+	// Reason is a CamelCase word. Message is a sentence for users.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Identity names the object that the condition found. When it changes while the state is True, the group
+	// Identity identifies the object that the condition depends on. If it changes while the state is True, the group
 	// restarts.
 	Identity string `json:"identity,omitempty"`
 }
@@ -202,9 +202,9 @@ func defaultBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 30, Cap: 5 * time.Minute}
 }
 
-// observeWithBackoff observes a condition until ctx ends. It repeats the observation with a back-off after an error
-// or a panic, which it reports as Unknown. The back-off is reset after an observation that lasted longer than its
-// Cap.
+// observeWithBackoff observes a condition until ctx is cancelled. After an error or a panic, which it reports as
+// Unknown, it repeats the observation with a back-off. The back-off is reset after an observation that lasted longer
+// than its Cap.
 func observeWithBackoff(ctx context.Context, c Condition, src Sources, backoff wait.Backoff, report func(Status)) {
 	pause := backoff
 	for ctx.Err() == nil {
@@ -236,8 +236,8 @@ func observeOnce(ctx context.Context, c Condition, src Sources, report func(Stat
 	return nil
 }
 
-// observeCombined observes all conditions concurrently and reports the judgement after each of their reports. It
-// returns when all observations have returned: because ctx ended, or because nothing can change any more.
+// observeCombined observes all conditions concurrently and reports a new judgement after each of their reports. It
+// returns when all observations have returned, because ctx was cancelled or because no further change is possible.
 func observeCombined(ctx context.Context, of []Condition, src Sources, judge judgeFunc, report func(Status)) {
 	var mu sync.Mutex
 	inputs := make([]judgeInput, len(of))
@@ -249,7 +249,7 @@ func observeCombined(ctx context.Context, of []Condition, src Sources, judge jud
 		running.Go(func() {
 			observeWithBackoff(ctx, c, src, defaultBackoff(), func(s Status) {
 				mu.Lock()
-				defer mu.Unlock() // Held during the report; otherwise an older judgement could arrive after a newer one.
+				defer mu.Unlock() // The lock is held during the report; otherwise an older judgement could arrive after a newer one.
 				inputs[i].noteReport(s)
 				report(judge(inputs))
 			})
@@ -281,7 +281,8 @@ func (i *judgeInput) String() string {
 
 type judgeFunc func([]judgeInput) Status
 
-// judgeAll is Kleene's AND: one False decides, then one Unknown. Its identity combines those of all conditions.
+// judgeAll is Kleene's AND: one False decides first, then one Unknown. Its identity combines the identities of all
+// conditions.
 func judgeAll(inputs []judgeInput) Status {
 	switch {
 	case anyInState(inputs, False):
@@ -300,15 +301,16 @@ func judgeAll(inputs []judgeInput) Status {
 	return s
 }
 
-// newAnyJudge returns Kleene's OR: one True decides, then one Unknown. Its identity is that of one condition that
-// holds, and stays the same until that one is False. Another condition that begins to hold, and one that is Unknown
-// for a while, must not restart a group.
+// newAnyJudge returns Kleene's OR: one True decides first, then one Unknown. Its identity is that of one true
+// condition, and stays the same until that condition is False. Another condition that becomes true, or one that is
+// Unknown for a while, must not restart a group.
 func newAnyJudge() judgeFunc {
 	relied := -1
 	return func(inputs []judgeInput) Status {
 		switch {
 		case anyInState(inputs, True):
-			// The last known state counts: a condition that becomes Unknown for a while must not change the identity.
+			// The last known state counts, because a condition that is Unknown for a while must not change the
+			// identity.
 			if relied < 0 || inputs[relied].last.State != True {
 				relied = slices.IndexFunc(inputs, func(i judgeInput) bool { return i.now.State == True })
 			}
@@ -322,7 +324,7 @@ func newAnyJudge() judgeFunc {
 	}
 }
 
-// judgeNot inverts one condition. A condition that does not hold has no identity.
+// judgeNot inverts one condition. The inverse has no identity.
 func judgeNot(inputs []judgeInput) Status {
 	s := combineState(inputs, inputs[0].now.State)
 	switch s.State {

@@ -55,7 +55,7 @@ type Group struct {
 	kinds             *namedKinds // kinds are those of a condition that needs a goroutine, and the optional ones; nil otherwise
 }
 
-// groupOrders hold what was requested of a group: by its condition, and by the calls of Stop, Remove and Restart.
+// groupOrders records the requests to a group: from its condition, and from calls of Stop, Remove and Restart.
 type groupOrders struct {
 	lastKnown Status // lastKnown is the last report of the condition that was not Unknown
 	isPaused  bool   // isPaused is true after Stop
@@ -81,18 +81,17 @@ type GroupStatus struct {
 	Name  string    `json:"name"`
 	Phase Phase     `json:"phase"`
 	Since time.Time `json:"since"` // Since is the time at which the phase began
-	// Reason is the fact that led to the phase: Wanted, Unwanted, Changed, Up, …; it is empty before the first
-	// change.
+	// Reason is the fact that caused the phase: Wanted, Unwanted, Changed, Up, …; it is empty before the first change.
 	Reason string `json:"reason,omitempty"`
-	// HeldUntil is when the restart limit allows the start that is wanted now; zero if no start is held back.
+	// HeldUntil is the time at which the restart limit allows the pending start; zero if no start is held back.
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
-	// Condition is the last report; its zero value means that there was no report yet.
+	// Condition is the last report; zero before the first report.
 	Condition Status `json:"condition"`
-	// Error is the error of the last failure; it is empty again when the group runs.
+	// Error is the error of the last failure. It is empty once the group is running again.
 	Error string `json:"error,omitempty"`
 }
 
-// logger creates a logger when it is needed: a dormant group keeps none.
+// logger creates a logger on demand, so a dormant group does not keep one.
 func (g *Group) logger() logr.Logger {
 	return g.mgr.GetLogger().WithName("conditional").WithValues("group", g.options.name)
 }
@@ -104,7 +103,8 @@ func (g *Group) Status() GroupStatus {
 	return g.status
 }
 
-// HeldBack lists why the group does not start, or does not start in time. It is empty if nothing holds the group back.
+// HeldBack lists the reasons why the group does not start, or does not start in time. It is empty if the group is not
+// held back.
 func (g *Group) HeldBack() []Hold {
 	refused := g.refusedWatches()
 	g.mu.Lock()
@@ -119,8 +119,8 @@ type pageEntry struct {
 	HeldBack []Hold `json:"heldBack,omitempty"`
 }
 
-// show returns the group for the debug page and for metrics. Its state is the phase, or the reason why the group is
-// dormant.
+// show returns the group's data for the status page and for metrics. Its state is the phase, or the reason why the
+// group is dormant.
 func (g *Group) show() process.GroupView {
 	refused := g.refusedWatches()
 	g.mu.Lock()
@@ -135,8 +135,8 @@ func (g *Group) show() process.GroupView {
 	return view
 }
 
-// Wait returns nil as soon as the group is in the phase, or the error of ctx. It may miss a phase that the group
-// leaves at once.
+// Wait returns nil as soon as the group is in the phase, or the error of ctx. It may miss a phase that the group leaves
+// immediately.
 func (g *Group) Wait(ctx context.Context, phase Phase) error {
 	return g.waitUntil(ctx, "be "+string(phase), func() bool { return g.status.Phase == phase })
 }
@@ -162,14 +162,14 @@ func (g *Group) waitUntil(ctx context.Context, what string, holds func() bool) e
 	}
 }
 
-// ReadyPolicy defines when a group counts as ready. It is not a string, so that a misspelt one does not compile.
+// ReadyPolicy defines when a group counts as ready. It is not a string type, so a misspelled policy does not compile.
 type ReadyPolicy int8
 
 // These are the policies of Group.Checker.
 const (
-	Ignore          ReadyPolicy = iota // Ignore means that the group is always ready
-	RequireResolved                    // RequireResolved means ready once the condition was found True or False
-	RequireRunning                     // RequireRunning means ready while the group is Running, or another replica leads
+	Ignore          ReadyPolicy = iota // Ignore means that the group always counts as ready
+	RequireResolved                    // RequireResolved means that the group is ready once the condition was True or False
+	RequireRunning                     // RequireRunning means that the group is ready while it is Running, or while another replica is the leader
 )
 
 // Checker returns a check for manager.AddReadyzCheck.
@@ -194,7 +194,7 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 // reportCondition stores one status of the condition and wakes the loop.
 func (g *Group) reportCondition(s Status) {
 	g.mu.Lock()
-	// A report that repeats the last one must not wake all callers of Wait.
+	// A report that is equal to the last one must not wake all callers of Wait.
 	if s != g.status.Condition {
 		g.status.Condition = s
 		g.notifyWaitersLocked()
@@ -236,10 +236,10 @@ func (g *Group) enterPhase(to Phase, fact groupFact, err error) (phaseChange, bo
 func (g *Group) setPhase(to Phase, fact groupFact, err error) (change phaseChange, condition Status, hasChanged bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if to == Starting && (g.orders.isPaused || g.orders.isRemoved) { // Stop may have found it Dormant, and returned.
+	if to == Starting && (g.orders.isPaused || g.orders.isRemoved) { // Stop may have found the group Dormant, and returned.
 		return phaseChange{}, Status{}, false
 	}
-	// A caller of Wait finds the phase counted.
+	// The phase must be counted before a caller of Wait returns.
 	g.server.Registry.PhaseChanges.WithLabelValues(g.options.name, string(to), string(fact)).Inc()
 	if to == Stuck {
 		g.server.Registry.OverdueDrains.WithLabelValues(g.options.name).Inc()
@@ -282,23 +282,23 @@ func (g *Group) notifyWaitersLocked() {
 }
 
 // Stop stops the group, regardless of its condition. It returns when the group is Dormant, or with the error of ctx.
-// The group stays stopped until Start.
+// The group stays stopped until Start is called.
 func (g *Group) Stop(ctx context.Context) error {
 	g.changeOrders(func(o *groupOrders) { o.isPaused = true })
 	return g.Wait(ctx, Dormant)
 }
 
-// Start lets a group run again after Stop, while its condition holds.
+// Start allows a group to run again after Stop, while its condition is true.
 func (g *Group) Start() { g.changeOrders(func(o *groupOrders) { o.isPaused = false }) }
 
-// Restart stops the group and starts it again, for example with other CacheOptions. A Dormant group stays dormant.
+// Restart stops the group and starts it again, for example with different CacheOptions. A Dormant group stays dormant.
 func (g *Group) Restart() { g.changeOrders(func(o *groupOrders) { o.restarts++ }) }
 
 // Remove stops the group permanently and removes it from its manager, with its name, its metrics and those of its
 // controllers. It returns when the group has ended, or with the error of ctx.
 func (g *Group) Remove(ctx context.Context) error {
 	g.changeOrders(func(o *groupOrders) { o.isRemoved = true })
-	g.begin(ctx) // If the manager has not started, the group ends before it does anything.
+	g.begin(ctx) // If the manager has not been started, the group ends without doing anything.
 	return g.waitUntil(ctx, "end", func() bool { return g.isEnded })
 }
 
@@ -313,7 +313,7 @@ func (g *Group) noteControllers(names []string) {
 	}
 }
 
-// The reasons of a group's events. They are stable: no release renames one.
+// Reasons of a group's events. They are stable: no release renames them.
 const (
 	ControllerStarted     = "ControllerStarted"     // ControllerStarted means that the group is Running
 	ControllerStopped     = "ControllerStopped"     // ControllerStopped is a Warning if an error was the cause
@@ -335,16 +335,16 @@ func (g *Group) recordEvent(eventType, reason, action, note string) {
 
 func (g *Group) eventNote(text string) string {
 	note := fmt.Sprintf("group %s: %s", g.options.name, text)
-	return note[:min(len(note), maxNote)] // The API server refuses a longer one, and the event would be lost.
+	return note[:min(len(note), maxNote)] // The API server rejects a longer note, and the event would be lost.
 }
 
 type phaseChange struct {
 	from, to Phase
-	err      error // err is why the activation failed
+	err      error // err is the reason why the activation failed
 	at       time.Time
 }
 
-// recordPhaseChange records the event of a change. hasRun is true if this activation has been Running.
+// recordPhaseChange records an event for a change. hasRun is true if this activation has been Running.
 func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
 	condition := g.Status().Condition
 	switch {
@@ -353,7 +353,7 @@ func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
 	case t.to == Stuck:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStuck, "Stop",
 			fmt.Sprintf("something has not returned within %s; nothing starts before it does", g.options.drainTimeout))
-	case t.from == Failed: // The failure was recorded by its own event.
+	case t.from == Failed: // The failure already has its own event.
 	case t.to == Failed && !hasRun:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.err.Error())
 	case (t.to == Dormant || t.to == Failed) && hasRun && t.err != nil:
@@ -389,7 +389,7 @@ func (g *Group) setTerminating(kind string, isTerminating bool) {
 	}
 }
 
-// warnTerminating logs each CRD that is being deleted once, while the group is active.
+// warnTerminating logs each CRD that is being deleted, once per CRD, while the group is active.
 func (g *Group) warnTerminating() {
 	g.mu.Lock()
 	var kinds []string

@@ -20,10 +20,10 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 )
 
-// HoldReason is why a group is held back, on the status page and in the metric.
+// HoldReason is the reason why a group is held back, on the status page and in the metric.
 type HoldReason string
 
-// The reasons why a group is held back. They are stable: no release renames one.
+// Reasons why a group is held back. They are stable: no release renames them.
 const (
 	HeldByRestartLimit   HoldReason = "RestartLimit"   // HeldByRestartLimit means that the next start waits for the restart limit
 	HeldByRights         HoldReason = "Forbidden"      // HeldByRights means that a right of Allowed is missing
@@ -38,7 +38,7 @@ type Hold struct {
 	Message string `json:"message"`
 }
 
-// The reasons of the events about holds; see the other reasons of events.
+// Reasons of the events about holds. See also the other reasons of events.
 const (
 	ControllerHeldBack       = "ControllerHeldBack"       // Warning: the restart limit delays the next start
 	ControllerForbidden      = "ControllerForbidden"      // Warning: the group waits for a right
@@ -47,11 +47,11 @@ const (
 )
 
 const (
-	// longDrain is the age from which a drain has an event: almost all stops take milliseconds.
+	// longDrain is the age at which a drain causes an event. Almost all stops take only milliseconds.
 	longDrain = 5 * time.Second
-	// holdEventPause is the shortest time between two events of a group for one reason.
+	// holdEventPause is the minimum time between two events of a group with the same reason.
 	holdEventPause = time.Minute
-	// eventRightsAge is how old an answer may be about whether events may be recorded.
+	// eventRightsAge is the maximum age of the information whether events may be recorded.
 	eventRightsAge = 10 * time.Minute
 	// recorderName is the reporting controller of events about CRDs.
 	recorderName = "conditional"
@@ -61,7 +61,7 @@ func holdReasons() []string {
 	return []string{string(HeldByRestartLimit), string(HeldByRights), string(HeldByForbiddenWatch), string(HeldByDrain)}
 }
 
-// listHoldsLocked returns what holds the group back. refused are the forbidden watches that the group needs.
+// listHoldsLocked returns the group's current holds. refused lists the forbidden watches that the group needs.
 func (g *Group) listHoldsLocked(refused []string) (holds []Hold) {
 	add := func(reason HoldReason, format string, args ...any) {
 		holds = append(holds, Hold{reason, fmt.Sprintf(format, args...)})
@@ -85,7 +85,8 @@ func (g *Group) listHoldsLocked(refused []string) (holds []Hold) {
 	return holds
 }
 
-// refusedWatches must not be called with the lock of the group: the detector wakes groups while it holds its own.
+// refusedWatches must not be called with the group's lock held, because the detector wakes groups while it holds its
+// own lock.
 func (g *Group) refusedWatches() []string {
 	if !g.followsKinds {
 		return nil
@@ -141,7 +142,7 @@ func (r *holdRecorder) end() {
 	}
 }
 
-// recordHolds records an event for each hold that began, on the leader.
+// recordHolds records an event for each new hold, on the leader.
 func (l *groupLoop) recordHolds() {
 	if l.isStopping || !l.group.host.isLeader() {
 		return
@@ -185,12 +186,13 @@ func (l *groupLoop) recordHold(h Hold) {
 	})
 }
 
-// noteCRD returns the first CRD of the group's kinds. It remembers the CRD, because a drain outlasts it.
+// noteCRD returns the first CRD of the group's kinds. It stores the CRD, because a drain outlasts it.
 func (l *groupLoop) noteCRD() *corev1.ObjectReference {
 	isWatched := len(l.group.refusedWatches()) == 0
 	for _, gvk := range l.followedKinds() {
 		v, _ := l.group.server.Detector.KnownVerdict(gvk)
-		// Without the watch of CRDs, the UID is unknown; the client's scheme has the groups that need no CRD.
+		// Without the watch of CRDs, the UID is unknown. The client's scheme contains the API groups that do not need
+		// CRDs.
 		if v.Presence != detect.Served || v.UID == "" && (isWatched || scheme.Scheme.IsGroupRegistered(gvk.Group)) {
 			continue
 		}
@@ -206,7 +208,7 @@ func (l *groupLoop) noteCRD() *corev1.ObjectReference {
 	return l.holds.crd
 }
 
-// followedKinds returns the kinds of the condition, followed by the optional ones.
+// followedKinds returns the kinds of the condition, followed by the optional kinds.
 func (l *groupLoop) followedKinds() (kinds []schema.GroupVersionKind) {
 	if l.group.kinds != nil {
 		return l.group.kinds.kinds
@@ -217,8 +219,8 @@ func (l *groupLoop) followedKinds() (kinds []schema.GroupVersionKind) {
 	return kinds
 }
 
-// mayRecordEvents reports whether the rules of the process grant events about objects without a namespace. They
-// belong to the namespace default. The right is optional, and its absence must not cause an error for each event.
+// mayRecordEvents reports whether the process's rules grant events about objects without a namespace. These events
+// belong to the namespace default. The right is optional, and its absence must not cause an error for every event.
 func (g *Group) mayRecordEvents(ctx context.Context) bool {
 	c, err := authorizationclient.NewForConfigAndClient(g.mgr.GetConfig(), g.mgr.GetHTTPClient())
 	if err != nil {

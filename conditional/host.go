@@ -19,18 +19,18 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// groupHost is the one runnable of a manager that runs all its groups. A group has no goroutine while no event
-// concerns it.
+// groupHost is a manager's only runnable for groups, and runs all of them. A group has no goroutine while there is no
+// event for it.
 type groupHost struct {
 	registry *process.Registry
 	elected  <-chan struct{}
 	running  sync.WaitGroup // running waits for the groups
 
 	refusalsMu sync.Mutex
-	refusals   map[*detect.Detector]func() // refusals hold the functions that end followRefusals
+	refusals   map[*detect.Detector]func() // refusals holds the functions that stop followRefusals
 
 	mu     sync.Mutex
-	ctx    context.Context // ctx is the manager's; it is nil before the manager starts
+	ctx    context.Context // ctx is the manager's context; it is nil before the manager starts
 	isOver bool
 	groups map[*Group]struct{}
 	errs   []error
@@ -43,8 +43,8 @@ func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 	return process.HostOf(all, elected, made, func() error { return made.addTo(mgr) })
 }
 
-// addTo adds the host, with the page of all its groups and with checks that cover those of later scopes. A manager
-// accepts checks only until it starts.
+// addTo adds the host to a manager, with the page of all its groups and with checks that cover those of later scopes. A
+// manager accepts checks only until it starts.
 func (h *groupHost) addTo(mgr manager.Manager) error {
 	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
 		mgr.GetLogger().WithName("conditional").Info("the first group came after the manager's start: the checks that groups add, and their page, are not served", "reason", err.Error())
@@ -57,10 +57,10 @@ func (h *groupHost) addTo(mgr manager.Manager) error {
 	)
 }
 
-// NeedLeaderElection is false: every replica observes conditions, only the leader starts groups.
+// NeedLeaderElection returns false, because every replica observes conditions, and only the leader starts groups.
 func (h *groupHost) NeedLeaderElection() bool { return false }
 
-// Start runs the groups until ctx ends and all groups have ended.
+// Start runs the groups until ctx is cancelled and all groups have ended.
 func (h *groupHost) Start(ctx context.Context) error {
 	h.mu.Lock()
 	h.ctx = ctx
@@ -84,7 +84,7 @@ func (h *groupHost) Start(ctx context.Context) error {
 	return errors.Join(h.errs...)
 }
 
-// followRefusals wakes the groups when a watch of the detector is forbidden, or allowed again.
+// followRefusals wakes the groups when a watch of the detector becomes forbidden or allowed.
 func (h *groupHost) followRefusals(d *detect.Detector) {
 	h.refusalsMu.Lock()
 	defer h.refusalsMu.Unlock()
@@ -113,7 +113,7 @@ func (h *groupHost) members() []*Group {
 	return slices.Collect(maps.Keys(h.groups))
 }
 
-// join adds a group, which begins at once if the manager is running.
+// join adds a group, which begins immediately if the manager is running.
 func (h *groupHost) join(g *Group) error {
 	h.mu.Lock()
 	if h.isOver {

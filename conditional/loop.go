@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// begin starts the group; the host calls it once.
+// begin starts the group. The host calls it once.
 func (g *Group) begin(ctx context.Context) {
 	g.mu.Lock()
 	if g.loop.group != nil {
@@ -31,8 +31,8 @@ func (g *Group) begin(ctx context.Context) {
 	go g.act()
 }
 
-// wake starts a goroutine that handles events, unless one is running. It does not wait, and may be called with any
-// lock held except the group's.
+// wake starts a goroutine that handles events, unless one is already running. It does not wait, and may be called with
+// any lock held except the group's.
 func (g *Group) wake() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,7 +77,7 @@ func (g *Group) end() {
 	g.isEnded = true
 	names := slices.Collect(maps.Keys(g.controllers))
 	if !g.orders.isRemoved {
-		names = nil // The manager ends, and its metrics with it.
+		names = nil // The manager stops, and its metrics with it.
 	}
 	g.notifyWaitersLocked()
 	g.mu.Unlock()
@@ -87,7 +87,7 @@ func (g *Group) end() {
 	g.host.leave(g, err)
 }
 
-// groupLoop owns the state machine of one group; only the goroutine that is awake uses it.
+// groupLoop owns the state machine of one group. Only the goroutine that handles events uses it.
 type groupLoop struct {
 	ctx          context.Context
 	group        *Group
@@ -106,7 +106,7 @@ type groupLoop struct {
 
 func (l *groupLoop) step() {
 	for more := true; more; {
-		// Check this before the events of an activation that ends with ctx: otherwise Ended could start the next
+		// Check this before the events of an activation that ends with ctx. Otherwise Ended could start the next
 		// activation.
 		l.isStopping = l.ctx.Err() != nil || l.group.currentOrders().isRemoved
 		for _, o := range l.kinds {
@@ -127,13 +127,12 @@ func (l *groupLoop) step() {
 	l.recordHolds()
 }
 
-// isOver reports whether the group has ended. If its manager ends, the group ends even while a runnable never
-// returns.
+// isOver reports whether the group has ended. If its manager stops, the group ends even if a runnable never returns.
 func (l *groupLoop) isOver() bool {
 	return l.isStopping && (l.activation == nil || l.ctx.Err() != nil && l.group.Status().Phase == Stuck)
 }
 
-// applyDesire applies the desired fact until the phase no longer changes.
+// applyDesire applies the facts for the desired state until the phase no longer changes.
 func (l *groupLoop) applyDesire(ctx context.Context) {
 	if l.activation != nil {
 		l.group.warnTerminating()
@@ -159,7 +158,7 @@ func (l *groupLoop) desiredFact() groupFact {
 	return factWanted
 }
 
-// handleEvent applies an event of the activation, which ends with its last event.
+// handleEvent applies an event of the activation. The last event ends the activation.
 func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 	over := n.fact == factEnded || n.fact == factErred
 	if over {
@@ -171,7 +170,7 @@ func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 	}
 }
 
-// applyFact makes one transition and reports whether there was one.
+// applyFact performs at most one transition, and reports whether it did.
 func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool {
 	from := l.group.Status().Phase
 	if from == Dormant && f == factChanged {
@@ -185,7 +184,7 @@ func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool 
 	if !hasChanged {
 		return false
 	}
-	l.stopTimer() // A timer belongs to the phase that has set it.
+	l.stopTimer() // A timer belongs to the phase that set it.
 	if l.activation != nil {
 		l.recordDurations(t)
 	}
@@ -194,7 +193,7 @@ func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool 
 	return true
 }
 
-// isHeldBack reports whether the restart limit forbids a start now, and sets the timer for the end of that pause.
+// isHeldBack reports whether the restart limit forbids a start now. If so, it sets a timer for the end of the pause.
 func (l *groupLoop) isHeldBack() bool {
 	if l.limiter == nil {
 		return false
@@ -206,7 +205,7 @@ func (l *groupLoop) isHeldBack() bool {
 	}
 	l.setTimer(factRetry, pause)
 	l.group.setHeldUntil(until)
-	// The loop runs this for every event, and one log line for each pause is enough.
+	// The loop runs this code for every event, but one log line per pause is enough.
 	if until != l.limiter.logged {
 		l.limiter.logged = until
 		l.group.logger().Info("the restart limit holds the next start back", "until", until)
@@ -230,7 +229,7 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 	case actionSeal:
 		l.activation.closeScope()
 	case actionBackOff:
-		// A start that has lasted longer than the longest pause is not a repetition of the same failure.
+		// A start that lasted longer than the longest pause is not a repetition of the same failure.
 		if now.Sub(l.activation.startingAt) > l.group.options.startBackoff.Cap {
 			l.backoff = nil
 		}
@@ -244,8 +243,8 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 	}
 }
 
-// endActivation asks the activation to end. If its CRD has gone, its controllers first reconcile the last deletions
-// in their queues. The drain timeout applies to that, and then again to the return of the runnables.
+// endActivation requests the activation to end. If its CRD was deleted, its controllers first reconcile the last
+// deletions in their queues. The drain timeout applies to that, and then separately to the return of the runnables.
 func (l *groupLoop) endActivation(f groupFact) {
 	limit := l.group.options.drainTimeout
 	live := l.group.currentScope.Load()
@@ -259,7 +258,7 @@ func (l *groupLoop) endActivation(f groupFact) {
 	time.AfterFunc(longDrain, l.group.wake)
 }
 
-// recordDurations measures the phases of the activation that a transition ends.
+// recordDurations records the durations of the phases that a transition ends.
 func (l *groupLoop) recordDurations(t phaseChange) {
 	switch t.to {
 	case Running:
@@ -278,7 +277,7 @@ func (l *groupLoop) recordDurations(t phaseChange) {
 	}
 }
 
-// phaseTimer wakes a group for the drain timeout, the back-off or the restart limit; these never overlap.
+// phaseTimer wakes a group for the drain timeout, the back-off or the restart limit. These never overlap.
 type phaseTimer struct {
 	*time.Timer
 	fact groupFact // fact is the fact to apply
@@ -300,13 +299,13 @@ func (l *groupLoop) stopTimer() {
 	}
 }
 
-// observe follows the condition. A condition on kinds alone wakes the group when a verdict changes; any other
-// condition has a goroutine.
+// observe starts observing the condition. A condition that depends only on kinds wakes the group when a verdict
+// changes. Any other condition has a goroutine.
 func (l *groupLoop) observe() {
 	g := l.group
 	src := g.sources()
 	if len(g.optional.Kinds) > 0 && src.managerCache != nil {
-		// A scope follows these kinds only while it lives; the manager's cache must know them all the time.
+		// A scope follows these kinds only during its lifetime, but the manager's cache must follow them all the time.
 		quiet := src
 		quiet.onTerminating = nil
 		l.kinds = append(l.kinds, newKindObserver(quiet, g.server, g.optional.Kinds, func([]detect.Verdict) {}, g.wake))
@@ -314,7 +313,7 @@ func (l *groupLoop) observe() {
 	if c, ok := g.condition.(kindsCondition); ok {
 		if kinds, err := c.resolveKinds(src.Scheme); err == nil {
 			judge := c.judge
-			g.condition = nil // The condition is not used again.
+			g.condition = nil // The condition is not used after this point.
 			l.kinds = append(l.kinds, newKindObserver(src, g.server, kinds, func(verdicts []detect.Verdict) { g.reportCondition(judge(kinds, verdicts)) }, g.wake))
 			return
 		}
@@ -338,8 +337,8 @@ func (l *groupLoop) stopObserving() {
 	}
 }
 
-// slowStart is how long a start occupies a start slot. A start that hangs, because setup blocks or a kind cannot
-// sync, must not prevent other groups from starting. Each start that gives up its slot allows one more LIST.
+// slowStart is how long a start occupies a start slot. A start that hangs, because setup blocks or a kind cannot sync,
+// must not prevent other groups from starting. Each start that releases its slot early allows one more concurrent LIST.
 const slowStart = 5 * time.Second
 
 // activation is one run of a group: a scope, and the runnables that setup added to it.
@@ -371,7 +370,7 @@ func (l *activation) send(fact groupFact, err error) {
 	l.group.wake()
 }
 
-// startActivation starts the group's scope and setup. Its last event is Ended or Erred.
+// startActivation starts the group's scope and setup. The last event of the activation is Ended or Erred.
 func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &activation{group: g, cancel: cancel, closeScope: func() {}, events: make(chan activationEvent, 4), startingAt: at}
@@ -389,8 +388,8 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	return l
 }
 
-// runScope occupies a start slot of the API server until the runnables have been started. No goroutine is needed
-// after that.
+// runScope occupies a start slot of the API server until the runnables have been started. After that, no goroutine is
+// needed.
 func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) {
 	ended := func(err error) {
 		s.End()
@@ -432,31 +431,31 @@ func (g *Group) callSetup(s *scope.Manager) (err error) {
 	return nil
 }
 
-// acquireStartSlot waits until fewer starts than the limit are in progress; ok is false if ctx ended first.
+// acquireStartSlot waits until fewer starts than the limit are in progress. ok is false if ctx was cancelled first.
 func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
 	select {
 	case g.server.StartSlots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, false
 	}
-	// The timer and the end of the start both free the slot, whichever comes first.
+	// The timer or the end of the start frees the slot, whichever comes first.
 	free := sync.OnceFunc(func() { <-g.server.StartSlots })
 	slow := time.AfterFunc(slowStart, free)
 	return func() { slow.Stop(); free() }, true
 }
 
-// forgiveAfter is how long a group must be quiet until its former starts no longer count.
+// forgiveAfter is how long a group must be quiet until its earlier starts are no longer counted.
 const forgiveAfter = time.Minute
 
-// startLimiter allows a burst of starts at once. After the burst, a pause follows each start, as long as the next
-// step of the back-off, until the group was quiet for long enough: it ran, or it was not wanted.
+// startLimiter allows a burst of immediate starts. After the burst, each start is followed by a pause with the length
+// of the next back-off step, until the group was quiet for long enough: it ran, or it was not wanted.
 // golang.org/x/time/rate does not support growing pauses.
 type startLimiter struct {
 	burst         int
 	first         wait.Backoff
 	pause         wait.Backoff // pause is the remainder of first
 	starts        int
-	next          time.Time // next is when the next start may be
+	next          time.Time // next is the earliest time for the next start
 	logged        time.Time // logged is the end of the pause that was logged last
 	unwantedSince time.Time // unwantedSince is zero while the group is wanted
 }
@@ -471,14 +470,15 @@ func (p *startLimiter) noteStart(now time.Time) {
 	}
 }
 
-// noteQuiet forgets all starts if the span is long enough. A pause that is longer than forgiveAfter is still observed.
+// noteQuiet resets the limiter if the span is long enough. A pause that is longer than forgiveAfter still has to
+// elapse.
 func (p *startLimiter) noteQuiet(span time.Duration) {
 	if span >= max(forgiveAfter, p.pause.Duration) {
 		*p = *newStartLimiter(p.burst, p.first)
 	}
 }
 
-// noteDesire measures how long the group has not been wanted.
+// noteDesire measures for how long the group has not been wanted.
 func (p *startLimiter) noteDesire(isWanted bool, now time.Time) {
 	switch {
 	case !isWanted && p.unwantedSince.IsZero():

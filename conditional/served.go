@@ -19,19 +19,19 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// Served holds while the API server serves all the given kinds, built-in ones or those of CRDs.
+// Served is true while the API server serves all the given kinds, whether they are built in or defined by CRDs.
 func Served(gvks ...schema.GroupVersionKind) Condition {
 	return kindsCondition{name: "Served", gvks: gvks, judge: allServedStatus}
 }
 
-// ServedObject is Served for the kinds of the objects, according to the manager's scheme.
+// ServedObject is Served for the kinds of the objects, which are looked up in the manager's scheme.
 func ServedObject(objs ...client.Object) Condition {
 	return kindsCondition{name: "Served", objs: objs, judge: allServedStatus}
 }
 
-// FirstServed holds while the API server serves at least one of the versions, and finds the first of them that is
-// served. Its identity names the version, so that the group restarts when the version changes. A setup function finds
-// the version by calling mgr.GetRESTMapper().RESTMapping(gk, version) for one version after the other.
+// FirstServed is true while the API server serves at least one of the versions. It selects the first version that is
+// served. Its identity contains the version, so the group restarts when the version changes. A setup function can find
+// the version by calling mgr.GetRESTMapper().RESTMapping(gk, version) for each version in order.
 func FirstServed(gk schema.GroupKind, versions ...string) Condition {
 	c := kindsCondition{
 		name: "FirstServed", text: fmt.Sprintf("FirstServed(%s,%s)", gk, strings.Join(versions, ",")), judge: firstServedStatus,
@@ -42,8 +42,8 @@ func FirstServed(gk schema.GroupKind, versions ...string) Condition {
 	return c
 }
 
-// firstServedStatus selects the first served version. It does not skip a preferred version whose presence is unclear:
-// uncertainty must not switch versions.
+// firstServedStatus selects the first served version. It does not skip a preferred version whose presence is unclear,
+// because uncertainty must not cause a switch between versions.
 func firstServedStatus(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
 	for i, v := range verdicts {
 		switch v.Presence {
@@ -57,7 +57,7 @@ func firstServedStatus(kinds []schema.GroupVersionKind, verdicts []detect.Verdic
 	return Status{State: False, Reason: "NotServed", Message: "the API server does not serve any of the versions"}
 }
 
-// kindsCondition depends only on which kinds are served.
+// kindsCondition is a condition that depends only on which kinds are served.
 type kindsCondition struct {
 	name  string
 	text  string // text is its name, if not derived from its kinds
@@ -93,7 +93,7 @@ func kindName(gvk schema.GroupVersionKind) string {
 	return strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, ".")
 }
 
-// Validate returns the wrong use of the condition.
+// Validate returns an error for incorrect use of the condition.
 func (s kindsCondition) Validate(src Sources) error {
 	kinds, err := s.resolveKinds(src.Scheme)
 	src.waitsFor.add(kinds...)
@@ -173,7 +173,7 @@ type kindObserver struct {
 	cancel            func()
 }
 
-// newKindObserver subscribes to the kinds; changed, unless it is nil, is called when new verdicts are available.
+// newKindObserver subscribes to the kinds. If changed is not nil, it is called when new verdicts are available.
 func newKindObserver(src Sources, server *process.SharedState, kinds []schema.GroupVersionKind, report func([]detect.Verdict), changed func()) *kindObserver {
 	o := &kindObserver{
 		kinds: kinds, report: report,
@@ -197,7 +197,7 @@ func (o *kindObserver) noteVerdicts(ctx context.Context, verdicts []detect.Verdi
 			o.onTerminating(kindName(o.kinds[i]), v.Terminating)
 		}
 	}
-	// The manager's cache is notified first: a start that results from the report may read from it.
+	// The manager's cache is notified first, because a start that results from the report may read from it.
 	if err := o.managerCache.NoteVerdicts(ctx, o.kinds, verdicts); err != nil {
 		o.log.Error(err, "cannot refresh the manager's client after kinds changed")
 	}
@@ -207,7 +207,7 @@ func (o *kindObserver) noteVerdicts(ctx context.Context, verdicts []detect.Verdi
 	o.report(verdicts)
 }
 
-// withoutTerminating counts the kinds whose CRD is being deleted as absent.
+// withoutTerminating returns the verdicts with each kind whose CRD is being deleted as absent.
 func withoutTerminating(verdicts []detect.Verdict) []detect.Verdict {
 	verdicts = slices.Clone(verdicts)
 	for i, v := range verdicts {
@@ -218,7 +218,7 @@ func withoutTerminating(verdicts []detect.Verdict) []detect.Verdict {
 	return verdicts
 }
 
-// allServedStatus is the three-valued AND: one absent kind decides, then one unclear kind.
+// allServedStatus is the three-valued AND: an absent kind decides first, then an unclear kind.
 func allServedStatus(_ []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
 	var identities []string
 	decides := detect.Verdict{Presence: detect.Served, Reason: "Served"}

@@ -25,16 +25,15 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// ErrScopeClosed is returned after the stop by the manager that a setup function received, and by its client and its
-// cache.
+// ErrScopeClosed is returned after the stop by the manager that a setup function received, and by its client and cache.
 var ErrScopeClosed = scope.ErrClosed
 
-// SetupFunc adds controllers and other runnables to mgr, as a reconciler's SetupWithManager does. It is called
-// once per start, each time with a new scope.
+// SetupFunc adds controllers and other runnables to mgr, like a reconciler's SetupWithManager. It is called once per
+// start, each time with a new scope.
 type SetupFunc func(mgr manager.Manager) error
 
-// Setup creates a group that runs the runnables of setup while the condition holds, and adds it to mgr, which may be
-// running already. It returns an error only for wrong use: an absent API is not an error.
+// Setup creates a group that runs the runnables of setup while the condition is true, and adds it to mgr, which may
+// already be running. It returns an error only for incorrect use; an absent API is not an error.
 func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option) (*Group, error) {
 	if mgr == nil || when == nil || setup == nil {
 		return nil, errors.New("conditional.Setup needs a manager, a condition and a setup function, found nil: pass all three")
@@ -53,8 +52,8 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 	return g, nil
 }
 
-// requireSwitching returns an error for a manager whose client would still read from its own cache while a group runs:
-// that cache may not have the object of an event yet.
+// requireSwitching returns an error for a manager whose client would read from the manager's own cache while a group
+// runs. That cache may not contain the object of an event yet.
 func requireSwitching(mgr manager.Manager) error {
 	if managercache.FromCache(mgr.GetCache()) == nil {
 		return errors.New("expected a manager of conditional.NewManager, found another one, whose client would not follow the group: " +
@@ -73,7 +72,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	if err := src.Validate(when); err != nil {
 		return nil, err
 	}
-	// The scheme must contain these kinds now: a start would detect a missing one much later.
+	// The scheme must already contain these kinds, because a start would detect a missing kind much later.
 	if len(o.optional) > 0 {
 		var err error
 		if g.optional.Kinds, err = kindsOf(src.Scheme, o.optional); err != nil {
@@ -85,7 +84,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 		return nil, err
 	}
 	if g.followsKinds = len(waitsFor.kinds) > 0; g.followsKinds {
-		if _, ok := when.(kindsCondition); !ok { // Otherwise the observer of the condition has its kinds.
+		if _, ok := when.(kindsCondition); !ok { // Otherwise the condition's observer has the kinds.
 			g.kinds = waitsFor
 		}
 	}
@@ -101,13 +100,14 @@ func (g *Group) sources() Sources {
 
 // joinProcess registers the group with its process and its manager; an error leaves nothing behind.
 func (g *Group) joinProcess(o options) (err error) {
-	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
+	// As with the names of controllers, SkipNameValidation allows two groups to share a name, and with it their
+	// metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
 	server, quit, err := process.AcquireState(g.sources().toServer(), g.mgr.GetLogger().WithName("conditional"))
 	if err != nil {
 		return err
 	}
-	g.server = server // Once the registry has the group, scrapes read it.
+	g.server = server // Once the group is in the registry, scrapes read this field.
 	leave, err := server.Registry.AddGroup(&process.GroupEntry{
 		Name: o.name, Shared: o.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(),
 		Show: g.show, States: shownStates, Holds: holdReasons,
@@ -127,18 +127,18 @@ func (g *Group) joinProcess(o options) (err error) {
 	return err
 }
 
-// NewManager is controller-runtime's manager.New (ctrl.NewManager) for a manager with groups:
+// NewManager is the counterpart of controller-runtime's manager.New (ctrl.NewManager) for a manager with groups:
 //
 //	mgr, err := conditional.NewManager(cfg, ctrl.Options{…})
 //
-// The manager's client, cache, API reader and field indexer switch: a call with the context of a reconcile, of a
-// handler or of another runnable of a group uses those of the group's current activation, and returns
-// [ErrScopeClosed] after its end. A call with another context is answered as controller-runtime would; an absent kind
-// that a group waits for is a meta.NoKindMatchError. So a reconciler, and the helpers, closures and wrappers that it
-// uses, may keep what the manager returned before any group started.
+// The manager's client, cache, API reader and field indexer switch. A call with the context of a reconcile, of a
+// handler or of another runnable of a group uses those of the group's current activation, and returns [ErrScopeClosed]
+// after its end. A call with any other context behaves as in controller-runtime; for an absent kind that a group waits
+// for, it returns a meta.NoKindMatchError. Therefore a reconciler, with the helpers, closures and wrappers that it
+// uses, may keep clients that were taken from the manager before any group started.
 //
 // Groups inherit the Cache and Client options, MapperProvider and NewClient. Client.Cache.Reader must be empty.
-// ByObject may name kinds that are not served yet.
+// ByObject may contain kinds that are not served yet.
 func NewManager(cfg *rest.Config, o manager.Options, opts ...ManagerOption) (manager.Manager, error) {
 	var all managerOptions
 	for _, opt := range opts {
@@ -152,8 +152,8 @@ type ManagerOption func(*managerOptions)
 
 type managerOptions struct{ metricsPrefix string }
 
-// MetricsPrefix sets the first word of the names of the metrics of the manager's groups, as in torpor_gate_state; the
-// default is conditional.
+// MetricsPrefix sets the prefix of the metric names of the manager's groups, as in torpor_gate_state. The default is
+// conditional.
 func MetricsPrefix(prefix string) ManagerOption {
 	return func(o *managerOptions) { o.metricsPrefix = prefix }
 }
@@ -206,8 +206,8 @@ func (o *options) addErrorUnless(ok bool, format string, args ...any) {
 	}
 }
 
-// validate returns the errors in the options, separately and in combination with each other and with the kinds that
-// the group waits for.
+// validate returns the errors in the options, both in each option and in their combination with each other and with the
+// kinds that the group waits for.
 func (o *options) validate(waitsFor namedKinds) error {
 	for _, crd := range o.interest.CRDs {
 		_, group, _ := strings.Cut(crd, ".")
@@ -221,10 +221,10 @@ func (o *options) validate(waitsFor namedKinds) error {
 	return errors.Join(o.errs...)
 }
 
-// Name sets the group's name in logs, metrics and checks; the default is the condition's String.
+// Name sets the group's name in logs, metrics and checks. The default is the condition's String.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
-// DrainTimeout sets how long a stop waits for the runnables before the group is Stuck; the default is 30 s.
+// DrainTimeout sets how long a stop waits for the runnables before the group is Stuck. The default is 30 s.
 func DrainTimeout(d time.Duration) Option {
 	return func(o *options) {
 		o.addErrorUnless(d > 0, "expected a DrainTimeout longer than 0, found %s: correct it", d)
@@ -232,8 +232,8 @@ func DrainTimeout(d time.Duration) Option {
 	}
 }
 
-// StartBackoff sets the pauses between failed starts; the default grows from 1 s to 5 min. It is reset when the
-// condition changes, and after a start that lasted longer than its Cap.
+// StartBackoff sets the pauses between failed starts. The default grows from 1 s to 5 min. The back-off is reset when
+// the condition changes, and after a start that lasted longer than its Cap.
 func StartBackoff(b wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(b.Duration > 0, "expected a StartBackoff whose Duration is longer than 0, found %s: correct it", b.Duration)
@@ -241,11 +241,12 @@ func StartBackoff(b wait.Backoff) Option {
 	}
 }
 
-// RestartLimit limits how often a condition that comes and goes restarts the group. The first starts, as many as
-// burst, are not delayed; then a pause follows each start. The default is 5 starts, and pauses from 10 s to 1 min.
-// Stops are never delayed. While a start is held back, the group is Dormant, and GroupStatus.HeldUntil is the end of
-// the pause. The state of the condition at that time decides. After a quiet minute, in which the group was Running or
-// its condition did not hold, all former starts are forgotten. A limit with a longer pause forgets them after that.
+// RestartLimit limits how often a flapping condition restarts the group. The first starts, up to burst, are not
+// delayed; after that, each start is followed by a pause. The default is 5 starts, and pauses from 10 s to 1 min. Stops
+// are never delayed. While a start is held back, the group is Dormant, and GroupStatus.HeldUntil is the end of the
+// pause. The state of the condition at that time decides. The limit is reset after a quiet minute, in which the group
+// was Running or its condition was not true. With a pause longer than a minute, it is reset after a quiet period of
+// that length.
 func RestartLimit(burst int, pause wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
@@ -254,10 +255,9 @@ func RestartLimit(burst int, pause wait.Backoff) Option {
 	}
 }
 
-// Events records the phase changes of the group, and what holds it back, as events about an object, for example the
-// Deployment of the operator; see the constants for their reasons. mgr.GetEventRecorder returns a recorder. Without
-// this option, only what holds the group back is recorded, about its CRD, and only if the process may record events
-// in the namespace default.
+// Events records the group's phase changes and holds as events about an object, for example the operator's Deployment;
+// see the constants for their reasons. mgr.GetEventRecorder returns a recorder. Without this option, only holds are
+// recorded, about the group's CRD, and only if the process may record events in the namespace default.
 func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 	return func(o *options) {
 		o.addErrorUnless(rec != nil && regarding != nil, "expected a recorder and an object in Events, found nil: pass both")
@@ -265,8 +265,8 @@ func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 	}
 }
 
-// Poll queries discovery at this interval instead of watching CRDs, so that no right to watch them is needed. Starts
-// and stops are late by up to that interval.
+// Poll queries discovery at this interval instead of watching CRDs, so the right to watch CRDs is not needed. Starts
+// and stops are delayed by up to that interval.
 func Poll(interval time.Duration) Option {
 	return func(o *options) {
 		o.addErrorUnless(interval > 0, "expected an interval longer than 0 in Poll, found %s: correct it", interval)
@@ -288,16 +288,16 @@ func WatchNamed(crdNames ...string) Option {
 	}
 }
 
-// APIServices also watches APIServices, to detect that kinds of aggregated API servers come and go. It needs the
-// right to list and watch apiservices.apiregistration.k8s.io.
+// APIServices also watches APIServices, to detect changes of the kinds of aggregated API servers. It needs the right to
+// list and watch apiservices.apiregistration.k8s.io.
 func APIServices() Option { return func(o *options) { o.interest.APIServices = true } }
 
-// StopOnTerminating stops the group when the deletion of a CRD is requested, instead of when the CRD is gone.
-// Finalizers of the group's controllers then remain, and with them the objects and the CRD, unless they are removed
-// by hand.
+// StopOnTerminating stops the group when the deletion of a CRD is requested, instead of when the CRD is deleted.
+// Finalizers of the group's controllers then remain, and with them the objects and the CRD, until users remove the
+// finalizers.
 func StopOnTerminating() Option { return func(o *options) { o.stopOnTerminating = true } }
 
-// Optional names kinds that the group's controllers may watch although they are not served. The manager's scheme must
+// Optional lists kinds that the group's controllers may watch although they are not served. The manager's scheme must
 // contain them.
 func Optional(objs ...client.Object) Option {
 	return func(o *options) {
@@ -307,8 +307,8 @@ func Optional(objs ...client.Object) Option {
 }
 
 // CacheOptions changes the options of the group's cache, for example its namespaces or selectors. adjust is called at
-// every start with the options that the group would have otherwise, so that Restart applies new ones. Such a group
-// shares no informer.
+// every start with the options that the group would have otherwise, so Restart applies new options. Such a group does
+// not share informers.
 func CacheOptions(adjust func(*cache.Options)) Option {
 	return func(o *options) {
 		o.addErrorUnless(adjust != nil, "expected a function in CacheOptions, found nil: pass one, or leave the option out")

@@ -21,27 +21,28 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// Kind is controller-runtime's source of that name for a controller that runs all the time. It watches the kind of
-// obj in the cluster while the kind is served there. The start of the controller does not wait for the kind.
+// Kind is the counterpart of controller-runtime's source for a controller that runs all the time. It watches the kind
+// of obj in the cluster while the kind is served there. The start of the controller does not wait for the kind.
 func Kind[object client.Object](
 	cl cluster.Cluster, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object],
 ) source.SyncingSource {
 	return &kindSource[object, reconcile.Request]{cl: cl, obj: obj, handler: h, predicates: predicates}
 }
 
-// ClusterKind is a source for many clusters, as in multicluster-runtime: ForCluster creates a source for one of them.
-// The cluster is engaged whether or not it serves the kind of Object. name is the type of a cluster's name, a string.
+// ClusterKind is a source for many clusters, as in multicluster-runtime. ForCluster creates a source for one of them.
+// The cluster is engaged whether or not it serves the kind of Object. name is the string type for the names of
+// clusters.
 type ClusterKind[name ~string, object client.Object, request comparable] struct {
 	// Object is an object of the kind to watch.
 	Object object
-	// Handler creates the handler of one cluster, which puts the cluster's name into its requests.
+	// Handler creates the handler for one cluster. The handler sets the cluster's name in its requests.
 	Handler func(name, cluster.Cluster) handler.TypedEventHandler[object, request]
 	// Predicates filter the events of all clusters.
 	Predicates []predicate.TypedPredicate[object]
 }
 
-// ForCluster returns the source of one cluster. The second result, whether to engage the cluster, is always true. The
-// source ends with the context of its start, which is cancelled when a cluster is disengaged.
+// ForCluster returns the source for one cluster. The second result, which reports whether to engage the cluster, is
+// always true. The source stops with the context of its start, which is cancelled when a cluster is disengaged.
 func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluster) (source.TypedSource[request], bool, error) {
 	if cl == nil || k.Handler == nil {
 		return nil, false, errors.New("conditional.ClusterKind needs a cluster and a Handler, found nil: pass both")
@@ -52,7 +53,7 @@ func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluste
 	return &kindSource[object, request]{cl: cl, obj: k.Object, handler: k.Handler(n, cl), predicates: k.Predicates}, true, nil
 }
 
-// kindSource wraps controller-runtime's source, and gives it a cache in which the kind is optional.
+// kindSource wraps controller-runtime's source with a cache in which the kind is optional.
 type kindSource[object client.Object, request comparable] struct {
 	cl         cluster.Cluster
 	obj        object
@@ -61,7 +62,7 @@ type kindSource[object client.Object, request comparable] struct {
 	interest   detect.Interest
 }
 
-// Start follows the kind until ctx ends.
+// Start watches the kind until ctx is cancelled.
 func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	gvk, err := findKind(s.obj, s.cl.GetScheme())
 	if err != nil {
@@ -76,17 +77,17 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 		release()
 		return err
 	}
-	// Start returns at once, and there is no Stop: the source ends with the context of its start.
+	// Start returns immediately, and there is no Stop. The source stops with the context of its start.
 	context.AfterFunc(ctx, func() { stop(); release() })
 	return source.TypedKind(cache, s.obj, s.handler, s.predicates...).Start(ctx, queue)
 }
 
-// restartableSource is a source that may be started again after the context of its last start has ended.
+// restartableSource is a source that may be started again after the context of its last start was cancelled.
 type restartableSource interface{ isRestartable() }
 
 func (s *kindSource[object, request]) isRestartable() {}
 
-// WaitForSync returns at once: a kind that is not served has nothing to sync.
+// WaitForSync returns immediately, because a kind that is not served has nothing to sync.
 func (s *kindSource[object, request]) WaitForSync(context.Context) error { return nil }
 
 func (s *kindSource[object, request]) String() string {
@@ -99,10 +100,10 @@ type groupWatch struct {
 	stop   context.CancelFunc // stop is nil while the group does not run
 }
 
-// Watch adds a watch to the group's controller while the controller keeps running. It watches the kind of object
-// while that kind is served, until Unwatch was called as often as Watch with this id. The watch is added again at
-// every start of the group. A Watch with a known id only counts; its handler is not used. Reads of the kind through
-// the group's client keep an informer until the group stops.
+// Watch adds a watch to the group's controller while the controller keeps running. It watches the kind of object while
+// that kind is served, until Unwatch has been called as often as Watch with this id. Every start of the group adds the
+// watch to the new controller. If the id is already known, the call is only counted, and its handler is not used. Reads
+// of the kind with the group's client keep an informer until the group stops.
 func (g *Group) Watch(id string, object client.Object, h handler.EventHandler, predicates ...predicate.Predicate) error {
 	if id == "" || object == nil || h == nil {
 		return fmt.Errorf("group %s: Watch needs an id, an object and a handler, found %q, %T and %T: pass all three", g.options.name, id, object, h)
@@ -129,7 +130,7 @@ func (g *Group) Watch(id string, object client.Object, h handler.EventHandler, p
 	return nil
 }
 
-// Unwatch revokes one Watch; the last Unwatch of an id ends the watch.
+// Unwatch revokes one call of Watch. The last Unwatch for an id removes the watch.
 func (g *Group) Unwatch(id string) error {
 	g.watchesMu.Lock()
 	defer g.watchesMu.Unlock()

@@ -17,8 +17,8 @@ const (
 
 func allPhases() []Phase { return []Phase{Dormant, Starting, Running, Draining, Stuck, Failed} }
 
-// groupFact is an event in the life of a group. The first three express the desired state, which is applied again
-// after every transition.
+// groupFact is an event in the life of a group. The first three facts express the desired state, which is applied after
+// every transition.
 type groupFact string
 
 // These are the facts that the state machine reacts to.
@@ -34,7 +34,7 @@ const (
 	factRetry    groupFact = "Retry"    // factRetry means that the back-off, or the pause of the restart limit, has passed
 )
 
-// groupAction is the effect of a transition on the one activation of a group.
+// groupAction is the effect of a transition on the group's activation.
 type groupAction string
 
 // These are the actions of the state machine.
@@ -52,7 +52,7 @@ type transition struct {
 	do groupAction
 }
 
-// transitions is the whole state machine; a fact that is not listed changes nothing.
+// transitions is the complete state machine. A fact that is not listed for a phase changes nothing.
 //
 // Invariant: a group never has two activations. Only Dormant activates, and only Ended and Erred, which mean that
 // everything has returned, leave the phases with an activation. TestEveryHistory checks this for every reachable state.

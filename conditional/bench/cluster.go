@@ -28,10 +28,10 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// waitTimeout limits every single wait; nothing should take a tenth of it.
+// waitTimeout limits every single wait. No wait should take more than a tenth of it.
 const waitTimeout = 2 * time.Minute
 
-// benchKind is number i of the bench's kinds; ten share a group.
+// benchKind returns the kind with number i. Ten kinds share an API group.
 func benchKind(i int) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: fmt.Sprintf("g%d.bench.example.com", i/10), Version: "v1", Kind: fmt.Sprintf("Widget%d", i)}
 }
@@ -50,7 +50,8 @@ func newCRD(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinit
 	return testenv.NewCRD(kind, strings.ToLower(kind.Kind)+"s", apiextensionsv1.NamespaceScoped)
 }
 
-// adminClient changes the API server from outside of the measured process. Its methods panic with a trialError.
+// adminClient changes objects in the API server from outside of the measured process. Its methods panic with a
+// trialError.
 type adminClient struct {
 	client    client.WithWatch
 	discovery *discovery.DiscoveryClient
@@ -59,7 +60,7 @@ type adminClient struct {
 func newAdminClient(cfg *rest.Config) adminClient {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = -1, -1
-	// client-go shares connections between equal configurations; a separate dialer means a separate connection.
+	// client-go shares connections between equal configurations. A separate dialer results in a separate connection.
 	cfg.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	scheme := runtime.NewScheme()
 	check(apiextensionsv1.AddToScheme(scheme), "make the scheme of CRDs")
@@ -78,7 +79,7 @@ func (a adminClient) uninstallCRD(ctx context.Context, kind schema.GroupVersionK
 	check(a.client.Delete(ctx, newCRD(kind)), "uninstall the CRD of "+kind.Kind)
 }
 
-// createObject retries: a new kind may not accept objects yet.
+// createObject creates an object. It retries, because a new kind may not accept objects yet.
 func (a adminClient) createObject(ctx context.Context, kind schema.GroupVersionKind, name string) {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
@@ -92,7 +93,7 @@ func (a adminClient) deleteObject(ctx context.Context, kind schema.GroupVersionK
 	check(a.client.Delete(ctx, newObject(kind, name)), "delete "+name)
 }
 
-// waitUntilServed queries discovery for the kind, after 2 ms, 4 ms, 8 ms and so on, until it is served.
+// waitUntilServed queries discovery for the kind, after 2 ms, 4 ms, 8 ms and so on, until the kind is served.
 func (a adminClient) waitUntilServed(ctx context.Context, kind schema.GroupVersionKind) {
 	backoff := wait.Backoff{Duration: 2 * time.Millisecond, Factor: 2, Steps: 20, Cap: time.Second}
 	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
@@ -102,14 +103,15 @@ func (a adminClient) waitUntilServed(ctx context.Context, kind schema.GroupVersi
 	check(err, "wait until "+kind.Kind+" is served")
 }
 
-// crdHistory records when a watch of CRDs has seen each of them established, and deleted.
+// crdHistory records the times at which a watch of CRDs observed that each of them was established and deleted.
 type crdHistory struct {
 	mu                sync.Mutex
 	established, gone map[string]time.Time
-	err               error // why there will be no more events
+	err               error // reason why there will be no more events
 }
 
-// watchCRDs records a history until ctx ends. It sees everything that happens after it has returned.
+// watchCRDs records a history until ctx is cancelled. The history contains everything that happens after watchCRDs has
+// returned.
 func (a adminClient) watchCRDs(ctx context.Context) *crdHistory {
 	var list apiextensionsv1.CustomResourceDefinitionList
 	check(a.client.List(ctx, &list), "list CRDs")
@@ -144,7 +146,7 @@ func (h *crdHistory) noteEvent(event watch.Event, at time.Time) {
 	}
 }
 
-// waitFor returns the time of the kind's CRD in one of the history's maps, as soon as it exists.
+// waitFor returns the time for the kind's CRD in one of the history's maps, as soon as it exists.
 func (h *crdHistory) waitFor(ctx context.Context, moments map[string]time.Time, kind schema.GroupVersionKind) (at time.Time) {
 	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) {
 		h.mu.Lock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the library conditional, and plain controller-runtime for comparison, on a real API server.
+// Command bench measures the library conditional on a real API server and, for comparison, plain controller-runtime.
 package main
 
 import (
@@ -24,10 +24,10 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// trialArgument makes this program a child process that runs the one trial described on its standard input.
+// trialArgument makes this program a child process that runs the trial described on its standard input.
 const trialArgument = "one-trial"
 
-// trialSizes defines the size of each trial; those with Plain are for plain controller-runtime.
+// trialSizes defines the size of each trial. Fields with Plain are for plain controller-runtime.
 type trialSizes struct {
 	Rounds                        int
 	Installs, PlainInstalls       int
@@ -87,14 +87,14 @@ func main() {
 	}
 }
 
-// runBench runs the wanted trials, prints the table and writes the figures.
+// runBench runs the selected trials, prints the table and writes the figures.
 func runBench(ctx context.Context, sizes trialSizes, only, file string) error {
-	ctrllog.SetLogger(logr.Discard()) // envtest uses this logger, and complains without one. A trial has its own.
+	ctrllog.SetLogger(logr.Discard()) // envtest uses this logger, and complains if there is none. A trial has its own logger.
 	start, measured := time.Now(), allFigures{}
 	before := loadAverage()
 	for n := range sizes.Rounds {
 		for _, t := range allTrials() {
-			// A trial that measures a span of time shows nothing new in a second round.
+			// A second round of a trial that runs for a fixed time shows nothing new.
 			if only != "" && only != strings.TrimSuffix(t.name, plainSuffix) || t.measuresTime && n > 0 {
 				continue
 			}
@@ -114,7 +114,7 @@ func runBench(ctx context.Context, sizes trialSizes, only, file string) error {
 	return measured.save(file)
 }
 
-// loadAverage is 0 on a system without /proc.
+// loadAverage returns the load average; 0 on a system without /proc.
 func loadAverage() (load float64) {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err == nil {
@@ -123,8 +123,7 @@ func loadAverage() (load float64) {
 	return load
 }
 
-// runIsolated runs a trial with a separate API server and process, so that its resources and requests are counted
-// separately.
+// runIsolated runs a trial with its own API server and process, so its resources and requests are counted separately.
 func runIsolated(ctx context.Context, job trialJob) (r roundFigures, err error) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return nil, errors.New("expected the folder of etcd and kube-apiserver in KUBEBUILDER_ASSETS: use `make bench NAME=conditional`, or set it")
@@ -155,7 +154,7 @@ func runIsolated(ctx context.Context, job trialJob) (r roundFigures, err error) 
 	return r, json.Unmarshal(output, &r)
 }
 
-// runChild runs the trial that its standard input describes.
+// runChild runs the trial described on its standard input.
 func runChild(ctx context.Context) error {
 	var job trialJob
 	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// roundFigures are the figures of one round of a trial, in SI units and named as in the file.
+// roundFigures contains the figures of one round of a trial, in SI units and with the names used in the file.
 type roundFigures map[string]float64
 
 // addSpread adds the median, the 99th percentile and the maximum of samples in seconds.
@@ -43,7 +43,7 @@ func spreadNames(name string) []string {
 	return []string{name + "_p50_seconds", name + "_p99_seconds", name + "_max_seconds"}
 }
 
-// allFigures contains the values of each figure, one for each round.
+// allFigures contains the values of each figure, one per round.
 type allFigures map[string][]float64
 
 func (f allFigures) add(r roundFigures) {
@@ -52,7 +52,7 @@ func (f allFigures) add(r roundFigures) {
 	}
 }
 
-// flatten returns the median of the rounds for each figure, or the maximum of maxima.
+// flatten returns, for each figure, the median of the rounds, or the maximum if the figure is itself a maximum.
 func (f allFigures) flatten() map[string]float64 {
 	flat := map[string]float64{}
 	for name, values := range f {
@@ -64,7 +64,7 @@ func (f allFigures) flatten() map[string]float64 {
 	return flat
 }
 
-// save writes the flat figures as a JSON object, and creates its folder.
+// save writes the flattened figures as a JSON object, and creates the folder.
 func (f allFigures) save(file string) error {
 	data, err := json.MarshalIndent(f.flatten(), "", "  ")
 	if err != nil {
@@ -79,7 +79,8 @@ func (f allFigures) save(file string) error {
 	return nil
 }
 
-// percentile returns the smallest sample that at least p percent of all samples do not exceed; 0 without samples.
+// percentile returns the smallest sample that is greater than or equal to at least p percent of all samples; 0 if there
+// are no samples.
 func percentile(samples []float64, p float64) float64 {
 	if len(samples) == 0 {
 		return 0
@@ -94,7 +95,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// slope returns how much y grows for each unit of x, by linear regression; 0 if the points have fewer than two x.
+// slope returns the growth of y per unit of x, by linear regression; 0 if the points have fewer than two different x.
 func slope(x, y []float64) float64 {
 	var sumX, sumY, covariance, variance float64
 	for i := range x {
@@ -125,9 +126,9 @@ const (
 type tableRow struct {
 	what string
 	unit valueUnit
-	// ours and plain name the figures that are shown, in this order.
+	// ours and plain list the names of the figures to show, in this order.
 	ours, plain []string
-	// limits are the largest values that ours may have, in the same order; the figures after the last limit have none.
+	// limits are the maximum values for ours, in the same order. Figures beyond the last limit have none.
 	limits []float64
 }
 
@@ -163,7 +164,7 @@ func tableRows(s trialSizes) []tableRow {
 		{fmt.Sprintf("%d CRDs at once: last established → all synced", s.Providers), unitSeconds, []string{providers}, []string{plainProviders}, []float64{10}},
 		{"heap for each of them", unitBytes, []string{"providers_storm_heap_bytes_per_running_group"}, []string{"providers_plain_storm_heap_bytes_per_running_group"}, nil},
 		{"goroutines for each of them", unitCount, []string{"providers_storm_goroutines_per_running_group"}, []string{"providers_plain_storm_goroutines_per_running_group"}, nil},
-		// The check whether anything else is served comes every five minutes.
+		// Every five minutes there is a check whether other kinds are served.
 		row(fmt.Sprintf("requests a minute, %d dormant kinds", s.DormantKinds), unitCount, "dormant_requests_per_minute", 0.3),
 		row("watches opened a minute, dormant", unitCount, "dormant_watch_requests_per_minute", 0.2),
 		row("CPU time a minute, dormant", unitMilliseconds, "dormant_cpu_milliseconds_per_minute", 5),
@@ -258,10 +259,10 @@ func formatDigits(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// memoryUsage is the memory of this process.
+// memoryUsage describes the memory of this process.
 type memoryUsage struct{ goroutines, heap, stack float64 }
 
-// settledUsage waits until the number of goroutines is stable for 200 ms, and returns the memory without garbage.
+// settledUsage waits until the number of goroutines has been stable for 200 ms, and returns the memory without garbage.
 func settledUsage(ctx context.Context) memoryUsage {
 	const interval, stableChecks, maxChecks = 10 * time.Millisecond, 20, 500
 	for last, stable, checks := 0, 0, 0; stable < stableChecks && checks < maxChecks; checks++ {
@@ -281,7 +282,7 @@ func settledUsage(ctx context.Context) memoryUsage {
 	return memoryUsage{goroutines: float64(runtime.NumGoroutine()), heap: heap, stack: float64(stats.StackInuse)}
 }
 
-// addUsage adds the cost of each of n groups or controllers beyond an earlier measurement.
+// addUsage adds the cost per group or controller, in comparison to an earlier measurement.
 func (r roundFigures) addUsage(ctx context.Context, before memoryUsage, n int, format string) {
 	held := settledUsage(ctx)
 	r[fmt.Sprintf(format, "goroutines")] = (held.goroutines - before.goroutines) / float64(n)
@@ -297,7 +298,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// leakSamples are the resources of the process after some cycles.
+// leakSamples contains the resources of the process after several cycles.
 type leakSamples struct{ cycles, goroutines, heap, series []float64 }
 
 func (l *leakSamples) takeSample(ctx context.Context, cycle int) {
@@ -312,7 +313,7 @@ func (l *leakSamples) takeSample(ctx context.Context, cycle int) {
 	l.goroutines, l.heap = append(l.goroutines, held.goroutines), append(l.heap, held.heap)
 }
 
-// addTo adds the growth over the cycles: goroutines and series in total, bytes for each cycle.
+// addTo adds the growth over the cycles: goroutines and series in total, and bytes per cycle.
 func (l *leakSamples) addTo(r roundFigures, prefix string) {
 	last := len(l.cycles) - 1
 	r[prefix+"goroutine_growth"] = l.goroutines[last] - l.goroutines[0]
@@ -321,14 +322,14 @@ func (l *leakSamples) addTo(r roundFigures, prefix string) {
 	r[prefix+"cycles"] = l.cycles[last]
 }
 
-// usedCPU returns the time for which this process has used processors so far.
+// usedCPU returns the CPU time that this process has used so far.
 func usedCPU() time.Duration {
 	var usage syscall.Rusage
 	check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage), "read the used CPU time")
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// requestCounter counts the requests of a process and its error log lines, without a limit of its own, as in
+// requestCounter counts the requests of a process and its error log lines. It does not limit the rate, like
 // controller-runtime's GetConfig.
 type requestCounter struct{ requests, watches, errors atomic.Int64 }
 
@@ -344,7 +345,7 @@ type countingTransport struct {
 	counter *requestCounter
 }
 
-// RoundTrip counts a watch apart from the other requests.
+// RoundTrip counts a request. Watches are counted separately.
 func (t countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if watch := r.URL.Query().Get("watch"); watch == "true" || watch == "1" {
 		t.counter.watches.Add(1)
@@ -354,8 +355,7 @@ func (t countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.base.RoundTrip(r)
 }
 
-// newLogger returns a logger that drops everything but counts errors, including those that client-go reports to
-// apimachinery.
+// newLogger returns a logger that only counts errors, including those that client-go reports to apimachinery.
 func (c *requestCounter) newLogger() logr.Logger {
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(context.Context, error, string, ...any) { c.errors.Add(1) }}
 	return logr.New(errorCountingSink{c})

@@ -42,7 +42,8 @@ const (
 	nudgeAfter     = 10 * time.Second
 )
 
-// soakRun has CRDs come, go and change at random under groups and their neighbours, while the API server restarts.
+// soakRun creates, deletes and changes CRDs at random while groups and their neighbours watch them and the API server
+// restarts.
 type soakRun struct {
 	server  *envtest.Environment
 	admin   adminClient
@@ -50,7 +51,7 @@ type soakRun struct {
 	counts  struct{ installs, reversions, objects, deletions, restarts, nudges atomic.Int64 }
 }
 
-// runSoak returns an error for the first promise that was not kept.
+// runSoak returns an error for the first broken promise.
 func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 	certs, err := os.MkdirTemp("", "soak")
 	if err != nil {
@@ -63,7 +64,7 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 	}
 	s := &soakRun{server: server}
 	apiServer := s.server.ControlPlane.GetAPIServer()
-	apiServer.CertDir = certs                             // It outlives a restart.
+	apiServer.CertDir = certs                             // The folder outlives a restart.
 	apiServer.Configure().Append("request-timeout", "5s") // A server that stops waits this long for its watches.
 	cfg, err := s.server.Start()
 	if err != nil {
@@ -94,7 +95,7 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 }
 
 func waitForGoroutines(ctx context.Context, limit int) error {
-	limit += 10 // Of the admin's connections.
+	limit += 10 // These are the connections of the admin client.
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) { return goruntime.NumGoroutine() <= limit, nil })
 	if err != nil {
 		return fmt.Errorf("expected at most %d goroutines, found %d: %w", limit, goruntime.NumGoroutine(), err)
@@ -128,8 +129,8 @@ func (s *soakRun) breakThings(ctx context.Context, pairs []*soakPair, span time.
 	check(work.Wait(), "soak")
 }
 
-// liveOnce installs a CRD, creates objects, perhaps stops serving its version for a while, and deletes it with its
-// objects.
+// liveOnce installs a CRD, creates objects, in some cases stops serving its version for a while, and deletes it with
+// its objects.
 func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) {
 	crd := newCRD(p.kind)
 	isClustered := random.IntN(3) == 0
@@ -144,7 +145,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 	addObject := func() {
 		names = append(names, fmt.Sprint(prefix, len(names)))
 		obj := newObject(p.kind, names[len(names)-1])
-		// A client of controller-runtime would remember the first scope of the kind.
+		// A controller-runtime client would cache the first scope of the kind.
 		objects := s.objects.Resource(p.kind.GroupVersion().WithResource(crd.Spec.Names.Plural))
 		target := objects.Namespace(obj.GetNamespace())
 		if isClustered {
@@ -166,7 +167,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		pause(ctx, time.Duration(random.IntN(3000))*time.Millisecond)
 		s.setServed(ctx, crd, true)
 		s.counts.reversions.Add(1)
-		addObject() // A watcher that sees it has listed the others, too.
+		addObject() // A watcher that receives this object has listed the others, too.
 		p.expectSeen(ctx, names)
 	}
 	p.forgetGone()
@@ -187,9 +188,9 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 }
 
 // awaitEstablished waits until the API server serves a CRD. A CRD whose names were accepted right before a restart
-// stays in that state until it changes or its informer resyncs, after five minutes: the server answers its requests
-// then, but discovery does not list it, so no client can detect it. See updateCustomResourceDefinition in
-// k8s.io/apiextensions-apiserver.
+// stays in that state until it changes or its informer resyncs after five minutes. In this state the server responds to
+// requests for the kind, but discovery does not list it, so no client can detect it. See updateCustomResourceDefinition
+// in k8s.io/apiextensions-apiserver.
 func (s *soakRun) awaitEstablished(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	var since time.Time
 	s.retry(ctx, "wait until a CRD is established", func() error {
@@ -265,7 +266,7 @@ func (p *soakPair) setUp(mgr manager.Manager, role string) *conditional.Group {
 	return setUpGroup(mgr, name, conditional.Served(p.kind), func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).Named(name).For(newObject(p.kind, "")).WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
 			Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-				// A client reads unstructured objects from the server, which may be down; the last failures are not
+				// A client reads unstructured objects from the server, which may be down, and the last failures are not
 				// retried.
 				return reconcile.Result{}, p.reconcile(ctx, mgr.GetCache(), role, req)
 			}))
@@ -293,7 +294,7 @@ func (p *soakPair) reconcile(ctx context.Context, c client.Reader, role string, 
 	return client.IgnoreNotFound(err)
 }
 
-// forgetGone forgets objects that were deleted while their version was not served.
+// forgetGone removes objects from the record that were deleted while their version was not served.
 func (p *soakPair) forgetGone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,7 +307,7 @@ func (p *soakPair) brokenPromise() error {
 	return p.broken
 }
 
-// findMissing returns the role and the name of an object that is not in a map; empty if all are.
+// findMissing returns the role and name of an object that is not in a map; empty if there is none.
 func (p *soakPair) findMissing(in map[string]bool, names []string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -320,7 +321,7 @@ func (p *soakPair) findMissing(in map[string]bool, names []string) string {
 	return ""
 }
 
-// expectSeen waits until group and neighbour have reconciled the objects.
+// expectSeen waits until both the group and its neighbour have reconciled the objects.
 func (p *soakPair) expectSeen(ctx context.Context, names []string) {
 	missing := ""
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, restartTimeout, true, func(context.Context) (bool, error) {

@@ -36,10 +36,10 @@ import (
 	"github.com/torpor-dev/torpor/conditional/extra"
 )
 
-// plainSuffix ends the names of trials of plain controller-runtime.
+// plainSuffix is the suffix of the names of trials of plain controller-runtime.
 const plainSuffix = "-plain"
 
-// benchTrial is one measurement. Its run function receives a manager that it has to start, and panics with a
+// benchTrial is one measurement. Its run function receives a manager, which it has to start, and panics with a
 // trialError.
 type benchTrial struct {
 	name         string
@@ -47,7 +47,7 @@ type benchTrial struct {
 	run          func(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures
 }
 
-// allTrials lists the trials in their order.
+// allTrials returns the trials in order.
 func allTrials() []benchTrial {
 	return []benchTrial{
 		{name: "installs", run: measureInstalls},
@@ -69,7 +69,7 @@ func allTrials() []benchTrial {
 	}
 }
 
-// trialError ends a trial by a panic: a measurement is useless after its first error.
+// trialError ends a trial with a panic, because a measurement is useless after its first error.
 type trialError struct{ error }
 
 func check(err error, what string) {
@@ -78,7 +78,7 @@ func check(err error, what string) {
 	}
 }
 
-// catchError calls do and returns the error that ended it.
+// catchError calls do and returns the trialError with which it panicked.
 func catchError(do func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -101,9 +101,9 @@ type trialEnv struct {
 	counter *requestCounter
 	log     logr.Logger
 	admin   adminClient
-	before  memoryUsage // before the trial's manager was made
+	before  memoryUsage // before the trial's manager was created
 	isPlain bool
-	making  sync.Mutex // held while an object of the traffic is created and deleted
+	making  sync.Mutex // locked while an object of the traffic is created and deleted
 }
 
 func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
@@ -124,7 +124,7 @@ func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
 	})
 }
 
-// newManager returns a manager without servers; that of a plain trial is controller-runtime's own.
+// newManager returns a manager without servers. For a plain trial it is controller-runtime's own.
 func (e *trialEnv) newManager() manager.Manager {
 	o := ctrl.Options{
 		Scheme: runtime.NewScheme(), Metrics: server.Options{BindAddress: "0"}, Logger: e.log,
@@ -138,7 +138,7 @@ func (e *trialEnv) newManager() manager.Manager {
 	return mgr
 }
 
-// withManager calls do while the manager runs.
+// withManager calls do while the manager is running.
 func withManager(ctx context.Context, mgr manager.Manager, do func(context.Context)) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
@@ -165,7 +165,7 @@ func setUpGroup(mgr manager.Manager, name string, when conditional.Condition, se
 	return g
 }
 
-// setUpGroups adds a group for each of n kinds, beginning with the first.
+// setUpGroups adds a group for each of n kinds, starting with kind number first.
 func setUpGroups(mgr manager.Manager, first, n int, synced syncTimes) (groups []*conditional.Group) {
 	for i := range n {
 		kind := benchKind(first + i)
@@ -192,11 +192,12 @@ func waitForAbsence(ctx context.Context, groups ...*conditional.Group) {
 	}
 }
 
-// secondsBetween is never negative: two watches of one event may come in either order.
+// secondsBetween returns the seconds between two times. It never returns a negative number, because two watches may
+// deliver one event in either order.
 func secondsBetween(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 0) }
 
-// measureInstalls creates and deletes a CRD repeatedly. It measures from Established, as a watch sees it, until the
-// group's sources have synced, and from the end of the CRD, as a watch sees it, until the group is dormant.
+// measureInstalls creates and deletes a CRD repeatedly. It measures from a watch's Established event to the sync of the
+// group's sources, and from a watch's deletion event to the phase Dormant of the group.
 func measureInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, synced := benchKind(0), make(syncTimes, 10)
 	group := setUpGroup(mgr, "installs", conditional.Served(kind), watchKind(kind, synced))
@@ -222,8 +223,8 @@ func measureInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roun
 	return r
 }
 
-// measurePlainInstalls starts a plain controller as soon as discovery lists the kind. That avoids the pause of 10 s
-// after a start that is too early.
+// measurePlainInstalls starts a plain controller as soon as discovery lists the kind. This avoids the pause of 10 s
+// after a premature start.
 func measurePlainInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind := benchKind(0)
 	var starts []float64
@@ -252,11 +253,11 @@ func (e *trialEnv) prepareKind(ctx context.Context, kind schema.GroupVersionKind
 	}
 }
 
-// measureCycles performs n cycles after some for warm-up, and adds the growth over them.
+// measureCycles performs n cycles after several warm-up cycles, and adds the growth over the n cycles.
 func (e *trialEnv) measureCycles(ctx context.Context, n int, r roundFigures, prefix string, do func(ctx context.Context, counts bool)) {
 	warmup, leaks := max(n/20, 2), &leakSamples{}
 	takeSample := func(cycle int) {
-		e.making.Lock() // An object that is being created would count as a leak.
+		e.making.Lock() // An object that is being created would be counted as a leak.
 		defer e.making.Unlock()
 		leaks.takeSample(ctx, cycle)
 	}
@@ -271,7 +272,7 @@ func (e *trialEnv) measureCycles(ctx context.Context, n int, r roundFigures, pre
 	leaks.addTo(r, prefix)
 }
 
-// signalledGroup is a group behind a signal, with the durations of its starts and stops.
+// signalledGroup is a group with a Signal condition, and with the durations of its starts and stops.
 type signalledGroup struct {
 	group         *conditional.Group
 	signal        chan bool
@@ -279,14 +280,15 @@ type signalledGroup struct {
 	starts, stops []float64
 }
 
-// newSignalledGroup allocates room for all samples at once, so that they do not look like a leak.
+// newSignalledGroup allocates memory for all samples in advance, so they do not look like a leak.
 func newSignalledGroup(mgr manager.Manager, name string, kind schema.GroupVersionKind, samples int) *signalledGroup {
 	s := &signalledGroup{signal: make(chan bool), synced: make(syncTimes, 10), starts: make([]float64, 0, samples), stops: make([]float64, 0, samples)}
 	s.group = setUpGroup(mgr, name, extra.Signal(name, s.signal), watchKind(kind, s.synced))
 	return s
 }
 
-// startAndStop starts the group, until its sources have synced, and stops it, until it is dormant.
+// startAndStop starts the group and waits until its sources have synced. Then it stops the group and waits until it is
+// dormant.
 func (s *signalledGroup) startAndStop(ctx context.Context, counts bool) {
 	s.synced.clear()
 	start := time.Now()
@@ -310,7 +312,7 @@ func (s *signalledGroup) send(ctx context.Context, on bool) {
 	}
 }
 
-// measureRestarts starts and stops a group on a kind that is always served, and that has no other watchers.
+// measureRestarts starts and stops a group for a kind that is always served and has no other watchers.
 func measureRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
@@ -338,8 +340,8 @@ func measurePlainRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager)
 	return r
 }
 
-// measureShared starts and stops a group on a kind that another group always watches, and counts the events and the
-// restarts of that neighbour.
+// measureShared starts and stops a group for a kind that another group always watches, and counts the events and the
+// restarts of the other group.
 func measureShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
@@ -360,7 +362,7 @@ func measureShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundF
 	return r
 }
 
-// measurePlainShared stops a plain controller whose informer must stay, because another one uses it.
+// measurePlainShared stops a plain controller whose informer must remain, because another controller uses it.
 func measurePlainShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
@@ -375,20 +377,20 @@ func measurePlainShared(ctx context.Context, e *trialEnv, mgr manager.Manager) r
 	return r
 }
 
-// eventTraffic creates events continuously, and records which of them its source has not seen yet.
+// eventTraffic creates events continuously, and records the events that its source has not received yet.
 type eventTraffic struct {
 	env  *trialEnv
 	kind schema.GroupVersionKind
 
 	mu      sync.Mutex
-	missing map[string]bool // by type of the event, and object
+	missing map[string]bool // by event type and object
 	made    int
 }
 
 // trafficPause is the pause between two objects.
 const trafficPause = 20 * time.Millisecond
 
-// makeWhile creates and deletes objects while do runs.
+// makeWhile creates and deletes objects while do is running.
 func (t *eventTraffic) makeWhile(ctx context.Context, do func()) {
 	var isDone atomic.Bool
 	var maker errgroup.Group
@@ -440,9 +442,10 @@ func (t *eventTraffic) newSource(mgr manager.Manager) source.Source {
 	})
 }
 
-// countLost returns how many events have not come within 10 s, and how many were created.
+// countLost returns the number of events that were not received within 10 s, and the number of events that were
+// created.
 func (t *eventTraffic) countLost(ctx context.Context) (lost, made float64) {
-	// The error only means that some events are lost, as the result shows.
+	// The error only means that some events are lost, which the result shows.
 	_ = wait.PollUntilContextTimeout(ctx, trafficPause, 10*time.Second, true, func(context.Context) (bool, error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -452,7 +455,7 @@ func (t *eventTraffic) countLost(ctx context.Context) (lost, made float64) {
 	return lost, made
 }
 
-// measureStorm installs the CRDs of many groups at once.
+// measureStorm installs the CRDs of many groups at the same time.
 func measureStorm(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	r, synced := roundFigures{}, make(syncTimes, 2*e.Storm)
 	groups := setUpGroups(mgr, 0, e.Storm, synced)
@@ -491,8 +494,8 @@ func measurePlainStorm(ctx context.Context, e *trialEnv, mgr manager.Manager) ro
 	return r
 }
 
-// installStorm installs n CRDs, 16 at a time, and records how long after the last Established the last source has
-// synced.
+// installStorm installs n CRDs, 16 at a time, and records the time from the last Established event until the last
+// source has synced.
 func (e *trialEnv) installStorm(ctx context.Context, history *crdHistory, n int, synced syncTimes, r roundFigures) {
 	start := time.Now()
 	var installs errgroup.Group
@@ -519,9 +522,9 @@ func laterOf(a, b time.Time) time.Time {
 	return a
 }
 
-// measureDormant measures the cost of groups whose kinds are always absent, beyond that of a manager without groups.
-// Then it adds so many more groups that shared memory, and the rest of the process, hardly count in the memory of
-// each.
+// measureDormant measures the additional cost of groups whose kinds are always absent, compared to a manager without
+// groups. Then it adds so many more groups that shared memory and the rest of the process are negligible in the memory
+// per group.
 func measureDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	withManager(ctx, e.newManager(), func(ctx context.Context) { e.before = settledUsage(ctx) })
 	more := 10 * e.DormantKinds
@@ -539,8 +542,8 @@ func measureDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) round
 	return r
 }
 
-// measurePlainDormant has plain controllers wait for the same kinds. They wait without end, whereas those of a
-// manager would end it after two minutes.
+// measurePlainDormant makes plain controllers wait for the same kinds. They wait indefinitely, whereas the manager
+// would stop after two minutes.
 func measurePlainDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	r := roundFigures{}
 	withManager(ctx, mgr, func(ctx context.Context) {
@@ -554,12 +557,12 @@ func measurePlainDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) 
 	return r
 }
 
-// measureIdle counts the activity of the process in a span of time.
+// measureIdle counts the activity of the process during the given time.
 func (e *trialEnv) measureIdle(ctx context.Context, span time.Duration, r roundFigures, prefix string) {
 	requests, watches, errorLogs := e.counter.requests.Load(), e.counter.watches.Load(), e.counter.errors.Load()
 	start, cpu := time.Now(), usedCPU()
 	for left := span; left > 0; left = span - time.Since(start) {
-		pause(ctx, min(left, 20*time.Second)) // A line each 20 s does not show in the CPU time.
+		pause(ctx, min(left, 20*time.Second)) // One line every 20 s has no noticeable effect on the CPU time.
 	}
 	minutes := time.Since(start).Minutes()
 	r[prefix+"dormant_minutes"] = minutes
@@ -572,7 +575,7 @@ func (e *trialEnv) measureIdle(ctx context.Context, span time.Duration, r roundF
 // syncTimes receives the moment of every sync.
 type syncTimes chan time.Time
 
-// clear drops the times of earlier syncs.
+// clear discards the times of earlier syncs.
 func (s syncTimes) clear() {
 	for len(s) > 0 {
 		<-s
@@ -591,7 +594,7 @@ func (s syncTimes) next(ctx context.Context) (at time.Time) {
 	return at
 }
 
-// notingSource records when it has synced. Our controllers and plain ones use the same type.
+// notingSource records the time of its sync. Conditional and plain controllers use the same type.
 type notingSource struct {
 	source.SyncingSource
 	synced syncTimes
@@ -615,16 +618,16 @@ func idleReconciler() reconcile.Reconciler {
 	return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
 }
 
-// watchKind returns a setup function for a controller whose only source is a notingSource, with the builder of
-// controller-runtime.
+// watchKind returns a setup function for a controller whose only source is a notingSource. It uses controller-runtime's
+// builder.
 func watchKind(kind schema.GroupVersionKind, synced syncTimes) conditional.SetupFunc {
 	return func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).Named("bench-" + kind.Kind).WatchesRawSource(newNotingSource(mgr, kind, synced)).Complete(idleReconciler())
 	}
 }
 
-// startPlain starts a controller next to the manager, as controller-runtime's authors recommend for one that starts
-// late. stop ends it and leaves its informer to the caller.
+// startPlain starts a controller while the manager is running, as controller-runtime's authors recommend for late
+// starts. stop stops the controller and leaves its informer to the caller.
 func startPlain(ctx context.Context, mgr manager.Manager, name string, s notingSource) (stop func()) {
 	c, err := controller.NewUnmanaged(name, controller.Options{
 		Reconciler: idleReconciler(), SkipNameValidation: new(true), Logger: mgr.GetLogger(), CacheSyncTimeout: 24 * time.Hour,
@@ -642,14 +645,14 @@ func startPlain(ctx context.Context, mgr manager.Manager, name string, s notingS
 	}
 }
 
-// startPlainSynced is startPlain for a kind, and returns when its source has synced.
+// startPlainSynced is startPlain for a kind. It returns when the source has synced.
 func startPlainSynced(ctx context.Context, mgr manager.Manager, name string, kind schema.GroupVersionKind) (at time.Time, stop func()) {
 	synced := make(syncTimes, 1)
 	stop = startPlain(ctx, mgr, name, newNotingSource(mgr, kind, synced))
 	return synced.next(ctx), stop
 }
 
-// runPlainOnce starts a plain controller and stops it, informer included, as soon as it has synced.
+// runPlainOnce starts a plain controller and, as soon as it has synced, stops it together with its informer.
 func runPlainOnce(ctx context.Context, mgr manager.Manager, kind schema.GroupVersionKind) time.Time {
 	at, stop := startPlainSynced(ctx, mgr, "bench-plain", kind)
 	stop()

@@ -17,14 +17,14 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// lastDeletions is the number of objects of a CRD when it is deleted, and deletionTime the time that a controller
-// needs for each.
+// lastDeletions is the number of objects of a CRD at its deletion. deletionTime is the time that a controller needs for
+// each object.
 const (
 	lastDeletions = 100
 	deletionTime  = 10 * time.Millisecond
 )
 
-// deletionCounter sets up a controller that cleans up after objects, without finalizers.
+// deletionCounter sets up a controller that cleans up after objects without using finalizers.
 type deletionCounter struct{ seen, cleaned atomic.Int64 }
 
 func (d *deletionCounter) setUp(mgr manager.Manager) error {
@@ -44,7 +44,7 @@ func (d *deletionCounter) setUp(mgr manager.Manager) error {
 		}))
 }
 
-// countLost deletes a CRD with its objects, and returns how many deletions were not reconciled when done has
+// countLost deletes a CRD with its objects, and returns the number of deletions that were not reconciled when done has
 // returned.
 func (d *deletionCounter) countLost(ctx context.Context, e *trialEnv, done func(context.Context)) float64 {
 	for i := range lastDeletions {
@@ -69,7 +69,7 @@ func measureDeletions(ctx context.Context, e *trialEnv, mgr manager.Manager) rou
 	return r
 }
 
-// measurePlainDeletions gives a plain controller, which never stops, three times the time that the work takes.
+// measurePlainDeletions waits three times as long as the work takes, because a plain controller is never stopped.
 func measurePlainDeletions(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	d, r := &deletionCounter{}, roundFigures{}
 	e.admin.installCRD(ctx, benchKind(0))
@@ -81,7 +81,7 @@ func measurePlainDeletions(ctx context.Context, e *trialEnv, mgr manager.Manager
 	return r
 }
 
-// measureRuntime sets groups up and removes them while the manager runs.
+// measureRuntime adds and removes groups while the manager runs.
 func measureRuntime(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
@@ -107,7 +107,7 @@ func (c slowCondition) Observe(ctx context.Context, src conditional.Sources, rep
 	return c.Condition.Observe(ctx, src, func(s conditional.Status) { pause(ctx, 4*time.Second); report(s) })
 }
 
-// measureSlow restarts a group next to one whose condition is slow and constantly busy.
+// measureSlow restarts a group while another group has a slow condition that is constantly busy.
 func measureSlow(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	r := roundFigures{}
 	e.prepareKind(ctx, benchKind(0))
@@ -118,7 +118,7 @@ func measureSlow(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFig
 	return r
 }
 
-// measureProviders installs as many CRDs as a few providers of crossplane contain.
+// measureProviders installs as many CRDs as several crossplane providers contain.
 func measureProviders(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	e.Storm = e.Providers
 	return renamed(measureStorm(ctx, e, mgr), "providers_")

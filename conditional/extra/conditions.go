@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extra contains conditions and a reconciler that few projects need. It uses only the exported names of
-// package conditional, so that a project can write such conditions itself.
+// Package extra contains conditions and a reconciler that few projects need. It uses only exported names of package
+// conditional, so projects can implement such conditions themselves.
 package extra
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// On observes c at the API server of another cluster: Served looks for its kinds there, Object watches there. The
+// On observes c at the API server of another cluster: Served and Object observe the kinds and the object there. The
 // cluster need not have been started. The group still runs with its own manager.
 func On(cl cluster.Cluster, c conditional.Condition) conditional.Condition {
 	return condition{
@@ -33,9 +33,9 @@ func On(cl cluster.Cluster, c conditional.Condition) conditional.Condition {
 	}
 }
 
-// Func holds while f returns true. f is called at once and then once per period. Its context ends after one period,
-// or after 10 s if that is less. An error, a panic or a late answer counts as Unknown. A call that ignores its
-// context delays only the next call.
+// Func is true while f returns true. f is called immediately and then once per period. Its context is cancelled after
+// one period, or after 10 s if the period is longer. An error, a panic or a late result counts as Unknown. A call that
+// ignores its context delays only the next call.
 func Func(name string, every time.Duration, f func(context.Context) (bool, error)) conditional.Condition {
 	return condition{
 		name:    name,
@@ -47,8 +47,9 @@ func Func(name string, every time.Duration, f func(context.Context) (bool, error
 	}
 }
 
-// Signal holds after true was received from the channel, until false is received. Before the first value it is
-// Unknown. Closing the channel keeps the last state. Use a channel in one group only: each value has one reader.
+// Signal is true after true was received from the channel, until false is received. It is Unknown until the first
+// value. Closing the channel keeps the last state. Use a channel in one group only, because each value has one
+// receiver.
 func Signal(name string, ch <-chan bool) conditional.Condition {
 	return condition{
 		name:    name,
@@ -76,7 +77,7 @@ func errorUnless(ok bool, text string) error {
 
 func (c condition) String() string { return c.name }
 
-// Validate returns the wrong use of the condition.
+// Validate returns an error for incorrect use of the condition.
 func (c condition) Validate(src conditional.Sources) error {
 	if c.mistake != nil || c.validate == nil {
 		return c.mistake
@@ -98,12 +99,13 @@ func stateFromBool(holds bool) conditional.State {
 // maxCallTime limits one call of a function.
 const maxCallTime = 10 * time.Second
 
-// pollFunc calls f at once and then once per period until ctx ends, and reports its result. A call that exceeds its
-// deadline counts as Unknown. It is not waited for when ctx ends, but no other call begins before it has returned.
+// pollFunc calls f immediately and then once per period until ctx is cancelled, and reports its result. A call that
+// exceeds its deadline counts as Unknown. pollFunc does not wait for such a call when ctx is cancelled, but no other
+// call starts before it has returned.
 func pollFunc(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(conditional.Status)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	for ctx.Err() == nil { // The select below may choose a tick although ctx has ended.
+	for ctx.Err() == nil { // The select below may choose a tick even after ctx was cancelled.
 		callWithDeadline(ctx, min(every, maxCallTime), f, report)
 		select {
 		case <-ctx.Done():
@@ -115,7 +117,7 @@ func pollFunc(ctx context.Context, every time.Duration, f func(context.Context) 
 func callWithDeadline(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error), report func(conditional.Status)) {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer := make(chan conditional.Status, 1) // Buffered, so that the goroutine of a late call ends when the call returns.
+	answer := make(chan conditional.Status, 1) // The channel is buffered, so the goroutine of a late call ends when the call returns.
 	go func() { answer <- callFunc(timed, limit, f) }()
 	select {
 	case s := <-answer:
@@ -129,7 +131,8 @@ func callWithDeadline(ctx context.Context, limit time.Duration, f func(context.C
 		return
 	}
 	report(timeoutStatus(limit))
-	// The next call must not begin before this one has returned: the function need not be safe for concurrent use.
+	// The next call must not start before this one has returned, because the function need not be safe for concurrent
+	// use.
 	select {
 	case <-answer:
 	case <-ctx.Done():
@@ -156,7 +159,7 @@ func timeoutStatus(limit time.Duration) conditional.Status {
 	return conditional.Status{State: conditional.Unknown, Reason: "FuncTimedOut", Message: "no answer within " + limit.String()}
 }
 
-// followSignal reports the values of the channel until it is closed or ctx ends.
+// followSignal reports the values of the channel until it is closed or ctx is cancelled.
 func followSignal(ctx context.Context, signal <-chan bool, report func(conditional.Status)) {
 	report(conditional.Status{State: conditional.Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
 	for {

@@ -9,9 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// GracefulReconciler lets reconciles that are in progress at a stop finish: their context, and their scope, end only
-// when the grace has passed after the end of the controller's context. The values and the deadline of the context are
-// kept. The grace should be shorter than the group's drain timeout, and than the manager's GracefulShutdownTimeout.
+// GracefulReconciler lets reconciles that are in progress at a stop finish. Their context, and with it their scope,
+// ends only when the grace period has elapsed after the end of the controller's context. The values and the deadline of
+// the context are preserved. The grace period should be shorter than the group's drain timeout and the manager's
+// GracefulShutdownTimeout.
 func GracefulReconciler[R comparable](r reconcile.TypedReconciler[R], grace time.Duration) reconcile.TypedReconciler[R] {
 	return &gracefulReconciler[R]{r, grace}
 }
@@ -21,7 +22,7 @@ type gracefulReconciler[R comparable] struct {
 	grace      time.Duration
 }
 
-// Reconcile calls the reconciler with a context that outlives ctx by the grace.
+// Reconcile calls the reconciler with a context that outlives ctx by the grace period.
 func (g *gracefulReconciler[R]) Reconcile(ctx context.Context, request R) (reconcile.Result, error) {
 	late := context.WithoutCancel(ctx)
 	// WithoutCancel also drops the deadline, which the controller's ReconciliationTimeout may have set.

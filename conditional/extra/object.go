@@ -23,9 +23,9 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// Object holds while the object of that name exists and f returns true for it, for example because of an annotation
-// or an entry of a ConfigMap. The type of obj defines the kind to watch, as in a client's Get. f receives its own
-// copy of the object. Object needs the right to list and watch that one object.
+// Object is true while the object with the given name exists and f returns true for it, for example because of an
+// annotation or an entry of a ConfigMap. The type of obj defines the kind to watch, as in a client's Get. f receives
+// its own copy of the object. Object needs the right to list and watch this object only.
 func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) conditional.Condition {
 	o := observedObject{like: obj, key: key, holds: f}
 	return condition{
@@ -41,7 +41,8 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 		observe: func(ctx context.Context, src conditional.Sources, report func(conditional.Status)) error {
 			first := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 30, Cap: 30 * time.Second}
 			pause := first
-			// Each failure is followed by a try with a new cache: the kind may have another scope or plural now.
+			// After each failure there is an attempt with a new cache, because the kind may have another scope or
+			// plural now.
 			for ctx.Err() == nil {
 				began := time.Now()
 				if err := o.observe(ctx, src, report); err != nil && ctx.Err() == nil {
@@ -66,7 +67,7 @@ type observedObject struct {
 	holds func(client.Object) bool
 }
 
-// observe runs a cache of the one object until ctx ends or the server fails.
+// observe runs a cache for the object until ctx is cancelled or the server fails.
 func (o observedObject) observe(ctx context.Context, src conditional.Sources, report func(conditional.Status)) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	selector := fields.Set{metav1.ObjectNameField: o.key.Name}
@@ -76,7 +77,7 @@ func (o observedObject) observe(ctx context.Context, src conditional.Sources, re
 	objects, err := cache.New(src.Config, cache.Options{
 		HTTPClient: src.HTTPClient, Scheme: src.Scheme, DefaultFieldSelector: selector.AsSelector(),
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
-			// The reflector itself recovers from these errors: a server ends a watch every few minutes.
+			// The reflector itself recovers from these errors. For example, a server closes a watch every few minutes.
 			if !errors.Is(err, io.EOF) && !k8serrors.IsResourceExpired(err) && !k8serrors.IsGone(err) {
 				fail(fmt.Errorf("list and watch: %w", err))
 			}
@@ -118,7 +119,7 @@ func (o observedObject) observe(ctx context.Context, src conditional.Sources, re
 			isSeen = true
 			report(o.judge(obj))
 		case <-synced:
-			synced = nil // The channel is closed; do not receive from it again.
+			synced = nil // The channel is closed and must not be received from again.
 			if !isSeen && len(latest) == 0 {
 				report(o.judge(nil))
 			}
@@ -126,7 +127,8 @@ func (o observedObject) observe(ctx context.Context, src conditional.Sources, re
 	}
 }
 
-// judge calls f with a copy of the object, which the cache shares with other readers; nil means absent.
+// judge calls f with a copy of the object, because the cache shares the object with other readers. If obj is nil, the
+// object is absent.
 func (o observedObject) judge(obj client.Object) conditional.Status {
 	if obj == nil {
 		return conditional.Status{State: conditional.False, Reason: "NotFound", Message: "the object does not exist"}

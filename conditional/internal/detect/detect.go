@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package detect determines whether an API server serves given kinds, and detects changes. A metadata-only watch of
-// CRDs triggers it, a query of discovery decides, and a watch probe ensures that informers will sync. While idle, it
-// makes no requests.
+// CRDs triggers it, a discovery query decides, and a watch probe ensures that informers will sync. While idle, it sends
+// no requests.
 package detect
 
 import (
@@ -19,16 +19,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Interest describes the kinds that a subscriber follows, and how the detector may find them. The caller has
-// validated it. Where a watch is forbidden, the detector queries discovery instead: first after 10 s, then at growing
-// intervals of up to one minute while nothing changes.
+// Interest describes the kinds that a subscriber follows, and how the detector may observe them. The caller must have
+// validated it. Where a watch is forbidden, the detector queries discovery instead: first after 10 s, and then at
+// growing intervals of up to one minute while nothing changes.
 type Interest struct {
 	Kinds []schema.GroupVersionKind
-	// Poll, if not 0, queries discovery at this interval only, instead of watching.
+	// Poll, if not 0, makes the detector query discovery at this interval instead of watching.
 	Poll time.Duration
-	// CRDs, if not empty, are the names of the only CRDs that may be watched.
+	// CRDs, if not empty, lists the only CRDs that may be watched.
 	CRDs []string
-	// APIServices also watches APIServices, for kinds of aggregated API servers.
+	// APIServices makes the detector also watch APIServices, for kinds of aggregated API servers.
 	APIServices bool
 }
 
@@ -57,8 +57,8 @@ func (i Interest) watchTargets() []watchTarget {
 }
 
 // Detector reports to any number of subscribers which kinds one API server serves. It works only while it has
-// subscribers: one or a few goroutines hold each watch, and up to maxConcurrentLooks more query the server when a
-// query is due.
+// subscribers. Each watch uses one or a few goroutines, and up to maxConcurrentLooks more query the server when queries
+// are due.
 type Detector struct {
 	server   apiServer
 	log      logr.Logger
@@ -72,7 +72,7 @@ type Detector struct {
 	onRefusal      map[*func()]struct{} // onRefusal holds the functions to call when a watch is forbidden, or allowed again
 }
 
-// New returns a detector that has not made a request yet. It uses hc for all its requests, and never closes it.
+// New returns a detector that has not sent a request yet. It uses hc for all its requests, and never closes it.
 func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) {
 	w, err := newRESTServer(cfg, hc)
 	if err != nil {
@@ -86,11 +86,11 @@ func newDetector(w apiServer, log logr.Logger) *Detector {
 	return &Detector{server: w, log: log, outcomes: counts, loggedRefusals: map[watchTarget]bool{}, onRefusal: map[*func()]struct{}{}}
 }
 
-// Subscribe returns a channel of the verdicts on the kinds, in their order. The channel has the known verdicts at
-// once, without a request, and then receives every change. It buffers only the latest verdicts, so that a slow
-// subscriber delays no other. Changed, unless it is nil, is called when new verdicts are available, and must not call
-// the detector. Cancel closes the channel. The last subscriber's Cancel returns when the detector's goroutines have
-// ended. It may be called more than once.
+// Subscribe returns a channel for the verdicts about the kinds, in their order. The channel immediately contains the
+// known verdicts, without a request, and then receives every change. It buffers only the latest verdicts, so a slow
+// subscriber does not delay others. If changed is not nil, it is called when new verdicts are available, and must not
+// call the detector. Cancel closes the channel, and may be called more than once. The Cancel of the last subscriber
+// returns when the detector's goroutines have ended.
 func (d *Detector) Subscribe(i Interest, changed func()) (verdicts <-chan []Verdict, cancel func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,8 +115,8 @@ func (d *Detector) unsubscribe(l *detectionSession, s *presenceSubscriber) {
 	}
 }
 
-// KnownVerdict returns the last verdict on a kind that was not Unclear; isKnown is false if there was none. An
-// unreachable server does not change it. It makes no request.
+// KnownVerdict returns the last verdict about a kind that was not Unclear. isKnown is false if there was none. An
+// unreachable server does not change the result. KnownVerdict sends no request.
 func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (v Verdict, isKnown bool) {
 	d.readSession(func(l *detectionSession) {
 		if t := l.kindOf(gvk); t != nil {
@@ -138,8 +138,8 @@ func (d *Detector) readSession(read func(*detectionSession)) {
 	}
 }
 
-// ProbeCounts returns the number of requests to discovery and to the kinds, by their result: served, absent,
-// initializing or unreadable. Watches do not count.
+// ProbeCounts returns the numbers of requests to discovery and for kinds, by result: served, absent, initializing or
+// unreadable. Watches are not counted.
 func (d *Detector) ProbeCounts() map[string]uint64 {
 	counts := map[string]uint64{}
 	for outcome, n := range d.outcomes {
@@ -161,7 +161,7 @@ func (d *Detector) RefusedWatches() map[string]int {
 	return counts
 }
 
-// RefusedResources returns the resources whose watches the interest needs, and which are forbidden.
+// RefusedResources returns the resources of those watches of the interest that are forbidden.
 func (d *Detector) RefusedResources(i Interest) (resources []string) {
 	d.readSession(func(l *detectionSession) {
 		for _, of := range i.watchTargets() {
@@ -173,8 +173,8 @@ func (d *Detector) RefusedResources(i Interest) (resources []string) {
 	return resources
 }
 
-// OnRefusal has changed called when a watch is forbidden, or allowed again, until cancel is called. changed must not
-// call the detector.
+// OnRefusal registers a function to be called when a watch becomes forbidden or allowed, until cancel is called.
+// changed must not call the detector.
 func (d *Detector) OnRefusal(changed func()) (cancel func()) {
 	d.refusalsMu.Lock()
 	defer d.refusalsMu.Unlock()
@@ -207,24 +207,24 @@ func (d *Detector) logRefusal(t watchTarget, err error) {
 	}
 }
 
-// maxConcurrentLooks is the maximum number of concurrent queries: a slow query must not delay the others.
+// maxConcurrentLooks is the maximum number of concurrent queries. A slow query must not delay the others.
 const maxConcurrentLooks = 8
 
-// apiServer is the part of the API server that the detector needs; tests simulate it.
+// apiServer is the part of the API server that the detector needs. Tests simulate it.
 type apiServer interface {
-	// discoverKinds returns a result for each kind of the group version, and none if the version is not served.
+	// discoverKinds returns a result for each kind of the group version; nothing if the version is not served.
 	discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error)
 	// probeWatch reports whether a resource can already be watched.
 	probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error)
-	// runWatch feeds a watch until ctx ends, or until the server refuses the watch.
+	// runWatch runs a watch until ctx is cancelled, or until the server rejects the watch.
 	runWatch(ctx context.Context, w *resourceWatch)
-	// discoveryVersion returns a value that changes with the served kinds, and is empty if the server has none; last
-	// is the previous value.
+	// discoveryVersion returns a value that changes whenever the served kinds change. It is empty if the server does
+	// not support this. last is the previous value.
 	discoveryVersion(ctx context.Context, last string) (string, error)
 }
 
-// detectionSession is the detector's work from the first subscriber to the last. Code that changes its state
-// publishes the changes before it releases the lock.
+// detectionSession is the detector's state between the first subscription and the end of the last one. Code that
+// changes the state publishes the changes before it releases the lock.
 type detectionSession struct {
 	detector *Detector
 	stop     chan struct{} // stop is closed by the last subscriber
@@ -238,7 +238,7 @@ type detectionSession struct {
 	runningJobs int
 	discovered  *string // discovered is the version of discovery at the last check; nil before the first
 
-	// These changes are to be published.
+	// Changes that have to be published.
 	unopened    []*resourceWatch
 	rescheduled []*versionState
 	outdated    map[*presenceSubscriber]struct{} // outdated holds subscribers that have not received the current verdicts
@@ -261,7 +261,7 @@ func (l *detectionSession) lifetime() context.Context { return wait.ContextForCh
 // publishChanges stores the verdicts for their subscribers, opens new watches, and starts due queries.
 func (l *detectionSession) publishChanges() {
 	if l.lifetime().Err() != nil {
-		return // Nothing may start any more: the last subscriber waits for the workers.
+		return // Nothing new may start, because the last subscriber waits for the workers.
 	}
 	for s := range l.outdated {
 		s.leaveVerdicts()
@@ -288,7 +288,7 @@ func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 	switch {
 	case b.isLooking || b.next.IsZero() || l.versions[b.gv] != b:
 	case !now.Before(b.next):
-		// From here on, scheduleLook only records the next time: with two concurrent queries, the older answer could
+		// From here on, scheduleLook only records the next time. With two concurrent queries, the older response might
 		// be judged last.
 		b.isLooking, b.next = true, time.Time{}
 		l.jobs = append(l.jobs, b.look)
@@ -304,7 +304,7 @@ func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 	}
 }
 
-// launchJobs starts jobs up to the limit; each job that ends makes room for another.
+// launchJobs starts jobs up to the limit. Each finished job makes room for another one.
 func (l *detectionSession) launchJobs() {
 	for l.runningJobs < maxConcurrentLooks && len(l.jobs) > 0 && l.lifetime().Err() == nil {
 		job := l.jobs[0]
@@ -320,12 +320,13 @@ func (l *detectionSession) launchJobs() {
 	}
 }
 
-// handleChange makes queries due for the kinds that an event may concern.
+// handleChange makes queries due for the kinds that an event may affect.
 func (l *detectionSession) handleChange(c objectChange) {
 	now := time.Now()
 	first, group, _ := strings.Cut(c.name, ".")
 	for gv, b := range l.versions {
-		// An APIService is named <version>.<group>. A CRD is <plural>.<group>, and may have any version.
+		// The name of an APIService is <version>.<group>. The name of a CRD is <plural>.<group>, and it may have any
+		// version.
 		if gv.Group != group || c.resource == apiServiceResource && gv.Version != first {
 			continue
 		}
@@ -337,7 +338,7 @@ func (l *detectionSession) handleChange(c objectChange) {
 	}
 }
 
-// noteChange records a deletion of the kind with its CRD, or with its APIService unless the API server created that
+// noteChange records the deletion of the kind's CRD, or of its APIService unless the API server created the APIService
 // itself.
 func (t *kindState) noteChange(c objectChange, now time.Time) {
 	plural, _, _ := strings.Cut(c.name, ".")
@@ -352,7 +353,7 @@ func (t *kindState) noteChange(c objectChange, now time.Time) {
 	}
 }
 
-// addCRDFacts adds the facts about the kind's CRD that the watches have to the result of a query.
+// addCRDFacts adds the watches' facts about the kind's CRD to the result of a query.
 func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	s.crdKnown, s.uid, s.terminating = false, "", false
 	crd := s.plural + "." + group
@@ -362,9 +363,9 @@ func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	return s
 }
 
-// watchOfCRD returns the watch that has listed a CRD; nil without one.
+// watchOfCRD returns the watch that has listed a CRD; nil if there is none.
 func (l *detectionSession) watchOfCRD(crd string) *resourceWatch {
-	// A watch of all CRDs is as good as a watch of this CRD.
+	// A watch of all CRDs serves the same purpose as a watch of this CRD.
 	for _, of := range []watchTarget{{resource: crdResource}, {resource: crdResource, name: crd}} {
 		if w := l.watches[of]; w != nil && w.isSynced && !w.isRefused {
 			return w
@@ -412,13 +413,13 @@ func (s *presenceSubscriber) leaveVerdicts() {
 	case <-s.verdicts:
 	default:
 	}
-	s.verdicts <- verdicts // The channel has room: nothing else sends, and the lock is held.
+	s.verdicts <- verdicts // The channel has room, because only this code sends, and the lock is held.
 	if s.changed != nil {
 		s.changed()
 	}
 }
 
-// hasSettledWatches reports whether queries may begin: their results are judged with the CRDs that the watches have
+// hasSettledWatches reports whether queries may start. Their results are judged with the CRDs that the watches have
 // listed.
 func (s *presenceSubscriber) hasSettledWatches() bool {
 	return !slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return !w.isSynced && !w.isRefused })
@@ -451,7 +452,7 @@ func (l *detectionSession) addSubscriber(s *presenceSubscriber, i Interest, now 
 	l.publishChanges()
 }
 
-// kindOf returns the state of a kind; nil if it is not followed.
+// kindOf returns the state of a kind; nil if no subscriber follows it.
 func (l *detectionSession) kindOf(gvk schema.GroupVersionKind) *kindState {
 	b := l.versions[gvk.GroupVersion()]
 	if b == nil {
@@ -482,8 +483,8 @@ func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 	return t
 }
 
-// scheduleFirstLooks makes the first queries due. If a watch has CRDs of the group, the event that makes a kind
-// served may have come before the subscription, so no further event follows.
+// scheduleFirstLooks makes the first queries due. If a watch has listed CRDs of the group, the event that made a kind
+// served may have arrived before the subscription, and no further event will follow.
 func (l *detectionSession) scheduleFirstLooks(s *presenceSubscriber, now time.Time) {
 	for _, t := range s.kinds {
 		if b := t.version; t.judgements == 0 {
@@ -493,8 +494,8 @@ func (l *detectionSession) scheduleFirstLooks(s *presenceSubscriber, now time.Ti
 	}
 }
 
-// removeSubscriber removes a subscriber, together with the watches and kinds that no other one needs, and reports
-// whether it was the last one. It may be called again.
+// removeSubscriber removes a subscriber, together with the watches and kinds that no other subscriber needs, and
+// reports whether it was the last one. It may be called more than once.
 func (l *detectionSession) removeSubscriber(s *presenceSubscriber, now time.Time) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -542,7 +543,7 @@ func withoutElement[E comparable](all []E, gone E) []E {
 	return slices.DeleteFunc(all, func(e E) bool { return e == gone })
 }
 
-// updateSchedule determines from a version's subscribers how it may be queried.
+// updateSchedule determines from a version's subscribers how the version may be queried.
 func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
 	b.pollInterval, b.hasWatchers, b.needsFallback = 0, false, false
 	for _, t := range b.kinds {
@@ -556,14 +557,14 @@ func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
 		}
 	}
 	next := b.next
-	// The event of a watch would have triggered the next query, and the watch is forbidden.
+	// An event of the watch would have triggered the next query, but the watch is forbidden.
 	if b.needsFallback && next.IsZero() {
 		next = now.Add(pollMin)
 	}
 	l.scheduleLook(b, b.limitByPoll(next, now))
 }
 
-// scheduleLook schedules a query, unless an earlier one is scheduled; a query in progress is not affected.
+// scheduleLook schedules a query, unless an earlier one is scheduled. A query in progress is not affected.
 func (l *detectionSession) scheduleLook(b *versionState, at time.Time) {
 	if at.IsZero() || l.versions[b.gv] != b || !b.next.IsZero() && b.next.Before(at) {
 		return

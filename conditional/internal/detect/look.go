@@ -13,13 +13,13 @@ import (
 
 const lookTimeout = 10 * time.Second
 
-// lookAtVersion queries discovery for a group version and judges all its kinds by the answer.
+// lookAtVersion queries discovery for a group version and judges all of its kinds by the response.
 func (l *detectionSession) lookAtVersion(b *versionState) {
 	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.detector.server.discoverKinds(short, b.gv)
 	cancel()
-	// The session has ended, so an error of the request is no information about the server.
+	// The session has ended, so a request error says nothing about the server.
 	if ctx.Err() != nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	l.scheduleAfterLook(b, f, now)
 }
 
-// LookUp queries discovery for a kind that need not have a subscriber. Its verdict is Served or Absent.
+// LookUp queries discovery for a kind that may not have a subscriber. Its verdict is Served or Absent.
 func (d *Detector) LookUp(ctx context.Context, gvk schema.GroupVersionKind) (Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -66,13 +66,13 @@ func (d *Detector) LookUp(ctx context.Context, gvk schema.GroupVersionKind) (Ver
 	return Verdict{Presence: Served, Plural: s.plural, Namespaced: s.scope == "Namespaced"}, nil
 }
 
-// checkDiscovery queries everything if the server serves other kinds than at the last check: no event reports kinds
-// without a CRD, or changes while a watch is down.
+// checkDiscovery queries everything if the served kinds differ from those at the last check, because there are no
+// events for kinds without a CRD, or for changes while a watch is down.
 func (l *detectionSession) checkDiscovery() {
 	l.mu.Lock()
 	last, mayAsk := l.discovered, false
 	for _, b := range l.versions {
-		mayAsk = mayAsk || b.hasWatchers // Subscribers that poll want no other requests.
+		mayAsk = mayAsk || b.hasWatchers // Subscribers that poll must not cause other requests.
 	}
 	l.mu.Unlock()
 	var now string
@@ -133,7 +133,7 @@ func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Tim
 	return lookSummary{isProbing: true}
 }
 
-// probeKind probes a kind and judges it, unless it was judged otherwise in the meantime.
+// probeKind probes a kind and judges it, unless it was judged differently in the meantime.
 func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) {
 	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -154,14 +154,14 @@ func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) 
 	t.isProbing = false
 	now := time.Now()
 	f := lookSummary{isOpen: true, isMissing: true}
-	// During the probe, an event or another query may have come, or a new subscription may have replaced the state of
-	// the kind.
+	// During the probe, an event or the result of another query may have arrived, or a new subscription may have
+	// replaced the kind's state.
 	b := t.version
 	if slices.Contains(b.kinds, t) && t.judgements == judged && (s.outcome != outcomePresent || l.addCRDFacts(s, b.gv.Group) == s) {
 		f = l.judgeKind(t, s, now)
 	}
 	if soon := now.Add(b.pause); !b.isLooking && (b.next.IsZero() || f.isOpen && soon.Before(b.next)) {
-		// A query in progress schedules the next one when it ends, so this code must not schedule another.
+		// A query in progress schedules the next one when it ends, so no other query may be scheduled here.
 		l.scheduleLook(b, b.planNextLook(f, now))
 	}
 	l.publishChanges()
@@ -183,7 +183,7 @@ func (l *detectionSession) judgeKind(t *kindState, s lookResult, now time.Time) 
 	return f
 }
 
-// scheduleAfterLook schedules the next query, unless an event made one due during this one.
+// scheduleAfterLook schedules the next query, unless an event has made one due during the query.
 func (l *detectionSession) scheduleAfterLook(b *versionState, f lookSummary, now time.Time) {
 	next := b.next
 	if next.IsZero() || now.Before(next) {
@@ -196,10 +196,10 @@ func (l *detectionSession) scheduleAfterLook(b *versionState, f lookSummary, now
 	l.publishChanges()
 }
 
-// After an event on a CRD of a group, the server is queried repeatedly, because it begins or ceases to serve the kind
-// a little later than it sends the event: after 2 ms, 4 ms, 8 ms … for settleSpan. While a kind of a new CRD is
-// awaited, the pauses stay short for eagerSpan: a CRD that is installed under load is served after a hundred
-// milliseconds, not after two hundred.
+// After an event about a CRD of a group, the server is queried repeatedly, because it starts or stops serving the kind
+// a short time after it sends the event. The pauses are 2 ms, 4 ms, 8 ms and so on, for settleSpan. While a kind of a
+// new CRD is awaited, the pauses stay short for eagerSpan. Otherwise a CRD that is served a hundred milliseconds after
+// its installation under load would be detected only after two hundred.
 const (
 	firstPause = 2 * time.Millisecond
 	eagerPause = 32 * time.Millisecond
@@ -213,7 +213,7 @@ const (
 	discoveryInterval = 5 * time.Minute // discoveryInterval is the pause between two checks for other served kinds
 )
 
-// versionState is the state of one group version: one query covers all its kinds.
+// versionState is the state of one group version. One query covers all of its kinds.
 type versionState struct {
 	gv        schema.GroupVersion
 	kinds     []*kindState
@@ -230,11 +230,11 @@ type versionState struct {
 
 	pollInterval  time.Duration // pollInterval is the shortest Poll of its subscribers, 0 without one
 	hasWatchers   bool          // hasWatchers is true if some subscriber watches
-	needsFallback bool          // needsFallback is true if some subscriber would watch, but must not
+	needsFallback bool          // needsFallback is true if a subscriber wants to watch but is not allowed to
 	fallbackPause time.Duration // fallbackPause is the pause of the fallback
 }
 
-// lookSummary is the input for the time of the next query.
+// lookSummary is the input for calculating the time of the next query.
 type lookSummary struct {
 	isOpen     bool // isOpen is true if a verdict is open
 	isMissing  bool // isMissing is true if a kind is not served
@@ -249,21 +249,21 @@ func (f lookSummary) mergeWith(other lookSummary) lookSummary {
 	}
 }
 
-// noteEvent restarts the short pauses: after an event, queries are due at once and repeatedly.
+// noteEvent restarts the short pauses. After an event, queries are due immediately and repeatedly.
 func (b *versionState) noteEvent(came bool, now time.Time) {
 	if came {
 		b.crdCreatedAt = now
 	}
 	b.pause, b.settlesAt = firstPause, now.Add(settleSpan)
-	// A new CRD is established by later events, and each of these may make the kind served.
+	// A new CRD is established by later events, and each of them may make the kind served.
 	if !b.crdCreatedAt.IsZero() && now.Before(b.crdCreatedAt.Add(settleSpan)) {
 		b.eagerUntil = now.Add(eagerSpan)
 	}
 }
 
-// planNextLook returns the time of the next query; zero if only an event is to trigger it.
+// planNextLook returns the time of the next query; zero if only an event should trigger it.
 func (b *versionState) planNextLook(f lookSummary, now time.Time) time.Time {
-	// The event may have come before the first query, and the kind may be served a moment later without another
+	// The event may have arrived before the first query, and the kind may be served a short time later without another
 	// event.
 	if b.mayHaveMissedEvents && f.isMissing {
 		b.noteEvent(false, now)

@@ -20,19 +20,19 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// The resources whose changes trigger the detector.
+// Resources whose changes trigger the detector.
 const (
 	crdResource        = "customresourcedefinitions" // belongs to apiextensions.k8s.io/v1; names are <plural>.<group>
 	apiServiceResource = "apiservices"               // belongs to apiregistration.k8s.io/v1; names are <version>.<group>
 )
 
-// automanaged marks the APIServices that the API server creates itself, as for every group version of a CRD.
+// automanaged marks the APIServices that the API server creates itself, for example for every group version of a CRD.
 const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 
-// watchTarget is the target of one watch: all objects of a resource, or the one of that name.
+// watchTarget is the target of one watch: all objects of a resource, or the object with the given name.
 type watchTarget struct{ resource, name string }
 
-// resourceWatch is a reflector's store. It keeps a few facts of each object, and passes on changes.
+// resourceWatch is a reflector's store. It stores a few facts about each object, and passes changes on.
 type resourceWatch struct {
 	session     *detectionSession
 	target      watchTarget
@@ -41,9 +41,9 @@ type resourceWatch struct {
 	isClosed    bool
 	objects     map[string]objectFacts
 	isSynced    bool          // isSynced is true if the objects were listed
-	isAway      bool          // isAway is true if the watch broke, and nothing has come since: events may be missing
+	isAway      bool          // isAway is true if the watch broke and no event has arrived since, so events may have been missed
 	isRefused   bool          // isRefused is true if the watch is forbidden; its objects are outdated
-	retryPause  time.Duration // retryPause is the pause after the last refusal
+	retryPause  time.Duration // retryPause is the pause after the last rejection
 }
 
 var (
@@ -58,14 +58,14 @@ type objectFacts struct {
 	automanaged bool
 }
 
-// objectChange is one event: an object was created, deleted, both, or has another state.
+// objectChange is one event: an object was created, deleted or recreated, or its state has changed.
 type objectChange struct {
 	resource, name       string
 	isDeleted, isCreated bool
-	old                  objectFacts // old holds the facts of the deleted object
+	old                  objectFacts // old holds the facts about the deleted object
 }
 
-// stripMetadata removes fields that the detector does not need: some CRDs carry a hundred kilobytes of annotations.
+// stripMetadata removes fields that the detector does not need. Some CRDs have annotations of a hundred kilobytes.
 func stripMetadata(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -80,7 +80,7 @@ func stripMetadata(obj any) (any, error) {
 	return slim, nil
 }
 
-// Transformer strips the objects that the reflector holds while it lists.
+// Transformer returns a function that strips the objects that the reflector keeps while it lists.
 func (*resourceWatch) Transformer() toolscache.TransformFunc { return stripMetadata }
 
 func (w *resourceWatch) Add(obj any) error { return w.applyObject(obj, false) }
@@ -89,7 +89,7 @@ func (w *resourceWatch) Update(obj any) error { return w.applyObject(obj, false)
 
 func (w *resourceWatch) Delete(obj any) error { return w.applyObject(obj, true) }
 
-// Resync does nothing: the reflector of a watch has no resync period.
+// Resync does nothing, because the reflector of a watch has no resync period.
 func (*resourceWatch) Resync() error { return nil }
 
 func (w *resourceWatch) applyObject(obj any, gone bool) error {
@@ -109,7 +109,7 @@ func (w *resourceWatch) applyObject(obj any, gone bool) error {
 	return nil
 }
 
-// Bookmark is called if there was no event for a minute.
+// Bookmark is called if there was no event for one minute.
 func (w *resourceWatch) Bookmark(string) error {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *resourceWatch) Bookmark(string) error {
 	return nil
 }
 
-// Replace stores a list of all objects, at first and whenever events may have been missed.
+// Replace stores a list of all objects, at the start and whenever events may have been missed.
 func (w *resourceWatch) Replace(items []any, _ string) error {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -128,7 +128,7 @@ func (w *resourceWatch) Replace(items []any, _ string) error {
 			now[m.Name] = m
 		}
 	}
-	// The first list is not a change: the queries that wait for it will see the objects.
+	// The first list is not a change, because the queries that wait for it will consider the objects.
 	if !w.isSynced || w.isRefused {
 		clear(w.objects)
 		for name, m := range now {
@@ -157,7 +157,7 @@ func (w *resourceWatch) putObject(m *metav1.PartialObjectMetadata) {
 	old, there := w.objects[m.Name]
 	now := extractFacts(m)
 	w.objects[m.Name] = now
-	// The API server may send a deletion and a creation as one update: another UID is another object.
+	// The API server may send a deletion and a creation as one update. Another UID means that it is a different object.
 	w.session.handleChange(objectChange{resource: w.target.resource, name: m.Name, isCreated: old.uid != now.uid, isDeleted: there && old.uid != now.uid, old: old})
 }
 
@@ -172,7 +172,8 @@ func extractFacts(m *metav1.PartialObjectMetadata) objectFacts {
 	return objectFacts{uid: string(m.UID), version: m.ResourceVersion, terminating: m.DeletionTimestamp != nil, automanaged: auto}
 }
 
-// resumeSubscribers starts the queries of subscribers that waited for the watch, once it has listed or is refused.
+// resumeSubscribers starts the queries of subscribers that waited for the watch, once it has listed the objects or was
+// rejected.
 func (w *resourceWatch) resumeSubscribers() {
 	now := time.Now()
 	for s := range w.subscribers {
@@ -189,8 +190,8 @@ func (w *resourceWatch) resumeSubscribers() {
 	w.session.publishChanges()
 }
 
-// giveUp ends a forbidden watch. It is tried again whenever discovery is queried instead: a role may be bound after
-// the start of the process.
+// giveUp stops a forbidden watch. The watch is retried whenever discovery is queried in its place, because a role may
+// be bound after the start of the process.
 func (w *resourceWatch) giveUp(err error) {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -219,7 +220,7 @@ func (w *resourceWatch) reopen() {
 	w.session.publishChanges()
 }
 
-// noteDisconnect schedules queries while the watch is broken, since its events do not come.
+// noteDisconnect schedules queries while the watch is broken, because events cannot arrive.
 func (w *resourceWatch) noteDisconnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -227,16 +228,16 @@ func (w *resourceWatch) noteDisconnect() {
 	w.lookAtIdleKinds()
 }
 
-// noteEarlyEnd handles a watch that ends early, perhaps because the server stops.
+// noteEarlyEnd handles a watch that ends early, possibly because the server stops.
 func (w *resourceWatch) noteEarlyEnd() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
 	w.isAway = true
 }
 
-// noteConnect schedules queries after a watch was down: the server may be another one, and serve other kinds. Misses
-// are counted from zero again, because the event that explains them comes soon; a server that has just started takes
-// seconds for that.
+// noteConnect schedules queries after a watch was down, because another server may have taken its place and may serve
+// other kinds. The count of misses is reset, because the event that explains the misses will arrive soon. A server that
+// has just started needs seconds for that.
 func (w *resourceWatch) noteConnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -289,8 +290,8 @@ func (w *resourceWatch) knowsVersion(gv schema.GroupVersion) bool {
 	return false
 }
 
-// runWatch holds one watch with a reflector, which renews it, lists again after a gap, and pauses while the server
-// does not answer. The reflector's own log is dropped: verdicts report that the server does not answer.
+// runWatch runs one watch with a reflector, which renews it, lists again after a gap, and pauses while the server is
+// unavailable. The reflector's own log is dropped, because verdicts report that the server is unavailable.
 func (s *restServer) runWatch(ctx context.Context, w *resourceWatch) {
 	source := &listWatcher{client: s.metadata.Resource(w.target.groupVersionResource()), watch: w}
 	toolscache.NewReflectorWithOptions(
@@ -310,7 +311,8 @@ func (t watchTarget) groupVersionResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: t.resource}
 }
 
-// listWatcher lists and watches, and handles errors before the reflector sees them, which retries after any error.
+// listWatcher lists and watches. It handles errors before the reflector receives them, because the reflector retries
+// after any error.
 type listWatcher struct {
 	client metadata.Getter
 	watch  *resourceWatch
@@ -326,8 +328,8 @@ func (s *listWatcher) listMetadata(ctx context.Context, o metav1.ListOptions) (r
 	return list, nil
 }
 
-// openWatch sets a deadline: the server ends a watch after its timeout, so a watch that is still open then has
-// lost its connection without an error.
+// openWatch sets a deadline. The server ends a watch after its timeout, so a watch that is open for longer has lost its
+// connection without an error.
 func (s *listWatcher) openWatch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 	limit := lookTimeout
 	if o.TimeoutSeconds != nil {
@@ -350,10 +352,10 @@ func (s *listWatcher) withNameSelector(o metav1.ListOptions) metav1.ListOptions 
 	return o
 }
 
-// handleError gives up the watch if it is forbidden, or if the server does not have the resource.
+// handleError gives up the watch if it is forbidden, or if the server does not serve the resource.
 func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	switch {
-	// The watch was stopped, and this error is the result.
+	// The error is the result of stopping the watch.
 	case ctx.Err() != nil:
 	case k8serrors.IsForbidden(err) || k8serrors.IsNotFound(err) || k8serrors.IsMethodNotSupported(err):
 		s.watch.giveUp(err)
@@ -363,13 +365,13 @@ func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	return err
 }
 
-// boundedWatch releases the timer of its deadline when it is stopped, as the reflector does at its end.
+// boundedWatch releases the timer of its deadline when it is stopped. The reflector always stops its watch.
 type boundedWatch struct {
 	apiwatch.Interface
 
 	cancel context.CancelFunc
 	watch  *resourceWatch
-	endsAt time.Time // endsAt is when the watch ends at the latest
+	endsAt time.Time // endsAt is the latest time at which the watch ends
 }
 
 func (s *boundedWatch) Stop() {

@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// restServer queries the API server: one small request per query, without client-go's own retries, and the watches.
+// restServer queries the API server and runs the watches. Each query is one small request without client-go's own
+// retries.
 type restServer struct {
 	client   rest.Interface
 	metadata metadata.Interface
@@ -50,10 +51,10 @@ func newRESTServer(cfg *rest.Config, hc *http.Client) (*restServer, error) {
 	return &restServer{client: client, metadata: meta, http: hc, base: base}, nil
 }
 
-// discoverKinds reads one group version, which is the only proof that a kind is served.
+// discoverKinds reads the discovery document of one group version, which is the only proof that a kind is served.
 func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error) {
 	raw, err := s.client.Get().AbsPath(apiPath(gv)).MaxRetries(0).Do(ctx).Raw()
-	// Not found is an answer, not a failure: the server does not serve this group version.
+	// Not found is a result, not a failure: the server does not serve this group version.
 	if k8serrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -66,7 +67,7 @@ func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) 
 	}
 	kinds := map[string]lookResult{}
 	for _, r := range list.APIResources {
-		// A name with a slash is a subresource, which may have the kind of its parent.
+		// A name with a slash is a subresource, which may have the same kind as its parent.
 		if _, twice := kinds[r.Kind]; twice || strings.Contains(r.Name, "/") {
 			continue
 		}
@@ -79,8 +80,8 @@ func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) 
 	return kinds, nil
 }
 
-// discoveryVersion reads the ETag of the list of all kinds. client-go's clients return no headers, and treat the
-// answer that nothing has changed as an error.
+// discoveryVersion reads the ETag of the list of all kinds. client-go's clients do not return headers, and treat the
+// response Not Modified as an error.
 func (s *restServer) discoveryVersion(ctx context.Context, last string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath("apis").String(), nil)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *restServer) discoveryVersion(ctx context.Context, last string) (string,
 	if err != nil {
 		return "", err
 	}
-	_ = answer.Body.Close() // Only the header is read.
+	_ = answer.Body.Close() // Only the header is needed.
 	switch answer.StatusCode {
 	case http.StatusNotModified:
 		return last, nil
@@ -104,7 +105,7 @@ func (s *restServer) discoveryVersion(ctx context.Context, last string) (string,
 	return "", fmt.Errorf("expected the list of kinds, found %s", answer.Status)
 }
 
-// probeWatch opens a watch and drops it. Right after a CRD is installed, its storage answers 429 for a while, after
+// probeWatch opens a watch and closes it. Right after a CRD is installed, its storage returns 429 for a while, after
 // which an informer would pause for a second. The probe does not check whether the watch is allowed. It selects no
 // object, because existing objects would be sent first.
 func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
@@ -114,7 +115,7 @@ func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionReso
 		_ = body.Close() // The response was only read, so an error of Close loses nothing.
 		return true, nil
 	case k8serrors.IsForbidden(err) || k8serrors.IsBadRequest(err):
-		// The storage answers. A forbidden watch is reported by the informer; not every server knows the selector.
+		// The storage responds. The informer will report a forbidden watch. Not every server supports the selector.
 		return true, nil
 	case k8serrors.IsTooManyRequests(err) || k8serrors.IsNotFound(err):
 		return false, nil

@@ -11,8 +11,7 @@ import (
 // Presence describes whether a kind is served.
 type Presence int8
 
-// The three presences, in the order of the states of a condition. Unclear means that there is no evidence of a
-// change.
+// Presences, in the order of the states of a condition. Unclear means that there is no evidence of a change.
 const (
 	Unclear Presence = iota
 	Absent
@@ -23,18 +22,18 @@ const (
 type Verdict struct {
 	Presence        Presence
 	Reason, Message string
-	// Identity of a Served kind changes when the kind is another one: with the version, scope and plural, and with
-	// the UID of its CRD. A UID that becomes known, or can no longer be read, does not change it. It has no other
-	// meaning.
+	// Identity changes when a Served kind is replaced with a different one. It depends on the version, scope and
+	// plural, and on the UID of the CRD. It does not change when the UID becomes known or can no longer be read. It has
+	// no other meaning.
 	Identity string
-	// Plural, Namespaced and UID describe a Served kind; UID is that of its CRD, and is empty if it has none or if
-	// CRDs may not be watched.
+	// Plural, Namespaced and UID describe a Served kind. UID is the UID of its CRD. It is empty if the kind has no CRD
+	// or if CRDs may not be watched.
 	Plural     string
 	Namespaced bool
 	UID        string
 	// Terminating is true while the CRD of a Served kind is being deleted and waits for its last object.
 	Terminating bool
-	// Deleted is true for an Absent kind if a watch has seen the deletion of its CRD, and with it of all objects.
+	// Deleted is true for an Absent kind if a watch has observed the deletion of its CRD, and therefore of all objects.
 	Deleted bool
 }
 
@@ -68,27 +67,27 @@ const (
 	outcomePresent      lookOutcome = "served"
 )
 
-// outcomeCounts counts requests; the map itself never changes.
+// outcomeCounts counts requests. The map itself never changes.
 type outcomeCounts map[lookOutcome]*atomic.Uint64
 
-// A server that lags behind, or two servers that disagree, must not stop a controller. A kind that vanishes without
-// the deletion of its CRD is absent only after several queries, and a kind whose CRD is deleted may be served for a
-// few more seconds.
+// A server that lags behind, or two servers that disagree, must not stop a controller. A kind that disappears without
+// the deletion of its CRD is absent only after several queries. A kind whose CRD is deleted may still be served for a
+// few seconds.
 const (
 	missesNeeded = 3
 	missesSpan   = 2 * time.Second
-	// watchGrace is how long a kind that is no longer served stays unconfirmed while the watch of its CRD is down. The
-	// watch reconnects within 20 s after the API server is back, and then shows whether the CRD was deleted. The
+	// watchGrace is how long the absence of a kind stays unconfirmed while the watch of its CRD is down. The watch
+	// reconnects within 20 s after the API server is available again, and then reports whether the CRD was deleted. The
 	// controllers reconcile the last objects of a kind only after such a deletion.
 	watchGrace    = 30 * time.Second
 	deletionGrace = 10 * time.Second
-	// initializingTimeout is how long to wait for the storage of a new kind. Storage that needs a conversion webhook
-	// is not ready while the webhook is down. After the timeout the group starts nevertheless, and reports why its
-	// kind cannot be listed.
+	// initializingTimeout is how long to wait for the storage of a new kind. Storage that needs a conversion webhook is
+	// not ready while the webhook is down. After the timeout the group starts nevertheless, and reports why its kind
+	// cannot be listed.
 	initializingTimeout = 10 * time.Second
 )
 
-// kindHistory is the input of verdicts on one kind in addition to the last query.
+// kindHistory is the input for a verdict about one kind, in addition to the last query.
 type kindHistory struct {
 	identity          string      // identity is taken from the last Served verdict; empty if the kind was absent or never served
 	lastSeen          *lookResult // lastSeen is nil while the identity is empty
@@ -99,7 +98,7 @@ type kindHistory struct {
 	initializingSince time.Time
 }
 
-// noteDeletion records that a watch has seen the deletion of the kind's CRD with this UID, or of its APIService.
+// noteDeletion records that a watch has observed the deletion of the kind's CRD with this UID, or of its APIService.
 func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
 	if m.identity == "" || !m.deletedAt.IsZero() {
 		return m
@@ -110,7 +109,7 @@ func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
 	return m
 }
 
-// judgeLook turns the result of a query into a verdict; again requests another query.
+// judgeLook turns the result of a query into a verdict. again requests another query.
 func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Verdict, again bool) {
 	switch s.outcome {
 	case outcomeMissing:
@@ -125,8 +124,8 @@ func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Ve
 }
 
 func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
-	// A kind that was served earlier is unclear, not absent: the API server restarts its storage after a change of
-	// the CRD.
+	// A kind that was served earlier is unclear, not absent, because the API server restarts its storage after a change
+	// of the CRD.
 	if m.identity != "" && m.deletedAt.IsZero() {
 		return m, Verdict{Reason: "StorageInitializing", Message: "the API server is restarting the storage of the kind"}, true
 	}
@@ -141,7 +140,7 @@ func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory
 }
 
 func (m kindHistory) judgeMissing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
-	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // The second case is a clock that was set back.
+	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // The second case occurs if the clock was set back.
 		m.firstMiss = now
 	}
 	span := now.Sub(m.firstMiss)
@@ -175,13 +174,13 @@ func (m kindHistory) judgePresent(s lookResult, now time.Time) (kindHistory, Ver
 	return m, v, false
 }
 
-// isDoubtful reports whether the kind that is still served may be the one that was deleted a moment ago.
+// isDoubtful reports whether a kind that is still served may be the kind whose CRD was deleted a moment ago.
 func (m kindHistory) isDoubtful(s lookResult, now time.Time) bool {
 	return !m.deletedAt.IsZero() && s.uid == "" && now.Sub(m.deletedAt) < deletionGrace
 }
 
-// isSameKind reports whether the kind of a query is the one of the last verdict. A UID that was unknown until now may
-// be that of a CRD whose event came late, and is therefore not a difference.
+// isSameKind reports whether the kind in a query's result is the same as in the last verdict. A UID that was unknown
+// until now may belong to a CRD whose event arrived late, so it is not considered a difference.
 func (m kindHistory) isSameKind(s lookResult) bool {
 	if m.identity == "" || s.version != m.lastSeen.version || s.scope != m.lastSeen.scope || s.plural != m.lastSeen.plural {
 		return false

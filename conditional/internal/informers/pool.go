@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package informers shares the informers of one API server between scopes. An informer runs while it is leased. Each
-// has its own cache, so that none waits for another's sync and each can end separately.
+// informer has its own cache, so it does not wait for another informer's sync and can be stopped separately.
 package informers
 
 import (
@@ -36,14 +36,14 @@ type Pool struct {
 	shared map[InformerKind]*pooledInformer
 }
 
-// poolCounts are the counts of a pool and of all pools derived from it.
+// poolCounts holds the counts of a pool and of all pools derived from it.
 type poolCounts struct{ informers, leases atomic.Int64 }
 
-// BorrowFunc returns an informer of the kind that runs in any case, and its cache; nil without one.
+// BorrowFunc returns an informer for the kind that runs independently of the pool, and its cache; nil if there is none.
 type BorrowFunc func(ctx context.Context, k InformerKind) (cache.Cache, cache.Informer)
 
 // New returns an empty pool. borrow may be nil. opts must contain the HTTP client and the scheme; its mapper is not
-// used. An informer uses the entry of ByObject for its kind.
+// used. The entry of ByObject for a kind applies to the kind's informer.
 func New(cfg *rest.Config, opts cache.Options, borrow BorrowFunc) *Pool {
 	return &Pool{cfg: cfg, opts: opts, borrow: borrow, counts: &poolCounts{}, shared: map[InformerKind]*pooledInformer{}}
 }
@@ -64,8 +64,8 @@ func (p *Pool) InformerCount() int { return int(p.counts.informers.Load()) }
 
 func (p *Pool) LeaseCount() int { return int(p.counts.leases.Load()) }
 
-// Lease returns a share of the kind's informer, which is started if it does not run yet. A private informer belongs
-// to this lease alone, and may be indexed. Lease makes no request and does not wait for the sync. The informer
+// Lease returns a lease of the kind's informer, and starts the informer if it is not running. A private informer
+// belongs to this lease alone, and may be indexed. Lease sends no request and does not wait for the sync. The informer
 // outlives ctx.
 func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Lease, error) {
 	p.mu.Lock()
@@ -91,7 +91,7 @@ func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Leas
 	return &Lease{pool: p, entry: e, isPrivate: isPrivate}, nil
 }
 
-// cacheOptions returns the options of a cache for this one kind.
+// cacheOptions returns the options for a cache of this kind alone.
 func (p *Pool) cacheOptions(ctx context.Context, k InformerKind) cache.Options {
 	opts := p.opts
 	opts.Mapper = k.newRESTMapper()
@@ -102,14 +102,14 @@ func (p *Pool) cacheOptions(ctx context.Context, k InformerKind) cache.Options {
 			opts.ByObject = map[client.Object]cache.ByObject{obj: by}
 		}
 	}
-	// From these options controller-runtime may create a cache of several namespaces. A stoppable informer suits a
-	// cache of one namespace, too.
+	// With these options controller-runtime may create a cache for several namespaces. A stoppable informer is also
+	// suitable for a cache of one namespace.
 	maybeMany := len(opts.DefaultNamespaces) > 0 || len(opts.ByObject) > 0
 	opts.NewInformer = withWatchDraining(ctx, opts.NewInformer, maybeMany)
 	return opts
 }
 
-// returnLease returns one lease; the informer stops with the last lease.
+// returnLease returns one lease. The informer stops with the last lease.
 func (p *Pool) returnLease(l *Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *Pool) returnLease(l *Lease) {
 	e.cancel()
 }
 
-// pooledInformer is one informer in its own cache. The pool guards its changing fields.
+// pooledInformer is one informer in its own cache. The pool guards its mutable fields.
 type pooledInformer struct {
 	kind     InformerKind
 	cache    cache.Cache
@@ -139,7 +139,7 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 		return nil, err
 	}
 	e := &pooledInformer{kind: k}
-	// The informer outlives the call that starts it. It also outlives the scope of that call while other scopes lease it.
+	// The informer outlives the call that starts it. It also outlives that call's scope, while other scopes lease it.
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.cache, err = cache.New(p.cfg, p.cacheOptions(ctx, k)); err != nil {
 		e.cancel()
@@ -157,8 +157,8 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 	return e, nil
 }
 
-// Lease is a share of an informer. Handlers must be removed before the release: the informer may continue for other
-// leases.
+// Lease is a lease of an informer. Handlers must be removed before the release, because the informer may continue for
+// other leases.
 type Lease struct {
 	pool      *Pool
 	entry     *pooledInformer
@@ -168,11 +168,12 @@ type Lease struct {
 
 func (l *Lease) Kind() InformerKind { return l.entry.kind }
 
-// Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when the
-// informer stops without a sync; HasSynced is false then.
+// Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when the informer
+// stops without a sync; HasSynced returns false in that case.
 func (l *Lease) Informer() cache.Informer { return l.entry.informer }
 
-// Reader reads from the informer. It must not be used before the informer has synced, nor for another kind.
+// Reader returns a reader for the informer's objects. It must not be used before the informer has synced, nor for
+// another kind.
 func (l *Lease) Reader() client.Reader { return l.entry.cache }
 
 // FieldIndex is an index of a kind: the arguments of IndexField.
@@ -182,7 +183,7 @@ type FieldIndex struct {
 	Extract client.IndexerFunc
 }
 
-// AppendIndex appends an index, whose field must be new.
+// AppendIndex appends an index. It returns an error if the field already has one.
 func AppendIndex(all []FieldIndex, i FieldIndex) ([]FieldIndex, error) {
 	if hasField(all, i.Field) {
 		return all, fmt.Errorf("expected one index of %T by field %s, found another one of that name: indexer conflict", i.Object, i.Field)
@@ -190,7 +191,7 @@ func AppendIndex(all []FieldIndex, i FieldIndex) ([]FieldIndex, error) {
 	return append(all, i), nil
 }
 
-// MergeIndexes adds those indexes of others whose fields are missing.
+// MergeIndexes adds those indexes of others whose fields have no index yet.
 func MergeIndexes(all, others []FieldIndex) []FieldIndex {
 	others = slices.DeleteFunc(slices.Clone(others), func(i FieldIndex) bool { return hasField(all, i.Field) })
 	return slices.Concat(all, others)
@@ -200,7 +201,8 @@ func hasField(all []FieldIndex, field string) bool {
 	return slices.ContainsFunc(all, func(i FieldIndex) bool { return i.Field == field })
 }
 
-// AddIndex adds an index to a private informer. In a shared informer it would remain, and conflict with the next one.
+// AddIndex adds an index to a private informer. In a shared informer the index would remain, and conflict with the next
+// one.
 func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
 	if !l.isPrivate {
 		return errors.New("expected a private informer for an index, found a shared one")
@@ -208,13 +210,13 @@ func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
 	return l.entry.cache.IndexField(ctx, i.Object, i.Field, i.Extract)
 }
 
-// Release returns the lease. It does not wait; it may be called more than once.
+// Release returns the lease. It does not wait, and may be called more than once.
 func (l *Lease) Release() { l.once.Do(func() { l.pool.returnLease(l) }) }
 
 // ObjectForm is the part of an object that an informer decodes.
 type ObjectForm int8
 
-// The three forms of an object; an informer has one of them.
+// Forms of an object. An informer has exactly one of them.
 const (
 	Typed ObjectForm = iota
 	Unstructured
@@ -246,12 +248,12 @@ type InformerKind struct {
 	Form       ObjectForm
 	Plural     string
 	Namespaced bool
-	// UID is that of the kind's CRD; empty if it is unknown or does not exist.
+	// UID is the UID of the kind's CRD; empty if it is unknown or there is no CRD.
 	UID string
 }
 
-// IsLost reports whether the kind that an informer watches is gone: it is absent, or its CRD has another UID, or
-// none.
+// IsLost reports whether the kind that an informer watches no longer exists: it is absent, or its CRD has another UID,
+// or it no longer has a CRD.
 func (k InformerKind) IsLost(isAbsent bool, uid string) bool {
 	return isAbsent || k.UID != "" && k.UID != uid
 }
@@ -271,7 +273,7 @@ func (k InformerKind) restScope() meta.RESTScope {
 	return meta.RESTScopeRoot
 }
 
-// newRESTMapper returns a mapper of this kind only, and of its lists, which caches of many namespaces need.
+// newRESTMapper returns a mapper for only this kind, and its list kind, which caches of several namespaces need.
 func (k InformerKind) newRESTMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{k.GVK.GroupVersion()})
 	resource := k.GVK.GroupVersion().WithResource(k.Plural)

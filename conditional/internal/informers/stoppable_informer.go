@@ -15,9 +15,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// stoppableInformer is an informer for caches of several namespaces. Such a cache has a goroutine per informer and
-// per handler that waits for its sync forever. Therefore a stoppable informer also reports a sync when it stops, or
-// when the handler is removed. Only HasSynced is correct then.
+// stoppableInformer is an informer for caches of several namespaces. For each informer and each handler, such a cache
+// has a goroutine that waits forever for the sync. Therefore a stoppable informer also reports a sync when it stops, or
+// when the handler is removed. In that case only HasSynced is correct.
 type stoppableInformer struct {
 	toolscache.SharedIndexInformer
 	synced  endingChecker
@@ -30,10 +30,10 @@ func (e *stoppableInformer) RunWithContext(ctx context.Context) {
 	e.SharedIndexInformer.RunWithContext(ctx)
 }
 
-// HasSyncedChecker is done after the sync, or after an end without one.
+// HasSyncedChecker is done after the sync, or after the informer has stopped without one.
 func (e *stoppableInformer) HasSyncedChecker() toolscache.DoneChecker { return e.synced }
 
-// AddEventHandlerWithOptions is the only way in which this module adds handlers to a leased informer.
+// AddEventHandlerWithOptions is the only method with which this module adds handlers to a leased informer.
 func (e *stoppableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	inner, err := e.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
 	if err != nil {
@@ -60,10 +60,10 @@ type stoppableRegistration struct {
 	remove func()
 }
 
-// HasSyncedChecker is done after the sync, or after an end or a removal without one.
+// HasSyncedChecker is done after the sync, or after the informer was stopped or the handler removed without one.
 func (r *stoppableRegistration) HasSyncedChecker() toolscache.DoneChecker { return r.synced }
 
-// endingChecker is a wait for a sync that also ends without one.
+// endingChecker waits for a sync, and can also end without one.
 type endingChecker struct {
 	toolscache.DoneChecker
 	done chan struct{}
@@ -87,8 +87,8 @@ func (s endingChecker) awaitSync(stopped, removed <-chan struct{}) {
 
 type newInformerFunc func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// ownedInformer runs with the context of its pool. The context of controller-runtime's cache is made from a channel,
-// and waiting for that takes one more goroutine.
+// ownedInformer runs with the context of its pool. The context of controller-runtime's cache is derived from a channel,
+// and waiting for that takes an additional goroutine.
 type ownedInformer struct {
 	toolscache.SharedIndexInformer
 	run func(logr.Logger)
@@ -96,8 +96,8 @@ type ownedInformer struct {
 
 func (o *ownedInformer) RunWithContext(ctx context.Context) { o.run(logr.FromContextOrDiscard(ctx)) }
 
-// withWatchDraining makes informers that run with ctx and drain a watch when they stop it. controller-runtime filters
-// metadata watches with a goroutine that blocks forever on an event that is not received. For caches of many
+// withWatchDraining makes informers run with ctx, and drain a watch when they stop it. controller-runtime filters
+// metadata watches with a goroutine that blocks forever on an event that is not received. For caches of several
 // namespaces see stoppableInformer.
 func withWatchDraining(ctx context.Context, next newInformerFunc, many bool) newInformerFunc {
 	if next == nil {
@@ -124,7 +124,7 @@ func withWatchDraining(ctx context.Context, next newInformerFunc, many bool) new
 
 type drainedWatch struct{ watch.Interface }
 
-// Stop ends the watch, whose channel closes soon after.
+// Stop stops the watch. Its channel is closed shortly after that.
 func (e drainedWatch) Stop() {
 	e.Interface.Stop()
 	go func() {

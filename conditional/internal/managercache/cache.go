@@ -19,8 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 )
 
-// Cache is the cache of a manager. It refuses kinds that it could not watch with the manager's options, or not at
-// all.
+// Cache is the cache of a manager. It rejects kinds that it could not watch, or could not watch with the manager's
+// options.
 type Cache struct {
 	cache.Cache
 	scheme   *runtime.Scheme
@@ -28,11 +28,11 @@ type Cache struct {
 	mapper   *RefreshableMapper // mapper is nil if the cache has its own mapper
 	client   *RefreshableClient
 	reader   *RefreshableClient                   // reader is the manager's API reader
-	leftOut  map[schema.GroupVersionKind]struct{} // kinds of ByObject that were not served when the cache was made
+	leftOut  map[schema.GroupVersionKind]struct{} // kinds of ByObject that were not served when the cache was created
 
 	mu    sync.Mutex
 	gates map[schema.GroupVersionKind]*kindGate
-	// readOnly has a key for each informer that may exist; the value is true if only reads have used the informer.
+	// readOnly has a key for each informer that may exist. The value is true if the informer was used only by reads.
 	readOnly map[informers.InformerKind]bool
 	indexes  map[informers.InformerKind][]informers.FieldIndex // indexes are requested with IndexField
 	indexed  map[informers.InformerKind]int                    // number of indexes that the informer of this cache has
@@ -50,7 +50,8 @@ func newCache(scheme *runtime.Scheme) *Cache {
 // OuterCache returns the cache itself.
 func (c *Cache) OuterCache() *Cache { return c }
 
-// FromCache returns the Cache that a manager's cache is, or that a scope's cache belongs to; nil if it is neither.
+// FromCache returns the given manager's cache, or the manager's cache to which a scope's cache belongs; nil for other
+// caches.
 func FromCache(c cache.Cache) *Cache {
 	if has, ok := c.(interface{ OuterCache() *Cache }); ok {
 		return has.OuterCache()
@@ -58,7 +59,7 @@ func FromCache(c cache.Cache) *Cache {
 	return nil
 }
 
-// admitUse prepares a use of an informer, or returns an error if the use is impossible.
+// admitUse prepares a use of an informer, or returns an error if the use is not possible.
 func (c *Cache) admitUse(ctx context.Context, obj runtime.Object, read bool) error {
 	kind, err := informers.IdentifyObject(obj, c.scheme)
 	if err != nil {
@@ -81,13 +82,13 @@ func (c *Cache) recordUse(kind informers.InformerKind, read bool) error {
 		return fmt.Errorf("expected %s to be served when the manager was made, since ByObject of its cache.Options has an entry for it, found that it was not: "+
 			"use the kind in a conditional group, whose cache uses the entry, or restart the process now that the kind is served", gvk)
 	}
-	// One use other than a read keeps the informer permanently, since a plain controller depends on it.
+	// A use other than a read keeps the informer permanently, because a plain controller depends on it.
 	only, known := c.readOnly[kind]
 	c.readOnly[kind] = read && (only || !known)
 	return nil
 }
 
-// answerOf returns the cache that serves a use: that of the scope of this context, or the manager's.
+// answerOf returns the cache for a use: the cache of the context's scope, or the manager's.
 func (c *Cache) answerOf(ctx context.Context, obj runtime.Object, read bool) (cache.Cache, error) {
 	if scope := c.scopeOf(ctx); scope != nil {
 		return scope.Cache, nil
@@ -131,9 +132,9 @@ func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionK
 	return from.GetInformerForKind(ctx, gvk, opts...)
 }
 
-// BorrowInformer returns the informer with which a plain controller watches a kind, so that a scope need not hold the
-// objects again. It never returns an informer of a kind that groups wait for, nor one that was created only by reads,
-// because the cache may remove such informers.
+// BorrowInformer returns the informer with which a plain controller watches a kind, so a scope need not store the
+// objects a second time. It never returns an informer for a kind that groups wait for, or one that was created only by
+// reads, because the cache may remove such informers.
 func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind) (cache.Cache, cache.Informer) {
 	if c == nil || kind.UID != "" {
 		return nil, nil
@@ -151,12 +152,12 @@ func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind)
 	}
 	informer, err := c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, nil // The scope creates its own, and reports why it cannot.
+		return nil, nil // The scope creates its own informer, and reports why that is impossible.
 	}
 	return c.Cache, informer
 }
 
-// clientReader is the cache as the manager's client uses it: a client that reads its own writes also gets informers.
+// clientReader is the cache for the manager's client. A client that reads its own writes also gets informers.
 type clientReader struct{ *Cache }
 
 func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
@@ -172,12 +173,12 @@ type kindGate struct {
 	lastServed detect.Verdict // lastServed is the last verdict of Served
 }
 
-// NoteVerdicts receives the detector's verdicts on kinds that a group waits for. If a kind is gone or has been
-// replaced, the mapper is refreshed, and informers that were created only by reads are removed: they would list a
-// missing kind forever. The client is refreshed only if the kind is at another place, because a client that reads its
-// own writes leaves handlers behind.
+// NoteVerdicts receives the detector's verdicts about kinds that a group waits for. If a kind is absent or has been
+// replaced, the mapper is refreshed, and informers that were created only by reads are removed, because they would list
+// a missing kind forever. The client is refreshed only if the scope or plural of the kind has changed, because a client
+// that reads its own writes leaves handlers behind.
 func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {
-	// The manager was made without ManagerOptions.
+	// The manager was not created by conditional.NewManager.
 	if c == nil {
 		return nil
 	}
@@ -205,22 +206,23 @@ func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKin
 		errs = append(errs, c.client.Refresh(), c.reader.Refresh())
 	}
 	if len(left) > 0 {
-		go func() { // RemoveInformer may wait for a request of discovery, and a group must not.
+		go func() { // RemoveInformer may wait for a discovery request, but a group must not wait.
 			for _, obj := range left {
-				_ = c.RemoveInformer(context.WithoutCancel(ctx), obj) // The call fails only for a type without a kind, and this kind has been read.
+				_ = c.RemoveInformer(context.WithoutCancel(ctx), obj) // The call fails only for a type without a kind, and this kind was already read.
 			}
 		}()
 	}
 	return errors.Join(errs...)
 }
 
-// noteVerdict reports whether the kind has changed, and whether it is found at another place.
+// noteVerdict reports whether the kind has changed, and whether its scope or plural has changed.
 func (g *kindGate) noteVerdict(v detect.Verdict) (moved, elsewhere bool) {
 	switch v.Presence {
 	case detect.Served:
 		known := g.lastServed.Presence == detect.Served
 		moved = known && !g.absent && g.lastServed.Identity != v.Identity
-		// A CRD that was only replaced has another identity at the same place, and the client still finds it.
+		// A CRD that was only replaced has another identity but the same scope and plural, and the client still finds
+		// it.
 		elsewhere = known && (g.lastServed.Plural != v.Plural || g.lastServed.Namespaced != v.Namespaced)
 		g.absent, g.lastServed = false, v
 	case detect.Absent:
@@ -231,7 +233,7 @@ func (g *kindGate) noteVerdict(v detect.Verdict) (moved, elsewhere bool) {
 	return moved, elsewhere
 }
 
-// forgetReadsLocked returns an object of each form in which the kind was only read.
+// forgetReadsLocked returns an object for each form in which the kind was only read.
 func (c *Cache) forgetReadsLocked(gvk schema.GroupVersionKind) (left []client.Object) {
 	for _, form := range []informers.ObjectForm{informers.Typed, informers.Unstructured, informers.Metadata} {
 		kind := informers.InformerKind{GVK: gvk, Form: form}
@@ -273,9 +275,9 @@ type Scope struct {
 // scopeKey is the context key of the scope, separate for each outer cache.
 type scopeKey struct{ outer *Cache }
 
-// WithScope marks the context of code that runs in a scope: the scope serves its calls of the manager's client, cache
-// and API reader. So a reconciler that has kept the manager's client, in whatever place, reads from the cache that its
-// events come from, a handler that it adds ends with the scope, and no call takes effect after the scope has ended.
+// WithScope marks the context of code that runs in a scope. The scope then serves calls to the manager's client, cache
+// and API reader. Therefore a reconciler that has stored the manager's client, in any place, reads from the cache that
+// delivers its events. A handler that it adds ends with the scope, and no call takes effect after the scope has ended.
 func WithScope(ctx context.Context, outer *Cache, scope Scope) context.Context {
 	if outer == nil {
 		return ctx
@@ -302,9 +304,9 @@ func (c *Cache) apiReaderOf(ctx context.Context) client.Client {
 	return nil
 }
 
-// IndexField records an index. Every scope that begins later has it. The informer of this cache gets it at its first
-// use, so that no informer is created only for scopes, and the kind need not be served now. With the context of a
-// scope, only that scope gets the index.
+// IndexField records an index. Every later scope has it. The informer of this cache gets it at its first use, so no
+// informer is created only for scopes, and the kind need not be served now. With the context of a scope, only that
+// scope gets the index.
 func (c *Cache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	if scope := c.scopeOf(ctx); scope != nil {
 		return scope.Cache.IndexField(ctx, obj, field, extract)
@@ -324,7 +326,7 @@ func (c *Cache) addIndexes(ctx context.Context, kind informers.InformerKind) err
 	if len(c.missingIndexes(kind)) == 0 {
 		return nil
 	}
-	// Another use must not begin before the indexes exist.
+	// No other use may start before the indexes exist.
 	c.indexing.Lock()
 	defer c.indexing.Unlock()
 	for _, i := range c.missingIndexes(kind) {
@@ -344,7 +346,7 @@ func (c *Cache) missingIndexes(kind informers.InformerKind) []informers.FieldInd
 	return c.indexes[kind][c.indexed[kind]:]
 }
 
-// IndexesOf returns the indexes that were requested from this cache, for a scope.
+// IndexesOf returns the indexes that were requested from this cache, for use in a scope.
 func (c *Cache) IndexesOf(kind informers.InformerKind) []informers.FieldIndex {
 	if c == nil {
 		return nil

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package managercache contains the manager of conditional.NewManager, with its cache, client and API reader. Calls
-// with the context of a scope use the scope instead of them. Scopes read the manager's options from the cache, and
-// groups notify it of kinds that come and go.
+// with the context of a scope use the scope's instead. Scopes read the manager's options from the cache, and groups
+// notify the cache when kinds appear or disappear.
 package managercache
 
 import (
@@ -21,9 +21,9 @@ import (
 
 // ScopeSettings are the options that scopes inherit from their manager.
 type ScopeSettings struct {
-	// Cache has all of ByObject, including the kinds that the manager's own cache omits.
+	// Cache has all entries of ByObject, including those for kinds that the manager's own cache omits.
 	Cache cache.Options
-	// Client has no reader and no mapper, and an HTTP client only if it differs from the manager's.
+	// Client has no reader and no mapper. It has an HTTP client only if it differs from the manager's.
 	Client    client.Options
 	NewClient client.NewClientFunc
 	NewMapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -54,7 +54,7 @@ func NewManager(cfg *rest.Config, o manager.Options, metricsPrefix string) (mana
 		return nil, err
 	}
 	c := FromCache(mgr.GetCache())
-	// controller-runtime has no option for the API reader, and would keep the places of kinds in it forever.
+	// controller-runtime has no option for the API reader, and would cache the resources of kinds in it forever.
 	direct := client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
 	if c.reader, err = newSwitchingClient(cfg, direct, client.New, c.apiReaderOf); err != nil {
 		return nil, fmt.Errorf("create the API reader: %w", err)
@@ -84,13 +84,13 @@ func wrapOptions(o manager.Options, metricsPrefix string) manager.Options {
 	return o
 }
 
-// wrapCache creates the manager's cache without the entries for kinds that are not served now, with which
+// wrapCache creates the manager's cache without the entries for kinds that are not served now. With these entries,
 // controller-runtime's cache would fail.
 func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s ScopeSettings) (cache.Cache, error) {
 	c := newCache(opts.Scheme)
 	c.mapper, _ = opts.Mapper.(*RefreshableMapper)
 	s.Cache = opts
-	// Scopes get the entries that are deleted from opts below: their kinds may be served later.
+	// Scopes get the entries that are deleted from opts below, because their kinds may be served later.
 	s.Cache.ByObject = maps.Clone(opts.ByObject)
 	c.settings = s
 	opts.ByObject = maps.Clone(opts.ByObject)
@@ -109,7 +109,7 @@ func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s 
 	return c, err
 }
 
-// wrapClient creates the manager's client, after its cache.
+// wrapClient creates the manager's client. It runs after wrapCache.
 func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	var c *Cache
 	if opts.Cache != nil {
@@ -123,17 +123,17 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	opts.Cache = &reading
 
 	c.settings.Client = opts
-	// A scope wraps the HTTP client of the manager; a different one was configured for the client alone.
+	// A scope wraps the manager's HTTP client. A different HTTP client was configured for the client alone.
 	if opts.HTTPClient == c.settings.Cache.HTTPClient {
 		c.settings.Client.HTTPClient = nil
 	}
-	c.settings.Client.Mapper = nil // A scope has its own mapper, which has no results older than the scope.
+	c.settings.Client.Mapper = nil // A scope has its own mapper, without results from before the scope.
 	var err error
 	c.client, err = newSwitchingClient(cfg, opts, c.settings.NewClient, c.clientOf)
 	return c.client, err
 }
 
-// ScopeSettings returns the settings that a scope inherits; those of nil are controller-runtime's defaults.
+// ScopeSettings returns the settings that a scope inherits. For a nil cache they are controller-runtime's defaults.
 func (c *Cache) ScopeSettings() ScopeSettings {
 	if c == nil {
 		return ScopeSettings{NewClient: client.New, NewMapper: apiutil.NewDynamicRESTMapper}

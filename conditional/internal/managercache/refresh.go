@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refreshable holds the last result of build.
+// refreshable contains the last result of build.
 type refreshable[T any] struct {
 	build func() (T, error)
 	now   atomic.Pointer[T]
 }
 
-// Refresh replaces the value. Calls in progress continue with the old one.
+// Refresh replaces the value. Calls in progress continue with the old value.
 func (r *refreshable[T]) Refresh() error {
 	made, err := r.build()
 	if err == nil {
@@ -30,35 +30,35 @@ func (r *refreshable[T]) Refresh() error {
 
 func (r *refreshable[T]) current() T { return *r.now.Load() }
 
-// NewRefreshableClient returns a client that build creates, now and at every refresh.
+// NewRefreshableClient returns a client that is created by build, now and at every refresh.
 func NewRefreshableClient(cfg *rest.Config, opts client.Options, build client.NewClientFunc) (*RefreshableClient, error) {
 	return newSwitchingClient(cfg, opts, build, func(context.Context) client.Client { return nil })
 }
 
 // newSwitchingClient returns a client whose calls in a scope use the client that inScope returns. inScope returns nil
-// for a context that belongs to no scope.
+// for a context that does not belong to a scope.
 func newSwitchingClient(cfg *rest.Config, opts client.Options, build client.NewClientFunc, inScope func(context.Context) client.Client) (*RefreshableClient, error) {
 	c := &RefreshableClient{opts: opts, inScope: inScope}
 	c.build = func() (client.Client, error) { return build(cfg, opts) }
 	return c, c.Refresh()
 }
 
-// NewRefreshableMapper returns a mapper that build creates, now and at every refresh.
+// NewRefreshableMapper returns a mapper that is created by build, now and at every refresh.
 func NewRefreshableMapper(build func() (meta.RESTMapper, error)) (*RefreshableMapper, error) {
 	m := &RefreshableMapper{}
 	m.build = build
 	return m, m.Refresh()
 }
 
-// RefreshableClient is a client that can be refreshed: controller-runtime's client keeps the resource and the scope
-// of a kind forever.
+// RefreshableClient is a client that can be refreshed. Without a refresh, controller-runtime's client caches the
+// resource and the scope of a kind forever.
 type RefreshableClient struct {
 	refreshable[client.Client]
 	opts    client.Options
 	inScope func(context.Context) client.Client
 }
 
-// target returns the client that serves a call.
+// target returns the client for a call.
 func (c *RefreshableClient) target(ctx context.Context) client.Client {
 	if scoped := c.inScope(ctx); scoped != nil {
 		return scoped
@@ -111,7 +111,7 @@ func (c *RefreshableClient) IsObjectNamespaced(obj runtime.Object) (bool, error)
 	return c.current().IsObjectNamespaced(obj)
 }
 
-// subResourceClient selects the client at each call, because code may keep it.
+// subResourceClient selects the client at each call, because callers may store it.
 type subResourceClient struct {
 	client *RefreshableClient
 	name   string

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process contains the state that all groups of a process share: their names, their metrics, and for each API
-// server a detector, the informers and the limit of concurrent starts.
+// Package process contains the state that all groups of a process share: their names and metrics and, for each API
+// server, a detector, the informers and the limit of concurrent starts.
 package process
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 )
 
-// Registry holds the groups of all managers whose metrics have the same prefix. It is a collector, so that
+// Registry contains the groups of all managers whose metrics have the same prefix. It is a collector, so
 // controller-runtime's registry contains only one collector for all groups.
 type Registry struct {
 	groupState, groupHold, groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
@@ -43,13 +43,13 @@ type Registry struct {
 	names   map[string]struct{}      // names holds the names of controllers
 }
 
-// RegistryOf returns the registry for the managers with this cache, which is nil for a cluster without a manager.
+// RegistryOf returns the registry for the managers with this cache. The cache is nil for a cluster without a manager.
 func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 	prefix := outer.MetricsPrefix()
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prefix+name, help, labels, nil)
 	}
-	// The buckets range from the start of an idle controller to the timeout of a cache's sync.
+	// The buckets cover the range from the start of an idle controller to the timeout of a cache's sync.
 	buckets := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets}, []string{"group"})
@@ -77,7 +77,7 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 		hosts:          map[<-chan struct{}]any{},
 		names:          map[string]struct{}{},
 	}
-	// Two managers may live in one process: use the first one's.
+	// Two managers may run in one process. In that case, use the registry of the first one.
 	err := metrics.Registry.Register(made)
 	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if first, ok := there.ExistingCollector.(*Registry); ok {
@@ -94,24 +94,24 @@ type GroupEntry struct {
 	Name string
 	// Shared allows other groups to have the same name.
 	Shared bool
-	// Elected is the channel of the group's manager, which stays the same if the manager is wrapped.
+	// Elected is the channel of the group's manager. It stays the same if the manager is wrapped.
 	Elected <-chan struct{}
-	// Show returns what the status page and the metrics show.
+	// Show returns the data for the status page and the metrics.
 	Show func() GroupView
 	// States and Holds return all values of GroupView.State and GroupView.Holds.
 	States, Holds func() []string
 }
 
-// GroupView is what the status page and the metrics show of a group.
+// GroupView contains the data of a group for the status page and the metrics.
 type GroupView struct {
 	// Page is the entry for the status page.
 	Page  any
 	State string
-	// Holds are the reasons why the group is held back.
+	// Holds lists the reasons why the group is held back.
 	Holds []string
 }
 
-// AddGroup adds a group until leave is called, which deletes its series.
+// AddGroup adds a group. leave removes the group and deletes its series.
 func (all *Registry) AddGroup(g *GroupEntry) (leave func(), err error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -129,7 +129,7 @@ func (all *Registry) removeGroup(gone *GroupEntry) {
 	defer all.mu.Unlock()
 	all.groups = slices.DeleteFunc(all.groups, func(g *GroupEntry) bool { return g == gone })
 	if slices.ContainsFunc(all.groups, func(g *GroupEntry) bool { return g.Name == gone.Name }) {
-		return // The groups share the series.
+		return // The remaining groups share the series.
 	}
 	of := prometheus.Labels{"group": gone.Name}
 	for _, v := range []seriesDeleter{all.PhaseChanges, all.OverdueDrains, all.StartDurations, all.StopDurations} {
@@ -137,8 +137,8 @@ func (all *Registry) removeGroup(gone *GroupEntry) {
 	}
 }
 
-// HostOf returns the host of a manager's groups. The manager is identified by its channel, which stays the same if
-// the manager is wrapped. The first caller's value becomes the host, unless add fails.
+// HostOf returns the host of a manager's groups. The manager is identified by its channel, which stays the same if the
+// manager is wrapped. The value of the first caller becomes the host, unless add fails.
 func HostOf[H any](all *Registry, elected <-chan struct{}, made H, add func() error) (host H, err error) {
 	all.hostsMu.Lock()
 	defer all.hostsMu.Unlock()
@@ -158,8 +158,8 @@ func (all *Registry) DropHost(elected <-chan struct{}) {
 	delete(all.hosts, elected)
 }
 
-// ReserveControllerName reserves a name among those of controller-runtime, which never frees one, unless a group has
-// it already.
+// ReserveControllerName reserves a name among controller-runtime's names, unless a group already has it.
+// controller-runtime never frees a name.
 func (all *Registry) ReserveControllerName(name string) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -173,7 +173,7 @@ func (all *Registry) ReserveControllerName(name string) error {
 	return nil
 }
 
-// StatusPage shows the statuses of a manager's groups as JSON: {"groups": […]}.
+// StatusPage serves the statuses of a manager's groups as JSON: {"groups": […]}.
 func (all *Registry) StatusPage(elected <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		all.mu.Lock()
@@ -192,7 +192,7 @@ func (all *Registry) StatusPage(elected <-chan struct{}) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(append(page, '\n')) // An error means that the client has gone away.
+		_, _ = w.Write(append(page, '\n')) // An error means that the client has disconnected.
 	})
 }
 
@@ -241,7 +241,7 @@ func (all *Registry) Collect(to chan<- prometheus.Metric) {
 	for result, count := range probes {
 		to <- prometheus.MustNewConstMetric(all.probeCount, prometheus.CounterValue, float64(count), result)
 	}
-	// Groups that share a name share its series.
+	// Groups that share a name share one series.
 	type series struct {
 		desc         *prometheus.Desc
 		group, value string
@@ -269,8 +269,8 @@ type seriesDeleter interface {
 	DeletePartialMatch(labels prometheus.Labels) int
 }
 
-// DeleteQueueGauges deletes the gauges of a controller's queue: controller-runtime keeps counting requests that a
-// stop has dropped.
+// DeleteQueueGauges deletes the gauges of a controller's queue, because controller-runtime keeps counting requests that
+// were dropped at a stop.
 func (all *Registry) DeleteQueueGauges(controller string) {
 	all.DeleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
 }
@@ -284,13 +284,13 @@ func (all *Registry) DeleteSeries(controller string, only ...string) {
 	}
 }
 
-// findControllerVectors finds the vectors of controller-runtime that have series for each controller, by name.
-// controller-runtime does not export them and deletes nothing. Its registry returns an existing vector when an equal
-// one is registered.
+// findControllerVectors returns controller-runtime's vectors with series for each controller, by name.
+// controller-runtime neither exports them nor deletes their series. Its registry returns an existing vector when an
+// equal one is registered.
 func findControllerVectors() map[string]seriesDeleter {
 	vectors := map[string]seriesDeleter{}
 	for _, desc := range describeAll(metrics.Registry) {
-		text := desc.String() // The only way to its name and its labels.
+		text := desc.String() // This is the only way to get its name and its labels.
 		name, _, _ := strings.Cut(strings.TrimPrefix(text, `Desc{fqName: "`), `"`)
 		_, labels, _ := strings.Cut(text, "variableLabels: {")
 		isOfControllers := strings.HasPrefix(name, "workqueue_") || strings.HasPrefix(name, "controller_runtime_")

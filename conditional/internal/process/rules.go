@@ -13,22 +13,23 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// RulesCache keeps the rules of the caller by namespace, so that the groups of an API server share one
-// SelfSubjectRulesReview per namespace. The zero value is empty.
+// RulesCache caches the caller's rules by namespace, so the groups of an API server share one SelfSubjectRulesReview
+// per namespace. The zero value is empty.
 type RulesCache struct {
 	mu         sync.Mutex
 	namespaces map[string]*namespaceRules
 }
 
-// namespaceRules are the rules in one namespace. turn has a value while a goroutine reads or replaces them.
+// namespaceRules contains the rules in one namespace. turn contains a value while a goroutine reads or replaces the
+// rules.
 type namespaceRules struct {
 	turn   chan struct{}
-	readAt time.Time // zero before the first answer
+	readAt time.Time // zero before the first response
 	rules  authorizationv1.SubjectRulesReviewStatus
 }
 
-// Read returns the rules of a namespace that are younger than maxAge. The caller must not change them. Concurrent
-// callers share one request. An error is not kept.
+// Read returns the rules of a namespace that are not older than maxAge. The caller must not modify them. Concurrent
+// callers share one request. Errors are not cached.
 func (c *RulesCache) Read(ctx context.Context, server authorizationclient.SelfSubjectRulesReviewsGetter, namespace string, maxAge time.Duration) (authorizationv1.SubjectRulesReviewStatus, error) {
 	found := c.find(namespace)
 	select {

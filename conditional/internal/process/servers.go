@@ -16,21 +16,21 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 )
 
-// maxConcurrentStarts is the number of groups of one API server that may start at a time: five hundred CRDs may be
-// installed at once.
+// maxConcurrentStarts is the maximum number of groups of one API server that start concurrently. Five hundred CRDs may
+// be installed at the same time.
 const maxConcurrentStarts = 16
 
-// SharedState is shared by all users of the same *rest.Config, scheme and outer cache. A cluster.Cluster keeps its
-// config unchanged, the scheme defines how objects are decoded, and the options of the outer cache define which
-// objects exist.
+// SharedState is shared by all users with the same *rest.Config, scheme and outer cache. A cluster.Cluster never
+// changes its config, the scheme defines how objects are decoded, and the options of the outer cache define which
+// objects are visible.
 type SharedState struct {
 	Detector  *detect.Detector
 	Informers *informers.Pool
-	// Rules are the rights of the manager's user.
+	// Rules caches the rights of the manager's user.
 	Rules RulesCache
-	// StartSlots has room for one value per start in progress.
+	// StartSlots contains one value per start in progress.
 	StartSlots chan struct{}
-	// Log is for errors that no caller waits for.
+	// Log receives errors for which there is no caller.
 	Log      logr.Logger
 	Registry *Registry
 
@@ -44,7 +44,7 @@ type stateKey struct {
 	outer  *managercache.Cache
 }
 
-// APIServer identifies an API server as a manager uses it.
+// APIServer identifies an API server and a manager's way of using it.
 type APIServer struct {
 	Config     *rest.Config
 	HTTPClient *http.Client
@@ -53,7 +53,7 @@ type APIServer struct {
 	Outer *managercache.Cache
 }
 
-// FromCluster returns the API server of a manager.
+// FromCluster returns the API server of a cluster or manager.
 func FromCluster(cl cluster.Cluster) APIServer {
 	return APIServer{cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.FromCache(cl.GetCache())}
 }
@@ -66,8 +66,8 @@ func (s APIServer) cacheOptions() cache.Options {
 	return opts
 }
 
-// AcquireState returns the state for a server, and creates it if necessary. It makes no request. The state ends when
-// all callers have called release.
+// AcquireState returns the state for a server, and creates it if necessary. It sends no request. The state is discarded
+// when all callers have called release.
 func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(), err error) {
 	all, err := RegistryOf(s.Outer)
 	if err != nil {

@@ -22,16 +22,16 @@ type (
 	requestLimiter = workqueue.TypedRateLimiter[reconcile.Request]
 )
 
-// drainInterval is how often a draining scope checks its queues: controller-runtime's queues do not report when they
-// are empty.
+// drainInterval is how often a draining scope checks its queues, because controller-runtime's queues do not report when
+// they are empty.
 const drainInterval = 2 * time.Millisecond
 
-// lastEventsTimeout limits the wait for the deletions that the API server sends before that of their CRD. They do not
-// come if the watch broke at that moment; the scope itself notifies its handlers then.
+// lastEventsTimeout limits the wait for the deletions that the API server sends before the deletion of their CRD. They
+// do not arrive if the watch broke at that moment; the scope itself then notifies its handlers.
 const lastEventsTimeout = 5 * time.Second
 
-// trackedQueue is a controller's queue that can be emptied before its workers are asked to return.
-// controller-runtime's queue drops waiting requests as soon as its context ends.
+// trackedQueue is a controller's queue that can be drained before its workers are stopped. controller-runtime's queue
+// drops waiting requests as soon as its context is cancelled.
 type trackedQueue struct {
 	requestQueue
 	limiter      requestLimiter // limiter is the limiter of the queue
@@ -40,10 +40,10 @@ type trackedQueue struct {
 	adding       sync.RWMutex // adding is held for reading while a request is added
 
 	mu       sync.Mutex
-	isEnding bool // isEnding is true if nothing is taken or added any more; adding guards it, too
+	isEnding bool // isEnding is true if requests are no longer taken or added; adding guards it, too
 	waiting  int  // waiting counts the workers that wait for a request
-	// working counts the workers of each request. The count is briefly 2 if another worker takes a request before Done
-	// has subtracted the first one.
+	// working counts the workers for each request. The count is briefly 2 if another worker takes a request before Done
+	// has subtracted the first worker.
 	working map[reconcile.Request]int
 	failed  map[reconcile.Request]struct{} // failed holds the requests that the limiter counts
 }
@@ -56,8 +56,9 @@ type trackedPriorityQueue struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = trackedPriorityQueue{}
 
-// trackQueue replaces the queue of one of controller-runtime's controllers with a trackedQueue before the start. The
-// field is not part of the interface. Without it, or with requests of another type, a stop drops queued requests.
+// trackQueue replaces the queue of a controller-runtime controller with a trackedQueue before the start. The field is
+// not part of the controller's interface. If it is missing, or if the requests have another type, a stop drops queued
+// requests.
 func (m *Manager) trackQueue(r manager.Runnable) {
 	controller := reflect.Indirect(reflect.ValueOf(r))
 	if controller.Kind() != reflect.Struct {
@@ -89,13 +90,13 @@ func (m *Manager) trackQueue(r manager.Runnable) {
 	}))
 }
 
-// ControllerQueue is the queue of a running controller, and the context that ends with it.
+// ControllerQueue is the queue of a running controller, with the context that is cancelled with it.
 type ControllerQueue struct {
 	Context context.Context
 	Queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// takeNext returns the next request; a queue that shuts down may still return one, which must not be lost.
+// takeNext returns the next request. A queue that shuts down may still return one, which must not be lost.
 func (q *trackedQueue) takeNext(get func() (reconcile.Request, int, bool)) (reconcile.Request, int, bool) {
 	q.mu.Lock()
 	if q.isEnding {
@@ -124,7 +125,8 @@ func (q trackedPriorityQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	return q.takeNext(q.inner.GetWithPriority)
 }
 
-// addUnlessEnding adds requests. Failed requests count as failed even if it is too late for another try.
+// addUnlessEnding adds requests unless the queue is ending. Failed requests count as failed even if they can no longer
+// be retried.
 func (q *trackedQueue) addUnlessEnding(add func(), failed ...reconcile.Request) {
 	q.adding.RLock()
 	defer q.adding.RUnlock()
@@ -198,11 +200,12 @@ func (q *trackedQueue) forgetFailures() {
 	}
 }
 
-// ShutDown lets the workers return. The controller calls it at the end of its context, perhaps for the second time.
+// ShutDown makes the workers return. The controller calls it when its context is cancelled, possibly for the second
+// time.
 func (q *trackedQueue) ShutDown() { q.shutDownWithin(context.Background()) }
 
-// shutDownWithin waits until no worker is about to get a request: controller-runtime's priority queue may return, and
-// count, one more after its end, when the gauge of its depth is already deleted.
+// shutDownWithin waits until no worker is about to get a request. controller-runtime's priority queue may return and
+// count one more request after its shutdown, when the gauge of its depth is already deleted.
 func (q *trackedQueue) shutDownWithin(ctx context.Context) {
 	q.adding.Lock()
 	q.mu.Lock()
@@ -223,7 +226,7 @@ func (q *trackedQueue) countWorkers() (waiting, working int) {
 	return q.waiting, len(q.working)
 }
 
-// ShutDownWithDrain is ShutDown: controller-runtime's queue does not drain.
+// ShutDownWithDrain calls ShutDown, because controller-runtime's queue does not drain.
 func (q *trackedQueue) ShutDownWithDrain() { q.ShutDown() }
 
 // countUnfinished returns the number of requests that were not reconciled successfully.
@@ -244,12 +247,12 @@ func (m *Manager) trackedQueues() []*trackedQueue {
 	return slices.Clone(m.queues)
 }
 
-// HasLostKinds reports whether a kind that the scope watches is gone or was replaced: requests that its last objects
-// have left in the queues will not come again.
+// HasLostKinds reports whether a kind that the scope watches was deleted or replaced, so requests from its last objects
+// will not be queued again.
 func (m *Manager) HasLostKinds() bool { return len(m.cache.lostInformers()) > 0 }
 
-// drain lets the controllers reconcile the last deletions, and returns the number of requests that were left when ctx
-// ended.
+// drain lets the controllers reconcile the last deletions. It returns the number of requests that were left when ctx
+// was cancelled.
 func (m *Manager) drain(ctx context.Context) (dropped int) {
 	late, cancel := context.WithTimeout(ctx, lastEventsTimeout)
 	defer cancel()
@@ -278,22 +281,22 @@ func (m *Manager) drain(ctx context.Context) (dropped int) {
 	return dropped
 }
 
-// endQueues clears the counts of the limiters, and controller-runtime's gauges of the queues, which would keep
+// endQueues clears the counts of the limiters, and deletes controller-runtime's gauges of the queues, which would keep
 // counting dropped requests.
 func (m *Manager) endQueues() {
 	for _, q := range m.trackedQueues() {
-		_ = q.Len() // Len waits for the queue's goroutines, which may still count.
+		_ = q.Len() // Len waits for the queue's goroutines, which may still be counting.
 		q.forgetFailures()
 		m.registry.DeleteQueueGauges(q.name)
 	}
 }
 
-// waitUntil also returns when ctx ends.
+// waitUntil waits until holds returns true or ctx is cancelled.
 func waitUntil(ctx context.Context, holds func() bool) {
 	_ = wait.PollUntilContextCancel(ctx, drainInterval, true, func(context.Context) (bool, error) { return holds(), nil })
 }
 
-// ControllerNames returns the names of the scope's controllers that have been started.
+// ControllerNames returns the names of the scope's controllers that were started.
 func (m *Manager) ControllerNames() (names []string) {
 	for _, q := range m.trackedQueues() {
 		names = append(names, q.name)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scope contains the manager that one activation of a conditional group receives: a wrapped manager.Manager
-// whose cache, client and runnables end with the activation, and refuse every use afterwards.
+// whose cache, client and runnables end with the activation, and reject every use after that.
 package scope
 
 import (
@@ -34,25 +34,25 @@ var ErrClosed = errors.New("the scope of this conditional controller is closed: 
 
 // Options are a group's settings for its scopes.
 type Options struct {
-	// Optional are the kinds that may come and go while the scope lives, and how the detector may look for them.
+	// Optional lists the kinds that may appear and disappear during the lifetime of the scope, and how the detector may
+	// observe them.
 	Optional detect.Interest
-	// CacheOptions, unless it is nil, changes the options of the cache, which then shares no informer.
+	// CacheOptions, if not nil, changes the options of the cache, which then does not share informers.
 	CacheOptions func(*cache.Options)
-	// UseQueue, unless it is nil, is called when a controller of the scope has created its queue. Its error ends the
-	// scope.
+	// UseQueue, if not nil, is called when a controller of the scope has created its queue. Its error ends the scope.
 	UseQueue func(ControllerQueue) error
 }
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                                   // is the outer manager
+	manager.Manager                                   // the outer manager
 	inner             cluster.Cluster                 // inner is never started; it holds the clients and the cache
 	cache             *scopedCache                    // cache is the cache of the scope
-	client, apiReader *managercache.RefreshableClient // are the client of the scope, and its client without a cache
+	client, apiReader *managercache.RefreshableClient // the client of the scope, and its client without a cache
 	lifetime          context.Context                 // lifetime is that of the cache; its end closes the scope
-	over              context.Context                 // over ends when the runnables must end
+	over              context.Context                 // over is cancelled when the runnables must end
 	endWith           context.CancelCauseFunc         // endWith ends the scope; the first cause counts
-	Close             func()                          // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
+	Close             func()                          // Close cancels lifetime and returns the leases of informers, without waiting; it may be called more than once
 
 	mu         sync.Mutex
 	queued     []manager.Runnable
@@ -66,8 +66,8 @@ type Manager struct {
 	readyz     map[string]healthz.Checker
 }
 
-// New returns a scope with the outer manager's config, HTTP client and scheme, and the informers that groups of the
-// API server share. It makes no request.
+// New returns a scope with the outer manager's config, HTTP client and scheme, and with the informers that groups of
+// the API server share. It sends no request.
 func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, error) {
 	m := &Manager{
 		Manager:  outer,
@@ -95,7 +95,7 @@ func (m *Manager) buildCluster(outer manager.Manager) error {
 	var err error
 	m.inner, err = cluster.New(outer.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), httpClient, outer.GetLogger()
-		// The cluster is never started, so a cache of its own would never sync.
+		// The cluster is never started, so its own cache would never sync.
 		o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return m.cache, nil }
 		o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
 			m.cache.mapper, err = m.cache.newMapper(cfg, hc)
@@ -120,19 +120,19 @@ func (m *Manager) closingHTTPClient(hc *http.Client) *http.Client {
 	if hc == nil {
 		return nil
 	}
-	// The outer manager continues to use the original when the scope is closed.
+	// The outer manager continues to use the original client after the scope is closed.
 	closing := *hc
 	closing.Transport = &closingTransport{base: hc.Transport, lifetime: m.lifetime}
 	return &closing
 }
 
-// refreshClients replaces the mapper and the clients, which would never notice that a kind has another plural or
-// scope.
+// refreshClients replaces the mapper and the clients, because they would never detect that the plural or scope of a
+// kind has changed.
 func (m *Manager) refreshClients() {
 	m.reportFailure(errors.Join(m.cache.mapper.Refresh(), m.client.Refresh(), m.apiReader.Refresh()))
 }
 
-// GetHTTPClient returns a client that refuses requests once the scope is closed.
+// GetHTTPClient returns a client that rejects requests once the scope is closed.
 func (m *Manager) GetHTTPClient() *http.Client { return m.inner.GetHTTPClient() }
 
 func (m *Manager) GetCache() cache.Cache { return m.cache }
@@ -143,10 +143,10 @@ func (m *Manager) GetAPIReader() client.Reader { return m.apiReader }
 
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.cache }
 
-// GetRESTMapper returns a mapper without results older than the scope.
+// GetRESTMapper returns a mapper without results from before the scope.
 func (m *Manager) GetRESTMapper() meta.RESTMapper { return m.cache.mapper }
 
-// GetControllerOptions returns the outer options without the validation of names, which are never freed.
+// GetControllerOptions returns the outer options without the validation of names, because names are never freed.
 func (m *Manager) GetControllerOptions() config.Controller {
 	opts := m.Manager.GetControllerOptions()
 	opts.SkipNameValidation = new(true)
@@ -163,7 +163,8 @@ func (m *Manager) AddReadyzCheck(name string, check healthz.Checker) error {
 	return m.recordCheck(m.readyz, name, check)
 }
 
-// AddMetricsServerExtraHandler fails: the metrics server serves a path on every replica, for as long as it runs.
+// AddMetricsServerExtraHandler fails, because the metrics server serves a path on every replica and for its whole
+// lifetime.
 func (m *Manager) AddMetricsServerExtraHandler(path string, _ http.Handler) error {
 	return fmt.Errorf("expected handlers of the metrics server to be set up with the outer manager, found %s in a conditional group, which runs on the leader only: add it in main.go", path)
 }
@@ -188,7 +189,7 @@ func (m *Manager) cloneChecks(of map[string]healthz.Checker) map[string]healthz.
 	return maps.Clone(of)
 }
 
-// closingTransport refuses requests after the scope is closed, so that no late worker reaches the API.
+// closingTransport rejects requests after the scope is closed, so no late worker can reach the API server.
 type closingTransport struct {
 	base     http.RoundTripper
 	lifetime context.Context
@@ -204,10 +205,10 @@ func (t *closingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.base.RoundTrip(r)
 }
 
-// WrappedRoundTripper lets client-go find the transport below, for example to close idle connections.
+// WrappedRoundTripper allows client-go to find the wrapped transport, for example to close idle connections.
 func (t *closingTransport) WrappedRoundTripper() http.RoundTripper { return t.base }
 
-// Add adds a runnable, which starts with Run, or at once if Run was called.
+// Add adds a runnable. It is started by Run, or immediately if Run was already called.
 func (m *Manager) Add(r manager.Runnable) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,19 +225,19 @@ func (m *Manager) Add(r manager.Runnable) error {
 	return nil
 }
 
-// Start always fails: the group runs its scope.
+// Start always fails, because the group runs its scope.
 func (m *Manager) Start(context.Context) error {
 	return errors.New("a conditional controller's setup must not start the manager it was given: add runnables to it and return")
 }
 
 // Progress contains the callbacks of Run.
 type Progress struct {
-	Up, Broke func() // Up and Broke report that all runnables have been started, and that one has failed
+	Up, Broke func() // Up and Broke are called when all runnables have been started, and when one has failed
 	// Dropped is called with the number of requests that were left when Drain reached DrainTimeout.
 	Dropped      func(int)
 	DrainTimeout time.Duration
-	// Ended is called last, when all runnables and handlers of events have returned: with nil after a stop, or with
-	// the first runnable's error. The scope is closed then.
+	// Ended is the last callback. It is called when all runnables and event handlers have returned, with nil after a
+	// stop, or with the first runnable's error. At that time the scope is closed.
 	Ended func(error)
 }
 
@@ -245,8 +246,8 @@ var (
 	errDraining = errors.New("the scope was drained")
 )
 
-// Run starts the cache, then the runnables, and returns. They end with ctx, with Drain, or with the first error: a
-// scope has no goroutine that waits for them.
+// Run starts the cache and then the runnables, and returns. The runnables end with ctx, with Drain, or with the first
+// error. A scope has no goroutine that waits for them.
 func (m *Manager) Run(ctx context.Context, p Progress) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.cache.allowReads()
@@ -276,20 +277,20 @@ func (m *Manager) Run(ctx context.Context, p Progress) {
 	})
 }
 
-// finish returns when all runnables, which were asked to end, have returned.
+// finish returns when all runnables have returned. They were requested to end before.
 func (m *Manager) finish() {
 	m.mu.Lock()
 	m.isDraining = true
 	m.mu.Unlock()
-	// Remove the handlers before the runnables have ended: an event must not reach the queue of a controller that has
-	// returned.
+	// Remove the handlers before the runnables have ended, because an event must not reach the queue of a controller
+	// that has returned.
 	m.cache.removeHandlers()
 	m.running.Wait()
 	m.endQueues()
 	m.End()
 }
 
-// Drain asks the runnables to end, as the end of Run's context does, but lets the controllers reconcile queued
+// Drain requests the runnables to end, like the end of Run's context, but lets the controllers reconcile queued
 // requests first.
 func (m *Manager) Drain() { m.endWith(errDraining) }
 
@@ -301,7 +302,7 @@ func (m *Manager) drainWithin(ctx context.Context, p Progress) {
 	}
 }
 
-// End closes the scope and returns when all handlers of events have returned. A handler must not call it.
+// End closes the scope and returns when all event handlers have returned. A handler must not call it.
 func (m *Manager) End() {
 	m.Close()
 	m.cache.waitStopped()
@@ -332,12 +333,12 @@ func (m *Manager) launchQueued(ctx context.Context) {
 	m.queued = nil
 }
 
-// launchRunnable is called with the lock held, so that Run cannot wait while a runnable is being added.
+// launchRunnable is called with the lock held, so Run cannot start to wait while a runnable is being added.
 func (m *Manager) launchRunnable(r manager.Runnable) {
 	ctx := m.runContext
 	m.running.Go(func() {
 		err := r.Start(ctx)
-		// An error after the stop describes the end of the runnable, not its cause.
+		// An error after the stop describes the end of the runnable, not the cause of the stop.
 		if ctx.Err() == nil {
 			m.reportFailure(err)
 		} else if err != nil && !errors.Is(err, context.Canceled) {
@@ -356,26 +357,26 @@ func (m *Manager) reportFailure(err error) {
 	}
 }
 
-// outsideWebhooks refuses webhooks. A scope lives on the leader only, and ends, while a webhook's Service calls every
-// replica at any time.
+// outsideWebhooks rejects webhooks. A scope exists only on the leader and ends at a stop, but a webhook's Service calls
+// every replica at any time.
 type outsideWebhooks struct {
 	webhook.Server
 	scope *Manager
 }
 
-// GetWebhookServer returns a server that accepts no webhook. It does not use the outer manager's server, because that
-// would be started.
+// GetWebhookServer returns a server that rejects every webhook. It does not use the outer manager's server, because
+// that would start the server.
 func (m *Manager) GetWebhookServer() webhook.Server {
 	return outsideWebhooks{webhook.NewServer(webhook.Options{WebhookMux: http.NewServeMux()}), m}
 }
 
-// GetConverterRegistry returns an empty registry: the outer one has no lock, and accepts each kind only once.
+// GetConverterRegistry returns an empty registry, because the outer one has no lock and accepts each kind only once.
 func (m *Manager) GetConverterRegistry() conversion.Registry { return conversion.NewRegistry() }
 
 // WebhookMux returns an empty mux, which the webhook builder queries before it registers.
 func (outsideWebhooks) WebhookMux() *http.ServeMux { return http.NewServeMux() }
 
-// Register cannot return an error. In a setup function it panics with one, which fails the start; later it fails the
+// Register cannot return an error, so it panics with one. In a setup function this fails the start; later it fails the
 // group.
 func (w outsideWebhooks) Register(path string, _ http.Handler) {
 	err := fmt.Errorf("expected webhooks to be set up with the outer manager, found %s in a conditional group, which runs on the leader only: "+

@@ -27,28 +27,28 @@ import (
 )
 
 // scopedCache is the cache of one scope. It leases informers that it shares with other scopes. It never polls, and
-// waits only for the informers and handlers of its own scope; controller-runtime's own start of a controller costs
-// 100 ms per poll.
+// waits only for the informers and handlers of its own scope. In contrast, controller-runtime's start of a controller
+// costs 100 ms per poll.
 type scopedCache struct {
 	lifetime          context.Context
 	scheme            *runtime.Scheme
 	state             *process.SharedState
 	pool              *informers.Pool     // pool is the pool of the state, or a separate one
 	managerCache      *managercache.Cache // managerCache is the manager's cache; nil for a cluster without a manager
-	readsNeedInformer bool                // readsNeedInformer is true if reads create no informer
+	readsNeedInformer bool                // readsNeedInformer is true if reads do not create informers
 	mapper            *scopedMapper
 	reportError       func(error) // reportError ends the scope
-	refreshClients    func()      // refreshClients makes the scope's clients forget the places of kinds
+	refreshClients    func()      // refreshClients makes the scope's clients discard cached resources of kinds
 	started           chan struct{}
 	running           sync.WaitGroup // running waits for the goroutine that follows the optional kinds
 
 	mu           sync.Mutex
 	informers    map[informers.InformerKind]*scopedInformer
-	indexes      map[informers.InformerKind][]informers.FieldIndex // indexes are requested by the scope
+	indexes      map[informers.InformerKind][]informers.FieldIndex // indexes were requested by the scope
 	optional     map[schema.GroupVersionKind]*optionalKind         // optional is a map that never changes
-	gates        []*eventGate                                      // gates are those of all handlers that may still run
+	gates        []*eventGate                                      // gates holds the gates of all handlers that may still run
 	stopWatching func()
-	isMuted      bool // isMuted is true if no handlers may be added any more
+	isMuted      bool // isMuted is true if no more handlers may be added
 	isClosed     bool
 }
 
@@ -72,25 +72,25 @@ func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedS
 	return v
 }
 
-// OuterCache returns the cache of the outer manager, so that groups inside a scope inherit from it, too.
+// OuterCache returns the cache of the outer manager, so groups inside a scope inherit from it, too.
 func (v *scopedCache) OuterCache() *managercache.Cache { return v.managerCache }
 
-// allowReads lets reads begin. Informers run from their first use on.
+// allowReads allows reads. Informers run from their first use on.
 func (v *scopedCache) allowReads() { close(v.started) }
 
-// Start always fails: the scope starts its cache.
+// Start always fails, because the scope starts its cache.
 func (v *scopedCache) Start(context.Context) error {
 	return errors.New("a conditional controller's setup must not start the cache it was given: the group does")
 }
 
-// WaitForCacheSync returns true when all informers and handlers of the scope have synced, and false if ctx or the
-// scope ends first. Because it also waits for handlers, controllers need not poll for their own.
+// WaitForCacheSync returns true when all informers and handlers of the scope have synced, and false if ctx is cancelled
+// or the scope ends first. It also waits for handlers, so controllers need not poll for their own.
 func (v *scopedCache) WaitForCacheSync(ctx context.Context) bool {
 	return v.waitForSyncs(ctx, func(u *scopedInformer) []*handlerRegistration { return u.handlers })
 }
 
-// waitForInformers does not wait for the handlers: those that setup adds may wait for a runnable that has yet to
-// start.
+// waitForInformers does not wait for the handlers, because handlers that setup adds may wait for a runnable that was
+// not started yet.
 func (v *scopedCache) waitForInformers(ctx context.Context) bool {
 	return v.waitForSyncs(ctx, func(*scopedInformer) []*handlerRegistration { return nil })
 }
@@ -133,8 +133,8 @@ func (v *scopedCache) waitDone(ctx context.Context, done, gone <-chan struct{}) 
 	}
 }
 
-// knownKind returns the facts about a kind that are known without a request. It returns an error for an absent
-// optional kind.
+// knownKind returns the facts about a kind that are known without a request. For an absent optional kind it returns an
+// error.
 func (v *scopedCache) knownKind(gvk schema.GroupVersionKind) (kind informers.InformerKind, knownKind bool, err error) {
 	if p := v.optional[gvk]; p != nil {
 		v.mu.Lock()
@@ -146,7 +146,7 @@ func (v *scopedCache) knownKind(gvk schema.GroupVersionKind) (kind informers.Inf
 			return kind, false, newNoMatchError(gvk)
 		}
 	}
-	// The detector has verdicts on the kinds of conditions, and thus on most kinds that a group uses.
+	// The detector has verdicts about the kinds of conditions, and therefore about most kinds that a group uses.
 	if verdict, ok := v.state.Detector.KnownVerdict(gvk); ok && verdict.Presence == detect.Served {
 		return kindFromVerdict(gvk, verdict), true, nil
 	}
@@ -161,14 +161,13 @@ func newNoMatchError(gvk schema.GroupVersionKind) error {
 	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 }
 
-// findKind returns the InformerKind of a kind, without its form; a kind that the detector does not follow is looked
-// up.
+// findKind returns the InformerKind of a kind, without its form. A kind that the detector does not follow is looked up.
 func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind) (informers.InformerKind, error) {
 	kind, known, err := v.knownKind(gvk)
 	if known || err != nil {
 		return kind, err
 	}
-	// A mapper takes no context, so the wait for it ends with ctx or the scope.
+	// A mapper does not take a context, so the wait for it ends with ctx or the scope.
 	var asked informers.InformerKind
 	var failed error
 	found := make(chan struct{})
@@ -181,14 +180,15 @@ func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind)
 	}
 	if err != nil {
 		err = fmt.Errorf("find the resource of %s: %w", gvk, err)
-		if ctx.Err() != nil { // As in any cache, a wait that the caller ends is a time-out.
+		if ctx.Err() != nil { // As in any cache, a wait that the caller cancels is reported as a timeout.
 			err = k8serrors.NewTimeoutError(err.Error(), 0)
 		}
 	}
 	return kind, err
 }
 
-// askForKind queries the one group version. If that does not find the kind, the mapper queries everything.
+// askForKind queries discovery for the one group version. If that does not find the kind, the mapper queries
+// everything.
 func (v *scopedCache) askForKind(gvk schema.GroupVersionKind) (informers.InformerKind, error) {
 	if verdict, err := v.state.Detector.LookUp(v.lifetime, gvk); err == nil && verdict.Presence == detect.Served {
 		return kindFromVerdict(gvk, verdict), nil
@@ -202,7 +202,7 @@ func (v *scopedCache) askForKind(gvk schema.GroupVersionKind) (informers.Informe
 	}, nil
 }
 
-// lostInformers returns the informers whose kind is gone or was replaced.
+// lostInformers returns the informers whose kind was deleted or replaced.
 func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -215,8 +215,8 @@ func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
 	return lost
 }
 
-// deletedInformers returns the lost informers of kinds whose objects are gone. If only a version is not served any
-// more, the objects still exist.
+// deletedInformers returns the lost informers of kinds whose objects were deleted. If only a version is no longer
+// served, the objects still exist.
 func (v *scopedCache) deletedInformers() []*scopedInformer {
 	return slices.DeleteFunc(v.lostInformers(), func(u *scopedInformer) bool {
 		verdict, _ := v.state.Detector.KnownVerdict(u.key.GVK)
@@ -224,8 +224,8 @@ func (v *scopedCache) deletedInformers() []*scopedInformer {
 	})
 }
 
-// hasDeliveredDeletions reports whether the handlers have received the deletion of every object of the kinds whose
-// CRD was deleted.
+// hasDeliveredDeletions reports whether the handlers have received the deletion of every object of the kinds whose CRD
+// was deleted.
 func (v *scopedCache) hasDeliveredDeletions() bool {
 	deleted := v.deletedInformers()
 	v.mu.Lock()
@@ -235,15 +235,15 @@ func (v *scopedCache) hasDeliveredDeletions() bool {
 	})
 }
 
-// missedDeletions are objects that were deleted with their CRD while their watch was being reopened: no event and no
-// list reports that.
+// missedDeletions contains objects that were deleted with their CRD while their watch was reconnecting, so no event and
+// no list reports the deletion.
 type missedDeletions struct {
 	registration *handlerRegistration
 	objects      []any
 }
 
-// dropDeletedObjects empties the reads of kinds whose CRD was deleted, and returns the deletions that the handlers
-// have missed.
+// dropDeletedObjects makes reads of kinds whose CRD was deleted return no objects, and returns the deletions that the
+// handlers have missed.
 func (v *scopedCache) dropDeletedObjects() (missed []missedDeletions) {
 	deleted := v.deletedInformers()
 	v.mu.Lock()
@@ -252,7 +252,7 @@ func (v *scopedCache) dropDeletedObjects() (missed []missedDeletions) {
 		u.isEmptied = true
 		store, ok := u.lease.Informer().(toolscache.SharedIndexInformer)
 		if !ok {
-			continue // A cache of several namespaces has several stores.
+			continue // A cache for several namespaces has several stores.
 		}
 		for _, r := range u.handlers {
 			if !r.ofClient && r.knowsObjects() {
@@ -263,7 +263,8 @@ func (v *scopedCache) dropDeletedObjects() (missed []missedDeletions) {
 	return missed
 }
 
-// deliver notifies the handler, which must have been removed from its informer, after it has handled earlier events.
+// deliver notifies the handler after it has handled earlier events. The handler must have been removed from its
+// informer.
 func (d missedDeletions) deliver(ctx context.Context) {
 	select {
 	case <-d.registration.gate.drained:
@@ -277,8 +278,8 @@ func (d missedDeletions) deliver(ctx context.Context) {
 	}
 }
 
-// removeHandlers removes the handlers when the runnables end. Reads continue, and so do the handlers that the client
-// needs for them.
+// removeHandlers removes the handlers when the runnables end. Reads are still possible, and the handlers that the
+// client needs for them remain.
 func (v *scopedCache) removeHandlers() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -292,7 +293,7 @@ func (v *scopedCache) removeHandlers() {
 	}
 }
 
-// close removes all informers from the scope. It does not wait for handlers that run.
+// close removes all informers from the scope. It does not wait for running handlers.
 func (v *scopedCache) close() {
 	v.mu.Lock()
 	v.isClosed, v.isMuted = true, true
@@ -300,12 +301,13 @@ func (v *scopedCache) close() {
 		u.removeAll()
 	}
 	unfollow := v.stopWatching
-	// stopWatching waits for the detector; readers that the end of the scope wakes must not wait with it.
+	// stopWatching waits for the detector. Readers that are woken by the end of the scope must not wait for the lock in
+	// the meantime.
 	v.mu.Unlock()
 	unfollow()
 }
 
-// waitStopped returns when everything of a closed cache has ended.
+// waitStopped returns when all parts of a closed cache have stopped.
 func (v *scopedCache) waitStopped() {
 	v.running.Wait()
 	v.mu.Lock()
@@ -317,7 +319,7 @@ func (v *scopedCache) waitStopped() {
 }
 
 // Get reads one object. If the scope closes in the meantime, it returns ErrClosed instead of waiting for an informer
-// that cannot sync any more. For an optional kind that is absent it returns a meta.NoKindMatchError.
+// that can no longer sync. For an absent optional kind it returns a meta.NoKindMatchError.
 func (v *scopedCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	reader, err := v.syncedReader(ctx, obj)
 	if err != nil {
@@ -334,12 +336,12 @@ func (v *scopedCache) List(ctx context.Context, list client.ObjectList, opts ...
 	return reader.List(ctx, list, opts...)
 }
 
-// syncedReader returns the reader of the informer of obj, after its sync.
+// syncedReader returns the reader of the informer for obj, after the informer has synced.
 func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (client.Reader, error) {
 	if v.lifetime.Err() != nil {
 		return nil, ErrClosed
 	}
-	// controller-runtime's cache also refuses reads before its start: in setup they would wait forever.
+	// controller-runtime's cache also rejects reads before its start. In setup they would wait forever.
 	if !isClosed(v.started) {
 		return nil, &cache.ErrCacheNotStarted{}
 	}
@@ -364,13 +366,13 @@ func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (cli
 	if err := v.waitDone(ctx, lease.Informer().HasSyncedChecker().Done(), parted); err != nil {
 		return nil, newUnsyncedError(s, err)
 	}
-	if !lease.Informer().HasSynced() { // The informer ended first.
+	if !lease.Informer().HasSynced() { // The informer ended before it had synced.
 		return nil, v.newUnreadableError(s)
 	}
 	return lease.Reader(), nil
 }
 
-// emptyReader reads a kind that has no objects.
+// emptyReader reads from a kind that has no objects.
 type emptyReader struct{ kind informers.InformerKind }
 
 func (r emptyReader) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
@@ -381,8 +383,8 @@ func (emptyReader) List(_ context.Context, list client.ObjectList, _ ...client.L
 	return meta.SetList(list, nil)
 }
 
-// readableInformer returns the informer to read from. It creates one, unless the manager's cache.Options forbid that
-// to reads.
+// readableInformer returns the informer to read from. It creates one, unless the manager's cache.Options forbid reads
+// to create informers.
 func (v *scopedCache) readableInformer(ctx context.Context, s informers.InformerKind) (*scopedInformer, error) {
 	if !v.readsNeedInformer {
 		return v.useInformer(ctx, s)
@@ -394,7 +396,7 @@ func (v *scopedCache) readableInformer(ctx context.Context, s informers.Informer
 	return u, err
 }
 
-// requirePresent returns an error for an absent optional kind, so that a read of it creates nothing.
+// requirePresent returns an error for an absent optional kind, so a read of it creates nothing.
 func (v *scopedCache) requirePresent(ctx context.Context, s informers.InformerKind) error {
 	p := v.optional[s.GVK]
 	if p == nil {
@@ -446,7 +448,7 @@ func newUnsyncedError(s informers.InformerKind, err error) error {
 	return k8serrors.NewTimeoutError(fmt.Sprintf("the informer of %s has not synced: %v: check that it may be listed and watched", s.GVK, err), 0)
 }
 
-// scopedMapper answers without a request for kinds that the detector follows, and queries discovery for others.
+// scopedMapper maps kinds that the detector follows without a request, and queries discovery for others.
 type scopedMapper struct {
 	*managercache.RefreshableMapper
 	cache *scopedCache
@@ -471,8 +473,8 @@ func (m *scopedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*me
 	return m.RefreshableMapper.RESTMapping(gk, versions...)
 }
 
-// NewCache returns a scope's cache without a manager, for a source whose kinds come and go in a cluster. It ends with
-// stop, which returns when all handlers have returned.
+// NewCache returns a scope's cache without a manager, for a source whose kinds may appear and disappear in a cluster.
+// stop ends the cache, and returns when all handlers have returned.
 func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Cache, stop func(), err error) {
 	life, end := context.WithCancel(context.Background())
 	v := newScopedCache(life, cl, h, o)
@@ -487,7 +489,7 @@ func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Ca
 		}
 	}
 	v.refreshClients = func() { v.reportError(v.mapper.Refresh()) }
-	v.allowReads() // No manager starts this cache.
+	v.allowReads() // There is no manager that starts this cache.
 	v.watchOptionalKinds(h.Detector, o)
 	return v, stop, nil
 }
@@ -523,7 +525,7 @@ func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []
 	for i, gvk := range kinds {
 		moved := v.optional[gvk].noteVerdict(gvk, verdicts[i])
 		if moved {
-			v.refreshClients() // Before any event: a reconciler must find the kind at its new place.
+			v.refreshClients() // Refresh before any event, because a reconciler must find the kind with its new scope and plural.
 		}
 		for s, u := range v.informers {
 			if s.GVK != gvk {
@@ -537,7 +539,7 @@ func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []
 	}
 }
 
-// noteVerdict takes a verdict and reports whether the kind came, went, or became another.
+// noteVerdict records a verdict and reports whether the kind appeared, disappeared or was replaced.
 func (p *optionalKind) noteVerdict(gvk schema.GroupVersionKind, verdict detect.Verdict) (moved bool) {
 	switch verdict.Presence {
 	case detect.Served:
@@ -557,7 +559,7 @@ func (p *optionalKind) noteVerdict(gvk schema.GroupVersionKind, verdict detect.V
 	return moved
 }
 
-// reattachLease moves the informer of an optional kind to the place where the kind is served now.
+// reattachLease switches the informer of an optional kind to the kind as it is served now.
 func (u *scopedInformer) reattachLease() error {
 	u.detachLease()
 	if u.optional.kind == nil {

@@ -20,7 +20,7 @@ import (
 
 var errInformerRemoved = errors.New("the informer was removed")
 
-// scopedInformer is the informer of a kind in one form within a scope. It leases the real informer; for an optional
+// scopedInformer is the informer for one form of a kind within a scope. It leases the actual informer; for an optional
 // kind, only while the kind is served. The cache's lock guards its state.
 type scopedInformer struct {
 	cache    *scopedCache
@@ -45,8 +45,8 @@ func (v *scopedCache) existingInformer(s informers.InformerKind) (*scopedInforme
 	return v.informers[s], nil
 }
 
-// useInformer returns the scope's informer, and creates it if necessary. It has the indexes of the scope, and those
-// that were requested outside of groups.
+// useInformer returns the scope's informer, and creates it if necessary. The informer has the indexes of the scope, and
+// those that were requested outside of groups.
 func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind) (*scopedInformer, error) {
 	u, err := v.existingInformer(s)
 	if u != nil || err != nil {
@@ -55,7 +55,7 @@ func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind)
 	inherited := v.managerCache.IndexesOf(s)
 	optional := v.optional[s.GVK]
 	var kind informers.InformerKind
-	// The look-up may query the API server, so it comes before the lock.
+	// The lookup may query the API server, so it comes before the lock.
 	if optional == nil {
 		if kind, err = v.findKind(ctx, s.GVK); err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind)
 	if optional != nil && optional.kind != nil {
 		kind = *optional.kind
 	}
-	// An absent optional kind gets its lease when it comes.
+	// An absent optional kind gets its lease when it is served.
 	if kind.Plural != "" {
 		if err := u.attachLease(kind); err != nil {
 			return nil, err
@@ -85,7 +85,7 @@ func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind)
 	return u, nil
 }
 
-// attachLease leases the kind's informer and adds indexes and handlers to it.
+// attachLease leases the kind's informer and adds the indexes and handlers to it.
 func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
 	kind.Form = u.key.Form
 	lease, err := u.cache.pool.Lease(u.cache.lifetime, kind, len(u.indexes) > 0)
@@ -135,8 +135,8 @@ func (u *scopedInformer) removeAll() {
 	u.synced.openLatch()
 }
 
-// openLatchOnSync opens the latch of an informer or handler when that has synced, or when there is nothing left to
-// wait for.
+// openLatchOnSync opens the latch of an informer or handler when it has synced, or when there is nothing left to wait
+// for.
 func (u *scopedInformer) openLatchOnSync(sync toolscache.DoneChecker, to *closedOnceLatch) {
 	if to.isOpen() {
 		return
@@ -151,7 +151,7 @@ func (u *scopedInformer) openLatchOnSync(sync toolscache.DoneChecker, to *closed
 	}()
 }
 
-// markAbsentSynced lets an absent optional kind count as synced, once its absence is known.
+// markAbsentSynced makes an absent optional kind count as synced, once its absence is known.
 func (u *scopedInformer) markAbsentSynced() {
 	if u.optional == nil || u.lease != nil || !u.optional.settled.isOpen() {
 		return
@@ -162,7 +162,7 @@ func (u *scopedInformer) markAbsentSynced() {
 	}
 }
 
-// GetInformer returns the scope's informer of obj. As in any cache, it waits for the sync once the scope runs, unless
+// GetInformer returns the scope's informer for obj. As in any cache, it waits for the sync once the scope runs, unless
 // an option disables that.
 func (v *scopedCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	s, err := informers.IdentifyObject(obj, v.scheme)
@@ -204,14 +204,14 @@ func (v *scopedCache) syncedInformer(ctx context.Context, s informers.InformerKi
 }
 
 // indexedInformer is a SharedIndexInformer, as callers of controller-runtime's caches expect. Unguarded parts, for
-// example its store, are those of the leased informer.
+// example its store, belong to the leased informer.
 type indexedInformer struct {
 	*scopedInformer
 	unguarded
 }
 
-// unguarded embeds the leased informer one level deeper than the scopedInformer, whose methods therefore take
-// precedence.
+// unguarded embeds the leased informer one level deeper than the scopedInformer, so the methods of the scopedInformer
+// take precedence.
 type unguarded struct{ toolscache.SharedIndexInformer }
 
 // indexedInformer returns an indexedInformer, or a plain informer if there is no permanent lease.
@@ -230,7 +230,7 @@ func (v *scopedCache) indexedInformer(ctx context.Context, s informers.InformerK
 	return u, nil
 }
 
-// RemoveInformer returns the scope's lease of obj's informer. Other users of a shared informer keep it.
+// RemoveInformer returns the scope's lease of obj's informer. Other users of a shared informer are not affected.
 func (v *scopedCache) RemoveInformer(_ context.Context, obj client.Object) error {
 	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
@@ -313,11 +313,11 @@ func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
 	return namedLatch{u.synced, "informer of " + u.key.GVK.String()}
 }
 
-// IsStopped is true when the scope has ended or has removed the informer.
+// IsStopped returns true when the scope has ended or has removed the informer.
 func (u *scopedInformer) IsStopped() bool { return isClosed(u.removed) }
 
-// clientCache is the cache as the scope's client uses it. A client that reads its own writes adds handlers, and reads
-// continue while the runnables end.
+// clientCache is the cache for the scope's client. A client that reads its own writes adds handlers, and reads continue
+// while the runnables end.
 type clientCache struct{ *scopedCache }
 
 // GetInformer returns an informer whose handlers live as long as the scope.
@@ -341,8 +341,8 @@ func (u clientInformer) AddEventHandler(h toolscache.ResourceEventHandler) (tool
 	return r, u.addRegistration(r)
 }
 
-// IndexField records an index for the scope's informer of obj, which is then not shared: an index cannot be removed
-// from an informer, and two indexes may not have the same name.
+// IndexField records an index for the scope's informer of obj, which is then not shared, because an index cannot be
+// removed from an informer, and two indexes may not have the same name.
 func (v *scopedCache) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
@@ -365,8 +365,7 @@ func newLateIndexError(s informers.InformerKind, call string) error {
 		"call mgr.GetFieldIndexer().IndexField first, before controllers are built and objects read", call, s.GVK)
 }
 
-// handlerRegistration is one handler of the scope. It outlives the informers to which it is connected one after the
-// other.
+// handlerRegistration is one handler of the scope. It outlives the informers to which it is successively connected.
 type handlerRegistration struct {
 	informer *scopedInformer
 	handler  toolscache.ResourceEventHandler
@@ -391,7 +390,8 @@ func (r *handlerRegistration) HasSyncedChecker() toolscache.DoneChecker {
 
 func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
 	d := &eventGate{drained: make(chan struct{})}
-	// The handler may still be handling an event of the last connection, and must not receive two at once.
+	// The handler may still be handling an event of the last connection, and must not receive two events at the same
+	// time.
 	if r.gate != nil {
 		d.previous = r.gate.drained
 	}
@@ -406,7 +406,8 @@ func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
 	return nil
 }
 
-// disconnectHandler removes the handler from the informer: no event begins afterwards, one in progress continues.
+// disconnectHandler removes the handler from the informer. After that no new event is delivered, but one in progress
+// continues.
 func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
 	if r.inner == nil {
 		return
@@ -422,17 +423,17 @@ func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
 func (u *scopedInformer) removeHandler(r *handlerRegistration) {
 	u.disconnectHandler(r)
 	u.handlers = slices.DeleteFunc(u.handlers, func(other *handlerRegistration) bool { return other == r })
-	r.synced.openLatch() // Nothing may wait for it any more.
+	r.synced.openLatch() // Nothing may wait for this handler any more.
 }
 
-// eventGate passes events to a handler until it is closed.
+// eventGate passes events to a handler until the gate is closed.
 type eventGate struct {
-	previous <-chan struct{} // closed when the gate of the previous connection is drained: events come one after the other
+	previous <-chan struct{} // closed when the gate of the previous connection is drained, so events are handled one after the other
 	drained  chan struct{}   // drained is closed when the gate is closed and no event is being handled
 
 	mu       sync.Mutex
 	inFlight int
-	objects  int // objects is the number of objects that the handler has: those added less those deleted
+	objects  int // objects is the number of objects that the handler has: those added minus those deleted
 	closed   bool
 }
 
@@ -485,7 +486,7 @@ func (d *eventGate) closeGate() {
 
 func (d *eventGate) isDrained() bool { return isClosed(d.drained) }
 
-// gatedHandler is a handler behind a gate: client-go may still deliver an event after a handler was removed.
+// gatedHandler is a handler behind a gate, because client-go may still deliver an event after a handler was removed.
 type gatedHandler struct {
 	gate    *eventGate
 	handler toolscache.ResourceEventHandler

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FindLeaks repeats a search for goroutines that are left, such as goleak's, while some of them are ending. A single
-// search of goleak waits for less than half a second.
+// FindLeaks repeats a search for leaked goroutines, such as goleak's, while some of them are still ending. A single
+// search by goleak waits for less than half a second.
 func FindLeaks(search func() error) error {
 	err := search()
 	for end := time.Now().Add(Patience); err != nil && time.Now().Before(end); {
@@ -19,7 +19,7 @@ func FindLeaks(search func() error) error {
 	return err
 }
 
-// RunWithoutLeaks runs the tests of a package, and returns its exit code. It fails if goroutines are left.
+// RunWithoutLeaks runs the tests of a package, and returns the exit code. It fails if goroutines are leaked.
 func RunWithoutLeaks(m *testing.M, search func() error) int {
 	code := m.Run()
 	if code != 0 {

@@ -14,15 +14,15 @@ import (
 
 const (
 	loopback = "127.0.0.1"
-	// reservations is the address on which the tests of other modules listen on the ports that they have reserved.
+	// reservations is the address on which tests of other modules listen on the ports that they have reserved.
 	reservations = "127.127.127.127"
-	// Ports lie below the range from which Linux takes the ports of outgoing connections (32768 and above by default,
-	// net.ipv4.ip_local_port_range). envtest takes ports from that range, and a connection may use one when a server
-	// begins to listen or, after a restart in a test, begins again.
+	// The ports are below the range from which Linux takes the ports of outgoing connections (32768 and above by
+	// default, net.ipv4.ip_local_port_range). envtest takes ports from that range, where a connection may be using a
+	// port when a server starts to listen, or when it restarts in a test.
 	firstPort, lastPort = 20_000, 32_767
 )
 
-// FreeAddress returns an address of the loopback interface on which nothing listens.
+// FreeAddress returns an address of the loopback interface on which no process listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	ports, err := findPorts(t.Context(), 1)
@@ -32,8 +32,8 @@ func FreeAddress(t testing.TB) string {
 	return net.JoinHostPort(loopback, ports[0])
 }
 
-// findPorts returns ports of the loopback interface on which nothing listens. It begins at a random port, so that
-// tests that search at the same time rarely collide.
+// findPorts returns ports of the loopback interface on which no process listens. The search begins at a random port, so
+// concurrent tests rarely collide.
 func findPorts(ctx context.Context, count int) ([]string, error) {
 	var ports []string
 	all := lastPort - firstPort + 1

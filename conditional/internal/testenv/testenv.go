@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv contains what the tests of this module need for a real API server.
+// Package testenv contains helpers for the tests of this module that need a real API server.
 package testenv
 
 import (
@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Patience limits every wait of the tests; on an idle machine nothing in them takes a hundredth of it.
+// Patience limits every wait of the tests. On an idle machine no wait takes more than a hundredth of it.
 const Patience = 3 * time.Minute
 
-// NewEnvironment returns a kube-apiserver with its etcd, not started yet. It may start slowly: a machine that is busy
-// with other tests needs longer than the 20 s of envtest.
+// NewEnvironment returns a kube-apiserver with its etcd, which are not started yet. Their start may be slow, because a
+// machine that is busy with other tests needs longer than envtest's 20 s.
 func NewEnvironment(ctx context.Context) (*envtest.Environment, error) {
 	ports, err := findPorts(ctx, 3)
 	if err != nil {
@@ -43,7 +43,7 @@ func NewEnvironment(ctx context.Context) (*envtest.Environment, error) {
 	}, nil
 }
 
-// NewCRD returns a CRD whose schema keeps all fields.
+// NewCRD returns a CRD whose schema preserves all fields.
 func NewCRD(kind schema.GroupVersionKind, plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
@@ -67,7 +67,7 @@ func IsEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	})
 }
 
-// Eventually waits until a condition holds, and otherwise fails the test with the name of the condition.
+// Eventually waits until holds returns true. Otherwise it fails the test with the description what.
 func Eventually(t *testing.T, what string, holds func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, Patience, true, holds); err != nil {
@@ -83,8 +83,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// GrantRight gives a user the rights of the rules in all namespaces, and returns when the API server grants them: its
-// authorizer learns of roles by a watch.
+// GrantRight grants a user the rights in the rules in all namespaces. It returns when they are in effect, because the
+// API server's authorizer learns about roles from a watch.
 func GrantRight(t *testing.T, c client.Client, name, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	named := metav1.ObjectMeta{Name: name}
@@ -112,19 +112,19 @@ func firstRight(rule rbacv1.PolicyRule) *authorizationv1.ResourceAttributes {
 	return right
 }
 
-// Custom is an object of a made-up kind.
+// Custom is an object of a kind that tests define.
 type Custom struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              CustomSpec `json:"spec"`
 }
 
-// CustomSpec is its spec.
+// CustomSpec is the spec of Custom.
 type CustomSpec struct {
 	Message string `json:"message,omitempty"`
 }
 
-// CustomList is a list of such objects.
+// CustomList is a list of Custom objects.
 type CustomList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
