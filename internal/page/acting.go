@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// actingInterval is how often the page reads which manager acts. It may not watch the Lease.
+	// actingInterval is how often the page reads which manager is active, because it may not watch the Lease.
 	actingInterval = 15 * time.Second
-	// maxGaps is the most reasons for missing controllers that the page lists above the table.
+	// maxGaps limits how many reasons for missing controllers the page lists above the table.
 	maxGaps = 5
 )
 
-// followActing reads which manager acts, until ctx ends.
+// followActing reads periodically which manager is active, until ctx is cancelled.
 func (i *inventory) followActing(ctx context.Context, kube client.Reader, now clock.WithTicker) {
 	for {
 		i.setActing(leasereader.ReadActing(ctx, kube, now.Now()))
@@ -35,7 +35,7 @@ func (i *inventory) followActing(ctx context.Context, kube client.Reader, now cl
 	}
 }
 
-// setActing stores which manager acts, and announces a change.
+// setActing stores the active manager, and announces a change.
 func (i *inventory) setActing(acting lease.Acting) {
 	if !reflect.DeepEqual(i.readActing(), acting) {
 		i.change(func() { i.acting = acting })
@@ -48,7 +48,8 @@ func (i *inventory) readActing() lease.Acting {
 	return i.acting
 }
 
-// withGap returns the switch with the reason why no controller acts on it. It returns the same switch if there is none.
+// withGap returns the switch with the reason why no controller acts on it. If there is no such reason, it returns the
+// same switch.
 func (s *listedSwitch) withGap(acting lease.Acting) *listedSwitch {
 	if acting.Scope == nil {
 		return s
@@ -62,7 +63,7 @@ func (s *listedSwitch) withGap(acting lease.Acting) *listedSwitch {
 	return &changed
 }
 
-// gapReasons collects the reasons why no controller acts on the objects that a caller sees.
+// gapReasons collects the reasons why no controller acts on the objects that a caller can see.
 type gapReasons map[string]bool
 
 func (g gapReasons) add(s *listedSwitch) {
@@ -71,7 +72,7 @@ func (g gapReasons) add(s *listedSwitch) {
 	}
 }
 
-// list returns the warnings, sorted and limited. There may be one for each namespace.
+// list returns the warnings, sorted and limited, because there may be one for each namespace.
 func (g gapReasons) list(acting lease.Acting) []string {
 	var warnings []string
 	if end := acting.DescribeEnd(); end != "" {

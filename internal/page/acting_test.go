@@ -23,8 +23,8 @@ func holdLease(scope lease.Scope) *coordinationv1.Lease {
 	return held
 }
 
-// TestPageReportsObjectsWithoutAController has a manager without the controllers of ClusterDeployments, which does not
-// watch one of the namespaces.
+// TestPageReportsObjectsWithoutAController covers a manager that runs without the controllers for ClusterDeployments
+// and does not watch one of the namespaces.
 func TestPageReportsObjectsWithoutAController(t *testing.T) {
 	const watched, unwatched = "watched", "unwatched"
 	e := newPageEnvWith(t, holdLease(lease.Scope{Controllers: []string{"restart"}, Namespaces: []string{watched}}))
@@ -47,7 +47,7 @@ func TestPageReportsObjectsWithoutAController(t *testing.T) {
 	stranger.expectShown(t, "/", []string{">forgotten<", "does not watch the namespace unwatched; add it to --watch-namespaces"}, []string{"hibernation"})
 }
 
-// TestChangeOfTheActingManagerIsAnnounced checks that a change of the acting manager is announced.
+// TestChangeOfTheActingManagerIsAnnounced checks that the page announces a change of the active manager.
 func TestChangeOfTheActingManagerIsAnnounced(t *testing.T) {
 	t.Parallel()
 	i := newInventory()

@@ -4,7 +4,7 @@ package page
 
 import "slices"
 
-// These are the actions on a switch. A skip keeps an object running that Slumbers would stop.
+// Actions on a switch. A skip keeps an object running that Slumbers would stop.
 const (
 	stopVerb   = "stop"
 	startVerb  = "start"
@@ -12,7 +12,7 @@ const (
 	skipVerb   = "skip"
 )
 
-// listVerbs returns the actions that apply to a switch. The first is that of the button in its row.
+// listVerbs returns the actions that apply to a switch. The first one is for the button in the switch's row.
 func listVerbs(s *listedSwitch) []string {
 	parts := s.kind.PartNames()
 	switch isSwitch := slices.Contains(parts, s.Part); {
@@ -24,14 +24,14 @@ func listVerbs(s *listedSwitch) []string {
 		return []string{startVerb, extendVerb}
 	case s.Stopped:
 		return []string{startVerb}
-	case len(parts) > 1: // Slumbers stop the whole object, and not its parts.
+	case len(parts) > 1: // Slumbers stop the whole object, not its parts.
 		return []string{stopVerb}
 	default:
 		return []string{stopVerb, skipVerb}
 	}
 }
 
-// titleOf returns the word on the button of an action.
+// titleOf returns the label of an action's button.
 func titleOf(verb string) markup {
 	switch verb {
 	case stopVerb:

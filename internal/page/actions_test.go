@@ -33,7 +33,7 @@ func (b *browser) expectAnswer(t *testing.T, what, path string, form url.Values,
 	}
 }
 
-// TestExtensionsPostponeAnEnd extends stops of clusters with an end, and of one that runs.
+// TestExtensionsPostponeAnEnd extends the stops of stopped clusters with an end, and tries to extend a running cluster.
 func TestExtensionsPostponeAnEnd(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -64,7 +64,7 @@ func TestExtensionsPostponeAnEnd(t *testing.T) {
 	}
 }
 
-// TestSkipsEndWithTheSleep skips a Deployment until a time, and until the end of the sleep of its Slumber.
+// TestSkipsEndWithTheSleep skips the stop of a Deployment until a given time, and until the end of its Slumber's sleep.
 func TestSkipsEndWithTheSleep(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -111,7 +111,8 @@ func TestSkipsEndWithTheSleep(t *testing.T) {
 	}
 }
 
-// TestSeveralObjectsAreOneRequest stops two clusters and a missing one, and sends requests that are refused as a whole.
+// TestSeveralObjectsAreOneRequest stops two clusters and a missing one in one request, and sends requests that are
+// rejected as a whole.
 func TestSeveralObjectsAreOneRequest(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -176,7 +177,8 @@ func TestSeveralObjectsAreOneRequest(t *testing.T) {
 	testenv.ExpectEqual(t, "the clusters", "false ;false ;", readStates())
 }
 
-// TestEndsAreThoseOfTheCallersZone echoes ends, and stops a cluster until a word.
+// TestEndsAreThoseOfTheCallersZone shows the ends for several inputs, and stops a cluster until "tomorrow" or a similar
+// word.
 func TestEndsAreThoseOfTheCallersZone(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -207,7 +209,8 @@ func TestEndsAreThoseOfTheCallersZone(t *testing.T) {
 	testenv.ExpectEqual(t, "the end", day.AddDate(0, 0, -1).Format(time.DateOnly)+"T23:00:00Z", cd.Annotations[torporv1alpha1.UntilAnnotation])
 }
 
-// TestTilesAndTheEmptyPageLead checks that every tile links to its objects, and the commands for a caller without any.
+// TestTilesAndTheEmptyPageLead checks that every tile links to its objects, and that a caller without objects gets the
+// first commands.
 func TestTilesAndTheEmptyPageLead(t *testing.T) {
 	t.Parallel()
 	text := string(renderSummary(view{Summary: summaryView{Total: 3, Overdue: 1, SavedHours: "7.0"}}))

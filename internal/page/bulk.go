@@ -10,24 +10,24 @@ import (
 	"net/url"
 )
 
-// maxBulk limits the objects of one request.
+// maxBulk limits the number of objects in one request.
 const maxBulk = 50
 
 // bulkResult is the result of a request for several objects.
 type bulkResult struct {
-	// Done counts the objects that have the request, and Refused names the others with the reason.
+	// Done is the number of objects to which the request was applied. Refused lists the others with the reason.
 	Done    int           `json:"done"`
 	Refused []bulkRefusal `json:"refused"`
 }
 
-// bulkRefusal is one object that was not changed. Object is its text in the request.
+// bulkRefusal describes an object that was not changed. Object is the object's text in the request.
 type bulkRefusal struct {
 	Object string `json:"object"`
 	Error  string `json:"error"`
 }
 
 // flipSwitches stops or starts several objects with the caller's own token. It validates all objects before it changes
-// the first, and a refusal of one object does not keep it from changing the others.
+// the first one. If one object is rejected, the others are still changed.
 func (s *Server) flipSwitches(ctx context.Context, r callerRequest) {
 	flips, err := s.parseFlips(r.Request)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Server) flipSwitches(ctx context.Context, r callerRequest) {
 	_ = json.NewEncoder(r.writer).Encode(result) // The client may have disconnected.
 }
 
-// parseFlips reads the action and the objects of a form. Each object is the query of its details.
+// parseFlips parses the action and the objects in a form. Each object is given as the query of its details page.
 func (s *Server) parseFlips(r *http.Request) ([]flip, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, fmt.Errorf("expected a form of at most %d kB, found another", maxBodyBytes>>10)

@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// maxPastStops, maxShownConditions and maxShownEvents limit the lists of the drawer, and maxReadEvents the events
-	// among which the newest are found.
+	// maxPastStops, maxShownConditions and maxShownEvents limit the lists in the drawer. maxReadEvents limits the
+	// events that are read to find the newest ones.
 	maxPastStops, maxShownConditions, maxShownEvents, maxReadEvents = 20, 50, 20, 500
-	// maxZone limits the name of a time zone.
+	// maxZone limits the length of a time zone name.
 	maxZone = 64
 )
 
-// details is the content of the drawer: one switch of an object, as its caller may see it.
+// details is the content of the drawer: one switch of an object, as far as the caller may see it.
 type details struct {
 	Row rowView
 	// Verbs are the actions that the caller may request.
@@ -45,7 +45,7 @@ type details struct {
 	EventsNote string
 }
 
-// detailsRequest names a switch of an object, its reader, and the time zone of the reader.
+// detailsRequest identifies a switch of an object, the caller, and the caller's time zone.
 type detailsRequest struct {
 	caller *authorization.Caller
 	kind   *kinds.Kind
@@ -54,7 +54,7 @@ type detailsRequest struct {
 	zone   *time.Location
 }
 
-// stopView is an ended or present stop of the record.
+// stopView is a past or current stop in the record.
 type stopView struct {
 	Since, Until, EndedAt          *timeView
 	By, Reason, UntilBy, StartedBy string
@@ -67,8 +67,8 @@ type eventView struct {
 	Count                 int32
 }
 
-// serveDetails serves the drawer of one switch of an object: to the script as a part of the page, otherwise as a page.
-// All reads have the caller's own token.
+// serveDetails serves the drawer for one switch of an object: as a part of the page for the script, otherwise as a
+// separate page. All reads use the caller's own token.
 func (s *Server) serveDetails(ctx context.Context, r callerRequest) {
 	values := r.URL.Query()
 	zone, err := findZone(values.Get("zone"))
@@ -94,10 +94,10 @@ func (s *Server) serveDetails(ctx context.Context, r callerRequest) {
 	}
 }
 
-// isPartOfPage reports whether the script asks for details, which it adds to the page.
+// isPartOfPage reports whether the script requests details in order to add them to the page.
 func isPartOfPage(r *http.Request) bool { return r.URL.Query().Get("part-of-page") != "" }
 
-// refuseDetails answers the script or a browser.
+// refuseDetails responds with an error, in the form that the script or a browser expects.
 func (s *Server) refuseDetails(w http.ResponseWriter, r *http.Request, err error) {
 	if isPartOfPage(r) {
 		refuseScript(w, r, err)
@@ -117,7 +117,7 @@ func findZone(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("expected a time zone such as Europe/Berlin, found %.40q", name)
 }
 
-// readDetails reads one switch of an object, and what a plan needs, with the caller's own token.
+// readDetails reads one switch of an object, and the objects that a plan needs, with the caller's own token.
 func (s *Server) readDetails(ctx context.Context, q detailsRequest) (details, error) {
 	caller, k, name, part := q.caller, q.kind, q.name, q.part
 	if name.Name == "" || name.Namespace == "" {
@@ -160,7 +160,7 @@ func (s *Server) readDetails(ctx context.Context, q detailsRequest) (details, er
 	return d, err
 }
 
-// listStops returns the newest stops of the record, and how many more there are.
+// listStops returns the newest stops in the record, and the number of the others.
 func listStops(row kinds.Row) (stops []stopView, more int) {
 	all := slices.Concat(row.Stops, row.PastScheduled)
 	slices.SortStableFunc(all, func(a, b torporv1alpha1.StopRecord) int { return b.Since.Compare(a.Since.Time) })
@@ -178,7 +178,7 @@ func listStops(row kinds.Row) (stops []stopView, more int) {
 	return stops, more
 }
 
-// readEvents returns the newest events of an object, or a note why there are none.
+// readEvents returns the newest events about an object, or a note that explains why there are none.
 func readEvents(ctx context.Context, caller *authorization.Caller, obj client.Object) (shown []eventView, note string) {
 	list, err := caller.Core.Events(obj.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(obj.GetUID())).String(), Limit: maxReadEvents,
@@ -201,7 +201,7 @@ func readEvents(ctx context.Context, caller *authorization.Caller, obj client.Ob
 	return shown, ""
 }
 
-// lastSeen returns the last time of an event, which depends on the API with which it was written.
+// lastSeen returns the last time of an event. The field depends on the API version that wrote the event.
 func lastSeen(e corev1.Event) metav1.Time {
 	var series metav1.Time
 	if e.Series != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// maxRelated limits the objects of one kind that a plan reads.
+// maxRelated limits the number of objects of one kind that a plan reads.
 const maxRelated = 500
 
-// planView is the plan of the next stop or start of an object, as kubectl torpor plan shows it.
+// planView is the plan for the next stop or start of an object, with the same content as kubectl torpor plan.
 type planView struct {
 	// IsStart reports whether a start is planned.
 	IsStart  bool
@@ -31,7 +31,7 @@ type planView struct {
 	Note string
 }
 
-// plan plans the start of a stopped object, or the stop of another one.
+// plan returns a plan for the start of a stopped object, or for the stop of any other object.
 func (s *Server) plan(
 	ctx context.Context, q detailsRequest, listed *listedSwitch, row kinds.Row, obj client.Object,
 ) (planView, error) {
@@ -61,7 +61,7 @@ func (s *Server) plan(
 	}, nil
 }
 
-// readRelated reads objects that a plan needs, and adds them to its subject.
+// readRelated reads objects that a plan needs, and adds them to the plan's subject.
 func readRelated(
 	ctx context.Context, kube client.Client, namespace string, needed kinds.Related, subject *kinds.PlanSubject,
 ) error {
@@ -91,7 +91,7 @@ func readRelated(
 	return nil
 }
 
-// addToMapper lets the client of one request find a kind without discovery.
+// addToMapper makes a kind available to the client of one request without discovery.
 func addToMapper(kube client.Client, of runtime.Object, scope meta.RESTScope) error {
 	gvk, err := apiutil.GVKForObject(of, kube.Scheme())
 	if err != nil {

@@ -24,7 +24,7 @@ func detailsOf(kind, namespace, name, part string) string {
 	return "/details?" + url.Values{"kind": {kind}, "namespace": {namespace}, "name": {name}, "part": {part}}.Encode()
 }
 
-// TestDetailsShowOneObjectToItsReaders reads the details of a stopped cluster as users with several rights.
+// TestDetailsShowOneObjectToItsReaders reads the details of a stopped cluster as users with different rights.
 func TestDetailsShowOneObjectToItsReaders(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -66,15 +66,15 @@ func TestDetailsShowOneObjectToItsReaders(t *testing.T) {
 		status int
 		words  string
 	}{
-		"a caller without a token":             {e.openBrowser(t), address, http.StatusUnauthorized, "Log in"},
-		"the script without a token":           {e.openBrowser(t), address + "&part-of-page=true", http.StatusUnauthorized, "Log in again."},
-		"a caller who may only list":           {lister, address, http.StatusForbidden, "cannot get resource"},
-		"a kind that cannot be stopped":        {operator, detailsOf("Secret", namespace, "fleet", "machines"), http.StatusBadRequest, `found "Secret"`},
-		"an object that does not exist":        {operator, detailsOf("ClusterDeployment", namespace, "none", "machines"), http.StatusNotFound, "expected the object"},
-		"an object without a namespace":        {operator, detailsOf("ClusterDeployment", "", "fleet", "machines"), http.StatusBadRequest, "expected a name and a namespace"},
-		"a part that does not exist":           {operator, detailsOf("ClusterDeployment", namespace, "fleet", "wheels"), http.StatusNotFound, `found "wheels"`},
-		"a time zone that does not exist":      {operator, address + "&zone=Mars/North", http.StatusBadRequest, `found "Mars/North"`},
-		"a time zone outside of the data base": {operator, address + "&zone=../../etc/passwd", http.StatusBadRequest, "expected a time zone"},
+		"caller without a token: login form":              {e.openBrowser(t), address, http.StatusUnauthorized, "Log in"},
+		"script without a token: refused":                 {e.openBrowser(t), address + "&part-of-page=true", http.StatusUnauthorized, "Log in again."},
+		"caller with the right to list only: refused":     {lister, address, http.StatusForbidden, "cannot get resource"},
+		"kind that cannot be stopped: refused":            {operator, detailsOf("Secret", namespace, "fleet", "machines"), http.StatusBadRequest, `found "Secret"`},
+		"missing object: not found":                       {operator, detailsOf("ClusterDeployment", namespace, "none", "machines"), http.StatusNotFound, "expected the object"},
+		"object without a namespace: refused":             {operator, detailsOf("ClusterDeployment", "", "fleet", "machines"), http.StatusBadRequest, "expected a name and a namespace"},
+		"unknown part: not found":                         {operator, detailsOf("ClusterDeployment", namespace, "fleet", "wheels"), http.StatusNotFound, `found "wheels"`},
+		"unknown time zone: refused":                      {operator, address + "&zone=Mars/North", http.StatusBadRequest, `found "Mars/North"`},
+		"path outside of the time zone database: refused": {operator, address + "&zone=../../etc/passwd", http.StatusBadRequest, "expected a time zone"},
 	} {
 		if status, text := row.by.get(t, row.path); status != row.status || !strings.Contains(text, row.words) || strings.Contains(text, "ann@") {
 			t.Errorf("%s: expected %d with %q, found %d: %s", name, row.status, row.words, status, text)
@@ -82,7 +82,7 @@ func TestDetailsShowOneObjectToItsReaders(t *testing.T) {
 	}
 }
 
-// TestDetailsPlanAsTheCommandDoes compares the plan of a Deployment with what its autoscaler would undo.
+// TestDetailsPlanAsTheCommandDoes checks the plan for a Deployment if the caller may not list HorizontalPodAutoscalers.
 func TestDetailsPlanAsTheCommandDoes(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -95,7 +95,7 @@ func TestDetailsPlanAsTheCommandDoes(t *testing.T) {
 	}, nil)
 }
 
-// TestStopsOfTheDrawerAreFew has a record with more stops than the drawer shows.
+// TestStopsOfTheDrawerAreFew covers a record with more stops than the drawer shows.
 func TestStopsOfTheDrawerAreFew(t *testing.T) {
 	t.Parallel()
 	row := kinds.Row{}

@@ -40,11 +40,11 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// pageEnv is an API server and a page with the rights of the manager.
+// pageEnv is an API server, and a page that runs with the rights of the manager.
 type pageEnv struct {
 	*testenv.Environment
 	url string
-	// prices is the folder of the ConfigMap with prices.
+	// prices is the folder of the mounted ConfigMap with prices.
 	prices string
 }
 
@@ -83,7 +83,7 @@ func (e *pageEnv) startPage(t testing.TB, cfg *rest.Config) (address string) {
 	return address
 }
 
-// createAccount creates a service account and returns its token. verbs are granted on all stoppable kinds in the
+// createAccount creates a service account and returns its token. The verbs are granted for all stoppable kinds in the
 // namespace.
 func (e *pageEnv) createAccount(t testing.TB, namespace, name string, verbs ...string) (user, token string) {
 	t.Helper()
@@ -150,7 +150,7 @@ func (b *browser) send(t testing.TB, request *http.Request) (status int, text st
 	return answer.StatusCode, string(data)
 }
 
-// openStream opens the stream of changes; next returns the next event.
+// openStream opens the stream of changes. next returns the next event.
 func (b *browser) openStream(t testing.TB, query string) (status int, next func() streamEvent) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/events?"+query, http.NoBody)
@@ -174,7 +174,7 @@ func (b *browser) openStream(t testing.TB, query string) (status int, next func(
 	}
 }
 
-// allowEvents lets a service account list the events of a namespace.
+// allowEvents grants a service account the right to list the events in a namespace.
 func (e *pageEnv) allowEvents(t testing.TB, namespace, name string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name + "-events"}

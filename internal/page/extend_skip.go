@@ -21,10 +21,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// maxSchedules limits the Slumbers of a namespace, and the ClusterSlumbers, that a skip reads.
+// maxSchedules limits the number of Slumbers in a namespace, and of ClusterSlumbers, that a skip reads.
 const maxSchedules = 500
 
-// refuseExtension returns an error if the object is not stopped, or if the new end is not later than the present one.
+// refuseExtension returns an error if the object is not stopped, or if the new end is not later than the current one.
 func (f flip) refuseExtension(row kinds.Row, now time.Time) error {
 	if !row.IsAsked {
 		return flipError{http.StatusConflict, "expected a manual stop in effect, found none; stop the object to begin one"}
@@ -73,8 +73,8 @@ func (f flip) findSkipEnd(ctx context.Context, kube client.Client, obj client.Ob
 	return until, nil
 }
 
-// readSchedules returns the Slumbers of a namespace, and the ClusterSlumbers that select it, as far as the caller may
-// read them.
+// readSchedules returns the Slumbers of a namespace, and the ClusterSlumbers that select the namespace, as far as the
+// caller may read them.
 func readSchedules(ctx context.Context, kube client.Client, namespace string) (slumber.Schedules, error) {
 	slumbers, ofCluster := &torporv1alpha1.SlumberList{}, &torporv1alpha1.ClusterSlumberList{}
 	place := &metav1.PartialObjectMetadata{}
@@ -89,7 +89,7 @@ func readSchedules(ctx context.Context, kube client.Client, namespace string) (s
 		}
 	}
 	err := kube.List(ctx, slumbers, client.InNamespace(namespace), client.Limit(maxSchedules))
-	if isHidden(err) { // Which objects the ClusterSlumbers stop is then unknown.
+	if isHidden(err) { // In this case it is unknown which objects the ClusterSlumbers stop.
 		return slumber.Schedules{}, nil
 	}
 	if err != nil {
@@ -111,10 +111,10 @@ func readSchedules(ctx context.Context, kube client.Client, namespace string) (s
 	return slumber.NewSchedules(slumbers.Items, ofCluster.Items, []metav1.PartialObjectMetadata{*place}), nil
 }
 
-// isHidden reports whether a kind is not served, or the caller has no right to it.
+// isHidden reports whether a kind is not served, or the caller does not have the right to read it.
 func isHidden(err error) bool { return kinds.IsKindNotServed(err) || k8serrors.IsForbidden(err) }
 
-// serveUntil answers with the time that a text of the field Until means, so that the user reads it before the request.
+// serveUntil responds with the time for a text in the field Until, so the user can check the time before the request.
 func (s *Server) serveUntil(_ context.Context, r callerRequest) {
 	zone, err := findZone(r.URL.Query().Get("zone"))
 	if err == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// fieldManager is the field manager of writes, which are made with the user's token.
+// fieldManager is the field manager of writes, which use the user's token.
 const fieldManager = "torpor-page"
 
 var (
@@ -31,7 +31,7 @@ var (
 	errEndless     = errors.New("expected the new end of the stop, found none")
 )
 
-// flipError is a reason not to change a switch, with the status of the answer.
+// flipError is the reason why a switch is not changed, with the HTTP status of the response.
 type flipError struct {
 	status int
 	text   string
@@ -48,7 +48,7 @@ type flip struct {
 	reason, until string
 }
 
-// parseFlip reads the action from the form, and the object from target, which is the form or one of its objects.
+// parseFlip parses the action in the form, and the object in target, which is the form or one of its objects.
 func (s *Server) parseFlip(r *http.Request, target url.Values) (flip, error) {
 	k, err := s.inventory.findKind(target.Get("kind"))
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *Server) parseFlip(r *http.Request, target url.Values) (flip, error) {
 	return f.validate(s.Clock.Now().In(zone))
 }
 
-// validate returns an error for an invalid request before any call of the API server. It replaces a word for an end,
-// such as tomorrow, with its time in the zone of now.
+// validate returns an error for an invalid request before any call of the API server. It replaces an end such as
+// "tomorrow" with the corresponding time in the zone of now.
 func (f flip) validate(now time.Time) (flip, error) {
 	parts := f.kind.PartNames()
 	switch {
@@ -90,8 +90,8 @@ func (f flip) validate(now time.Time) (flip, error) {
 	return f, err
 }
 
-// write writes the same change as the commands stop, start, extend and skip, with the rights of the client, and
-// retries after a conflict. changed is false if there was nothing to do.
+// write makes the same change as the commands stop, start, extend and skip, with the rights of the client, and retries
+// after a conflict. changed is false if the object was already in the requested state.
 func (f flip) write(ctx context.Context, kube client.Client, now clock.PassiveClock) (changed bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		before := f.kind.New()
@@ -106,7 +106,7 @@ func (f flip) write(ctx context.Context, kube client.Client, now clock.PassiveCl
 			return err
 		}
 		patch := client.MergeFrom(before)
-		if f.verb == extendVerb { // Detect a stop that has ended since the read: it must not begin again.
+		if f.verb == extendVerb { // Detect a stop that has ended since the read, because it must not begin again.
 			patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		}
 		if data, err := client.MergeFrom(before).Data(after); err != nil || string(data) == "{}" {

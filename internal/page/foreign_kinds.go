@@ -27,7 +27,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
 )
 
-// maxForeignKinds limits the kinds of StopAdapters that are watched.
+// maxForeignKinds limits the number of StopAdapter kinds that are watched.
 const maxForeignKinds = 50
 
 // listedAdapter is the part of a StopAdapter that is kept in memory.
@@ -35,7 +35,8 @@ type listedAdapter struct {
 	metav1.ObjectMeta
 	// kind is nil for an invalid StopAdapter, whose own status reports the error.
 	kind *kinds.Kind
-	// ready is the reason of the condition Ready. It changes when the kind, or the right to list it, comes or goes.
+	// ready is the reason of the condition Ready. It changes when the kind, or the right to list it, becomes available
+	// or unavailable.
 	ready string
 }
 
@@ -56,8 +57,8 @@ func listAdapter(a *torporv1alpha1.StopAdapter) *listedAdapter {
 	return listed
 }
 
-// foreignKinds keeps the kinds of StopAdapters in the inventory. It watches the StopAdapters on every replica, because
-// their controllers run only on the leader. It is used by one goroutine.
+// foreignKinds keeps the kinds of StopAdapters in the inventory. It watches the StopAdapters itself on every replica,
+// because the StopAdapter controllers run only on the leader. It is used by one goroutine.
 type foreignKinds struct {
 	config     *rest.Config
 	http       *http.Client
@@ -68,13 +69,14 @@ type foreignKinds struct {
 	watched    map[string]*foreignWatch
 }
 
-// foreignWatch is the running watch of one StopAdapter's kind.
+// foreignWatch is the running watch for the kind of one StopAdapter.
 type foreignWatch struct {
 	of   *listedAdapter
 	stop func()
 }
 
-// run follows the StopAdapters until ctx ends. If they are not served or may not be listed, there are none.
+// run follows the StopAdapters until ctx is cancelled. If they are not served or may not be listed, it assumes that
+// there are none.
 func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 	f.watched = map[string]*foreignWatch{}
 	var known cache.Store
@@ -103,7 +105,7 @@ func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 	f.follow(ctx, nil)
 }
 
-// noteAnswer records whether the StopAdapters can be read, for the warnings. A missing kind or a missing right is not
+// noteAnswer records, for the warnings, whether the StopAdapters can be read. A missing kind or a missing right is not
 // an error.
 func (f *foreignKinds) noteAnswer(err error) error {
 	why := ""
@@ -134,8 +136,8 @@ func (f *foreignKinds) follow(ctx context.Context, known []any) {
 	}
 }
 
-// chooseAdapters returns the valid adapters by name, and the number of adapters beyond the limit. It leaves out kinds
-// that are not served according to the manager, to avoid requests that would fail again and again.
+// chooseAdapters returns the valid adapters by name, and the number of adapters beyond the limit. It omits kinds that
+// are not served according to the manager, to avoid repeated requests that fail.
 func chooseAdapters(known []any) (wanted map[string]*listedAdapter, surplus int) {
 	var all []*listedAdapter
 	for _, obj := range known {
@@ -153,7 +155,7 @@ func chooseAdapters(known []any) (wanted map[string]*listedAdapter, surplus int)
 }
 
 // needsRestart reports whether the adapter has changed. It also restarts the watch of an unseen kind when the manager
-// reports that the kind can be read, because the informer would notice only half a minute later.
+// reports that the kind can be read, because the informer would detect this only half a minute later.
 func (f *foreignKinds) needsRestart(is, next *listedAdapter) bool {
 	return is.UID != next.UID || is.Generation != next.Generation || is.ready != next.ready && f.inventory.isUnseen(is.kind)
 }
@@ -180,7 +182,7 @@ func (f *foreignKinds) watch(ctx context.Context, a *listedAdapter) {
 	}}
 }
 
-// newMapper returns a mapper of the kinds that callers can read and write at present.
+// newMapper returns a mapper for the kinds that callers can currently read and write.
 func (i *inventory) newMapper() *meta.DefaultRESTMapper {
 	var own []schema.GroupVersionKind
 	var foreign []*kinds.Kind

@@ -48,7 +48,8 @@ func (e *pageEnv) startStopAdapters(t *testing.T) {
 	t.Cleanup(stop)
 }
 
-// TestKindsOfStopAdaptersComeAndGo follows one adapter from before its kind is served until after it is removed.
+// TestKindsOfStopAdaptersComeAndGo follows one adapter from before its kind is served until after the adapter is
+// deleted.
 func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 	e := newPageEnv(t)
 	e.startStopAdapters(t)
@@ -139,14 +140,14 @@ func (b *browser) stopUntilNoted(t *testing.T, e *pageEnv, u *unstructured.Unstr
 		err := e.Client.Create(t.Context(), tried, client.DryRunAll)
 		return testenv.ErrorIf(err != nil || tried.GetAnnotations()[torporv1alpha1.RequestedByAnnotation] == "", "found %v: %v", tried.GetAnnotations(), err)
 	})
-	// An object that was never stopped has no row with a button; kubectl torpor stop writes this patch.
+	// An object that was never stopped has no row with a button. kubectl torpor stop writes this patch.
 	asUser, err := client.New(e.ImpersonateUser(user), client.Options{Scheme: e.Client.Scheme(), Mapper: e.Client.RESTMapper()})
 	testenv.ExpectNoError(t, err)
 	patch := `{"metadata": {"annotations": {"torpor.dev/stopped": "true", "torpor.dev/reason": "no budget"}}}`
 	testenv.ExpectNoError(t, asUser.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// expectSaidByPlugin expects kubectl torpor status to report the same.
+// expectSaidByPlugin checks that kubectl torpor status reports the same.
 func (e *pageEnv) expectSaidByPlugin(t *testing.T, namespace, name, state, by, reason string) {
 	t.Helper()
 	var out, stderr strings.Builder
@@ -164,7 +165,8 @@ func (e *pageEnv) expectSaidByPlugin(t *testing.T, namespace, name, state, by, r
 	t.Errorf("kubectl torpor status: expected %s, found %+v", name, rows)
 }
 
-// TestAKindUnseenInOneNamespaceStaysSo watches a kind in two namespaces, one of which does not answer.
+// TestAKindUnseenInOneNamespaceStaysSo covers a kind that cannot be read in two namespaces, then in one of them, and
+// finally in none.
 func TestAKindUnseenInOneNamespaceStaysSo(t *testing.T) {
 	t.Parallel()
 	all := newInventory()
@@ -178,7 +180,8 @@ func TestAKindUnseenInOneNamespaceStaysSo(t *testing.T) {
 	testenv.ExpectEqual(t, "warnings when both are seen", 0, len(warnings()))
 }
 
-// TestForeignRowsAreBounded has more stopped objects of one kind than are kept, and more StopAdapters than are watched.
+// TestForeignRowsAreBounded covers more stopped objects of one kind than the page keeps, and more StopAdapters than it
+// watches.
 func TestForeignRowsAreBounded(t *testing.T) {
 	t.Parallel()
 	all, k := newInventory(), listAdapter(buildAdapter("kustomizations")).kind
@@ -203,7 +206,7 @@ func TestForeignRowsAreBounded(t *testing.T) {
 	for _, gone := range []int{maxForeignRows, 0} {
 		all.remove(k, build(gone))
 	}
-	all.put(k, build(maxForeignRows+1)) // A changed object takes a place that has become free.
+	all.put(k, build(maxForeignRows+1)) // A changed object takes a free place.
 	testenv.ExpectEqual(t, "rows after some have gone", maxForeignRows, len(all.listSwitches(everything)))
 	if found := listWarnings(all.listGaps(), sees); len(found) != 0 {
 		t.Errorf("expected nothing to be left out, found %q", found)

@@ -17,9 +17,9 @@ import (
 
 const (
 	cookieName = "torpor-token"
-	// maxTokenBytes fits into a cookie. Browsers drop larger cookies silently.
+	// maxTokenBytes is small enough for a cookie. Browsers silently drop larger cookies.
 	maxTokenBytes = 2900
-	// policy lets the browser load and run only what this server embeds.
+	// policy allows the browser to load and run only content that this server embeds.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
@@ -39,7 +39,7 @@ func (s *Server) newHandler() http.Handler {
 	mux.HandleFunc("POST /switches", s.withCaller(refuseScript, s.flipSwitches))
 	mux.HandleFunc("GET /until", s.withCaller(refuseScript, s.serveUntil))
 	s.handleSchedules(mux)
-	// Refuse requests that a browser sends for a page of another origin, with and without the cookie.
+	// Reject requests that a browser sends on behalf of a page from another origin, with and without the cookie.
 	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -62,8 +62,8 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, assets, "assets/"+r.PathValue("name"))
 }
 
-// identify returns the caller, by the Authorization header, which a proxy in front of the page may set, or by the
-// cookie.
+// identify returns the caller, identified by the Authorization header, which a proxy in front of the page may set, or
+// by the cookie.
 func (s *Server) identify(ctx context.Context, r *http.Request) (*authorization.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if cookie, err := r.Cookie(cookieName); err == nil && header == "" {
@@ -84,7 +84,7 @@ type callerRequest struct {
 	caller *authorization.Caller
 }
 
-// withCaller identifies the caller before it answers a request. refuse answers a request without a valid token.
+// withCaller identifies the caller before it handles a request. refuse handles a request without a valid token.
 func (s *Server) withCaller(
 	refuse func(http.ResponseWriter, *http.Request, error), answer func(context.Context, callerRequest),
 ) http.HandlerFunc {
@@ -105,7 +105,7 @@ func (s *Server) withCaller(
 	}
 }
 
-// withView answers a request with the objects that its query selects and the caller may see.
+// withView handles a request with the objects that its query selects and the caller may see.
 func (s *Server) withView(render func(view, *http.Request) markup) http.HandlerFunc {
 	return s.withCaller(s.refuse, func(ctx context.Context, r callerRequest) {
 		q := parseViewQuery(r.URL.Query())
@@ -132,7 +132,7 @@ func writeHTML(w http.ResponseWriter, status int, text markup) {
 	_, _ = w.Write([]byte(text)) // The client may have disconnected.
 }
 
-// refuse shows the login form to a caller without a valid token, and the error to others.
+// refuse shows the login form to a caller without a valid token, and an error to other callers.
 func (s *Server) refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	switch {
 	case errors.Is(err, errNotLoggedIn):
@@ -146,7 +146,7 @@ func (s *Server) refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	}
 }
 
-// refuseScript answers a request of the page's script.
+// refuseScript sends an error response to the page's script.
 func refuseScript(w http.ResponseWriter, _ *http.Request, err error) {
 	if errors.Is(err, errNotLoggedIn) || apierrors.HasStatus(err, http.StatusUnauthorized) {
 		http.Error(w, "Log in again.", http.StatusUnauthorized)
@@ -158,7 +158,7 @@ func refuseScript(w http.ResponseWriter, _ *http.Request, err error) {
 
 type loginView struct{ Error string }
 
-// describeError returns the status and the text of an error. It hides errors that are not caused by the caller.
+// describeError returns the HTTP status and the text for an error. It hides errors that the caller did not cause.
 func describeError(err error) (status int, text string) {
 	if api := k8serrors.APIStatus(nil); errors.As(err, &api) && api.Status().Code < http.StatusInternalServerError {
 		return int(api.Status().Code), api.Status().Message
@@ -199,17 +199,18 @@ func (s *Server) logOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "./", http.StatusSeeOther)
 }
 
-// setCookie sets a session cookie that scripts cannot read and that other sites cannot send. A negative age removes it.
+// setCookie sets a session cookie that scripts cannot read and that is not sent with requests from other sites. A
+// negative age removes the cookie.
 func (s *Server) setCookie(w http.ResponseWriter, value string, age int) {
 	cookie := http.Cookie{Name: cookieName, Value: value, MaxAge: age, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: true}
 	text := cookie.String()
-	if s.certificate == nil { // Some browsers do not return a secure cookie to a loopback address without TLS.
+	if s.certificate == nil { // Some browsers do not send a secure cookie to a loopback address without TLS.
 		text = strings.Replace(text, "; Secure", "", 1)
 	}
 	w.Header().Add("Set-Cookie", text)
 }
 
-// flipSwitch stops or starts an object with the caller's own token, so that admission records the caller.
+// flipSwitch stops or starts an object with the caller's own token, so the admission policy records the caller.
 func (s *Server) flipSwitch(ctx context.Context, r callerRequest) {
 	if err := r.ParseForm(); err != nil {
 		http.Error(r.writer, "expected a form of at most 32 kB, found another", http.StatusBadRequest)

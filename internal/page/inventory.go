@@ -30,16 +30,16 @@ type listedSwitch struct {
 	kinds.Row
 	kind *kinds.Kind
 	key  string
-	// title is the display name of the object, or its name.
+	// title is the display name of the object, or its name if it has none.
 	title   string
 	savings kinds.Savings
-	// labels may name the owner of an object that has savings.
+	// labels may contain the owner of an object with savings.
 	labels  map[string]string
 	history stopHistory
 }
 
-// listing is the part of an object that is kept in memory: only the fields that the page shows, about a hundredth of
-// the object.
+// listing is the part of an object that is kept in memory. It contains only the fields that the page shows, about a
+// hundredth of the object.
 type listing struct {
 	metav1.ObjectMeta
 	switches []*listedSwitch
@@ -71,28 +71,29 @@ func newListedSwitch(k *kinds.Kind, obj client.Object, row kinds.Row) *listedSwi
 	}
 }
 
-// maxForeignRows limits the objects per kind of a StopAdapter, because the users of a namespace can create any number.
+// maxForeignRows limits the number of objects per StopAdapter kind, because the users of a namespace can create any
+// number of objects.
 const maxForeignRows = 1000
 
-// kindNamespace is a kind, by its name, in a namespace. It is the unit of watches and of visibility.
+// kindNamespace is the name of a kind, and a namespace. Watches and visibility are defined per kind and namespace.
 type kindNamespace struct{ kind, namespace string }
 
 // inventory holds the stoppable objects, as last reported by the watches.
 type inventory struct {
 	mu sync.RWMutex
-	// kinds lists the kinds that need no StopAdapter, and then the others by name.
+	// kinds lists the kinds that need no StopAdapter, followed by the others, sorted by name.
 	kinds   []*kinds.Kind
 	objects map[kindNamespace]map[string]*listing
-	// places counts the pairs of kind and namespace that have been added since the start.
+	// places is the number of pairs of kind and namespace that have been added since the start.
 	places int
-	// counts holds the number of kept objects per kind, and surplus the objects beyond the limit.
+	// counts is the number of stored objects by kind. surplus holds the objects beyond the limit.
 	counts  map[string]int
 	surplus map[string]map[types.NamespacedName]bool
-	// unseen holds the reasons why kinds cannot be watched; the namespace is empty for all namespaces. unwatched is the
+	// unseen holds the reasons why kinds cannot be watched. An empty namespace means all namespaces. unwatched is the
 	// number of StopAdapters beyond the limit.
 	unseen    map[kindNamespace]string
 	unwatched int
-	// acting is the manager that acts, if known.
+	// acting is the active manager, if known.
 	acting lease.Acting
 	// changed is closed at the next change.
 	changed chan struct{}
@@ -109,7 +110,7 @@ func newInventory() *inventory {
 	return i
 }
 
-// listKinds returns the kinds that are watched at present.
+// listKinds returns the kinds that are currently watched.
 func (i *inventory) listKinds() []*kinds.Kind {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -125,7 +126,7 @@ func (i *inventory) findKind(name string) (*kinds.Kind, error) {
 	return nil, fmt.Errorf("expected a kind that can be stopped, found %q", name)
 }
 
-// addKind adds the kind of a StopAdapter. It replaces the slice, because callers may hold the old one.
+// addKind adds the kind of a StopAdapter. It replaces the slice, because callers may still use the old one.
 func (i *inventory) addKind(k *kinds.Kind) {
 	i.change(func() {
 		all := append(slices.Clone(i.kinds), k)
@@ -148,7 +149,7 @@ func (i *inventory) removeKind(k *kinds.Kind) {
 	})
 }
 
-// clear removes the objects of a kind, in one namespace or in all. The caller holds the lock.
+// clear removes the objects of a kind, in one namespace or in all. The caller must hold the lock.
 func (i *inventory) clear(kind, namespace string) {
 	isThere := func(found string) bool { return namespace == "" || namespace == found }
 	for at, objects := range i.objects {
@@ -205,7 +206,7 @@ func (i *inventory) put(k *kinds.Kind, l *listing) {
 	})
 }
 
-// has reports whether an object is kept or was left out because of the limit.
+// has reports whether an object is stored, or was omitted because of the limit.
 func (i *inventory) has(k *kinds.Kind, l metav1.Object) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -226,8 +227,8 @@ func (i *inventory) remove(k *kinds.Kind, l metav1.Object) {
 	})
 }
 
-// setUnseen stores the reason why a kind is not seen in a namespace, or in all; empty if it is seen. It removes the
-// objects if the kind is gone or may not be listed.
+// setUnseen stores the reason why a kind cannot be watched in a namespace, or in all namespaces. An empty reason means
+// that it can be watched. If the kind no longer exists or may not be listed, its objects are removed.
 func (i *inventory) setUnseen(kind, namespace, why string) {
 	at := kindNamespace{kind, namespace}
 	i.mu.RLock()
@@ -246,7 +247,7 @@ func (i *inventory) setUnseen(kind, namespace, why string) {
 	})
 }
 
-// isUnseen reports whether a kind cannot be watched in some namespace.
+// isUnseen reports whether a kind cannot be watched in at least one namespace.
 func (i *inventory) isUnseen(k *kinds.Kind) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -285,7 +286,7 @@ func (i *inventory) listGaps() inventoryGaps {
 	return gaps
 }
 
-// placesVersion changes when a kind appears in a namespace for the first time.
+// placesVersion returns a number that changes when a kind appears in a namespace for the first time.
 func (i *inventory) placesVersion() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -322,7 +323,7 @@ func (i *inventory) listSwitches(isVisible func(kindNamespace) bool) []*listedSw
 	return all
 }
 
-// watchKind keeps the objects of a kind in the inventory until ctx ends. The kind may be installed later.
+// watchKind keeps the objects of a kind in the inventory until ctx is cancelled. The kind may be installed later.
 func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *kinds.Kind, namespace string) {
 	options := func(o metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Namespace: namespace, Raw: &o}
@@ -367,17 +368,17 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *kin
 			},
 		},
 	})
-	// Errors are shown on the page; the informer would log them again and again.
+	// The page shows these errors. The informer would log them repeatedly.
 	informer.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 }
 
 const (
-	// notInstalled is the reason of a kind that the API server does not serve. It causes no warning.
+	// notInstalled is the reason for a kind that the API server does not serve. It does not cause a warning.
 	notInstalled = "not installed"
-	// noRole is the reason of a StopAdapter's kind that the manager may not list: an administrator has to grant the
+	// noRole is the reason for a StopAdapter kind that the manager may not list, so an administrator has to grant the
 	// rights.
 	noRole = "torpor manager may not list them; create the ClusterRole that their StopAdapter needs"
-	// noAnswer is the reason of a failed list or watch, after which the rows may be outdated.
+	// noAnswer is the reason for a failed list or watch, after which the rows may be outdated.
 	noAnswer = "the API server did not answer as expected; the rows may be outdated"
 )
 

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// markup is HTML whose values are escaped.
+// markup is HTML in which all values are escaped.
 //
-// The page does not use html/template: that package calls methods by name, so the linker keeps every exported method
-// of the manager, which doubles the size of its binary. test/arch checks this.
+// The page does not use html/template. That package calls methods by name, so the linker would keep every exported
+// method of the manager and double the size of its binary. test/arch checks this.
 type markup string
 
-// fill replaces each %v of a format with a value. It escapes all values that are not markup, which makes them safe as
-// text and as quoted attribute values. The format must be a constant of this package.
+// fill replaces each %v in a format with a value. It escapes all values that are not markup, so they are safe as text
+// and as quoted attribute values. The format must be a constant in this package.
 func fill(format string, values ...any) markup {
 	escaped := make([]any, len(values))
 	for i, value := range values {
@@ -37,7 +37,7 @@ func fillEach[T any](values []T, render func(T) markup) markup {
 	return markup(all.String())
 }
 
-// fillUnlessEmpty fills the format with the value. It returns nothing for an empty value.
+// fillUnlessEmpty fills the format with the value. For an empty value it returns nothing.
 func fillUnlessEmpty(format, value string) markup {
 	if value == "" {
 		return ""
@@ -45,7 +45,7 @@ func fillUnlessEmpty(format, value string) markup {
 	return fill(format, value)
 }
 
-// chooseMarkup returns the first markup if the condition holds, otherwise the second.
+// chooseMarkup returns yes if the condition is true, otherwise no.
 func chooseMarkup(condition bool, yes, no markup) markup {
 	if condition {
 		return yes

@@ -37,7 +37,7 @@ func buildApp(namespace, name string) *korifiv1alpha1.CFApp {
 	return app
 }
 
-// expectShown waits until a page contains some texts and not others.
+// expectShown waits until a page contains all texts in shown and none in hidden.
 func (b *browser) expectShown(t *testing.T, path string, shown, hidden []string) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%s shows %q", path, shown), func() error {
@@ -83,8 +83,8 @@ func TestPageShowsWhatItsCallerMayList(t *testing.T) {
 	}
 }
 
-// TestPageShowsWorkloadsThatAreStopped has a Deployment that a Slumber stops, one that a ClusterSlumber stops, one with a
-// requested stop, and one that was never stopped.
+// TestPageShowsWorkloadsThatAreStopped covers Deployments that a Slumber, a ClusterSlumber and a user stop, and one
+// that was never stopped.
 func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -180,7 +180,7 @@ func TestButtonsActAsTheirCaller(t *testing.T) {
 	operator.expectShown(t, "/", []string{`data-verb="stop"`}, nil)
 	viewer.expectShown(t, "/", []string{">fleet<"}, []string{`data-verb="stop"`})
 
-	// The API server applies new policies only after a moment.
+	// The API server applies new policies only after a short time.
 	testenv.Eventually(t, "the stop names the requester", func() error {
 		for _, form := range []url.Values{with("verb", "start"), stop} {
 			if status, text := operator.post(t, "/switch", form, nil); status != http.StatusNoContent {
@@ -226,8 +226,8 @@ func TestStreamSendsChanges(t *testing.T) {
 	}
 }
 
-// TestOnlyABadTokenEndsThePage checks that the browser connects again after an error of the API server, and asks for a
-// new token only if the token is refused.
+// TestOnlyABadTokenEndsThePage checks that the browser reconnects after an error of the API server, and requests a new
+// token only if the token was rejected.
 func TestOnlyABadTokenEndsThePage(t *testing.T) {
 	for name, row := range map[string]struct {
 		err  error
@@ -236,9 +236,9 @@ func TestOnlyABadTokenEndsThePage(t *testing.T) {
 		"none":                            {nil, false},
 		"no token: the page ends":         {fmt.Errorf("read the request: %w", errNotLoggedIn), true},
 		"an expired token: the page ends": {k8serrors.NewUnauthorized("expired"), true},
-		"an API server that is down: the page stays":      {errors.New("connection refused"), false},
-		"an API server that is busy: the page stays":      {k8serrors.NewTooManyRequests("later", 1), false},
-		"an API server without an answer: the page stays": {k8serrors.NewInternalError(context.DeadlineExceeded), false},
+		"an API server that is down: the page stays":          {errors.New("connection refused"), false},
+		"an API server that is busy: the page stays":          {k8serrors.NewTooManyRequests("later", 1), false},
+		"an API server that does not respond: the page stays": {k8serrors.NewInternalError(context.DeadlineExceeded), false},
 	} {
 		if found := isLoggedOut(row.err); found != row.want {
 			t.Errorf("%s: found that it ends the page: %t", name, found)
@@ -303,12 +303,12 @@ func TestMachineHours(t *testing.T) {
 		isKnown bool
 	}{
 		"a cluster without a hibernation has no known savings":      {nil, 0, false},
-		"a current hibernation has saved machine-hours until now":   {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10)}, 60, true},
+		"a current hibernation has saved machine-hours up to now":   {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10)}, 60, true},
 		"an ended hibernation saved machine-hours until the resume": {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), ResumeStartedAt: at(4)}, 36, true},
 		"partly stopped machines have no known savings":             {&hivev1.HibernationRecord{Nodes: nodes}, 0, false},
 		"an unknown number of machines is not guessed":              {&hivev1.HibernationRecord{AsleepAt: at(10)}, 0, false},
 		"a repair is not a hibernation":                             {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), Repair: true}, 0, false},
-		"a clock that is behind saves nothing":                      {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(-1)}, 0, true},
+		"a clock that is behind does not cause negative savings":    {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(-1)}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -321,7 +321,7 @@ func TestMachineHours(t *testing.T) {
 	}
 }
 
-// TestTheTileOfTheWeekDoesNotFall has a cluster that hibernates, and the same cluster after its resume.
+// TestTheTileOfTheWeekDoesNotFall covers a cluster during its hibernation and after its resume.
 func TestTheTileOfTheWeekDoesNotFall(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -401,8 +401,8 @@ func findKind(t *testing.T, name string) *kinds.Kind {
 	return k
 }
 
-// TestRowsNameAppsAsUsersDo has apps with display names that are shown and with others that are not. Buttons refer to
-// the object's name.
+// TestRowsNameAppsAsUsersDo covers apps with valid display names, which are shown, and with invalid ones. Buttons refer
+// to the object's name.
 func TestRowsNameAppsAsUsersDo(t *testing.T) {
 	t.Parallel()
 	for displayName, want := range map[string]string{
@@ -439,7 +439,8 @@ func TestSearchFindsAppsByBothNames(t *testing.T) {
 	}
 }
 
-// TestRowsMarkOverdueStops has stops whose end is in the future, has just passed, and passed two hours ago.
+// TestRowsMarkOverdueStops covers stops with an end in the future, an end that has just passed, and an end two hours
+// ago.
 func TestRowsMarkOverdueStops(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)

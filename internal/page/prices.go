@@ -22,19 +22,22 @@ import (
 )
 
 const (
-	// maxPriceBytes limits the value of a key, maxPrice a price, and maxCurrency the name of a currency.
+	// maxPriceBytes limits the size of a key's value, maxPrice limits a price, and maxCurrency limits the length of a
+	// currency.
 	maxPriceBytes, maxPrice, maxCurrency = 1 << 10, 1e9, 12
 	bytesPerGiB                          = 1 << 30
 )
 
-// prices are the settings of the tab of savings. A nil price is unknown.
+// prices contains the settings for the savings tab. A nil price is unknown.
 type prices struct {
 	machineHour, cpuHour, gibHour *float64
-	// currency follows each amount. ownerLabel is the label whose values are summed; empty if none exists.
+	// currency is appended to each amount. Savings are summed by the values of ownerLabel; empty if there is no such
+	// label.
 	currency, ownerLabel string
 }
 
-// readPrices reads the keys of a ConfigMap that is mounted as a folder. A missing folder or key sets nothing.
+// readPrices reads the keys of a ConfigMap that is mounted as a folder. If the folder or a key is missing, the settings
+// keep their defaults.
 func readPrices(folder string) (prices, error) {
 	var p prices
 	if folder == "" {
@@ -117,17 +120,17 @@ func checkCurrency(text string) error {
 	return nil
 }
 
-// areSet reports whether there is a price.
+// areSet reports whether any price is set.
 func (p prices) areSet() bool { return p.machineHour != nil || p.cpuHour != nil || p.gibHour != nil }
 
-// pricedResource is a resource with its price for an hour, and what was saved of it.
+// pricedResource is a resource with its price per hour and the saved quantity.
 type pricedResource struct {
 	unit    string
 	price   *float64
 	seconds float64
 }
 
-// resourcesOf returns the resources of a sum, in the order in which they are shown.
+// resourcesOf returns the resources in a sum, in display order.
 func (p prices) resourcesOf(t savings.Totals) []pricedResource {
 	return []pricedResource{
 		{"machine-hour", p.machineHour, t.MachineSeconds},
@@ -136,7 +139,7 @@ func (p prices) resourcesOf(t savings.Totals) []pricedResource {
 	}
 }
 
-// costOf returns the price of what was saved. Resources without a price cost nothing.
+// costOf returns the price of the saved resources. Resources without a price cost nothing.
 func (p prices) costOf(t savings.Totals) (sum float64) {
 	for _, one := range p.resourcesOf(t) {
 		if one.price != nil {
@@ -153,7 +156,7 @@ func (p prices) formatAmount(amount float64) string {
 	return strings.TrimSpace(groupDigits(whole) + "." + cents + " " + p.currency)
 }
 
-// describe lists the prices, and the resources that have none.
+// describe lists the prices, and the resources without a price.
 func (p prices) describe() string {
 	if !p.areSet() {
 		return ""

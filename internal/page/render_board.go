@@ -74,7 +74,7 @@ func renderBoard(v view) markup {
 		renderColumns(v), fillEach(v.Rows, func(r rowView) markup { return r.html() }), renderPager(v), renderEmpty(v), selection, drawer, switchDialog, toast)
 }
 
-// switchDialog asks for the reason and the end of an action, for one object or several. actions.js fills in the rest.
+// switchDialog asks for the reason and the end of an action, for one or several objects. actions.js fills in the rest.
 const switchDialog markup = `<dialog id="flip" aria-labelledby="flip-title">
 <form method="post" action="switch">
 <h2 id="flip-title"></h2>
@@ -97,17 +97,17 @@ const switchDialog markup = `<dialog id="flip" aria-labelledby="flip-title">
 </form>
 </dialog>`
 
-// selection acts on the selected rows. actions.js shows it once a row is selected.
+// selection is a toolbar for the selected rows. actions.js shows it once a row is selected.
 const selection markup = `<div id="selection" role="toolbar" aria-label="Selected objects" hidden><span role="status"></span> ` +
 	`<button type="button" data-select="stop">Stop…</button> <button type="button" data-select="start">Start…</button> ` +
 	`<button type="button" data-select="all">Select all shown</button> <button type="button" data-select="none">Clear</button></div>
 `
 
-// toast shows what a click has requested, and offers Undo.
+// toast shows the request that a click has made, and offers Undo.
 const toast markup = `<div id="toast" role="status" hidden><span></span> <button type="button" class="undo">Undo</button> ` +
 	`<button type="button" class="close" aria-label="Close the note">×</button></div>`
 
-// renderFilter renders the form that selects objects. The action is the address that shows them.
+// renderFilter renders the form that selects objects. action is the form's target address.
 func renderFilter(v view, action string) markup {
 	q, sorting := v.Query, markup("")
 	if q.Sort != "" {
@@ -155,7 +155,7 @@ func renderSummary(v view) markup {
 		fillEach(v.Warnings, func(text string) markup { return fill(`<p class="warning">%v</p>`, text) }))
 }
 
-// renderTile links to the objects of a state. An empty state stands for all objects.
+// renderTile renders a link to the objects in a state. An empty state means all objects.
 func renderTile(q viewQuery, state string, count any, label markup) markup {
 	return fill(`<a href="?%v"%v><b>%v</b> %v</a>`,
 		q.InState(state).encode(), chooseMarkup(q.State == state, ` aria-current="true"`, ""), count, label)
@@ -171,7 +171,7 @@ func renderColumns(v view) markup {
 	}))
 }
 
-// renderEmpty shows the first commands to a caller who sees no object.
+// renderEmpty renders the first commands for a caller who sees no objects.
 func renderEmpty(v view) markup {
 	if v.Summary.Total > 0 {
 		return ""

@@ -16,12 +16,13 @@ const drawer markup = `<dialog id="drawer" aria-labelledby="drawer-title"><div i
 	`<button type="button" class="close">Close</button></header><p class="error" role="alert"></p></article></template>
 `
 
-// address returns the query of the details of a row.
+// address returns the query for the details of a row.
 func (r rowView) address() string {
 	return url.Values{"kind": {r.KindName}, "namespace": {r.Namespace}, "name": {r.Name}, "part": {r.Part}}.Encode()
 }
 
-// renderDetailsPage renders the details as a page, for a browser without scripts. Buttons need scripts.
+// renderDetailsPage renders the details as a separate page, for a browser without scripts. It has no buttons, because
+// they need scripts.
 func renderDetailsPage(d details) markup {
 	d.Verbs = nil
 	return fill(`%v
@@ -50,7 +51,7 @@ func renderDetails(d details) markup {
 		renderRecord(d), renderPlan(d.Plan), renderHistory(d), renderConditions(d.Conditions), renderEvents(d))
 }
 
-// objectNameOf returns the name of an object that has another one for users.
+// objectNameOf returns the name of an object whose display name is different.
 func objectNameOf(r rowView) string {
 	if r.Title == r.Name {
 		return ""

@@ -29,7 +29,7 @@ func renderRow(r rowView) markup {
 
 const quietText = `<span class="quiet">%v</span>`
 
-// renderObjectName renders the name of an object that has another one for users.
+// renderObjectName renders the name of an object whose display name is different.
 func renderObjectName(r rowView) markup {
 	if r.Title == r.Name {
 		return ""
@@ -48,7 +48,7 @@ func renderKind(r rowView) markup {
 	}
 }
 
-// renderTime returns nothing without a time. The style sheet shows a dash in empty cells.
+// renderTime renders a time. Without a time it returns nothing, and the style sheet shows a dash in the empty cell.
 func renderTime(at *timeView) markup {
 	if at == nil {
 		return ""
@@ -56,12 +56,12 @@ func renderTime(at *timeView) markup {
 	return fill(`<time datetime="%v" title="%v">%v</time>`, at.Machine, at.Machine, at.Human)
 }
 
-// renderRequester renders the name of a user. A line may break after its colons.
+// renderRequester renders a user name, with possible line breaks after its colons.
 func renderRequester(name string) markup {
 	return markup(strings.ReplaceAll(string(fill(`%v`, name)), ":", ":<wbr>")) // No escaped character contains a colon.
 }
 
-// renderEnd renders when the stop ends, whether that time has passed, and who set it.
+// renderEnd renders the end of the stop, whether it has passed, and its author.
 func renderEnd(r rowView) markup {
 	overdue := markup(` <span class="badge stuck"><span aria-hidden="true">!</span> overdue</span>`)
 	return fill(`%v%v%v`, renderTime(r.Until), chooseMarkup(r.IsOverdue, overdue, ""),
@@ -88,7 +88,7 @@ func renderButton(r rowView) markup {
 	return renderAction(r, r.Verb)
 }
 
-// renderAction renders the button of an action, which opens the dialog.
+// renderAction renders the button for an action, which opens the dialog.
 func renderAction(r rowView, action string) markup {
 	verb := titleOf(action)
 	return fill(`<button type="button" data-verb="%v" data-kind="%v" data-namespace="%v" data-name="%v" data-title="%v" data-part="%v"%v `+
@@ -97,7 +97,7 @@ func renderAction(r rowView, action string) markup {
 		verb, strings.ToLower(r.Kind), fillUnlessEmpty(` of %v`, r.APIGroup), r.Title, r.Namespace, r.Part, verb)
 }
 
-// renderStopData renders the reason and the end of the stop in effect, with which Undo requests it again after a start.
+// renderStopData renders the reason and the end of the current stop, so Undo can request the same stop after a start.
 func renderStopData(r rowView) markup {
 	if !r.Stopped {
 		return ""
@@ -109,7 +109,7 @@ func renderStopData(r rowView) markup {
 	return fillUnlessEmpty(` data-reason="%v"`, r.Reason) + fillUnlessEmpty(` data-until="%v"`, until)
 }
 
-// renderPick renders the box that selects a row for an action on several objects.
+// renderPick renders the checkbox that selects a row for actions on several objects.
 func renderPick(r rowView) markup {
 	if r.Verb != stopVerb && r.Verb != startVerb {
 		return ""

@@ -41,7 +41,7 @@ func (v savingsView) describeUncounted() string {
 	return fmt.Sprintf("Stopped objects that are not counted now, because they have no figures or are still stopping: %d.", v.Uncounted)
 }
 
-// renderSavedWeeks lists the periods, each with a link that selects it.
+// renderSavedWeeks renders the periods, each as a link that selects it.
 func renderSavedWeeks(v savingsView) markup {
 	return renderSavedTable(v, "Savings by week", "Week", fillEach(v.Weeks, func(r savedRow) markup {
 		q := v.Query.encode()
@@ -53,8 +53,8 @@ func renderSavedWeeks(v savingsView) markup {
 	}))
 }
 
-// renderSavedGroups lists the groups of objects that have saved most in the selected period. title is the heading of their
-// names, and what names it in a sentence.
+// renderSavedGroups renders the groups of objects with the highest savings in the selected period. title is the column
+// heading for their names, and what is the corresponding word in a sentence.
 func renderSavedGroups(v savingsView, title, what string, groups []savedRow) markup {
 	if len(groups) == 0 {
 		return ""
@@ -79,7 +79,7 @@ type savedColumn struct {
 	hours func(savings.Totals) float64
 }
 
-// columns returns the resources of which something was saved at any time, or all resources if there are none.
+// columns returns the resources with savings at any time, or all resources if there are none.
 func (v savingsView) columns() []savedColumn {
 	all := []savedColumn{
 		{"Machine-hours", func(t savings.Totals) float64 { return t.MachineSeconds / time.Hour.Seconds() }},
@@ -98,7 +98,7 @@ func (v savingsView) columns() []savedColumn {
 	return some
 }
 
-// renderSavedTable renders a table of sums. Amounts appear once there is a price.
+// renderSavedTable renders a table of sums. It contains amounts if any price is set.
 func renderSavedTable(v savingsView, caption, title string, rows markup) markup {
 	return fill(`<div class="scroll" role="region" aria-label="%v" tabindex="0"><table class="saved">
 <caption>%v</caption>

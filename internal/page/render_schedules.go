@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// renderViews links the tabs of the page. current is the address of the tab that is shown.
+// renderViews renders links to the tabs of the page. current is the address of the visible tab.
 func renderViews(current string) markup {
 	tab := func(address, title string) markup {
 		return fill(`<a href="%v"%v>%v</a>`, address, chooseMarkup(address == current, ` aria-current="page"`, ""), title)
@@ -74,7 +74,7 @@ func renderSchedulePager(v schedulesView) markup {
 	return fill(`<div id="pager"><nav aria-label="Pages"><p>%v</p> %v %v</nav></div>`, shown, previous, next)
 }
 
-// title names a schedule among the others.
+// title returns a title that distinguishes a schedule from the others.
 func (v scheduleView) title() string {
 	if v.Namespace == "" {
 		return v.Kind + " " + v.Name
@@ -129,7 +129,7 @@ func renderLocalTime(at timeView) markup {
 	return fill(`<time datetime="%v">%v</time>`, at.Machine, at.Human)
 }
 
-// renderWeek renders the week as a table: the times as text, and the same as bars, which are hidden from screen readers.
+// renderWeek renders the week as a table, with the times as text and as bars. The bars are hidden from screen readers.
 func renderWeek(week []dayView, title, zone string) markup {
 	if len(week) == 0 {
 		return ""
@@ -142,7 +142,7 @@ func renderWeek(week []dayView, title, zone string) markup {
 </table>`, title, zone, zone, fillEach(week, renderDay))
 }
 
-// noBreakDash is a dash between two word joiners, so that a line does not end within a phase.
+// noBreakDash is a dash between two word joiners, which prevents a line break within a phase.
 const noBreakDash = "\u2060–\u2060"
 
 func renderDay(d dayView) markup {
@@ -188,7 +188,7 @@ func renderAwakeForm(v scheduleView) markup {
 </form>`, v.title(), v.Kind, v.Namespace, v.Name, namespace)
 }
 
-// renderAwakeQuestion lists the objects and the end before anything is written.
+// renderAwakeQuestion renders the objects and the end for confirmation, before anything is written.
 func renderAwakeQuestion(user string, k keepAwake) markup {
 	fields := []struct{ name, value string }{
 		{"kind", k.listed.kind()},
@@ -220,7 +220,7 @@ func renderHidden(name, value string) markup {
 	return fill(`<input type="hidden" name="%v" value="%v">`, name, value)
 }
 
-// renderScheduleForm renders the form that creates a Slumber. It is open after it was sent.
+// renderScheduleForm renders the form that creates a Slumber. The form is expanded after it was submitted.
 func renderScheduleForm(f scheduleForm, hasProblem bool, namespaces []string) markup {
 	isOpen := f.YAML != "" || hasProblem && f.Name+f.Namespace != ""
 	check := func(name string, all, chosen []string) markup {
@@ -252,7 +252,7 @@ func renderScheduleForm(f scheduleForm, hasProblem bool, namespaces []string) ma
 		f.From, f.To, f.Zone, f.Selector, f.Reason, check("day", weekdays(), f.Days), check("kind", offeredKinds(), f.Kinds), renderPreview(f))
 }
 
-// renderPreview shows the YAML and the next changes of a Slumber, and the button that creates it.
+// renderPreview renders the YAML and the next changes of a Slumber, and the button that creates it.
 func renderPreview(f scheduleForm) markup {
 	if f.YAML == "" {
 		return ""

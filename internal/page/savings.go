@@ -19,11 +19,12 @@ import (
 const (
 	// allWeeks selects all recorded stops instead of one week.
 	allWeeks = "all"
-	// maxOwnLabels limits the labels that are kept of an object. Objects with more have no owner on the page.
+	// maxOwnLabels limits the number of labels that are stored for an object. Objects with more labels have no owner on
+	// the page.
 	maxOwnLabels = 64
 )
 
-// readSavings returns what the stops of an object save, for a kind that has such figures.
+// readSavings returns the savings from an object's stops, for kinds that have such figures.
 func readSavings(k *kinds.Kind, obj client.Object) kinds.Savings {
 	if saver, saves := k.Definition.(kinds.Saver); saves {
 		return saver.ReadSavings(obj)
@@ -31,7 +32,7 @@ func readSavings(k *kinds.Kind, obj client.Object) kinds.Savings {
 	return kinds.Savings{}
 }
 
-// keptLabels returns the labels of an object that has savings, which may name its owner.
+// keptLabels returns the labels of an object with savings, which may contain its owner.
 func keptLabels(s kinds.Savings, obj client.Object) map[string]string {
 	if labels := obj.GetLabels(); s.Recorded != nil && len(labels) <= maxOwnLabels {
 		return labels
@@ -39,26 +40,26 @@ func keptLabels(s kinds.Savings, obj client.Object) map[string]string {
 	return nil
 }
 
-// savingsView is the content of the tab of savings for one caller.
+// savingsView is the content of the savings tab for one caller.
 type savingsView struct {
 	view
 	Prices prices
-	// Week is the selected period, as in the address, and Period its name.
+	// Week is the selected period as in the address, and Period is its name.
 	Week, Period string
-	// Weeks has the sums of all periods, ByNamespace and ByOwner those of the selected one.
+	// Weeks contains the sums for all periods. ByNamespace and ByOwner contain the sums for the selected period.
 	Weeks, ByNamespace, ByOwner []savedRow
-	// Uncounted is the number of stopped objects that are known to save nothing.
+	// Uncounted is the number of stopped objects that are currently not counted.
 	Uncounted int
 }
 
-// savedRow is the sum of a group of objects, or of a period. Week is empty for a group.
+// savedRow is the sum for a group of objects, or for a period. Week is empty for a group.
 type savedRow struct {
 	Name, Week string
 	Objects    int
 	totals     savings.Totals
 }
 
-// showSavings shows what the matching objects have saved, by week, namespace and owner.
+// showSavings renders the savings of the matching objects by week, namespace and owner.
 func (s *Server) showSavings(v view, r *http.Request) markup {
 	set, err := readPrices(s.PricesFolder)
 	if err != nil {
@@ -67,7 +68,7 @@ func (s *Server) showSavings(v view, r *http.Request) markup {
 	return renderSavings(composeSavings(v, set, r.URL.Query(), s.Clock.Now()))
 }
 
-// composeSavings sums what the objects of a view have saved.
+// composeSavings sums up the savings of the objects in a view.
 func composeSavings(selected view, set prices, values url.Values, now time.Time) savingsView {
 	v := savingsView{view: selected, Prices: set}
 	v.Weeks = listWeeks(selected.matching, now)
@@ -91,7 +92,8 @@ func composeSavings(selected view, set prices, values url.Values, now time.Time)
 	return v
 }
 
-// listWeeks returns the sums of the present week and of the earlier ones that objects record, and then of all stops.
+// listWeeks returns the sums for the current week and for the earlier weeks in the objects' records, followed by the
+// sum for all stops.
 func listWeeks(matching []*listedSwitch, now time.Time) []savedRow {
 	var rows []savedRow
 	for i := range savings.MaxWeeks {
@@ -115,7 +117,7 @@ func (r *savedRow) add(t savings.Totals) {
 	r.totals = r.totals.Plus(t)
 }
 
-// totalsIn returns a function with what an object has saved in a week, or in all.
+// totalsIn returns a function that returns the savings of an object in a week, or in total.
 func totalsIn(week string, now time.Time) func(*listedSwitch) savings.Totals {
 	monday, err := time.Parse(time.DateOnly, week)
 	if err != nil {
@@ -124,7 +126,7 @@ func totalsIn(week string, now time.Time) func(*listedSwitch) savings.Totals {
 	return func(s *listedSwitch) savings.Totals { return savings.TotalsOfWeek(s.savings.Recorded, monday, now) }
 }
 
-// savedSums are the sums of groups, by name.
+// savedSums contains the sums for groups, by name.
 type savedSums map[string]*savedRow
 
 func (m savedSums) add(name string, t savings.Totals) {
@@ -136,7 +138,7 @@ func (m savedSums) add(name string, t savings.Totals) {
 	row.add(t)
 }
 
-// sorted returns the groups, those that have saved most first.
+// sorted returns the groups, sorted by savings in descending order.
 func (m savedSums) sorted(set prices) (rows []savedRow) {
 	for _, row := range slices.SortedFunc(maps.Values(m), func(a, b *savedRow) int {
 		return cmp.Or(cmp.Compare(set.costOf(b.totals), set.costOf(a.totals)), cmp.Compare(b.totals.MachineSeconds, a.totals.MachineSeconds),

@@ -32,11 +32,11 @@ import (
 const (
 	slumberKind        = "Slumber"
 	clusterSlumberKind = "ClusterSlumber"
-	// slumberControllers is the group of the controllers of Slumbers.
+	// slumberControllers is the name of the group of the Slumber controllers.
 	slumberControllers = "slumber"
 )
 
-// addSchedules adds the kinds that the tab of schedules reads and writes to a mapper, and returns it.
+// addSchedules adds the kinds that the schedules tab reads and writes to a mapper, and returns the mapper.
 func addSchedules(mapper *meta.DefaultRESTMapper) *meta.DefaultRESTMapper {
 	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
 	mapper.Add(torporv1alpha1.ClusterSlumberKind(), meta.RESTScopeRoot)
@@ -49,7 +49,8 @@ func namespaceKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.
 // listedSchedule is a Slumber or ClusterSlumber, as last observed. It is immutable.
 type listedSchedule struct {
 	metav1.ObjectMeta
-	// slumber is the Slumber, or the view of the ClusterSlumber, which is nil for a Slumber.
+	// slumber is the Slumber, or a Slumber view of the ClusterSlumber. ofCluster is the ClusterSlumber; nil for a
+	// Slumber.
 	slumber   *torporv1alpha1.Slumber
 	ofCluster *torporv1alpha1.ClusterSlumber
 	// schedule is valid if err is nil.
@@ -70,10 +71,10 @@ func (l *listedSchedule) kind() string {
 	return slumberKind
 }
 
-// zone returns the name of the time zone. An empty one is UTC.
+// zone returns the name of the time zone. The default is UTC.
 func (l *listedSchedule) zone() string { return cmp.Or(l.slumber.Spec.TimeZone, "UTC") }
 
-// listSchedule returns what is kept of a Slumber or ClusterSlumber; nil for other objects.
+// listSchedule returns the entry for a Slumber or ClusterSlumber; nil for other objects.
 func listSchedule(obj any) *listedSchedule {
 	l := &listedSchedule{}
 	switch o := obj.(type) {
@@ -94,18 +95,18 @@ func listSchedule(obj any) *listedSchedule {
 	return l
 }
 
-// scheduleSource watches a kind of schedules in one namespace or in all.
+// scheduleSource watches one kind of schedules in one namespace or in all namespaces.
 type scheduleSource struct {
 	kind     string
 	store    cache.Store
 	informer cache.Controller
 
 	mu sync.Mutex
-	// unseen is the reason why the schedules cannot be watched; empty if they can.
+	// unseen is the reason why the schedules cannot be watched; empty if they can be.
 	unseen string
 }
 
-// newScheduleSources returns the watches of Slumbers in the namespaces and of ClusterSlumbers, which do not run yet.
+// newScheduleSources returns sources for the Slumbers in the namespaces and for ClusterSlumbers. They do not run yet.
 func newScheduleSources(kube client.WithWatch, namespaces []string) []*scheduleSource {
 	newClusterSlumbers := func() client.ObjectList { return &torporv1alpha1.ClusterSlumberList{} }
 	newSlumbers := func() client.ObjectList { return &torporv1alpha1.SlumberList{} }
@@ -151,7 +152,7 @@ func newScheduleSource(
 	return s
 }
 
-// run watches until ctx ends. Errors are shown on the page; the informer would log them again and again.
+// run watches until ctx is cancelled. The page shows errors; the informer would log them repeatedly.
 func (s *scheduleSource) run(ctx context.Context) {
 	s.informer.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 }
@@ -162,7 +163,7 @@ func (s *scheduleSource) setUnseen(why string) {
 	s.unseen = why
 }
 
-// describe returns the reason why the schedules are missing or outdated; empty if they are shown.
+// describe returns the reason why the schedules are missing or outdated; empty if they are current.
 func (s *scheduleSource) describe() (why string, isMissing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +173,7 @@ func (s *scheduleSource) describe() (why string, isMissing bool) {
 	return s.unseen, s.unseen != "" && s.unseen != outdatedSchedules
 }
 
-// outdatedSchedules is the reason of a failed list or watch, after which the schedules may be outdated.
+// outdatedSchedules is the reason for a failed list or watch, after which the schedules may be outdated.
 const outdatedSchedules = "the API server did not answer as expected; the schedules may be outdated"
 
 func describeUnseenSchedules(kind string, err error) string {
@@ -201,7 +202,7 @@ func (s *scheduleSource) list() (all []*listedSchedule) {
 	return all
 }
 
-// seenSchedules are the schedules that a caller may list, and the reasons why others are missing.
+// seenSchedules contains the schedules that a caller may list, and the reasons why others are missing.
 type seenSchedules struct {
 	all        []*listedSchedule
 	namespaces []string
@@ -249,7 +250,7 @@ func listPermission(resource string) authorization.Permission {
 	return authorization.Permission{Verb: "list", Group: torporv1alpha1.GroupVersion().Group, Resource: resource}
 }
 
-// addSlumbers adds the Slumbers that the caller may list, and returns the number of namespaces that are not reviewed.
+// addSlumbers adds the Slumbers that the caller may list, and returns the number of namespaces that were not reviewed.
 func (s *Server) addSlumbers(
 	ctx context.Context, caller *authorization.Caller, seen *seenSchedules, slumbers []*listedSchedule,
 ) (surplus int, err error) {
@@ -271,8 +272,8 @@ func (s *Server) addSlumbers(
 	return surplus, nil
 }
 
-// reviewSlumbers returns the namespaces in which the caller may list Slumbers, and the number of those that are not
-// reviewed.
+// reviewSlumbers returns the namespaces in which the caller may list Slumbers, and the number of namespaces that were
+// not reviewed.
 func (s *Server) reviewSlumbers(
 	ctx context.Context, caller *authorization.Caller, namespaces []string,
 ) (allowed map[string]bool, surplus int, err error) {
@@ -291,7 +292,7 @@ func (s *Server) reviewSlumbers(
 	return allowed, surplus, nil
 }
 
-// find returns a schedule that the caller may list; nil if none exists.
+// find returns a schedule that the caller may list; nil if there is none.
 func (seen seenSchedules) find(kind, namespace, name string) *listedSchedule {
 	for _, l := range seen.all {
 		if l.kind() == kind && l.Namespace == namespace && l.Name == name {

@@ -25,9 +25,11 @@ import (
 )
 
 const (
-	// maxAwake limits the objects that one request keeps awake, and maxScanned those that it reads of a target.
+	// maxAwake limits the number of objects that one request keeps running. maxScanned limits the number of objects
+	// that it reads for a target.
 	maxAwake, maxScanned = 100, 1000
-	// maxShownMembers limits the objects that the page lists, and maxShownFailures those that could not be changed.
+	// maxShownMembers limits the number of objects that the page lists. maxShownFailures limits the number of objects
+	// listed as unchanged.
 	maxShownMembers, maxShownFailures = 20, 5
 )
 
@@ -36,12 +38,12 @@ var errNoSchedule = flipError{
 	"Expected a schedule that you may list, found none; load the page again.",
 }
 
-// refuseAwake returns the reason why the objects cannot be kept awake together.
+// refuseAwake returns an error with the reason why the objects cannot be kept running together.
 func refuseAwake(format string, values ...any) error {
 	return flipError{http.StatusConflict, fmt.Sprintf(format, values...)}
 }
 
-// keepAwake is a request to keep the objects of a schedule running until a time. It writes the same annotation as
+// keepAwake is a request to keep the objects of a schedule running until a given time. It writes the same annotation as
 // kubectl torpor skip.
 type keepAwake struct {
 	listed *listedSchedule
@@ -59,7 +61,7 @@ type awakeMember struct {
 // name returns the kind and the name of a member.
 func (m awakeMember) name() string { return m.kind.GVK().Kind + " " + m.obj.Name }
 
-// prepareAwake reads a request, and the objects that it concerns, with the rights of the caller.
+// prepareAwake parses a request, and reads the affected objects with the rights of the caller.
 func (s *Server) prepareAwake(
 	ctx context.Context, caller *authorization.Caller, seen seenSchedules, values url.Values,
 ) (keepAwake, error) {
@@ -85,8 +87,8 @@ func (s *Server) prepareAwake(
 	return k, err
 }
 
-// parseAwakeUntil parses the end of a skip. Days and times without a zone are those of the schedule. An empty text is
-// the end of the current or next sleep.
+// parseAwakeUntil parses the end of a skip. Days and times without a zone are in the zone of the schedule. An empty
+// text means the end of the current or next sleep.
 func (l *listedSchedule) parseAwakeUntil(text string, now time.Time) (time.Time, error) {
 	if l.err != nil {
 		return stoprecord.ParseNewUntil(text, now.UTC())
@@ -101,7 +103,7 @@ func (l *listedSchedule) parseAwakeUntil(text string, now time.Time) (time.Time,
 	return until, nil
 }
 
-// local returns a time in the zone of the schedule, or in UTC if that is invalid.
+// local converts a time to the zone of the schedule, or to UTC if the zone is invalid.
 func (l *listedSchedule) local(at time.Time) time.Time {
 	if l.err != nil {
 		return at.UTC()
@@ -137,7 +139,7 @@ func (s *Server) readReach(ctx context.Context, caller *authorization.Caller, k 
 	return reach, nil
 }
 
-// findMembers returns the objects that the schedule selects in the namespace, sorted by name.
+// findMembers returns the objects in the namespace that the schedule selects, sorted by name.
 func (s *Server) findMembers(
 	ctx context.Context, kube client.Client, k keepAwake, reach *slumber.Reach,
 ) (found []awakeMember, err error) {
@@ -167,7 +169,7 @@ func (s *Server) findMembers(
 	}
 }
 
-// listTarget lists the objects that a target selects. A kind that cannot be stopped here has none.
+// listTarget lists the objects that a target selects. For a kind that cannot be stopped here, the list is empty.
 func (s *Server) listTarget(
 	ctx context.Context, kube client.Client, namespace string, target torporv1alpha1.SlumberTarget,
 ) (all []awakeMember, err error) {
@@ -202,7 +204,7 @@ func (s *Server) listTarget(
 	return all, nil
 }
 
-// listNames names the objects, up to the limit of the page.
+// listNames returns the names of the objects, up to the limit of the page.
 func (k keepAwake) listNames() (names []string) {
 	for _, m := range k.members[:min(len(k.members), maxShownMembers)] {
 		names = append(names, m.name())
@@ -216,8 +218,8 @@ func (k keepAwake) listNames() (names []string) {
 // untilText returns the end of the skip in the zone of the schedule.
 func (k keepAwake) untilText() string { return k.listed.local(k.until).Format(slumber.LocalTime) }
 
-// write writes the skip into each object, with the rights of the client. It returns the number of objects that are
-// changed, and why others are not.
+// write writes the skip to each object, with the rights of the client. It returns the number of changed objects, and
+// the reasons why others were not changed.
 func (k keepAwake) write(ctx context.Context, kube client.Client) (changed int, failures []string) {
 	for _, m := range k.members {
 		after := m.obj.DeepCopy()
@@ -232,7 +234,7 @@ func (k keepAwake) write(ctx context.Context, kube client.Client) (changed int, 
 	return changed, failures
 }
 
-// describeFailures joins the reasons why objects are not changed, up to the limit of the page.
+// describeFailures joins the reasons why objects were not changed, up to the limit of the page.
 func describeFailures(failures []string) string {
 	shown := slices.Clone(failures[:min(len(failures), maxShownFailures)])
 	if more := len(failures) - maxShownFailures; more > 0 {

@@ -26,17 +26,17 @@ import (
 // maxField limits the length of a text field of the forms.
 const maxField = 512
 
-// scheduleForm holds the fields of the form that creates a Slumber, as a user has typed them.
+// scheduleForm contains the fields of the form for creating a Slumber, as the user has entered them.
 type scheduleForm struct {
 	Name, Namespace, From, To, Zone, Selector, Reason string
 	Days, Kinds                                       []string
-	// YAML, Next and Week preview the Slumber; they are empty before the preview.
+	// YAML, Next and Week are the preview of the Slumber. They are empty before the preview.
 	YAML string
 	Next []changeView
 	Week []dayView
 }
 
-// newScheduleForm returns the form of the most frequent schedule: nights and weekends.
+// newScheduleForm returns the form with the most common schedule: nights and weekends.
 func newScheduleForm() scheduleForm {
 	return scheduleForm{From: "19:00", To: "07:00", Days: weekdays()[:5], Kinds: firstKinds()[:1]}
 }
@@ -44,7 +44,7 @@ func newScheduleForm() scheduleForm {
 // weekdays returns the names of the days, from Monday to Sunday.
 func weekdays() []string { return []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"} }
 
-// firstKinds, secondKinds and thirdKinds return the kinds of the waves: programs are stopped before the databases that
+// firstKinds, secondKinds and thirdKinds return the kinds of the waves. Programs are stopped before the databases that
 // they use, and clusters last.
 func firstKinds() []string  { return []string{"Deployment", "CronJob", "CFApp"} }
 func secondKinds() []string { return []string{"StatefulSet", "MySQLCluster"} }
@@ -74,7 +74,7 @@ func parseScheduleForm(values url.Values) scheduleForm {
 	return f
 }
 
-// values returns the fields as the form sends them.
+// values returns the fields as the form submits them.
 func (f scheduleForm) values() url.Values {
 	return url.Values{
 		"name": {f.Name}, "namespace": {f.Namespace}, "from": {f.From}, "to": {f.To}, "zone": {f.Zone},
@@ -82,7 +82,7 @@ func (f scheduleForm) values() url.Values {
 	}
 }
 
-// daysText returns the days as they are typed for the CLI: all of them, a range, or a list.
+// daysText returns the days in the notation of the CLI: all days, a range, or a list.
 func (f scheduleForm) daysText() string {
 	all := weekdays()
 	if len(f.Days) == len(all) {
@@ -95,7 +95,7 @@ func (f scheduleForm) daysText() string {
 	return strings.Join(f.Days, ",")
 }
 
-// build returns the Slumber that the form defines. Its error is a sentence for the user.
+// build returns the Slumber that the form defines. The error is a sentence for the user.
 func (f scheduleForm) build() (*torporv1alpha1.Slumber, error) {
 	switch {
 	case f.Name == "" || f.Namespace == "":
@@ -157,7 +157,7 @@ func (f scheduleForm) withPreview(s *torporv1alpha1.Slumber, now time.Time) (sch
 	return f, nil
 }
 
-// create sends a Slumber with the rights of the client. A dry run stores nothing.
+// create creates a Slumber with the rights of the client. A dry run stores nothing.
 func createSchedule(ctx context.Context, kube client.Client, s *torporv1alpha1.Slumber, isDryRun bool) error {
 	options := []client.CreateOption{client.FieldOwner(fieldManager)}
 	if isDryRun {
@@ -169,7 +169,7 @@ func createSchedule(ctx context.Context, kube client.Client, s *torporv1alpha1.S
 	return nil
 }
 
-// explainRefusal returns the status and a sentence for an error of the API server.
+// explainRefusal returns the HTTP status and a sentence for an error of the API server.
 func explainRefusal(err error) (status int, text string) {
 	var api k8serrors.APIStatus
 	if !errors.As(err, &api) {
@@ -203,7 +203,7 @@ func explainRefusal(err error) (status int, text string) {
 	}
 }
 
-// cutBefore returns the text from the first occurrence of some words, or the whole text without them.
+// cutBefore returns the text starting at the first occurrence of words, or the whole text if it does not contain them.
 func cutBefore(text, words string) string {
 	if at := strings.Index(text, words); at > 0 {
 		return text[at:]

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// handleSchedules adds the addresses of the tab of schedules.
+// handleSchedules adds the handlers of the schedules tab.
 func (s *Server) handleSchedules(mux *http.ServeMux) {
 	mux.HandleFunc("GET /schedules", s.withSchedules(s.serveSchedules))
 	mux.HandleFunc("GET /keep-awake", s.withSchedules(s.askToKeepAwake))
@@ -23,7 +23,7 @@ type scheduleRequest struct {
 	seen seenSchedules
 }
 
-// withSchedules identifies the caller and reviews the caller's rights before it answers a request.
+// withSchedules identifies the caller and reviews the caller's rights before it handles a request.
 func (s *Server) withSchedules(answer func(context.Context, scheduleRequest)) http.HandlerFunc {
 	return s.withCaller(s.refuse, func(ctx context.Context, r callerRequest) {
 		if err := r.ParseForm(); err != nil {
@@ -50,7 +50,7 @@ func (s *Server) serveSchedules(_ context.Context, r scheduleRequest) {
 	writeHTML(r.writer, http.StatusOK, renderSchedules(s.compose(r, parseScheduleQuery(r.URL.Query()))))
 }
 
-// answerWith shows the tab with the result of a form.
+// answerWith renders the tab with the result of a form.
 func (s *Server) answerWith(r scheduleRequest, status int, change func(*schedulesView)) {
 	v := s.compose(r, scheduleQuery{Page: 1})
 	change(&v)
@@ -62,7 +62,7 @@ func (s *Server) answerProblem(r scheduleRequest, err error) {
 	s.answerWith(r, status, func(v *schedulesView) { v.Problem = text })
 }
 
-// askToKeepAwake lists the objects and the end before anything is written.
+// askToKeepAwake renders the objects and the end for confirmation, before anything is written.
 func (s *Server) askToKeepAwake(ctx context.Context, r scheduleRequest) {
 	k, err := s.prepareAwake(ctx, r.caller, r.seen, r.Form)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Server) keepAwake(ctx context.Context, r scheduleRequest) {
 	})
 }
 
-// previewSchedule validates a Slumber on the API server without storing it, and shows its YAML and its next changes.
+// previewSchedule validates a Slumber with a dry run on the API server, and renders its YAML and its next changes.
 func (s *Server) previewSchedule(ctx context.Context, r scheduleRequest) {
 	form := parseScheduleForm(r.PostForm)
 	built, err := form.build()
@@ -116,7 +116,7 @@ func (s *Server) previewSchedule(ctx context.Context, r scheduleRequest) {
 	s.answerWith(r, http.StatusOK, func(v *schedulesView) { v.Form = previewed })
 }
 
-// answerForm shows the form as it was sent, and the reason why it is refused.
+// answerForm renders the submitted form, with the reason why it was rejected.
 func (s *Server) answerForm(r scheduleRequest, form scheduleForm, err error) {
 	status, text := explainRefusal(err)
 	s.answerWith(r, status, func(v *schedulesView) { v.Form, v.Problem = form, text })

@@ -38,7 +38,8 @@ func buildNights(namespace, name string) *torporv1alpha1.Slumber {
 	}
 }
 
-// grant gives a service account verbs on resources of a group, in its namespace, and waits for one of them.
+// grant grants a service account verbs on a group's resources in its namespace, and waits until one of the rights is in
+// effect.
 func (e *pageEnv) grant(t *testing.T, namespace, user, group string, resources []string, verbs ...string) {
 	t.Helper()
 	at := metav1.ObjectMeta{Namespace: namespace, GenerateName: "grant-"}
@@ -51,7 +52,7 @@ func (e *pageEnv) grant(t *testing.T, namespace, user, group string, resources [
 	e.AwaitRight(t, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verbs[0], Group: group, Resource: resources[0]}, user)
 }
 
-// openSchedules returns a browser of a user who may list and create Slumbers of a namespace.
+// openSchedules returns a browser for a user who may list and create Slumbers in a namespace.
 func (e *pageEnv) openSchedules(t *testing.T, namespace string) *browser {
 	t.Helper()
 	user, token := e.createAccount(t, namespace, "planner")
@@ -128,16 +129,16 @@ func TestSlumberIsPreviewedAndCreated(t *testing.T) {
 		status       int
 		words        string
 	}{
-		"a name that is taken":          {"name", "nights", http.StatusConflict, "A Slumber of this name exists already"},
-		"a zone that does not exist":    {"zone", "Berlin", http.StatusBadRequest, "spec.timeZone: expected the name of a time zone"},
-		"a name that is too long":       {"name", strings.Repeat("n", 64), http.StatusUnprocessableEntity, "The API server refuses the Slumber: expected a name of at most 63 characters"},
-		"equal times":                   {"to", "19:00", http.StatusBadRequest, "from and to: expected two times of day"},
-		"invalid labels":                {"selector", "=", http.StatusBadRequest, "labels: expected labels such as team=a"},
-		"no day":                        {"day", "", http.StatusBadRequest, "days: expected one or more, found none"},
-		"no kind":                       {"kind", "Pod", http.StatusBadRequest, "kinds: expected one or more, found none"},
-		"no name":                       {"name", " ", http.StatusBadRequest, "name and namespace: expected both"},
-		"a namespace without rights":    {"namespace", "default", http.StatusForbidden, "You lack the right: slumbers.torpor.dev is forbidden"},
-		"a reason that does not escape": {"reason", `"><script>`, http.StatusConflict, `value="&#34;&gt;&lt;script&gt;"`},
+		"existing name: conflict":                  {"name", "nights", http.StatusConflict, "A Slumber of this name exists already"},
+		"unknown time zone: refused":               {"zone", "Berlin", http.StatusBadRequest, "spec.timeZone: expected the name of a time zone"},
+		"overlong name: refused by the API server": {"name", strings.Repeat("n", 64), http.StatusUnprocessableEntity, "The API server refuses the Slumber: expected a name of at most 63 characters"},
+		"equal start and end times: refused":       {"to", "19:00", http.StatusBadRequest, "from and to: expected two times of day"},
+		"invalid labels: refused":                  {"selector", "=", http.StatusBadRequest, "labels: expected labels such as team=a"},
+		"form without days: refused":               {"day", "", http.StatusBadRequest, "days: expected one or more, found none"},
+		"form without a supported kind: refused":   {"kind", "Pod", http.StatusBadRequest, "kinds: expected one or more, found none"},
+		"blank name: refused":                      {"name", " ", http.StatusBadRequest, "name and namespace: expected both"},
+		"namespace without rights: forbidden":      {"namespace", "default", http.StatusForbidden, "You lack the right: slumbers.torpor.dev is forbidden"},
+		"reason with HTML: escaped":                {"reason", `"><script>`, http.StatusConflict, `value="&#34;&gt;&lt;script&gt;"`},
 	} {
 		changed := maps.Clone(form)
 		changed[row.field] = []string{row.value}
@@ -206,7 +207,7 @@ func TestObjectsAreKeptAwake(t *testing.T) {
 	}
 }
 
-// TestRefusedSkipsAreReported has a user who may list and not patch the objects.
+// TestRefusedSkipsAreReported covers a user who may list the objects but not patch them.
 func TestRefusedSkipsAreReported(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -227,8 +228,8 @@ func TestRefusedSkipsAreReported(t *testing.T) {
 	}
 }
 
-// TestClusterSlumberKeepsOneNamespaceAwake has a ClusterSlumber that selects one of two namespaces, and a Slumber that
-// selects one of the objects.
+// TestClusterSlumberKeepsOneNamespaceAwake covers a ClusterSlumber that selects one of two namespaces, and a Slumber
+// that selects one of the objects.
 func TestClusterSlumberKeepsOneNamespaceAwake(t *testing.T) {
 	e := shared.Get(t)
 	namespace, outside := e.CreateNamespace(t), e.CreateNamespace(t)
@@ -279,7 +280,7 @@ func TestClusterSlumberKeepsOneNamespaceAwake(t *testing.T) {
 	}
 }
 
-// TestMissingFeatureIsReported has a manager without the feature slumber, and then an API server that no longer serves
+// TestMissingFeatureIsReported covers a manager without the feature slumber, and an API server that no longer serves
 // ClusterSlumbers.
 func TestMissingFeatureIsReported(t *testing.T) {
 	e := newPageEnv(t)
@@ -332,7 +333,7 @@ func TestSchedulesThatNeedAUserComeFirst(t *testing.T) {
 	}
 }
 
-// TestWeekIsWrittenOut has the week in which the clocks go back. The times of that day name the zone.
+// TestWeekIsWrittenOut covers the week in which the clocks are set back. The times of that day include the zone.
 func TestWeekIsWrittenOut(t *testing.T) {
 	t.Parallel()
 	s := buildNights("ns", "nights")
@@ -363,7 +364,7 @@ func TestWeekIsWrittenOut(t *testing.T) {
 	}
 }
 
-// TestManySchedulesArePaged has more schedules than a page shows. Every value is escaped.
+// TestManySchedulesArePaged covers more schedules than fit on a page. Every value is escaped.
 func TestManySchedulesArePaged(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -389,7 +390,7 @@ func TestManySchedulesArePaged(t *testing.T) {
 	}
 }
 
-// TestScheduleGapsAreShown has a manager that runs without the controllers of Slumbers.
+// TestScheduleGapsAreShown covers a manager that runs without the Slumber controllers.
 func TestScheduleGapsAreShown(t *testing.T) {
 	t.Parallel()
 	acting := lease.Acting{Installation: "torpor-system", Scope: &lease.Scope{Controllers: []string{"hibernation"}}}

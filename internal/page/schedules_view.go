@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	// schedulesPerPage limits the weeks of one page.
+	// schedulesPerPage limits the number of schedules on one page.
 	schedulesPerPage = 20
-	// maxDayPhases limits the sleeps of a day that are written out, and maxWindows the windows of a schedule.
+	// maxDayPhases limits the number of a day's sleeps that are shown as text. maxWindows limits the number of a
+	// schedule's windows.
 	maxDayPhases, maxWindows = 6, 5
 	minutesPerDay            = 24 * 60
 )
 
-// scheduleQuery selects schedules. It is part of the address.
+// scheduleQuery selects schedules. It is encoded in the address.
 type scheduleQuery struct {
 	Text, Namespace string
 	Page            int
@@ -56,7 +57,7 @@ func (q scheduleQuery) onPage(page int) string {
 	return "schedules?" + values.Encode()
 }
 
-// isAbout reports whether a schedule is selected. A ClusterSlumber has no namespace of its own.
+// isAbout reports whether the query selects a schedule. A ClusterSlumber has no namespace.
 func (q scheduleQuery) isAbout(l *listedSchedule) bool {
 	if q.Namespace != "" && l.Namespace != q.Namespace {
 		return false
@@ -81,7 +82,7 @@ type schedulesView struct {
 	Pages           int
 	Namespaces      []string
 	Warnings        []string
-	// Done and Problem are the result of a form; each may be empty.
+	// Done and Problem are the result of a form. Either may be empty.
 	Done, Problem string
 	Form          scheduleForm
 }
@@ -93,7 +94,7 @@ type scheduleView struct {
 	Since                 *timeView
 	Zone, Reason          string
 	Windows               []string
-	// Invalid is the reason why the schedule is invalid, and Stalled the reason why it does not proceed.
+	// Invalid is the reason why the schedule is invalid. Stalled is the reason why it does not progress.
 	Invalid, Stalled string
 	IsSuspended      bool
 	Week             []dayView
@@ -102,7 +103,7 @@ type scheduleView struct {
 	Waves            []waveView
 }
 
-// dayView is a day of the week grid. Bars are parts of the day, in minutes of its own length.
+// dayView is one day in the week grid. Bars are parts of the day, in minutes. A day's length may differ from 24 hours.
 type dayView struct {
 	Name, Text    string
 	Length        int
@@ -150,7 +151,8 @@ func composeSchedules(seen seenSchedules, acting lease.Acting, q scheduleQuery, 
 	return v
 }
 
-// attention orders schedules: those that need a user come first, and then those that wait.
+// attention returns the sort rank of a schedule: schedules that need a user's attention come first, followed by those
+// that wait.
 func (l *listedSchedule) attention() int {
 	switch state := l.slumber.Status.State; {
 	case l.invalidReason() != "":
@@ -164,7 +166,7 @@ func (l *listedSchedule) attention() int {
 	}
 }
 
-// invalidReason returns the reason why the schedule is invalid, as the controller reports it or as it is found here.
+// invalidReason returns the reason why the schedule is invalid, as reported by the controller or detected here.
 func (l *listedSchedule) invalidReason() string {
 	if l.err != nil {
 		return l.err.Error()
@@ -175,7 +177,7 @@ func (l *listedSchedule) invalidReason() string {
 	return cmp.Or(l.stalledMessage(), "the controller reports no reason")
 }
 
-// stalledReason returns the reason why a valid schedule cannot proceed without a user.
+// stalledReason returns the reason why a valid schedule cannot progress without a user.
 func (l *listedSchedule) stalledReason() string {
 	if l.slumber.Status.State == torporv1alpha1.SlumberInvalid {
 		return ""
@@ -232,7 +234,7 @@ func newScheduleView(l *listedSchedule, now time.Time) scheduleView {
 	return v
 }
 
-// describeWave returns the counts of a wave, and the objects that it waits for.
+// describeWave returns the counts of a wave, and the objects for which it waits.
 func describeWave(w torporv1alpha1.SlumberWaveStatus) string {
 	parts := []string{fmt.Sprintf("%d of %d stopped", w.Asleep, w.Members)}
 	if w.Skipped > 0 {
@@ -263,7 +265,7 @@ func newLocalTimeView(local time.Time) timeView {
 	return timeView{Machine: local.UTC().Format(time.RFC3339), Human: local.Format(slumber.LocalTime)}
 }
 
-// listDays returns the week that begins today.
+// listDays returns the seven days starting today.
 func listDays(s slumber.Schedule, now time.Time) (all []dayView) {
 	for _, d := range s.ListWeek(now) {
 		v := dayView{Name: d.Start.Format("Mon 2 Jan"), Length: minutesBetween(d.Start, d.End)}
@@ -285,7 +287,7 @@ func listDays(s slumber.Schedule, now time.Time) (all []dayView) {
 	return all
 }
 
-// describe writes out the sleeps of a day.
+// describe returns a text that lists the sleeps of a day.
 func (v dayView) describe(d slumber.WeekDay, sleeps []string) string {
 	var parts []string
 	switch more := len(sleeps) - maxDayPhases; {
@@ -308,7 +310,7 @@ func (v dayView) describe(d slumber.WeekDay, sleeps []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// describePhase returns the times of a phase. It names the zone on a day on which the clocks may show a time twice.
+// describePhase returns the times of a phase. It includes the zone on a day on which the clocks may show a time twice.
 func describePhase(d slumber.WeekDay, p slumber.DayPhase) string {
 	format := "15:04"
 	if !d.HasAllHours() {

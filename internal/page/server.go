@@ -32,29 +32,29 @@ import (
 
 const (
 	headerTimeout = 5 * time.Second
-	// requestTimeout limits all requests except streams, which limit each write.
+	// requestTimeout limits the duration of all requests except streams, which limit each write.
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
-	// maxHeaderBytes fits the largest cookie with a token, and maxBodyBytes fits a token in a form.
+	// maxHeaderBytes allows for the largest cookie with a token, and maxBodyBytes for a token in a form.
 	maxHeaderBytes, maxBodyBytes = 32 << 10, 32 << 10
 	shutdownTimeout              = 5 * time.Second
-	// callerRate is far above the needs of a user with a browser. failureRate lets several users behind one address
-	// mistype.
+	// callerRate is far above the needs of a user with a browser. failureRate tolerates mistyped tokens from several
+	// users behind one address.
 	callerRate, failureRate = 20, 5
 )
 
 // Options configure the page.
 type Options struct {
-	// Address is host:port. Without CertFolder it must be a loopback address of the machine or the Pod, which kubectl
-	// port-forward reaches.
+	// Address has the form host:port. Without CertFolder it must be a loopback address of the machine or the Pod, which
+	// is reachable with kubectl port-forward.
 	Address string
-	// CertFolder contains tls.crt and tls.key, which are read again when they change.
+	// CertFolder contains tls.crt and tls.key. They are reloaded when they change.
 	CertFolder string
-	// PricesFolder contains the keys of the ConfigMap with prices, which are read at each view of the savings. It may be
-	// missing.
+	// PricesFolder contains the keys of the ConfigMap with prices, which are read whenever the savings are viewed. The
+	// folder may be missing.
 	PricesFolder string
-	// Config has the credentials with which the page watches the objects. What a user sees depends on the user's own
-	// rights.
+	// Config has the credentials with which the page watches the objects. The visibility for a user depends on the
+	// user's own rights.
 	Config *rest.Config
 	// Namespaces limits the watched namespaces; empty means all.
 	Namespaces []string
@@ -66,7 +66,7 @@ type Options struct {
 //go:embed assets
 var assets embed.FS
 
-// Server serves the page on every replica, on the leader and on the others.
+// Server serves the page on every replica, including those that are not the leader.
 type Server struct {
 	Options
 	kube          client.WithWatch
@@ -79,7 +79,7 @@ type Server struct {
 	certificate   *certwatcher.CertWatcher
 }
 
-// New returns a server, which listens once it is started.
+// New returns a server. It listens once it is started.
 func New(o Options) (*Server, error) {
 	s := &Server{Options: o, inventory: newInventory(), streams: newStreamSlots(o.Metrics)}
 	err := errors.Join(s.checkAddress(), s.loadCertificate(), s.connect())
@@ -89,7 +89,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// checkAddress refuses plain HTTP except on a loopback address, because it would expose tokens on the network.
+// checkAddress rejects plain HTTP except on a loopback address, because plain HTTP would expose tokens on the network.
 func (s *Server) checkAddress() error {
 	host, _, err := net.SplitHostPort(s.Address)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Server) connect() error {
 	return nil
 }
 
-// newScheme returns a scheme of the kinds that the page reads and creates. Objects of StopAdapters are unstructured.
+// newScheme returns a scheme with the kinds that the page reads and creates. Objects of StopAdapters are unstructured.
 func newScheme() (*runtime.Scheme, error) {
 	known := runtime.NewScheme()
 	for _, k := range kinds.ListBuiltIn() {
@@ -153,10 +153,10 @@ func newScheme() (*runtime.Scheme, error) {
 	return known, nil
 }
 
-// NeedLeaderElection returns false: the page runs on every replica.
+// NeedLeaderElection returns false, because the page runs on every replica.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start serves the page until ctx ends.
+// Start serves the page until ctx is cancelled.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Server) Start(ctx context.Context) error {
 	defer cancel()
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	defer cancel()                              // Cancel before the watches are waited for.
+	defer cancel()                              // Cancel before waiting for the watches.
 	for _, k := range s.inventory.listKinds() { // These are the kinds that need no StopAdapter.
 		for _, namespace := range s.watchedNamespaces() {
 			watches.Go(func() { s.inventory.watchKind(ctx, s.kube, k, namespace) })
@@ -182,7 +182,7 @@ func (s *Server) Start(ctx context.Context) error {
 		BaseContext: func(net.Listener) context.Context { return ctx }, // Streams end with the server.
 	}
 	if s.certificate != nil {
-		watches.Go(func() { _ = s.certificate.Start(ctx) }) // Start ends with ctx and logs its errors.
+		watches.Go(func() { _ = s.certificate.Start(ctx) }) // Start returns when ctx is cancelled, and logs its errors.
 		listener = tls.NewListener(listener, &tls.Config{GetCertificate: s.certificate.GetCertificate, MinVersion: tls.VersionTLS13})
 	}
 	ended := make(chan error, 1)

@@ -20,18 +20,19 @@ import (
 )
 
 const (
-	// maxStreams limits the streams of all callers, and maxStreamsOfCaller those of one caller, who may use several
-	// windows.
+	// maxStreams limits the number of streams of all callers. maxStreamsOfCaller limits the streams of one caller, who
+	// may use several windows.
 	maxStreams, maxStreamsOfCaller = 256, 6
-	// coalesceTime is the least time between two events, and settleTime is how long changes are gathered at least.
+	// coalesceTime is the minimum time between two events. settleTime is the minimum time for which changes are
+	// collected.
 	coalesceTime, settleTime = time.Second, 50 * time.Millisecond
 	// rightsLifetime is how long a token and its visibility are valid before they are checked again.
 	rightsLifetime = 30 * time.Second
-	// heartbeat keeps proxies from closing an idle connection, and updates rows that change only with time.
+	// heartbeat prevents proxies from closing an idle connection, and updates rows that change only with time.
 	heartbeat = 15 * time.Second
-	// writeTimeout ends a stream whose client does not read.
+	// writeTimeout closes a stream whose client does not read.
 	writeTimeout = 10 * time.Second
-	// maxStreamAge ends a stream; the browser opens a new one.
+	// maxStreamAge closes a stream. The browser opens a new one.
 	maxStreamAge = 30 * time.Minute
 )
 
@@ -75,13 +76,13 @@ type streamRow struct {
 	HTML string `json:"html,omitempty"`
 }
 
-// streamEvent describes the present page: all rows in order, and the other parts that have changed.
+// streamEvent describes the current page: all rows in order, and those other parts that have changed.
 type streamEvent struct {
 	Rows  []streamRow       `json:"rows"`
 	Parts map[string]string `json:"parts,omitempty"`
 }
 
-// stream sends the changes of the page to one browser.
+// stream sends changes of the page to one browser.
 type stream struct {
 	*Server
 	request *http.Request
@@ -90,16 +91,16 @@ type stream struct {
 	query   viewQuery
 	caller  *authorization.Caller
 	sees    *visibility
-	// rightsUntil is when the token and the rights are checked again.
+	// rightsUntil is the time at which the token and the rights are checked again.
 	rightsUntil time.Time
-	// sums, order and parts describe what the browser has: the checksums of the rows, the order of their keys, and the
-	// checksums of the other parts.
+	// sums, order and parts describe the browser's current content: the checksums of the rows, the order of their keys,
+	// and the checksums of the other parts.
 	sums, parts map[string]string
 	order       []string
 }
 
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
-	// An error is not rendered as a page: the browser's script reads the status.
+	// An error is not rendered as a page, because the browser's script reads only the status.
 	st := &stream{Server: s, request: r, writer: w, control: http.NewResponseController(w), query: parseViewQuery(r.URL.Query()), sums: map[string]string{}, parts: map[string]string{}}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -119,7 +120,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	// A stream lasts longer than the read timeout of a request.
+	// A stream lasts longer than the read timeout of requests.
 	if err := st.control.SetReadDeadline(time.Time{}); err != nil {
 		s.Log.Error(err, "a stream of the page cannot be kept open")
 		return
@@ -131,7 +132,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// renewRights checks the token and its visibility again, so that a caller whose access was revoked sees no further
+// renewRights checks the token and its visibility again, so a caller whose access was revoked receives no further
 // changes.
 func (st *stream) renewRights(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -156,7 +157,7 @@ func isLoggedOut(err error) bool {
 	return errors.Is(err, errNotLoggedIn) || apierrors.HasStatus(err, http.StatusUnauthorized) || k8serrors.IsUnauthorized(err)
 }
 
-// run sends the present page and then its changes, until the browser disconnects.
+// run sends the current page and then its changes, until the browser disconnects.
 func (st *stream) run(ctx context.Context) error {
 	end := st.Clock.NewTimer(maxStreamAge)
 	defer end.Stop()
@@ -170,7 +171,7 @@ func (st *stream) run(ctx context.Context) error {
 				return errors.Join(err, st.send("event: ended\ndata: {}\n\n"))
 			}
 			if err != nil {
-				return err // The browser connects again.
+				return err // The browser will reconnect.
 			}
 		}
 		if err := st.sendChanges(ctx); err != nil {
@@ -185,8 +186,8 @@ func (st *stream) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		// Gather changes, to send them in one event: the first changes after a quiet time for a moment, others until a
-		// second has passed.
+		// Collect changes in order to send them in one event. After a quiet period this takes a moment, otherwise up to
+		// a second.
 		gather := st.Clock.NewTimer(max(settleTime, coalesceTime-st.Clock.Since(sent)))
 		select {
 		case <-gather.C():
@@ -196,7 +197,7 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// sendChanges sends the parts of the page that have changed, or a comment if nothing has changed.
+// sendChanges sends the changed parts of the page, or a comment if nothing has changed.
 func (st *stream) sendChanges(ctx context.Context) error {
 	if err := st.sees.reviewPlaces(ctx, st.inventory, st.query); err != nil {
 		return err
@@ -209,7 +210,8 @@ func (st *stream) sendChanges(ctx context.Context) error {
 	if err := st.limitWrite(); err != nil {
 		return err
 	}
-	// The encoder ends the line. It has a buffer of its own, which all streams share: the first event has a hundred rows.
+	// The encoder ends the line. It uses a buffer that all streams share, because the first event may contain a hundred
+	// rows.
 	_, err := io.WriteString(st.writer, "data: ")
 	if err = errors.Join(err, json.NewEncoder(st.writer).Encode(event)); err != nil {
 		return fmt.Errorf("send the page: %w", err)
@@ -217,7 +219,7 @@ func (st *stream) sendChanges(ctx context.Context) error {
 	return st.send("\n")
 }
 
-// compare returns the parts of a page that the browser does not have yet; nil if there are none.
+// compare returns the parts of a page that the browser does not have yet; nil if it has all of them.
 func (st *stream) compare(v view) *streamEvent {
 	event := &streamEvent{Rows: []streamRow{}, Parts: map[string]string{}}
 	sums, order, isChanged := map[string]string{}, []string{}, false
@@ -245,7 +247,7 @@ func (st *stream) compare(v view) *streamEvent {
 	return event
 }
 
-// limitWrite limits the time of the next writes.
+// limitWrite sets the deadline for the next writes.
 func (st *stream) limitWrite() error {
 	if err := st.control.SetWriteDeadline(st.Clock.Now().Add(writeTimeout)); err != nil {
 		return fmt.Errorf("limit a write: %w", err)
@@ -253,7 +255,7 @@ func (st *stream) limitWrite() error {
 	return nil
 }
 
-// send writes a text, and then everything that is buffered.
+// send writes a text and flushes the buffer.
 func (st *stream) send(text string) error {
 	if err := st.limitWrite(); err != nil {
 		return err

@@ -21,20 +21,20 @@ const (
 	weekSeconds  = timelineDays * daySeconds
 )
 
-// timeSpan is a period in seconds since 1970.
+// timeSpan is a period in Unix seconds.
 type timeSpan struct{ from, to int64 }
 
-// stopHistory holds the periods in which an object was to be stopped, as far as its record goes back.
+// stopHistory contains the periods in which an object was requested to be stopped, as far as its record goes back.
 type stopHistory struct {
 	// stops are sorted and do not overlap.
 	stops []timeSpan
-	// stoppedSince is the begin of the present stop; 0 if none exists.
+	// stoppedSince is the start of the current stop; 0 if there is none.
 	stoppedSince int64
-	// recordedFrom is the time before which stops may be missing; 0 if none are.
+	// recordedFrom is the time before which stops may be missing; 0 if no stops are missing.
 	recordedFrom int64
 }
 
-// newStopHistory reads the manual stops and those by Slumbers from a row.
+// newStopHistory returns the history of a row's manual stops and stops by Slumbers.
 func newStopHistory(r kinds.Row) stopHistory {
 	var h stopHistory
 	for _, stop := range slices.Concat(r.Stops, r.PastScheduled) {
@@ -60,7 +60,7 @@ func oldestStop(stops []torporv1alpha1.StopRecord) int64 {
 	return slices.MinFunc(stops, func(a, b torporv1alpha1.StopRecord) int { return a.Since.Compare(b.Since.Time) }).Since.Unix()
 }
 
-// joinSpans sorts spans, and joins those that overlap: a user and a Slumber may stop an object at the same time.
+// joinSpans sorts spans and joins overlapping ones, because a user and a Slumber may stop an object at the same time.
 func joinSpans(spans []timeSpan) (joined []timeSpan) {
 	slices.SortFunc(spans, func(a, b timeSpan) int { return cmp.Compare(a.from, b.from) })
 	for _, one := range spans {
@@ -92,19 +92,19 @@ func sumSeconds(spans []timeSpan) (sum int64) {
 	return sum
 }
 
-// timelineView is the content of the timeline for one caller: today and the six days before, in UTC.
+// timelineView is the content of the timeline for one caller: today and the six previous days, in UTC.
 type timelineView struct {
 	view
 	Days []string
 	Rows []timelineRow
-	// Sums has the hours of all matching objects by namespace.
+	// Sums contains the hours of all matching objects, by namespace.
 	Sums []namespaceSum
 }
 
 type timelineRow struct {
 	rowView
 	Bars []bar
-	// Hours are the hours in which the object was to be stopped.
+	// Hours is the number of hours in which the object was requested to be stopped.
 	Hours string
 	// Text describes the bars for screen readers.
 	Text string
@@ -123,10 +123,10 @@ type namespaceSum struct {
 	seconds   int64
 }
 
-// maxSums limits the namespaces of the sums; those with the most hours come first.
+// maxSums limits the number of namespaces in the sums. Those with the most hours come first.
 const maxSums = 50
 
-// composeTimeline draws the rows of a view, and sums the hours of all its matching objects.
+// composeTimeline returns the timeline for the rows of a view, with the sums for all its matching objects.
 func composeTimeline(selected view, now time.Time) timelineView {
 	v := timelineView{view: selected}
 	today := now.UTC().Truncate(daySeconds * time.Second)
@@ -162,7 +162,7 @@ func compareSums(a, b *namespaceSum) int {
 
 func hoursOf(seconds int64) float64 { return float64(seconds) / time.Hour.Seconds() }
 
-// newTimelineRow draws the stops of an object. The time before the record begins is drawn as unknown.
+// newTimelineRow returns the bars for an object. The time before the beginning of its record is shown as unknown.
 func newTimelineRow(r rowView, week timeSpan) timelineRow {
 	row, h := timelineRow{rowView: r}, r.history
 	stops := h.findStops(week)

@@ -19,7 +19,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// newStop returns a stop between two hours of a test's time; without an end if to is 0.
+// newStop returns a stop between two hours on the test's clock. If to is 0, the stop has not ended.
 func newStop(from, to int64) torporv1alpha1.StopRecord {
 	stop := torporv1alpha1.StopRecord{Since: metav1.Unix(from*3600, 0)}
 	if to != 0 {
@@ -42,15 +42,15 @@ func TestStopHistoryJoinsUsersAndSlumbers(t *testing.T) {
 		want              []timeSpan
 		recordedFrom      int64
 	}{
-		"an object that was never stopped":              {within: timeSpan{0, 100}},
-		"stops of a user and of a Slumber that overlap": {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, scheduled: []torporv1alpha1.StopRecord{newStop(2, 5), newStop(20, 22)}, within: timeSpan{0, 100}, want: []timeSpan{{2, 9}, {20, 22}}},
-		"a stop that begins before the period":          {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}}},
-		"a stop that continues":                         {manual: []torporv1alpha1.StopRecord{newStop(90, 0), newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}, {90, 100}}},
-		"a user who stops what a Slumber has stopped":   {manual: []torporv1alpha1.StopRecord{newStop(95, 0)}, scheduled: []torporv1alpha1.StopRecord{newStop(90, 0)}, within: timeSpan{6, 100}, want: []timeSpan{{90, 100}}},
-		"a stop that ended before it began":             {manual: []torporv1alpha1.StopRecord{newStop(9, 4)}, within: timeSpan{0, 100}},
-		"a stop outside of the period":                  {manual: []torporv1alpha1.StopRecord{newStop(1, 2)}, within: timeSpan{6, 100}},
-		"a full record of manual stops":                 {manual: buildStops(stoprecord.MaxRecords), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
-		"a full record of a Slumber":                    {scheduled: buildStops(stoprecord.MaxScheduled), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
+		"an object without stops: no spans":                                {within: timeSpan{0, 100}},
+		"overlapping stops by a user and a Slumber: joined":                {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, scheduled: []torporv1alpha1.StopRecord{newStop(2, 5), newStop(20, 22)}, within: timeSpan{0, 100}, want: []timeSpan{{2, 9}, {20, 22}}},
+		"a stop that began before the period: truncated":                   {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}}},
+		"a stop without an end: lasts until now":                           {manual: []torporv1alpha1.StopRecord{newStop(90, 0), newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}, {90, 100}}},
+		"current stops by a user and a Slumber: joined":                    {manual: []torporv1alpha1.StopRecord{newStop(95, 0)}, scheduled: []torporv1alpha1.StopRecord{newStop(90, 0)}, within: timeSpan{6, 100}, want: []timeSpan{{90, 100}}},
+		"a stop that ended before it began: ignored":                       {manual: []torporv1alpha1.StopRecord{newStop(9, 4)}, within: timeSpan{0, 100}},
+		"a stop outside of the period: ignored":                            {manual: []torporv1alpha1.StopRecord{newStop(1, 2)}, within: timeSpan{6, 100}},
+		"a full record of manual stops: earlier stops may be missing":      {manual: buildStops(stoprecord.MaxRecords), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
+		"a full record of a Slumber's stops: earlier stops may be missing": {scheduled: buildStops(stoprecord.MaxScheduled), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newStopHistory(kinds.Row{Stops: row.manual, PastScheduled: row.scheduled})
@@ -79,8 +79,8 @@ func TestTimelineRowDrawsTheRecord(t *testing.T) {
 	}
 }
 
-// TestTimelineSumsFollowTheFilterOfStuckObjects has a manager without the controllers of one of two changing clusters. Only
-// that one is stuck.
+// TestTimelineSumsFollowTheFilterOfStuckObjects covers two clusters in transition. The manager runs without the
+// controllers for one of them, so only that one is stuck.
 func TestTimelineSumsFollowTheFilterOfStuckObjects(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -104,7 +104,7 @@ func TestTimelineSumsFollowTheFilterOfStuckObjects(t *testing.T) {
 	}
 }
 
-// The timeline shows the objects that its caller may list, with the stops of their records.
+// The timeline shows the objects that its caller may list, with the stops in their records.
 func TestTimelineShowsTheStopsOfItsCaller(t *testing.T) {
 	e := shared.Get(t)
 	ours, others := e.CreateNamespace(t), e.CreateNamespace(t)

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxChoices limits the namespaces in the select element. Others can be set in the address.
+	// maxChoices limits the number of namespaces in the select element. Other namespaces can be set in the address.
 	maxChoices = 300
 	// sumLength is the length of the checksum that distinguishes two versions of a row.
 	sumLength = 8
@@ -32,15 +32,15 @@ type view struct {
 	Query viewQuery
 	User  string
 	Rows  []rowView
-	// Matching is the number of rows on all pages.
+	// Matching is the number of matching rows on all pages. Pages is the number of pages.
 	Matching, Pages int
 	Summary         summaryView
 	Columns         []columnView
 	Kinds           []string
 	Namespaces      []string
 	Warnings        []string
-	// matching are the switches on all pages, and shown those of the rows. withButton has the same rows with their buttons,
-	// which a caller needs rights for; a row without a button is empty.
+	// matching contains the switches on all pages, and shown those of the rows on this page. withButton contains the
+	// same rows with buttons, for which a caller needs rights; the entry of a row without a button is empty.
 	matching, shown []*listedSwitch
 	withButton      []rowView
 }
@@ -51,24 +51,25 @@ func (v view) FirstRow() int { return (v.Query.Page-1)*rowsPerPage + 1 }
 // LastRow is the number of the last row on this page.
 func (v view) LastRow() int { return (v.Query.Page-1)*rowsPerPage + len(v.Rows) }
 
-// PreviousPage is the query of the page before this one.
+// PreviousPage returns the query for the previous page.
 func (v view) PreviousPage() viewQuery { return v.Query.onPage(v.Query.Page - 1) }
 
-// NextPage is the query of the page after this one.
+// NextPage returns the query for the next page.
 func (v view) NextPage() viewQuery { return v.Query.onPage(v.Query.Page + 1) }
 
-// summaryView counts all switches that the caller may see, whatever the filter is.
+// summaryView counts all switches that the caller may see, regardless of the filter.
 type summaryView struct {
 	Total, Stopped, Changing, Stuck, Overdue int
-	// SavedHours sums the machine-hours since Monday, 00:00 UTC. Unknown is the number of hibernating clusters whose savings are
-	// unknown.
+	// SavedHours is the sum of the machine-hours since Monday, 00:00 UTC. Unknown is the number of hibernating clusters
+	// with unknown savings.
 	SavedHours string
 	Unknown    int
 }
 
 type columnView struct {
 	Title string
-	// Link is the address that sorts by the column; empty if it cannot be sorted. AriaSort is the present order.
+	// Link is the address that sorts by the column; empty if the column cannot be sorted. AriaSort is the current
+	// order.
 	Link, AriaSort string
 }
 
@@ -82,15 +83,15 @@ type rowView struct {
 	By, Reason, UntilBy, Next, Detail string
 	IsStuck, IsOverdue, StartsItself  bool
 	Saved, SavedNote                  string
-	// Verb is the action of the button; empty without a button.
+	// Verb is the action of the button; empty if there is no button.
 	Verb string
-	// history is drawn by the timeline.
+	// history is shown in the timeline.
 	history stopHistory
-	// html returns the row of the list.
+	// html renders the row of the list.
 	html func() markup
 }
 
-// timeView is a time in a form for users and in one for programs.
+// timeView is a time in a format for users and in a format for programs.
 type timeView struct{ Machine, Human string }
 
 func newTimeView(at *metav1.Time) *timeView {
@@ -106,7 +107,7 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 	return selectView(all, sees, q, now).withButtons(ctx, sees)
 }
 
-// withButtons returns the view with the buttons that RBAC grants the caller.
+// withButtons returns the view with the buttons for which the caller has the rights.
 func (v view) withButtons(ctx context.Context, sees *visibility) view {
 	v.Rows = slices.Clone(v.Rows)
 	for i, s := range v.shown {
@@ -131,14 +132,14 @@ func (r rowView) addButton(s *listedSwitch) rowView {
 	return r.complete()
 }
 
-// complete returns a row with its checksum and its HTML, which is rendered once, when it is needed.
+// complete returns a row with its checksum and its HTML, which is rendered lazily and only once.
 func (r rowView) complete() rowView {
 	r.Sum = sumOf(r)
 	r.html = sync.OnceValue(func() markup { return renderRow(r) })
 	return r
 }
 
-// selectView is composeView without the buttons, which depend on the rights of one caller.
+// selectView is composeView without the buttons, which depend on the rights of the caller.
 func selectView(all *inventory, sees *visibility, q viewQuery, now time.Time) view {
 	v := view{Query: q, Kinds: listKindNames(all, sees), Columns: listColumns(q)}
 	namespaces := map[string]bool{}
@@ -191,7 +192,7 @@ func (s *summaryView) count(l *listedSwitch, now time.Time) {
 
 func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 	var warnings []string
-	// Do not name the namespaces: not every caller may know them.
+	// Do not list the namespaces, because the caller may not be allowed to see all of them.
 	for at, why := range gaps.unseen {
 		if why != notInstalled {
 			warnings = append(warnings, at.kind+": "+why)
@@ -213,8 +214,8 @@ func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 	return warnings
 }
 
-// listKindNames returns the kinds for the filter. Kinds of StopAdapters are listed only if the caller may see some of
-// their objects.
+// listKindNames returns the kinds for the filter. StopAdapter kinds are listed only if the caller may see some of their
+// objects.
 func listKindNames(all *inventory, sees *visibility) []string {
 	var names []string
 	for _, k := range all.listKinds() {
@@ -299,7 +300,7 @@ func describeSavings(s *listedSwitch, now time.Time) (saved, note string) {
 	}
 }
 
-// formatHours is precise enough to show growth, and coarse enough not to change at every update.
+// formatHours formats hours precisely enough to show growth, and coarsely enough not to change at every update.
 func formatHours(hours float64) string {
 	if hours < 100 {
 		return strconv.FormatFloat(hours, 'f', 1, 64)
@@ -307,7 +308,7 @@ func formatHours(hours float64) string {
 	return groupDigits(strconv.FormatFloat(hours, 'f', 0, 64))
 }
 
-// groupDigits separates the thousands of a whole number.
+// groupDigits inserts separators between the thousands of a whole number.
 func groupDigits(text string) string {
 	for at := len(text) - 3; at > 0; at -= 3 {
 		text = text[:at] + "," + text[at:]

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// viewCache shares views among the streams of callers who see the same objects: a change is filtered and sorted once, and
-// not for each open page. The zero value is empty.
+// viewCache shares views among the streams of callers who see the same objects. A change is filtered and sorted only
+// once, instead of once per open page. The zero value is empty.
 type viewCache struct {
 	mu    sync.Mutex
 	views map[string]*cachedView
 }
 
-// cachedView is a view of one version of the inventory, or will be while its first caller composes it.
+// cachedView is a view of one version of the inventory. Its first caller composes it.
 type cachedView struct {
 	version    <-chan struct{}
 	composedAt time.Time
@@ -26,8 +26,8 @@ type cachedView struct {
 	view       view
 }
 
-// get returns a view without buttons, which the caller must not change. It is at most coalesceTime old, and shows all
-// changes of the inventory before the call.
+// get returns a view without buttons, which the caller must not modify. The view is at most coalesceTime old, and
+// includes all changes of the inventory before the call.
 func (c *viewCache) get(all *inventory, sees *visibility, q viewQuery, now time.Time) view {
 	version, key := all.changeChannel(), q.encode()+"\n"+sees.scope()
 	c.mu.Lock()
@@ -47,7 +47,7 @@ func (c *viewCache) get(all *inventory, sees *visibility, q viewQuery, now time.
 	return one.view
 }
 
-// scope names what the caller may see. Callers with the same scope see the same objects.
+// scope returns a text that identifies what the caller may see. Callers with the same scope see the same objects.
 func (v *visibility) scope() string {
 	var seen []string
 	for kind, may := range v.everywhere {

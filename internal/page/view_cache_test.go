@@ -9,7 +9,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestViewsAreSharedByScope has callers with the same and with other rights, and a change between two views.
+// TestViewsAreSharedByScope covers callers with the same rights and with different rights, and a change between two
+// views.
 func TestViewsAreSharedByScope(t *testing.T) {
 	t.Parallel()
 	all, k, views := newInventory(), clusterDeployments(t), &viewCache{}

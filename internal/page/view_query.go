@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// rowsPerPage limits the size of a page.
+	// rowsPerPage limits the number of rows on a page.
 	rowsPerPage = 100
 	// maxQueryText limits the length of the search text.
 	maxQueryText = 200
 )
 
-// viewQuery selects and orders the switches of a page. It is encoded in the query of the page's address.
+// viewQuery selects and orders the switches on a page. It is encoded in the query of the page's address.
 type viewQuery struct {
-	// Text is searched for in the name, namespace, requester, reason and message.
+	// Text is searched in the name, namespace, requester, reason and message.
 	Text string
-	// Kind, by its name, and Namespace select one each; empty means all.
+	// Kind is the name of the selected kind, and Namespace the selected namespace; empty means all.
 	Kind, Namespace string
 	// State is one of viewStates; empty means all.
 	State string
-	// Sort is a column; empty orders by attention.
+	// Sort is a column; empty sorts by attention.
 	Sort         string
 	IsDescending bool
-	// Page counts from 1.
+	// Page is the page number, starting at 1.
 	Page int
 }
 
@@ -43,7 +43,7 @@ func viewStates() []string {
 	return []string{"stopped", "changing", "stuck", "running", "overdue", "saving"}
 }
 
-// parseViewQuery ignores values that it does not know, so that every address shows a page.
+// parseViewQuery ignores unsupported values, so every address shows a page.
 func parseViewQuery(values url.Values) viewQuery {
 	q := viewQuery{Text: clip(strings.TrimSpace(values.Get("q"))), Kind: clip(values.Get("kind")), Namespace: clip(values.Get("namespace")), Page: 1}
 	if state := values.Get("state"); slices.Contains(viewStates(), state) {
@@ -95,7 +95,8 @@ func (q viewQuery) InState(state string) viewQuery {
 	return q
 }
 
-// sortedBy returns the query after a click on a column's heading: ascending, then descending, then the default order.
+// sortedBy returns the query after a click on a column heading. The order changes to ascending, then descending, then
+// the default.
 func (q viewQuery) sortedBy(column string) viewQuery {
 	switch {
 	case q.Sort != column:
@@ -109,7 +110,7 @@ func (q viewQuery) sortedBy(column string) viewQuery {
 	return q
 }
 
-// isAbout reports whether the kind, namespace and text of the query match the switch, whatever its state.
+// isAbout reports whether the kind, namespace and text of the query match the switch, regardless of its state.
 func (q viewQuery) isAbout(s *listedSwitch) bool {
 	if q.Kind != "" && s.kind.Name() != q.Kind || q.Namespace != "" && s.Namespace != q.Namespace {
 		return false
@@ -148,7 +149,7 @@ func (q viewQuery) hasState(s *listedSwitch, now time.Time) bool {
 	}
 }
 
-// sortSwitches sorts the switches as requested. Switches without a value for the column come last in both directions.
+// sortSwitches sorts the switches as requested. Switches without a value in the column come last in both directions.
 func (q viewQuery) sortSwitches(all []*listedSwitch, now time.Time) {
 	ranked := make([]rankedSwitch, 0, len(all))
 	for _, s := range all {
@@ -217,7 +218,7 @@ func compareEmpty(isEmpty, isOtherEmpty bool) int {
 	}
 }
 
-// compareNames stops at the first difference, because a sort of thousands of switches calls it most of the time.
+// compareNames stops at the first difference, because it takes most of the time of a sort of thousands of switches.
 func compareNames(a, b *listedSwitch) int {
 	if order := cmp.Compare(a.title, b.title); order != 0 {
 		return order
@@ -228,5 +229,5 @@ func compareNames(a, b *listedSwitch) int {
 	if order := cmp.Compare(a.Namespace, b.Namespace); order != 0 {
 		return order
 	}
-	return cmp.Compare(a.key, b.key) // The kind and the part are left.
+	return cmp.Compare(a.key, b.key) // Only the kind and the part can differ here.
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// maxReviewedNamespaces limits the access reviews for a caller who may not list a kind in all namespaces: two for each
-// namespace and kind.
+// maxReviewedNamespaces limits the access reviews for a caller who may not list a kind in all namespaces. There are two
+// reviews per namespace and kind.
 const maxReviewedNamespaces = 200
 
 // visibility describes what one caller may see and change. It is valid for rightsLifetime, and used by one goroutine.
 type visibility struct {
 	caller *authorization.Caller
-	// everywhere holds whether the caller may list a kind in all namespaces, and places whether in one namespace, as
-	// far as reviewed.
+	// everywhere maps a kind to whether the caller may list it in all namespaces. places does the same for a single
+	// namespace, as far as reviewed.
 	everywhere map[string]bool
 	places     map[kindNamespace]bool
 	// reviewed is the placesVersion of the inventory at the last review; -1 before the first.
@@ -29,14 +29,14 @@ type visibility struct {
 	canPatch   map[kindNamespace]bool
 }
 
-// reviewVisibility asks the API server, with the caller's token, which kinds the caller may list.
+// reviewVisibility determines with access reviews, using the caller's token, which kinds the caller may list.
 func reviewVisibility(ctx context.Context, caller *authorization.Caller, all *inventory, q viewQuery) (*visibility, error) {
 	v := &visibility{caller: caller, everywhere: map[string]bool{}, places: map[kindNamespace]bool{}, reviewed: -1, canPatch: map[kindNamespace]bool{}}
 	return v, v.reviewPlaces(ctx, all, q)
 }
 
-// reviewPlaces reviews the places that were added since the last review, so that the first object of a kind in a
-// namespace is shown at once.
+// reviewPlaces reviews the places that were added since the last review, so the first object of a kind in a namespace
+// is shown immediately.
 func (v *visibility) reviewPlaces(ctx context.Context, all *inventory, q viewQuery) error {
 	places := all.placesVersion()
 	if places == v.reviewed {
@@ -106,8 +106,8 @@ func (v *visibility) seesSomeOf(kind string) bool {
 	return false
 }
 
-// mayPatch reports whether RBAC lets the caller flip the switches of a kind in a namespace. Admission policies may
-// still refuse it.
+// mayPatch reports whether RBAC allows the caller to change the switches of a kind in a namespace. Admission policies
+// may still reject the change.
 func (v *visibility) mayPatch(ctx context.Context, s *listedSwitch) bool {
 	at := kindNamespace{s.kind.Name(), s.Namespace}
 	if may, isKnown := v.canPatch[at]; isKnown {
