@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Share limits how many calls with its name are in progress at the same time. A limit of zero allows any number.
+// Share limits how many calls with its name are in progress at the same time. A limit of zero means no limit.
 type Share struct {
 	Name  string
 	Limit int
@@ -19,14 +19,14 @@ type entry[K comparable, V any] struct {
 	key   K
 	value V
 	queue Share
-	// due is the time for which the next call was requested; zero if none is. at is the time by which the entry is
-	// sorted in its queue, which is later than due if the call was postponed.
+	// due is the requested time of the next call; zero if none is requested. at is the time by which the entry is
+	// sorted in its queue. It is later than due if the call was postponed.
 	due, at time.Time
-	// round is the round in which Take was last called.
+	// round is the round in which Take was last called for the entry.
 	round int
 }
 
-// queues holds the entries that wait for a call, the earliest first.
+// queues contains the entries that wait for a call, sorted by time.
 type queues[K comparable, V any] map[Share][]*entry[K, V]
 
 // insert adds an entry to its queue, after entries with the same time.
@@ -40,8 +40,8 @@ func (q queues[K, V]) remove(e *entry[K, V]) {
 	q[e.queue] = slices.DeleteFunc(q[e.queue], func(other *entry[K, V]) bool { return other == e })
 }
 
-// first returns the first entry of a queue that is due, skipping those that were taken in this round and had no
-// room; nil if none exists.
+// first returns the first due entry of a queue; nil if there is none. It skips entries that were taken in this round
+// but had no room.
 func (q queues[K, V]) first(queue Share, now time.Time, round int) *entry[K, V] {
 	for _, e := range q[queue] {
 		if e.round != round || e.at.After(now) {

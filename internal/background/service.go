@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package background calls other machines outside the passes of controllers, so that a pass never waits for a call.
-// A pass reads the last answer, requests another call, and ends. The next answer enqueues the object again.
+// Package background calls other machines outside of controller passes, so a pass never waits for a call. A pass reads
+// the last result, requests another call, and ends. The next result enqueues the object again.
 //
 // Reading order: queue.go (which call is next) → service.go (how it is made).
 package background
@@ -19,15 +19,15 @@ import (
 // idleInterval is how often the queues are checked if no call is due earlier.
 const idleInterval = time.Minute
 
-// Service keeps a value for each key, and makes calls that read or change it. All calls wait in queues, and begin
-// when they are due and their shares have room. A service persists nothing. Invariant: at most one call of a key is
-// in progress, even if the key was forgotten and added again during a call (TestCallsOfAKeyDoNotOverlap,
+// Service stores a value for each key, and makes calls that read or change the value. All calls wait in queues, and
+// begin when they are due and their shares have room. A service persists nothing. Invariant: at most one call for a key
+// is in progress, even if the key was forgotten and added again during a call (TestCallsOfAKeyDoNotOverlap,
 // TestRandomRequestsKeepTheLimits).
 type Service[K comparable, V any] struct {
 	// Mutex guards the values. Callers of all methods except Start and RunDue must hold it.
 	sync.Mutex
-	// Queue returns the queue in which calls of a key wait; nil for one queue without a limit. It must be set before
-	// the service is used. Its result may depend on the value.
+	// Queue returns the queue in which the calls for a key wait; nil for one queue without a limit. It must be set
+	// before the service is used. Its result may depend on the value.
 	Queue func(key K, value *V) Share
 
 	clock   clock.PassiveClock
@@ -42,26 +42,26 @@ type Service[K comparable, V any] struct {
 	wake  chan struct{}
 }
 
-// Take returns the requested call of a key; the zero Call if there is nothing to do. It runs with the lock. It is
-// called again later if the call's shares have no room.
+// Take returns the requested call for a key; the zero Call if there is nothing to do. It runs with the lock held. If
+// the call's shares have no room, it is called again later.
 type Take[K comparable, V any] func(key K, value *V, due time.Time) Call
 
 // Call is one call to another machine.
 type Call struct {
-	// Do makes the call, without the lock. The returned function stores the answer, and runs with the lock. It does
-	// not run if the key was forgotten or the service has ended.
+	// Do makes the call, without the lock. The returned function stores the result, and runs with the lock held. It
+	// does not run if the key was forgotten or the service was stopped.
 	Do func(ctx context.Context) (store func())
-	// Drop, if set, runs with the lock if store does not run.
+	// Drop, if set, runs with the lock held if store does not run.
 	Drop func()
-	// Timeout limits Do.
+	// Timeout limits the duration of Do.
 	Timeout time.Duration
-	// Shares limit the call in addition to its queue. A call without room does not delay others of its queue.
+	// Shares limit the call in addition to its queue. A call without room does not delay other calls in its queue.
 	Shares []Share
 	// Again is the time to which the call is postponed if Do is nil.
 	Again time.Time
 }
 
-// NewService returns a service that makes no calls before Start.
+// NewService returns a service, which makes no calls before Start.
 func NewService[K comparable, V any](c clock.PassiveClock, take Take[K, V]) *Service[K, V] {
 	return &Service[K, V]{
 		clock: c, take: take, entries: map[K]*entry[K, V]{}, waiting: queues[K, V]{}, calling: map[K]bool{}, busy: map[Share]int{},
@@ -77,7 +77,7 @@ func (s *Service[K, V]) Get(key K) *V {
 	return nil
 }
 
-// Put sets the value of a key, and forgets its previous value and request.
+// Put sets the value of a key, and discards its previous value and request.
 func (s *Service[K, V]) Put(key K, value V) *V {
 	s.Forget(key)
 	e := &entry[K, V]{key: key, value: value}
@@ -85,7 +85,7 @@ func (s *Service[K, V]) Put(key K, value V) *V {
 	return &e.value
 }
 
-// Forget removes a key with its value. The answer of a call in progress is dropped.
+// Forget removes a key with its value. The result of a call in progress is discarded.
 func (s *Service[K, V]) Forget(key K) {
 	if e := s.entries[key]; e != nil {
 		if s.isWaiting(e) {
@@ -101,8 +101,8 @@ func (s *Service[K, V]) ListKeys() []K { return slices.Collect(maps.Keys(s.entri
 // CountWaiting returns the number of calls that wait in a queue.
 func (s *Service[K, V]) CountWaiting(queue Share) int { return len(s.waiting[queue]) }
 
-// Ask requests a call of a known key at a time. If a call is already requested, the earlier time counts, and a
-// postponed call is taken again at the requested time. If a call is in progress, the requested one follows it.
+// Ask requests a call for a known key at a given time. If a call is already requested, the earlier time applies, and a
+// postponed call is taken again at the requested time. If a call is in progress, the requested call follows it.
 func (s *Service[K, V]) Ask(key K, at time.Time) {
 	e := s.entries[key]
 	if e == nil {
@@ -140,7 +140,7 @@ func (s *Service[K, V]) wakeUp() {
 	}
 }
 
-// Start implements manager.Runnable. It returns when ctx and all calls have ended.
+// Start implements manager.Runnable. It returns when ctx is cancelled and all calls have ended.
 func (s *Service[K, V]) Start(ctx context.Context) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -185,8 +185,8 @@ func (s *Service[K, V]) takeDue() (begun []func(context.Context), wait time.Dura
 	return begun, wait
 }
 
-// begin takes an entry from its queue, and returns the call that begins; nil if none begins. An entry that is
-// postponed or has no room returns to the queue.
+// begin takes an entry from its queue, and returns the call to begin; nil if there is none. An entry that is postponed
+// or has no room returns to the queue.
 func (s *Service[K, V]) begin(e *entry[K, V]) func(context.Context) {
 	due := e.due
 	s.waiting.remove(e)
@@ -215,7 +215,7 @@ func (s *Service[K, V]) hasRoom(share Share) bool {
 	return share.Limit == 0 || s.busy[share] < share.Limit
 }
 
-// make makes a call, and stores or drops its answer.
+// make makes a call, and stores or discards its result.
 func (s *Service[K, V]) make(ctx context.Context, called *entry[K, V], call Call) {
 	limited, cancel := context.WithTimeout(ctx, call.Timeout)
 	defer cancel()
@@ -240,8 +240,8 @@ func (s *Service[K, V]) make(ctx context.Context, called *entry[K, V], call Call
 	s.wakeUp()
 }
 
-// RunDue makes the call of a key if it is due, and reports whether it did. It is for tests that set the clock of a
-// service that is not started.
+// RunDue makes the call for a key if it is due, and reports whether it did. It is intended for tests that set the clock
+// of a service that is not started.
 func (s *Service[K, V]) RunDue(ctx context.Context, key K) bool {
 	s.Lock()
 	var call func(context.Context)

@@ -18,12 +18,13 @@ import (
 
 const callTime = 10 * time.Second
 
-// server is called by the service of a test, whose lock guards it. The value of a key is the number of stored
-// answers.
+// server simulates the machine that the service calls. The service's lock guards it. The value of a key is the number
+// of stored results.
 type server struct {
 	*Service[string, int]
 	t *testing.T
-	// begun are the keys of the calls that began, and began is when each began, since the start of the test.
+	// begun lists the keys of the calls in the order in which they began. began contains the corresponding times since
+	// the start of the test.
 	begun   []string
 	began   []time.Duration
 	at      time.Time
@@ -31,11 +32,11 @@ type server struct {
 	dropped int
 	// queues maps keys to their queues.
 	queues map[string]Share
-	// take replaces the call of a key.
+	// take replaces the call for a key.
 	take func(key string, due time.Time, call Call) Call
 }
 
-// run runs a test in virtual time. The service is stopped at the end, and must leave no goroutine.
+// run runs a test in virtual time. At the end the service is stopped, and no goroutine may be left.
 func run(t *testing.T, test func(*server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +69,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// call makes a call that takes callTime, or until its context ends if the key is "hangs".
+// call returns a call that takes callTime. If the key is "hangs", it lasts until its context is cancelled.
 func (s *server) call(key string, value *int) func(context.Context) func() {
 	return func(ctx context.Context) func() {
 		s.Lock()
@@ -92,7 +93,7 @@ func (s *server) call(key string, value *int) func(context.Context) func() {
 	}
 }
 
-// ask requests calls of keys in a queue after a delay.
+// ask requests calls for keys in a queue after a delay.
 func (s *server) ask(after time.Duration, queue Share, keys ...string) {
 	s.Lock()
 	defer s.Unlock()
@@ -111,7 +112,7 @@ func (s *server) forget(key string) {
 	s.Forget(key)
 }
 
-// elapse advances the virtual time, and returns the calls that began during that time, in order.
+// elapse advances the virtual time, and returns the calls that began in that time, in order.
 func (s *server) elapse(d time.Duration) string {
 	<-time.After(d)
 	synctest.Wait()
@@ -244,7 +245,7 @@ func TestCallsWithoutRoomDoNotDelayOthers(t *testing.T) {
 	})
 }
 
-// sorted sorts the calls that begin at the same time.
+// sorted sorts the calls that began at the same time.
 func sorted(begun string) string {
 	return fmt.Sprint(slices.Sorted(strings.FieldsSeq(strings.Trim(begun, "[]"))))
 }
@@ -361,8 +362,8 @@ func TestRunDueFollowsTheClock(t *testing.T) {
 	}
 }
 
-// TestRandomRequestsKeepTheLimits requests, forgets and postpones calls at random. The limits are never exceeded,
-// and the last requested call of each key is made.
+// TestRandomRequestsKeepTheLimits requests, forgets and postpones calls at random. The limits are never exceeded, and
+// the last call requested for each key is made.
 func TestRandomRequestsKeepTheLimits(t *testing.T) {
 	queues := []Share{{"prompt", 3}, {"patient", 2}, {}}
 	shares := []Share{{"x", 2}, {"y", 1}}
