@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package buildinfo reports the version that a program was built from: to users, in the User-Agent of its requests,
+// Package buildinfo reports the version from which a program was built: to users, in the User-Agent of its requests,
 // and as a metric.
 package buildinfo
 
@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// BuildVersion is the version that a program was built from.
+// BuildVersion is the version from which a program was built.
 type BuildVersion struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
@@ -21,8 +21,8 @@ type BuildVersion struct {
 	Go   string `json:"go"`
 }
 
-// ReadVersion returns the version that this program was built from. Parts that are not known, for example in a build
-// outside of a repository, are "unknown".
+// ReadVersion returns the version from which this program was built. Unknown parts, for example in a build outside of a
+// repository, are "unknown".
 func ReadVersion() BuildVersion {
 	v := BuildVersion{Version: "unknown", Commit: "unknown", Date: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -41,7 +41,7 @@ func ReadVersion() BuildVersion {
 	return v
 }
 
-// UserAgent returns the User-Agent of a program's requests. Kubernetes uses the part before the slash as the field
+// UserAgent returns the User-Agent for a program's requests. Kubernetes uses the part before the slash as the field
 // manager.
 func UserAgent(program string) string { return program + "/" + ReadVersion().Version }
 
