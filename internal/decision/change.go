@@ -2,7 +2,8 @@
 
 package decision
 
-// Request describes who requested a stop or a start, why, and until when. Unknown parts are empty.
+// Request describes the requester, the reason and the end of a stop, or the requester of a start. Unknown parts are
+// empty.
 type Request struct{ Requester, Reason, Until string }
 
 // Change describes a requested stop or start of an object, for the log.

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decision contains the common parts of all decisions: rules, of which the first that matches wins, and the
-// conditions and events that a plan reports. It has no side effects, so that a decision can be tested exhaustively.
+// Package decision contains the common parts of all decisions: rules, of which the first match wins, and the conditions
+// and events that a plan reports. It has no side effects, so a decision can be tested exhaustively.
 package decision
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Rule is one line of a decision over an observation O with a plan P.
+// Rule is one rule of a decision, with an observation O and a plan P.
 type Rule[O, P any] struct {
-	// Name describes in a few words when the rule matches; it is logged with the plan.
+	// Name describes in a few words when the rule matches. It is logged with the plan.
 	Name string
 	// When reports whether the rule matches.
 	When func(O) bool
-	// Then returns the plan of an observation for which When is true.
+	// Then returns the plan for an observation for which When is true.
 	Then func(O) P
 }
 
-// First returns the plan of the first rule that matches, and the rule's name. It returns the zero plan and an empty
-// name when no rule matches; a decision is total when its last rule always does.
+// First returns the plan of the first rule that matches, and the rule's name. If no rule matches, it returns the zero
+// plan and an empty name. A decision is total if its last rule always matches.
 func First[O, P any](rules []Rule[O, P], observed O) (P, string) {
 	for _, rule := range rules {
 		if rule.When(observed) {
@@ -28,27 +28,27 @@ func First[O, P any](rules []Rule[O, P], observed O) (P, string) {
 	return none, ""
 }
 
-// Always matches every observation; it is the When of a last rule.
+// Always matches every observation. It is used as When of the last rule.
 func Always[O any](O) bool { return true }
 
-// Condition is a condition of a status without its type and the bookkeeping of its object.
+// Condition is a status condition without its type and without the metadata of its object.
 type Condition struct {
 	Status  metav1.ConditionStatus
 	Reason  string
 	Message string
 }
 
-// True returns a condition that holds.
+// True returns a condition with status True.
 func True(reason, message string) Condition {
 	return Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-// False returns a condition that does not hold.
+// False returns a condition with status False.
 func False(reason, message string) Condition {
 	return Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// Unknown returns a condition whose status cannot be determined; its reason explains why.
+// Unknown returns a condition with status Unknown. The reason explains why the status cannot be determined.
 func Unknown(reason, message string) Condition {
 	return Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
@@ -57,7 +57,7 @@ func Unknown(reason, message string) Condition {
 type Event struct {
 	// Warning distinguishes problems from progress.
 	Warning bool
-	// Reason is a CamelCase word; Action is what was done, in the same style.
+	// Reason is a CamelCase word. Action is the performed action, in the same style.
 	Reason, Action string
 	// Note is a message for users.
 	Note string
