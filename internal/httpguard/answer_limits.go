@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpguard limits which servers the manager's HTTP clients can reach, and how much they read from them.
-// Users of the hub name clouds and target clusters in Secrets, so a server may send an endless response, or be one
-// that users must not reach.
+// Package httpguard limits which servers the manager's HTTP clients can reach, and how much the clients read from them.
+// Users of the hub specify clouds and target clusters in Secrets, so a server may send an endless response, or may be a
+// server that users must not reach.
 package httpguard
 
 import (
@@ -19,19 +19,19 @@ var ErrAnswerTooLarge = errors.New("the server's answer is larger than allowed")
 
 const (
 	maxHeaderBytes = 64 << 10
-	// maxFailureBytes is how much is read of a response with an error status; the rest is ignored.
+	// maxFailureBytes is the number of bytes that are read of a response with an error status. The rest is ignored.
 	maxFailureBytes = 64 << 10
 )
 
-// BoundTransport limits the size of response headers, and disables compression: a gzip of 400 KiB may expand to a
-// thousand times as much.
+// BoundTransport limits the size of response headers. It also disables compression, because a gzip of 400 KiB may
+// expand to a thousand times its size.
 func BoundTransport(t *http.Transport) {
 	t.DisableCompression, t.MaxResponseHeaderBytes = true, maxHeaderBytes
 }
 
-// NewClient returns a client that does not follow redirects, because a redirect would send credentials to a host
-// that the server chooses. Each response is limited to perAnswer bytes, and all responses together to total bytes
-// unless total is zero. A response that ends after the context of its request is an error.
+// NewClient returns a client that does not follow redirects, because a redirect would send credentials to a host that
+// the server chooses. Each response is limited to perAnswer bytes. If total is not zero, all responses together are
+// limited to total bytes. A response that ends after the context of its request is an error.
 func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
 	return &http.Client{
 		Transport:     LimitTransport(base, perAnswer, total),
@@ -74,9 +74,9 @@ func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// endOf returns an error if the context of a request has ended. A server whose handler returns when the client
-// disconnects sends an empty 200 response. http.Transport may still return this response, which would then count as
-// a success.
+// endOf returns an error if the context of a request was cancelled. A server whose handler returns when the client
+// disconnects sends an empty response with status 200. http.Transport may still return this response, which would then
+// count as a success.
 func endOf(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -84,7 +84,7 @@ func endOf(ctx context.Context) error {
 	return fmt.Errorf("the answer is too late: %w", context.Cause(ctx))
 }
 
-// timelyBody is a body whose end is an error if the context of its request has already ended.
+// timelyBody is a body that ends with an error if the context of its request was already cancelled.
 type timelyBody struct {
 	io.ReadCloser
 	end func() error

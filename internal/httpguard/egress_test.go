@@ -21,11 +21,11 @@ func TestAnswersAreBounded(t *testing.T) {
 		requests         int
 		want             error
 	}{
-		"a response of exactly the limit: accepted":                      {status: http.StatusOK, sent: 1000, perAnswer: 1000, requests: 3},
-		"a response that is one byte too long: refused":                  {status: http.StatusOK, sent: 1001, perAnswer: 1000, requests: 1, want: ErrAnswerTooLarge},
-		"a long response with an error status: truncated":                {status: http.StatusNotFound, sent: maxFailureBytes + 1, perAnswer: 1000, requests: 1},
-		"responses that together exceed the total limit: refused":        {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 2999, requests: 3, want: ErrAnswerTooLarge},
-		"responses that together have exactly the total limit: accepted": {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 3000, requests: 3},
+		"a response of exactly the limit: accepted":              {status: http.StatusOK, sent: 1000, perAnswer: 1000, requests: 3},
+		"a response one byte above the limit: refused":           {status: http.StatusOK, sent: 1001, perAnswer: 1000, requests: 1, want: ErrAnswerTooLarge},
+		"a long response with an error status: truncated":        {status: http.StatusNotFound, sent: maxFailureBytes + 1, perAnswer: 1000, requests: 1},
+		"several responses above the total limit: refused":       {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 2999, requests: 3, want: ErrAnswerTooLarge},
+		"several responses of exactly the total limit: accepted": {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 3000, requests: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnswersAfterTheEndOfTheRequestAreErrors has servers that respond because the client has ended the request.
+// TestAnswersAfterTheEndOfTheRequestAreErrors covers servers that respond because the client has cancelled the request.
 func TestAnswersAfterTheEndOfTheRequestAreErrors(t *testing.T) {
 	errEnded := errors.New("the caller has ended the request")
 	for name, row := range map[string]struct {
@@ -70,11 +70,11 @@ func TestAnswersAfterTheEndOfTheRequestAreErrors(t *testing.T) {
 		// endsInBody is true if the request ends after the headers of the response, and before the end of its body.
 		endsInBody bool
 	}{
-		"an empty success":                  {http.StatusOK, false},
-		"a success that ends early":         {http.StatusOK, true},
-		"an empty failure":                  {http.StatusServiceUnavailable, false},
-		"a failure that ends early":         {http.StatusServiceUnavailable, true},
-		"an empty response with status 304": {http.StatusNotModified, false},
+		"an empty response with status 200":          {http.StatusOK, false},
+		"a response with status 200 that ends early": {http.StatusOK, true},
+		"an empty response with status 503":          {http.StatusServiceUnavailable, false},
+		"a response with status 503 that ends early": {http.StatusServiceUnavailable, true},
+		"an empty response with status 304":          {http.StatusNotModified, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())

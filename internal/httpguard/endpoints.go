@@ -41,10 +41,11 @@ func ParseEndpoints(list []string) (Endpoints, error) {
 	return e, nil
 }
 
-// IsEmpty reports whether nothing is listed.
+// IsEmpty reports whether the list is empty.
 func (e Endpoints) IsEmpty() bool { return len(e.patterns)+len(e.prefixes) == 0 }
 
-// Includes reports whether a host is listed: a name if it matches a pattern, and an address if it is in a network.
+// Includes reports whether a host is listed. A name is listed if it matches a pattern, and an address if it is in a
+// network.
 func (e Endpoints) Includes(host string) bool {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return e.includesAddress(address)
@@ -66,8 +67,8 @@ func (e Endpoints) includesAddress(address netip.Addr) bool {
 	return false
 }
 
-// CheckHost returns an error for a host that is a denied address. Names are checked later, when they are resolved,
-// except in a request through a proxy, which resolves them itself.
+// CheckHost returns an error if the host is a denied address. Names are checked later, when they are resolved, except
+// in a request through a proxy, which resolves them itself.
 func (e Endpoints) CheckHost(host string) error {
 	address, err := netip.ParseAddr(host)
 	if err == nil && isDenied(address) && !e.includesAddress(address) {
@@ -76,8 +77,8 @@ func (e Endpoints) CheckHost(host string) error {
 	return nil
 }
 
-// ControlDial is the Control of a net.Dialer. It checks each address after its name was resolved, so a name whose
-// address changes between a check and its use does not bypass the check.
+// ControlDial is a Control function for a net.Dialer. It checks each address after its name was resolved, so a name
+// cannot bypass the check by changing its address between the check and its use.
 func (e Endpoints) ControlDial(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -86,26 +87,26 @@ func (e Endpoints) ControlDial(_, address string, _ syscall.RawConn) error {
 	return e.CheckHost(host)
 }
 
-// isDenied reports whether an address is link-local, or that of a cloud's metadata service.
+// isDenied reports whether an address is link-local, or belongs to a cloud's metadata service.
 func isDenied(address netip.Addr) bool {
 	address = address.WithZone("").Unmap()
 	if address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() {
 		return true
 	}
-	// Metadata services outside of the link-local networks, of AWS over IPv6, Azure, Alibaba and Oracle.
+	// These metadata services are outside of the link-local networks: AWS over IPv6, Azure, Alibaba and Oracle.
 	for _, metadata := range []string{"fd00:ec2::254", "168.63.129.16", "100.100.100.200", "192.0.0.192"} {
 		if address == netip.MustParseAddr(metadata) {
 			return true
 		}
 	}
-	// A NAT64 address leads to the IPv4 address in its last four bytes.
+	// A NAT64 address refers to the IPv4 address in its last four bytes.
 	if bytes := address.As16(); address.Is6() && netip.MustParsePrefix("64:ff9b::/96").Contains(address) {
 		return isDenied(netip.AddrFrom4([4]byte(bytes[12:])))
 	}
 	return false
 }
 
-// IsPublic reports whether an address is on the public internet, and not on a network to which the manager may be
+// IsPublic reports whether an address is on the public internet, as opposed to a network to which the manager may be
 // connected.
 func IsPublic(address netip.Addr) bool {
 	address = address.WithZone("").Unmap()
