@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package claim lets only one Torpor act on a cluster. The Lease for leader election is in the namespace of the
-// installation, so a second installation in another namespace has its own leader. The Lease of this package exists
-// only once in a cluster.
+// Package claim allows only one Torpor installation to act on a cluster. The Lease for leader election is in the
+// namespace of the installation, so a second installation in another namespace has its own leader. The Lease of this
+// package exists only once per cluster.
 package claim
 
 import (
@@ -30,20 +30,20 @@ const (
 	callTimeout   = 10 * time.Second
 )
 
-// The reasons of the condition while the installation is not active.
+// Reasons of the condition while the installation is not active.
 const (
 	standbyReason = "Standby"
 	otherReason   = "AnotherInstallation"
 	lostReason    = "LeaseLost"
 )
 
-// errTaken reports that another installation is active.
+// errTaken means that another installation is active.
 var errTaken = errors.New("another installation of Torpor is active in this cluster")
 
 // Claim makes an installation the active one of its cluster. It is a conditional.Condition that is True while this
 // replica holds the Lease.
 type Claim struct {
-	// Reader reads from the API server, and Client writes.
+	// Reader reads from the API server, and Client writes to it.
 	Reader client.Reader
 	Client client.Client
 	// Namespace is the namespace of the installation.
@@ -62,14 +62,14 @@ type Claim struct {
 // String implements conditional.Condition.
 func (*Claim) String() string { return "Installation" }
 
-// NeedLeaderElection returns true, because the leader makes the claim for all replicas of the installation.
+// NeedLeaderElection returns true, because the leader holds the claim for all replicas of the installation.
 func (*Claim) NeedLeaderElection() bool { return true }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=torpor,verbs=get;update
 
-// Start acquires and renews the Lease until ctx ends. It does not release the Lease at the end, because the next
-// leader of this installation continues to renew it.
+// Start acquires and renews the Lease until ctx is cancelled. It does not release the Lease at the end, because the
+// next leader of this installation will continue to renew it.
 func (c *Claim) Start(ctx context.Context) error {
 	for {
 		err := c.renew(ctx)
@@ -101,7 +101,7 @@ func (c *Claim) Observe(ctx context.Context, _ conditional.Sources, report func(
 	}
 }
 
-// CheckClaim is a readiness check. It fails if another installation is active. A replica that does not lead is
+// CheckClaim is a readiness check. It fails if another installation is active. A replica that is not the leader is
 // ready.
 func (c *Claim) CheckClaim(*http.Request) error {
 	c.mu.Lock()
@@ -125,8 +125,8 @@ func (c *Claim) current() (conditional.Status, <-chan struct{}) {
 	return c.status, c.changed
 }
 
-// note records the result of an attempt to renew the Lease. After a failed request, the status does not change
-// before the Lease has expired.
+// note records the result of an attempt to renew the Lease. After a failed request, the status does not change until
+// the Lease has expired.
 func (c *Claim) note(ctx context.Context, err error) {
 	before, _ := c.current()
 	now := c.Clock.Now()

@@ -15,8 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
-// Standby compares this replica, while it waits to lead, with the manager that leads the same installation.
-// Otherwise a waiting replica with other controllers or namespaces would do nothing, without reporting an error.
+// Standby compares this replica, while it waits to become the leader, with the leading manager of the same
+// installation. Without this check, a waiting replica with other controllers or namespaces would do nothing and report
+// no error.
 type Standby struct {
 	// Claim is the claim of this replica, with its scope.
 	Claim *Claim
@@ -25,10 +26,10 @@ type Standby struct {
 	failure error
 }
 
-// NeedLeaderElection returns false, because the comparison runs on replicas that wait to lead.
+// NeedLeaderElection returns false, because the comparison runs on replicas that wait to become the leader.
 func (*Standby) NeedLeaderElection() bool { return false }
 
-// Start compares the two managers periodically until ctx ends.
+// Start compares the two managers periodically until ctx is cancelled.
 func (s *Standby) Start(ctx context.Context) error {
 	for {
 		s.compare(ctx)
@@ -40,8 +41,8 @@ func (s *Standby) Start(ctx context.Context) error {
 	}
 }
 
-// CheckScope is a readiness check. It fails if this replica waits and differs from the leading manager. A replica
-// that leads is ready.
+// CheckScope is a readiness check. It fails if this replica waits and its scope differs from the leader's. The leader
+// is ready.
 func (s *Standby) CheckScope(*http.Request) error {
 	if s.Claim.IsHeld() {
 		return nil
@@ -51,7 +52,7 @@ func (s *Standby) CheckScope(*http.Request) error {
 	return s.failure
 }
 
-// compare keeps the last result if the Lease cannot be read.
+// compare updates the result. It keeps the last result if the Lease cannot be read.
 func (s *Standby) compare(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -64,7 +65,7 @@ func (s *Standby) compare(ctx context.Context) {
 	s.note(ctx, lease.Read(held, s.Claim.Clock.Now()).DescribeSplit(s.Claim.Namespace, s.Claim.Scope))
 }
 
-// note records how the two managers differ, and logs a change.
+// note records the difference between the two managers, and logs a change.
 func (s *Standby) note(ctx context.Context, split string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestStandbyWithAnotherScopeIsNotReady has replicas of two Deployments in the namespace of one installation.
+// TestStandbyWithAnotherScopeIsNotReady covers replicas of two Deployments in the namespace of one installation.
 func TestStandbyWithAnotherScopeIsNotReady(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)

@@ -5,18 +5,18 @@ package lease
 import "strings"
 
 const (
-	// suffixLetters are the characters of generated suffixes (k8s.io/apimachinery/pkg/util/rand).
+	// suffixLetters contains the characters of generated suffixes (k8s.io/apimachinery/pkg/util/rand).
 	suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
-	// podSuffixLength is the length of the suffix that a ReplicaSet appends to its own name to name a Pod. Names
-	// longer than maxPodName are truncated.
+	// podSuffixLength is the length of the suffix that a ReplicaSet appends to its own name for the name of a Pod.
+	// Names longer than maxPodName are truncated.
 	podSuffixLength, maxPodName = 5, 63
 	// minHashLength and maxHashLength limit the hash of the Pod template in the name of a ReplicaSet, which encodes
 	// a 32-bit number. Shorter hashes are so rare that they are not recognized as such.
 	minHashLength, maxHashLength = 6, 10
 )
 
-// FindDeployment returns the name of a Pod's Deployment from the Pod's name, DEPLOYMENT-HASH-SUFFIX; empty if the
-// name has another format.
+// FindDeployment derives the name of a Pod's Deployment from the Pod's name, DEPLOYMENT-HASH-SUFFIX; empty if the name
+// has a different format.
 func FindDeployment(pod string) string {
 	if len(pod) >= maxPodName { // The name of the ReplicaSet may be truncated.
 		return ""

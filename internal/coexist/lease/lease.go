@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lease reads and writes the Lease kube-system/torpor. The active installation holds this Lease, and records
-// its scope in it.
+// its scope in the Lease.
 package lease
 
 import (
@@ -12,15 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The name and the namespace of the Lease of the active installation. Its holder is the namespace of that
-// installation.
+// These are the name and namespace of the Lease of the active installation. Its holder identity is the namespace of
+// that installation.
 const (
 	Namespace = metav1.NamespaceSystem
 	Name      = "torpor"
 )
 
-// clockMargin is how long after the end of a Lease its expiry is reported. It allows for a difference between the
-// clocks of the reader and the manager.
+// clockMargin is the time after the end of a Lease at which its expiry is reported. It allows for a difference between
+// the clocks of the reader and the manager.
 const clockMargin = 5 * time.Minute
 
 // Acting describes the active manager, as recorded by the Lease. The zero value means that nothing is known.
@@ -29,12 +29,13 @@ type Acting struct {
 	Installation string
 	// Scope describes what the manager handles; nil if unknown.
 	Scope *Scope
-	// EndedAt is when the Lease expired without a renewal; zero if it is held, or if the expiry is not certain.
+	// EndedAt is the time at which the Lease expired without a renewal; zero if the Lease is held, or if the expiry is
+	// uncertain.
 	EndedAt time.Time
 }
 
-// Read returns the active manager from the Lease. Without a Lease, nothing is known, because a manager without
-// --leader-elect writes none.
+// Read returns the active manager according to the Lease. Without a Lease, nothing is known, because a manager without
+// --leader-elect does not write one.
 func Read(l *coordinationv1.Lease, now time.Time) Acting {
 	s := l.Spec
 	if s.HolderIdentity == nil || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
@@ -51,7 +52,7 @@ func Read(l *coordinationv1.Lease, now time.Time) Acting {
 	}
 }
 
-// DescribeEnd returns a message that the Lease has expired; empty if it is held, or if this is unknown.
+// DescribeEnd returns a message that the Lease has expired; empty if the Lease is held, or if this is unknown.
 func (a Acting) DescribeEnd() string {
 	if a.EndedAt.IsZero() {
 		return ""
@@ -59,7 +60,7 @@ func (a Acting) DescribeEnd() string {
 	return fmt.Sprintf("no manager has renewed the Lease %s/%s, which ended at %s; check whether the manager runs", Namespace, Name, a.EndedAt.UTC().Format(time.RFC3339))
 }
 
-// Take makes the installation the holder of the Lease for a duration.
+// Take makes the installation the holder of the Lease for the duration.
 func Take(l *coordinationv1.Lease, installation string, scope Scope, duration time.Duration, now time.Time) {
 	s := &l.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity != installation {

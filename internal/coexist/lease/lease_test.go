@@ -28,10 +28,10 @@ func TestRead(t *testing.T) {
 		"a Lease that was never renewed: no active installation is known":                      {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(60))}}, Acting{}},
 		"a Lease that was just renewed: an installation is active":                             {held("a", 60, 59*time.Second), Acting{Installation: "a"}},
 		"a Lease that has just expired: no active installation is known":                       {held("a", 60, time.Minute), Acting{}},
-		"a Lease that may have expired by the reader's clock: no active installation is known": {held("a", 60, 6*time.Minute), Acting{}},
+		"a Lease that has expired only by the reader's clock: no active installation is known": {held("a", 60, 6*time.Minute), Acting{}},
 		"a Lease that has expired by any clock: the installation has ended":                    {held("a", 60, 6*time.Minute+time.Second), Acting{EndedAt: now.Add(-5*time.Minute - time.Second)}},
 		"a Lease that was released: no active installation is known":                           {held("", 60, time.Second), Acting{}},
-		"a Lease of a version that renews less often: an installation is active":               {held("a", 600, 5*time.Minute), Acting{Installation: "a"}},
+		"a Lease with a longer duration: an installation is active":                            {held("a", 600, 5*time.Minute), Acting{Installation: "a"}},
 		"a holder whose clock is ahead: an installation is active":                             {held("a", 60, -time.Minute), Acting{Installation: "a"}},
 		"a Lease without controllers: an installation with an unknown scope is active":         {annotate(held("a", 60, 0), torporv1alpha1.WatchNamespacesAnnotation, ""), Acting{Installation: "a"}},
 	} {
@@ -52,8 +52,8 @@ func annotate(l *coordinationv1.Lease, names ...string) *coordinationv1.Lease {
 	return l
 }
 
-// TestTakeReplacesScope has managers take the Lease one after the other. It then records only the scope of the last
-// one.
+// TestTakeReplacesScope lets several managers take the Lease in sequence. The Lease then contains only the scope of the
+// last one.
 func TestTakeReplacesScope(t *testing.T) {
 	t.Parallel()
 	now, l := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), &coordinationv1.Lease{}
@@ -91,16 +91,16 @@ func TestReadScope(t *testing.T) {
 		annotations map[string]string
 		want        *Scope
 	}{
-		"a Lease of an earlier version: no scope":          {nil, nil},
-		"no list of namespaces: no scope":                  {map[string]string{torporv1alpha1.ControllersAnnotation: "sync"}, nil},
-		"no list of controllers: no scope":                 {map[string]string{torporv1alpha1.WatchNamespacesAnnotation: "a"}, nil},
-		"an empty list of controllers: no scope":           {known("", ""), nil},
-		"controllers for all namespaces: read as a scope":  {known("sync,workloads", ""), &Scope{Controllers: []string{"sync", "workloads"}}},
-		"controllers for some namespaces: read as a scope": {known("sync", "a,b"), &Scope{Controllers: []string{"sync"}, Namespaces: []string{"a", "b"}}},
-		"controllers of a later version: read as a scope":  {known("sync,dreams", ""), &Scope{Controllers: []string{"sync", "dreams"}}},
-		"an invalid name in a list: no scope":              {known("sync", "a,,b"), nil},
-		"text of another project: no scope":                {known("sync", `["a"]`), nil},
-		"an overlong list: no scope":                       {known("sync", strings.Repeat("a,", maxListBytes)+"a"), nil},
+		"a Lease written by an earlier version: no scope":         {nil, nil},
+		"a Lease without a list of namespaces: no scope":          {map[string]string{torporv1alpha1.ControllersAnnotation: "sync"}, nil},
+		"a Lease without a list of controllers: no scope":         {map[string]string{torporv1alpha1.WatchNamespacesAnnotation: "a"}, nil},
+		"an empty list of controllers: no scope":                  {known("", ""), nil},
+		"controllers for all namespaces: read as a scope":         {known("sync,workloads", ""), &Scope{Controllers: []string{"sync", "workloads"}}},
+		"controllers for some namespaces: read as a scope":        {known("sync", "a,b"), &Scope{Controllers: []string{"sync"}, Namespaces: []string{"a", "b"}}},
+		"unknown controllers of a later version: read as a scope": {known("sync,dreams", ""), &Scope{Controllers: []string{"sync", "dreams"}}},
+		"an invalid name in a list: no scope":                     {known("sync", "a,,b"), nil},
+		"a list in another project's format: no scope":            {known("sync", `["a"]`), nil},
+		"an overlong list: no scope":                              {known("sync", strings.Repeat("a,", maxListBytes)+"a"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,13 +119,13 @@ func TestDescribeGap(t *testing.T) {
 		controllers, namespace string
 		want                   string
 	}{
-		"a handled object: no reason":                                                                 {some, "hibernation", "watched", ""},
-		"a manager of all namespaces: no reason":                                                      {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
-		"an unknown scope: no reason":                                                                 {nil, "hibernation", "other", ""},
-		"controllers that do not run: reported":                                                       {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
-		"a namespace that is not watched: reported":                                                   {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
-		"a cluster-scoped object and a manager of some namespaces: reported":                          {some, "hibernation", "", "the manager in the namespace torpor-system watches some namespaces only, and handles no cluster-scoped objects; run one without --watch-namespaces"},
-		"controllers that do not run and a namespace that is not watched: only the first is reported": {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+		"an object that the manager handles: no reason":                                     {some, "hibernation", "watched", ""},
+		"a manager for all namespaces: no reason":                                           {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
+		"an unknown scope: no reason":                                                       {nil, "hibernation", "other", ""},
+		"missing controllers: reported":                                                     {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+		"an unwatched namespace: reported":                                                  {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
+		"a cluster-scoped object and a manager for some namespaces: reported":               {some, "hibernation", "", "the manager in the namespace torpor-system watches some namespaces only, and handles no cluster-scoped objects; run one without --watch-namespaces"},
+		"missing controllers and an unwatched namespace: only the controllers are reported": {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,14 +150,14 @@ func TestDescribeSplit(t *testing.T) {
 		want             string
 	}{
 		"two replicas of one Deployment: no problem":               {scope("torpor", "sync"), scope("torpor", "sync"), ""},
-		"a rollout with other controllers: no problem":             {scope("torpor", "sync"), scope("torpor", "sync,workloads"), ""},
+		"a rollout that changes the controllers: no problem":       {scope("torpor", "sync"), scope("torpor", "sync,workloads"), ""},
 		"two Deployments with the same scope: no problem":          {scope("one", "sync,workloads", "a", "b"), scope("two", "workloads,sync", "b", "a"), ""},
 		"an unknown Deployment of the leader: no problem":          {scope("", "sync"), scope("two", "workloads"), ""},
 		"an unknown Deployment of the waiting replica: no problem": {scope("one", "sync"), scope("", "workloads"), ""},
-		"other controllers: reported as a split": {
+		"different controllers: reported as a split": {
 			scope("one", "sync"), scope("two", "workloads"), "one leads with the controllers sync in all namespaces, and that this replica of two waits with the controllers workloads in all namespaces and handles nothing",
 		},
-		"other namespaces: reported as a split": {
+		"different namespaces: reported as a split": {
 			scope("one", "sync", "a"), scope("two", "sync", "b", "c"), "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in the namespaces b,c and handles nothing",
 		},
 		"some namespaces and all namespaces: reported as a split": {scope("one", "sync", "a"), scope("two", "sync"), "one leads with"},

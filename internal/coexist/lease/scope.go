@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// maxListBytes limits the length of a list in an annotation. A longer list is not written, so that the scope is
-	// unknown to readers.
+	// maxListBytes limits the length of a list in an annotation. A longer list is not written, so the scope is unknown
+	// to readers.
 	maxListBytes = 32 << 10
-	// maxNamed is the maximum number of entries of a list in a message.
+	// maxNamed is the maximum number of list entries in a message.
 	maxNamed = 20
 )
 
@@ -34,11 +34,11 @@ type Scope struct {
 	Version string
 }
 
-// showableVersion matches the versions that are shown: short ones without characters that a terminal interprets.
+// showableVersion matches the versions that may be shown: short versions without control characters.
 var showableVersion = regexp.MustCompile(`^[-+.()\w]{1,128}$`)
 
-// readScope reads the scope from annotations. It returns nil unless both lists exist and are valid, because unknown
-// data must not be reported as a gap.
+// readScope parses the scope in annotations. It returns nil unless both lists exist and are valid, because unknown data
+// must not be reported as a gap.
 func readScope(annotations map[string]string) *Scope {
 	controllers, hasControllers := parseList(annotations, torporv1alpha1.ControllersAnnotation)
 	namespaces, hasNamespaces := parseList(annotations, torporv1alpha1.WatchNamespacesAnnotation)
@@ -67,8 +67,8 @@ func parseList(annotations map[string]string, name string) (list []string, isRea
 	return list, !slices.ContainsFunc(list, func(entry string) bool { return len(validation.IsDNS1123Label(entry)) > 0 })
 }
 
-// write records the scope in annotations. It removes the scope of an earlier holder even if this scope is too long
-// to be recorded.
+// write writes the scope to annotations. It removes the scope of an earlier holder even if the new scope is too long to
+// be written.
 func (s Scope) write(l metav1.Object) {
 	annotations := l.GetAnnotations()
 	if annotations == nil {
@@ -95,14 +95,14 @@ func (s Scope) write(l metav1.Object) {
 
 // Gap is the reason why no controller acts on an object.
 type Gap struct {
-	// Found describes what the active manager does not handle, and Remedy is the next step.
+	// Found describes what the active manager does not handle. Remedy is the next step.
 	Found, Remedy string
 }
 
 func (g Gap) String() string { return g.Found + "; " + g.Remedy }
 
-// DescribeGap returns the reason why the active manager does not handle objects of a namespace with a group of
-// controllers; nil if it does, or if this is unknown. An empty namespace means cluster-scoped objects.
+// DescribeGap returns the reason why the active manager does not handle objects in a namespace with a group of
+// controllers; nil if it handles them, or if this is unknown. An empty namespace means cluster-scoped objects.
 func (a Acting) DescribeGap(controllers, namespace string) *Gap {
 	switch s := a.Scope; {
 	case s == nil:
@@ -124,8 +124,8 @@ func (a Acting) DescribeGap(controllers, namespace string) *Gap {
 	}
 }
 
-// DescribeInaction returns the reason why no manager handles objects of a namespace with a group of controllers;
-// empty if a manager does, or if this is unknown.
+// DescribeInaction returns the reason why no manager handles objects in a namespace with a group of controllers; empty
+// if a manager handles them, or if this is unknown.
 func (a Acting) DescribeInaction(controllers, namespace string) string {
 	if gap := a.DescribeGap(controllers, namespace); gap != nil {
 		return gap.String()
@@ -133,9 +133,9 @@ func (a Acting) DescribeInaction(controllers, namespace string) string {
 	return a.DescribeEnd()
 }
 
-// DescribeSplit describes how the scope of a manager that waits to lead the same installation differs from that of
-// the active manager; empty if it does not differ. Two Pods of one Deployment may differ during a rollout. An
-// unknown Deployment is assumed to be the same one.
+// DescribeSplit describes the difference between the scope of the active manager and the scope of a manager that waits
+// to become the leader of the same installation; empty if there is no difference. Two Pods of one Deployment may differ
+// during a rollout. An unknown Deployment is assumed to be the same one.
 func (a Acting) DescribeSplit(installation string, waiting Scope) string {
 	leading := a.Scope
 	switch {

@@ -16,8 +16,8 @@ import (
 // timeout limits each read of the Lease, which is optional for every caller.
 const timeout = 5 * time.Second
 
-// ReadActing returns the active manager. If the Lease cannot be read, it returns the zero value, which means
-// unknown.
+// ReadActing returns the active manager. If the Lease cannot be read, it returns the zero value, which means that the
+// manager is unknown.
 func ReadActing(ctx context.Context, kube client.Reader, now time.Time) lease.Acting {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

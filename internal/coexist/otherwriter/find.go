@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otherwriter decides whether another project handles an object. Hive, MOCO and Korifi have controllers for
-// kinds that Torpor handles, and two controllers of one object undo each other's writes.
+// Package otherwriter determines whether another project handles an object. Hive, MOCO and Korifi have controllers for
+// kinds that Torpor handles, and two controllers for one object would undo each other's writes.
 package otherwriter
 
 import (
@@ -23,24 +23,24 @@ const ownPrefix = "torpor"
 // Upstream is a project that writes the same kinds.
 type Upstream struct {
 	Name string
-	// Managers are the names of the project's field managers; a name that ends in a dash is a prefix.
+	// Managers are the names of the project's field managers. A name that ends with a dash is a prefix.
 	Managers []string
 	// Finalizers are the finalizers that only the project's controllers add.
 	Finalizers []string
 	// Lease is the name of the Lease for leader election, and Deployment the name of the Deployment of its
 	// controllers.
 	Lease, Deployment string
-	// Namespaces are the namespaces in which its documentation installs it; other namespaces are found through its
-	// webhooks.
+	// Namespaces are the namespaces in which the project's documentation installs it. Other namespaces are found
+	// through its webhooks.
 	Namespaces []string
-	// Webhooks are the names of its webhook configurations for the kinds.
+	// Webhooks are the names of the project's webhook configurations for the kinds.
 	Webhooks []string
 	// SharesFinalizer is true if the project's finalizer has the same name as Torpor's, so that the project would
 	// delete the dependents of an object.
 	SharesFinalizer bool
 }
 
-// Hive handles ClusterDeployments.
+// Hive returns the project whose controllers handle ClusterDeployments.
 func Hive() Upstream {
 	return Upstream{
 		Name: "Hive", Managers: []string{"hive-", "hive1-", "hive2-"}, Lease: "hive-controllers-leader", Deployment: "hive-controllers",
@@ -48,7 +48,7 @@ func Hive() Upstream {
 	}
 }
 
-// MOCO handles MySQLClusters.
+// MOCO returns the project whose controllers handle MySQLClusters.
 func MOCO() Upstream {
 	return Upstream{
 		Name: "MOCO", Managers: []string{"moco-controller"}, Lease: "moco", Deployment: "moco-controller", SharesFinalizer: true,
@@ -56,8 +56,8 @@ func MOCO() Upstream {
 	}
 }
 
-// Korifi handles orgs, spaces, apps and the objects that belong to them. The field manager of its controllers is
-// manager, the default of kubebuilder.
+// Korifi returns the project whose controllers handle orgs, spaces, apps and the objects that belong to them. The field
+// manager of its controllers is manager, which is kubebuilder's default.
 func Korifi() Upstream {
 	return Upstream{
 		Name: "Korifi", Managers: []string{"manager", "korifi-"}, Lease: "13c200ec.cloudfoundry.org", Deployment: "korifi-controllers-controller-manager",
@@ -69,7 +69,7 @@ func Korifi() Upstream {
 	}
 }
 
-// Eirini handles LRPs.
+// Eirini returns the project whose controllers handle LRPs.
 func Eirini() Upstream {
 	return Upstream{
 		Name: "eirini-controller", Managers: []string{"eirini-controller"}, Lease: "eirini-controller-leader", Deployment: "eirini-controller",
@@ -89,22 +89,22 @@ func (u Upstream) HasWritten(fields []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return u.IsManager(f.Manager) })
 }
 
-// Observed holds all inputs of the decision.
+// Observed contains all inputs of the decision.
 type Observed struct {
 	Upstream   Upstream
 	Fields     []metav1.ManagedFieldsEntry
 	Finalizers []string
 	IsDeleting bool
-	// Running describes the evidence that the upstream runs, and Webhook is the name of its webhook configuration;
-	// empty if not found.
+	// Running describes the evidence that the upstream is running. Webhook is the name of its webhook configuration.
+	// Both are empty if not found.
 	Running, Webhook string
 	// IsTakenOver is true if a user has decided that Torpor handles the object.
 	IsTakenOver bool
 }
 
-// FindWriter describes the other writer of the object and the evidence for it; it returns an empty string if Torpor
-// may write. Entries of the upstream that are older than Torpor's first entry do not count, because they remain
-// after the upstream is uninstalled.
+// FindWriter describes the other writer of the object and the evidence for it; empty if Torpor may write. Entries of
+// the upstream that are older than Torpor's first entry are ignored, because they remain after the upstream is
+// uninstalled.
 func FindWriter(o Observed) string {
 	manager, written := lastEntry(o)
 	own := firstOwnEntry(o.Fields)
@@ -137,7 +137,7 @@ func lastEntry(o Observed) (manager string, written time.Time) {
 	return manager, written
 }
 
-// firstOwnEntry returns when Torpor wrote first; zero if it never did.
+// firstOwnEntry returns the time of Torpor's first write; zero if there is none.
 func firstOwnEntry(fields []metav1.ManagedFieldsEntry) (written time.Time) {
 	for _, f := range fields {
 		if strings.HasPrefix(f.Manager, ownPrefix) && f.Manager != FieldManager && (written.IsZero() || timeOf(f).Before(written)) {

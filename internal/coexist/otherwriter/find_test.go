@@ -26,32 +26,32 @@ func TestFind(t *testing.T) {
 		observed Observed
 		want     string
 	}{
-		"a new object is Torpor's":                                                                            {Observed{Upstream: Hive(), Fields: fields(user)}, ""},
-		"an object that only Torpor wrote is Torpor's":                                                        {Observed{Upstream: Hive(), Fields: fields(user, entry("torpor", 5))}, ""},
-		"an object that the upstream wrote is not Torpor's":                                                   {Observed{Upstream: Hive(), Fields: fields(user, hive)}, hiveWrites},
-		"another controller of the upstream counts too":                                                       {Observed{Upstream: Hive(), Fields: fields(entry("hive-controllers", 1))}, "Hive has written it: its field manager is hive-controllers"},
+		"a new object is handled by Torpor":                                                                   {Observed{Upstream: Hive(), Fields: fields(user)}, ""},
+		"an object that only Torpor has written is handled by Torpor":                                         {Observed{Upstream: Hive(), Fields: fields(user, entry("torpor", 5))}, ""},
+		"an object that the upstream has written is not handled by Torpor":                                    {Observed{Upstream: Hive(), Fields: fields(user, hive)}, hiveWrites},
+		"an entry of another controller of the upstream counts as well":                                       {Observed{Upstream: Hive(), Fields: fields(entry("hive-controllers", 1))}, "Hive has written it: its field manager is hive-controllers"},
 		"a report of another writer does not count as an entry of Torpor":                                     {Observed{Upstream: Hive(), Fields: fields(hive, entry(FieldManager, 20))}, hiveWrites},
 		"an entry of the upstream older than Torpor's does not count":                                         {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11))}, ""},
 		"of several entries of Torpor, the earliest counts":                                                   {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11), entry("torpor-provisioning", 3))}, hiveWrites},
 		"of several entries of the upstream, the latest counts":                                               {Observed{Upstream: Hive(), Fields: fields(hive, entry("hive2-machinepool", 30), entry("torpor", 11))}, "Hive has written it: its field manager is hive2-machinepool"},
 		"an upstream that writes after Torpor is another writer":                                              {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 9), hive)}, hiveWrites},
-		"entries of the same second count for the upstream":                                                   {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 10), hive)}, hiveWrites},
+		"if both wrote in the same second, the entry of the upstream counts":                                  {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 10), hive)}, hiveWrites},
 		"an entry without a time does not count":                                                              {Observed{Upstream: Hive(), Fields: fields(metav1.ManagedFieldsEntry{Manager: "hive1-hibernation"}, entry("torpor", 1))}, ""},
 		"a running upstream is another writer of a new object":                                                {Observed{Upstream: Hive(), Fields: fields(user), Running: "its Lease hive/hive-controllers-leader is held"}, hiveRuns},
 		"a running upstream is another writer of an object that Torpor wrote":                                 {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 11)), Running: "its Lease hive/hive-controllers-leader is held"}, hiveRuns},
-		"an object that was taken over is Torpor's even while the upstream runs":                              {Observed{Upstream: Hive(), Fields: fields(hive), Running: "its Lease hive/hive-controllers-leader is held", IsTakenOver: true}, ""},
+		"an object that was taken over is handled by Torpor even while the upstream runs":                     {Observed{Upstream: Hive(), Fields: fields(hive), Running: "its Lease hive/hive-controllers-leader is held", IsTakenOver: true}, ""},
 		"a webhook of the upstream counts before Torpor's first write":                                        {Observed{Upstream: MOCO(), Fields: fields(user), Webhook: "w"}, "MOCO is installed: its webhook configuration is w"},
 		"a webhook of the upstream does not count after Torpor's first write":                                 {Observed{Upstream: MOCO(), Fields: fields(user, entry("torpor", 5)), Webhook: "w"}, ""},
 		"a webhook does not count for an object that was taken over":                                          {Observed{Upstream: MOCO(), Fields: fields(user), Webhook: "w", IsTakenOver: true}, ""},
-		"an object that was taken over is Torpor's":                                                           {Observed{Upstream: Hive(), Fields: fields(hive), IsTakenOver: true}, ""},
-		"the deletion of Torpor's object continues":                                                           {Observed{Upstream: Korifi(), Running: "its Lease korifi/13c200ec.cloudfoundry.org is held", IsDeleting: true}, ""},
+		"an object that was taken over is handled by Torpor":                                                  {Observed{Upstream: Hive(), Fields: fields(hive), IsTakenOver: true}, ""},
+		"the deletion of an object that Torpor handles continues":                                             {Observed{Upstream: Korifi(), Running: "its Lease korifi/13c200ec.cloudfoundry.org is held", IsDeleting: true}, ""},
 		"the deletion of an object that the upstream wrote, with a shared finalizer, is left to the upstream": {Observed{Upstream: MOCO(), Fields: fields(entry("moco-controller", 1)), IsDeleting: true}, "MOCO has written it: its field manager is moco-controller"},
 		"an entry of MOCO's kubectl plugin counts as a user's":                                                {Observed{Upstream: MOCO(), Fields: fields(entry("kubectl-moco", 1))}, ""},
-		"an object with a finalizer of the upstream is not Torpor's":                                          {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has made it: it has the finalizer cfApp.korifi.cloudfoundry.org"},
+		"an object with a finalizer of the upstream is not handled by Torpor":                                 {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has made it: it has the finalizer cfApp.korifi.cloudfoundry.org"},
 		"a finalizer of the upstream does not count after Torpor's first write":                               {Observed{Upstream: Korifi(), Fields: fields(entry("torpor-restart", 1)), Finalizers: []string{"cfApp.korifi.cloudfoundry.org"}}, ""},
 		"a finalizer of Torpor does not count":                                                                {Observed{Upstream: Korifi(), Finalizers: []string{"korifi.cloudfoundry.org/cfApp"}}, ""},
 		"eirini-controller writes LRPs":                                                                       {Observed{Upstream: Eirini(), Fields: fields(entry("torpor-restart", 1), entry("eirini-controller", 2))}, "eirini-controller has written it: its field manager is eirini-controller"},
-		"field managers with similar names do not count":                                                      {Observed{Upstream: Korifi(), Fields: fields(entry("manager.test", 1), entry("managers", 1))}, ""},
+		"field managers with similar names are ignored":                                                       {Observed{Upstream: Korifi(), Fields: fields(entry("manager.test", 1), entry("managers", 1))}, ""},
 		"the field manager of Korifi is manager":                                                              {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written it: its field manager is manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestTakeFields(t *testing.T) {
 	theirs := managed("moco-controller", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`)
 	for name, row := range map[string]struct{ entries, want []metav1.ManagedFieldsEntry }{
 		"entries of other field managers are not changed": {[]metav1.ManagedFieldsEntry{user, status}, nil},
-		"fields that the project applied move to the new field manager": {
+		"fields that the project applied are moved to the new field manager": {
 			[]metav1.ManagedFieldsEntry{user, theirs, status}, []metav1.ManagedFieldsEntry{user, managed("own", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`), status},
 		},
 		"fields that the project updated are merged with those that the new field manager applied": {
