@@ -21,8 +21,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// reviewer simulates an API server that grants every right unless isDenied returns true. An access review takes 100 ms,
-// and a rules review 1 ms.
+// reviewer simulates an API server that grants every right unless isDenied returns true. It takes 100 ms for an
+// access review, and 1 ms for a rules review.
 type reviewer struct {
 	authorizationclient.AuthorizationV1Interface
 	// rules is the result of every rules review.

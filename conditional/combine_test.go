@@ -298,13 +298,13 @@ func TestAnyKeepsTheIdentityOfItsFirstTrueInput(t *testing.T) {
 		{"second child becomes true", 1, is(True, "b"), True, "b"},
 		{"first child becomes true as well", 0, is(True, "a"), True, "b"},
 		{"second child becomes unknown", 1, is(Unknown, ""), True, "b"},
-		{"both children are unknown", 0, is(Unknown, ""), Unknown, ""},
+		{"children are both unknown", 0, is(Unknown, ""), Unknown, ""},
 		{"first child is true again", 0, is(True, "a"), True, "b"},
 		{"second child is true again with another identity", 1, is(True, "b2"), True, "b2"},
 		{"second child becomes false", 1, is(False, ""), True, "a"},
 		{"second child is true for the third time", 1, is(True, "b3"), True, "a"},
 		{"first child becomes false", 0, is(False, ""), True, "b3"},
-		{"both children are false", 1, is(False, ""), False, ""},
+		{"children are both false", 1, is(False, ""), False, ""},
 	}
 	judge, inputs := newAnyJudge(), make([]judgeInput, 2)
 	for _, s := range steps {

@@ -89,7 +89,7 @@ func main() {
 
 // runBench runs the selected trials, prints the table and writes the figures.
 func runBench(ctx context.Context, sizes trialSizes, only, file string) error {
-	ctrllog.SetLogger(logr.Discard()) // envtest uses this logger, and complains if there is none. A trial has its own logger.
+	ctrllog.SetLogger(logr.Discard()) // envtest uses this logger, and complains if none exists. A trial has its own logger.
 	start, measured := time.Now(), allFigures{}
 	before := loadAverage()
 	for n := range sizes.Rounds {

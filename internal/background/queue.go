@@ -40,7 +40,7 @@ func (q queues[K, V]) remove(e *entry[K, V]) {
 	q[e.queue] = slices.DeleteFunc(q[e.queue], func(other *entry[K, V]) bool { return other == e })
 }
 
-// first returns the first due entry of a queue; nil if there is none. It skips entries that were taken in this round
+// first returns the first due entry of a queue; nil if none exists. It skips entries that were taken in this round
 // but had no room.
 func (q queues[K, V]) first(queue Share, now time.Time, round int) *entry[K, V] {
 	for _, e := range q[queue] {

@@ -185,7 +185,7 @@ func (s *Service[K, V]) takeDue() (begun []func(context.Context), wait time.Dura
 	return begun, wait
 }
 
-// begin takes an entry from its queue, and returns the call to begin; nil if there is none. An entry that is postponed
+// begin takes an entry from its queue, and returns the call to begin; nil if none exists. An entry that is postponed
 // or has no room returns to the queue.
 func (s *Service[K, V]) begin(e *entry[K, V]) func(context.Context) {
 	due := e.due

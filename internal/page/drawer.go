@@ -178,7 +178,7 @@ func listStops(row kinds.Row) (stops []stopView, more int) {
 	return stops, more
 }
 
-// readEvents returns the newest events about an object, or a note that explains why there are none.
+// readEvents returns the newest events about an object, or a note that explains why none exist.
 func readEvents(ctx context.Context, caller *authorization.Caller, obj client.Object) (shown []eventView, note string) {
 	list, err := caller.Core.Events(obj.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(obj.GetUID())).String(), Limit: maxReadEvents,

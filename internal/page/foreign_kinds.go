@@ -75,8 +75,8 @@ type foreignWatch struct {
 	stop func()
 }
 
-// run follows the StopAdapters until ctx is cancelled. If they are not served or may not be listed, it assumes that
-// there are none.
+// run follows the StopAdapters until ctx is cancelled. If they are not served or may not be listed, it does not
+// watch any of their kinds.
 func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 	f.watched = map[string]*foreignWatch{}
 	var known cache.Store

@@ -292,7 +292,7 @@ func (s *Server) reviewSlumbers(
 	return allowed, surplus, nil
 }
 
-// find returns a schedule that the caller may list; nil if there is none.
+// find returns a schedule that the caller may list; nil if none exists.
 func (seen seenSchedules) find(kind, namespace, name string) *listedSchedule {
 	for _, l := range seen.all {
 		if l.kind() == kind && l.Namespace == namespace && l.Name == name {

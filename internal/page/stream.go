@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxStreams limits the number of streams of all callers. maxStreamsOfCaller limits the streams of one caller, who
-	// may use several windows.
+	// maxStreams limits the number of streams of all callers. maxStreamsOfCaller limits the streams of one caller,
+	// which may have several windows.
 	maxStreams, maxStreamsOfCaller = 256, 6
 	// coalesceTime is the minimum time between two events. settleTime is the minimum time for which changes are
 	// collected.

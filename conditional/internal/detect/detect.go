@@ -363,7 +363,7 @@ func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	return s
 }
 
-// watchOfCRD returns the watch that has listed a CRD; nil if there is none.
+// watchOfCRD returns the watch that has listed a CRD; nil if none exists.
 func (l *detectionSession) watchOfCRD(crd string) *resourceWatch {
 	// A watch of all CRDs serves the same purpose as a watch of this CRD.
 	for _, of := range []watchTarget{{resource: crdResource}, {resource: crdResource, name: crd}} {

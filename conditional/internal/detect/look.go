@@ -19,7 +19,7 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.detector.server.discoverKinds(short, b.gv)
 	cancel()
-	// The session has ended, so a request error says nothing about the server.
+	// The session has ended, so a request error is no evidence about the server.
 	if ctx.Err() != nil {
 		return
 	}

@@ -39,7 +39,7 @@ type Pool struct {
 // poolCounts holds the counts of a pool and of all pools derived from it.
 type poolCounts struct{ informers, leases atomic.Int64 }
 
-// BorrowFunc returns an informer for the kind that runs independently of the pool, and its cache; nil if there is none.
+// BorrowFunc returns an informer for the kind that runs independently of the pool, and its cache; nil if none exists.
 type BorrowFunc func(ctx context.Context, k InformerKind) (cache.Cache, cache.Informer)
 
 // New returns an empty pool. borrow may be nil. opts must contain the HTTP client and the scheme; its mapper is not

@@ -257,7 +257,7 @@ func (l selectiveTransport) RoundTrip(req *http.Request) (*http.Response, error)
 // WrappedRoundTripper allows the idle connections to be closed.
 func (l selectiveTransport) WrappedRoundTripper() http.RoundTripper { return l.next }
 
-// apiServer is the kube-apiserver that all of these tests share; nil if there is none.
+// apiServer is the kube-apiserver that all of these tests share; nil if none exists.
 var apiServer *rest.Config
 
 func TestMain(m *testing.M) {

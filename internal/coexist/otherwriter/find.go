@@ -137,7 +137,7 @@ func lastEntry(o Observed) (manager string, written time.Time) {
 	return manager, written
 }
 
-// firstOwnEntry returns the time of Torpor's first write; zero if there is none.
+// firstOwnEntry returns the time of Torpor's first write; zero if none exists.
 func firstOwnEntry(fields []metav1.ManagedFieldsEntry) (written time.Time) {
 	for _, f := range fields {
 		if strings.HasPrefix(f.Manager, ownPrefix) && f.Manager != FieldManager && (written.IsZero() || timeOf(f).Before(written)) {

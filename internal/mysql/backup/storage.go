@@ -120,9 +120,9 @@ type ObjectKeys struct {
 type MocoBackup struct {
 	// Time is the time at which the backup began.
 	Time time.Time
-	// Binlogs is the key of the binary logs up to the next backup; empty if there are none.
+	// Binlogs is the key of the binary logs up to the next backup; empty if none exist.
 	Binlogs string
-	// Next is the time of the next backup, which is the end of the binary logs; zero if there is none.
+	// Next is the time of the next backup, which is the end of the binary logs; zero if none exists.
 	Next time.Time
 }
 
@@ -155,7 +155,7 @@ func ChooseBackup(keys []string, namespace, name string, point time.Time) (Objec
 }
 
 // FindOwnBackup returns the newest complete backup that Torpor made until a given time. The second result is false if
-// there is none.
+// none exists.
 func FindOwnBackup(keys []string, namespace, name string, until time.Time) (ObjectKeys, bool) {
 	at, found := newestUntil(wholeBackups(keys, namespace, name), until)
 	return ObjectKeysAt(namespace, name, at), found

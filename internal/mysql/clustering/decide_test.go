@@ -1106,8 +1106,8 @@ func guaranteed(acks int) func(*Observed) {
 
 func neverWrittenDown(o *Observed) { o.GuaranteedAcks = nil }
 
-// awaited sets the history: since instance 0 had the transactions in before, its commits have waited for this number of
-// replicas.
+// awaited sets the history: the commits of instance 0 have waited for this number of replicas since it had the given
+// transactions.
 func awaited(acks int, before string) func(*Observed) {
 	return func(o *Observed) { o.History.Acks = AcksRecord{acks, uuid(0), parseTestSet(before)} }
 }

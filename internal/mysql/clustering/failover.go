@@ -580,7 +580,7 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 		switch {
 		case failure != "":
 			past.FailedAt, past.Failure = at, failure
-		case past.LastAction == this: // The action succeeded before, but the same rule matched again.
+		case past.LastAction == this: // The action had succeeded, but the same rule matched again.
 			past.FailedAt, past.Failure = at, ""
 		default:
 			past.FailedAt, past.Failure = time.Time{}, ""

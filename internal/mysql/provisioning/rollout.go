@@ -227,7 +227,7 @@ func (o ObservedRollout) shortestReadyTime() time.Duration {
 }
 
 // DescribeKeptPods lists the Pods that this version of Torpor would create differently, and describes how to replace
-// them; empty if there are none.
+// them; empty if none exist.
 func (o ObservedRollout) DescribeKeptPods() string {
 	kept := o.ordinalsWhere(func(p PodState) bool { return p.IsKept })
 	if len(kept) == 0 {

@@ -36,7 +36,7 @@ type ClaimChange struct {
 	Growing []VolumeGrowth
 	// Relabelled lists the templates whose labels or annotations change.
 	Relabelled []ClaimLabels
-	// Shrinking describes a volume that would have to shrink, which is impossible; empty if there is none.
+	// Shrinking describes a volume that would have to shrink, which is impossible; empty if none exists.
 	Shrinking string
 }
 

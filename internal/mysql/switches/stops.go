@@ -219,7 +219,7 @@ func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	return left
 }
 
-// DescribeIgnored returns the first end of a stop that is ignored, and the reason; empty if there is none.
+// DescribeIgnored returns the first end of a stop that is ignored, and the reason; empty if none exists.
 func (s Switches) DescribeIgnored() string {
 	for _, one := range s.all() {
 		if ignored := one.Records.DescribeIgnored(one.until); ignored != "" {

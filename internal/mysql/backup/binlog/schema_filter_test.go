@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
 )
 
-// query builds a QueryEvent. The updated schemas are listed in the format of a server, unless there are none.
+// query builds a QueryEvent. The updated schemas are listed in the format of a server, unless none exist.
 func query(defaultSchema, text string, updated ...string) []byte {
 	variables := "\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x06\x03std\x05\x06SYSTEM"
 	if len(updated) > 0 {

@@ -131,7 +131,7 @@ func terminationMessage(pod *corev1.Pod) string {
 	return ""
 }
 
-// findJobCondition returns the condition of the given type with which a Job ended; nil if there is none.
+// findJobCondition returns the condition of the given type with which a Job ended; nil if none exists.
 func findJobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i, c := range job.Status.Conditions {
 		if c.Type == kind && c.Status == corev1.ConditionTrue {

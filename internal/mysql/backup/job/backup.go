@@ -159,7 +159,7 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer,
 	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
 }
 
-// findPrimary returns the index of the primary; -1 if there is none. It supports clusters that copy an external server.
+// findPrimary returns the index of the primary; -1 if none exists. It supports clusters that copy an external server.
 func (o BackupOptions) findPrimary(all []instanceFacts) int {
 	primary := slices.IndexFunc(all, func(f instanceFacts) bool { return f.Problem == "" && f.Writable })
 	if primary >= 0 || !o.IsCopy {

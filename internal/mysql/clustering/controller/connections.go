@@ -347,7 +347,7 @@ func (w *replicationWatch) isRunning() bool {
 	}
 }
 
-// unwatchReplication cancels the watch of an instance and returns it, or nil if there is none. The statement has also
+// unwatchReplication cancels the watch of an instance and returns it, or nil if none exists. The statement has also
 // ended in the server once the channel ended is closed.
 func (c *clusterConns) unwatchReplication(conn *instanceConn) *replicationWatch {
 	c.mu.Lock()
