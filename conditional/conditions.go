@@ -44,7 +44,7 @@ type Sources struct {
 	interest          detect.Interest             // interest defines how kinds are detected
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
 	onTerminating     func(kind string, now bool) // called with every verdict; now is true if the CRD is being deleted; may be nil
-	managerCache      *managercache.Cache         // managerCache is notified of kinds that come and go; may be nil
+	managerCache      *managercache.Cache         // managerCache is notified of kinds that appear and disappear; may be nil
 	waitsFor          *namedKinds                 // waitsFor collects kinds while a condition is validated; nil afterwards
 }
 

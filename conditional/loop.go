@@ -344,7 +344,7 @@ const slowStart = 5 * time.Second
 // activation is one run of a group: a scope, and the runnables that setup added to it.
 type activation struct {
 	group      *Group
-	cancel     context.CancelFunc   // cancel asks the runnables to return
+	cancel     context.CancelFunc   // cancel requests the runnables to return
 	closeScope func()               // closeScope closes the scope, even while runnables have not returned
 	events     chan activationEvent // events is buffered for all events of an activation, so that sending never blocks
 

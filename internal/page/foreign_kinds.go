@@ -116,7 +116,7 @@ func (f *foreignKinds) noteAnswer(err error) error {
 	return err
 }
 
-// follow starts and stops watches, so that they match the known adapters.
+// follow starts and stops watches according to the known adapters.
 func (f *foreignKinds) follow(ctx context.Context, known []any) {
 	wanted, surplus := chooseAdapters(known)
 	f.inventory.setUnwatched(surplus)

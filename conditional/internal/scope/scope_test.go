@@ -134,8 +134,8 @@ func TestScopeRefusesTheWebhookServer(t *testing.T) {
 	m, err := New(r.outer, r.hub, Options{})
 	testenv.Must(t, err)
 	for what, setUp := range map[string]func(){
-		"a handler: refused":   func() { m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) },
-		"the builder: refused": func() { _ = ctrl.NewWebhookManagedBy(m, &corev1.Pod{}).WithDefaulter(idleDefaulter{}).Complete() },
+		"a webhook handler: refused":   func() { m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) },
+		"the webhook builder: refused": func() { _ = ctrl.NewWebhookManagedBy(m, &corev1.Pod{}).WithDefaulter(idleDefaulter{}).Complete() },
 	} {
 		func() {
 			defer func() {

@@ -255,7 +255,7 @@ func needsReplicaLabel(i *instanceFacts) bool {
 func lagsTooFar(i *instanceFacts) bool {
 	limit := i.cluster.MaxDelay
 	if i.Pod.Role != RoleReplica {
-		limit /= 2 // A replica without a label has to catch up to half the limit, so that labels do not flap.
+		limit /= 2 // A replica without a label has to catch up to half the limit, which prevents flapping labels.
 	}
 	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
 }

@@ -133,7 +133,7 @@ type Instance struct {
 	Series ReleaseSeries
 	// ReadOnly and SuperReadOnly are the server's variables. With SuperReadOnly, even administrators cannot write.
 	ReadOnly, SuperReadOnly bool
-	// Executed and Purged are read after SuperReadOnly and Pending, so that the set of a read-only server is final.
+	// Executed and Purged are read after SuperReadOnly and Pending, so the set of a read-only server is final.
 	Executed, Purged gtid.Set
 	// Owned is the set of transactions that are being committed. It is read before Executed, so each transaction is in
 	// at least one of the sets.

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// CopyProgram copies the running program to a path, so that it can run in the image of another container of the Pod.
+// CopyProgram copies the running program to a path, so another container of the Pod can run it with its own image.
 func CopyProgram(path string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -42,11 +42,11 @@ func TestAFailedActNamesTheSecret(t *testing.T) {
 		fail func(*testing.T) error
 		want string
 	}{
-		"a deleted Secret: the error names the Secret":                     {reading(k8serrors.NewNotFound(secrets, "moco-test")), "expected the Secret moco-test, found none; restore it"},
-		"no permission to read the Secret: the error names the Secret":     {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server answered Forbidden"},
-		"an API server that does not answer: the error names the Secret":   {reading(context.DeadlineExceeded), "the Secret moco-test cannot be read: no answer in time"},
-		"an API server that cannot be reached: the error names the Secret": {reading(errors.New("read tcp 10.0.0.1:41234: broken")), "the Secret moco-test cannot be read: the connection is broken"},
-		"a missing key: the error names the Secret": {func(*testing.T) error {
+		"a deleted Secret: the error contains the Secret's name":                    {reading(k8serrors.NewNotFound(secrets, "moco-test")), "expected the Secret moco-test, found none; restore it"},
+		"no permission to read the Secret: the error contains the Secret's name":    {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server answered Forbidden"},
+		"an API server that does not respond: the error contains the Secret's name": {reading(context.DeadlineExceeded), "the Secret moco-test cannot be read: no answer in time"},
+		"an unreachable API server: the error contains the Secret's name":           {reading(errors.New("read tcp 10.0.0.1:41234: broken")), "the Secret moco-test cannot be read: the connection is broken"},
+		"a missing key: the error contains the Secret's name": {func(*testing.T) error {
 			_, err := findPassword("moco-test", map[string][]byte{"ADMIN_PASSWORD": []byte("pass-of-admin")}, "REPLICATION_PASSWORD")
 			return err
 		}, "the Secret moco-test: expected a password under REPLICATION_PASSWORD, found none; add it"},
