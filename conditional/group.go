@@ -167,9 +167,9 @@ type ReadyPolicy int8
 
 // These are the policies of Group.Checker.
 const (
-	Ignore          ReadyPolicy = iota // Ignore means that the group always counts as ready
-	RequireResolved                    // RequireResolved means that the group is ready once the condition was True or False
-	RequireRunning                     // RequireRunning means that the group is ready while it is Running, or while another replica is the leader
+	Ignore          ReadyPolicy = iota // Ignore means always ready
+	RequireResolved                    // RequireResolved means ready once the condition was True or False
+	RequireRunning                     // RequireRunning means ready while the group is Running, or while another replica is the leader
 )
 
 // Checker returns a check for manager.AddReadyzCheck.

@@ -231,7 +231,7 @@ func TestHangingStartsDoNotBlockOthers(t *testing.T) {
 	runCrowd(t, 20, func(c *groupCrowd) {
 		c.wantInside(16, "all wanted")
 		waiting := 0
-		for i, g := range c.groups { // A group that waits for its turn can be stopped immediately. A group that hangs in its setup function cannot.
+		for i, g := range c.groups { // A group that waits for its turn can be stopped immediately, unlike one that hangs in setup.
 			c.says[i] <- Status{State: False}
 			synctest.Wait()
 			if g.Status().Phase == Dormant {

@@ -52,7 +52,7 @@ type Manager struct {
 	lifetime          context.Context                 // lifetime is that of the cache; its end closes the scope
 	over              context.Context                 // over is cancelled when the runnables must end
 	endWith           context.CancelCauseFunc         // endWith ends the scope; the first cause counts
-	Close             func()                          // Close cancels lifetime and returns the leases of informers, without waiting; it may be called more than once
+	Close             func()                          // Close cancels lifetime and returns the leases, without waiting; may be called again
 
 	mu         sync.Mutex
 	queued     []manager.Runnable

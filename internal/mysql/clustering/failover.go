@@ -155,7 +155,7 @@ func isFencedInVain(i *instanceFacts) bool {
 // would stop for the same reason. A lost connection is not a rejection: the thread retries, and keeps that error when
 // it is stopped.
 func (c ReplicationChannel) wasRejectedBySource() bool {
-	const firstClientError, lastClientError = 2000, 2999 // These start at MySQL's CR_MIN_ERROR: errors of the client, not responses of the source.
+	const firstClientError, lastClientError = 2000, 2999 // From MySQL's CR_MIN_ERROR: client errors, not responses of the source.
 	return c.IOErrno != 0 && (c.IOErrno < firstClientError || c.IOErrno > lastClientError)
 }
 

@@ -279,7 +279,7 @@ func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	if conn == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch may last longer than the pass, and is cancelled with the connections.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch may outlive the pass, and ends with the connections.
 	c.watched, c.unwatch = conn, cancel
 	c.manager.goroutines.Go(func() {
 		err := conn.server.WatchConnection(ctx)
@@ -320,7 +320,7 @@ func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn)
 		conn.replicationWatch = nil
 		return false
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch may last longer than the pass, and is cancelled with the connections.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch may outlive the pass, and ends with the connections.
 	watch := &replicationWatch{cancel: cancel, ended: make(chan struct{})}
 	conn.replicationWatch = watch
 	c.manager.goroutines.Go(func() {
