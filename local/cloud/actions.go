@@ -648,6 +648,8 @@ const (
 	groupTag = "aws:autoscaling:groupName"
 	// nodeGroupTag marks the instances, and the group, of a managed node group of EKS.
 	nodeGroupTag = "eks:nodegroup-name"
+	// eksClusterTag names the cluster of EKS.
+	eksClusterTag = "eks:cluster-name"
 )
 
 // withTags returns a copy of the tags with more tags added; an error if they exceed EC2's limits.

@@ -67,7 +67,7 @@ func (c *Cloud) addFault(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, err)
 		return
 	}
-	if err := added.validate(func(action string) bool { return c.findAction(action) != nil }); err != nil {
+	if err := added.validate(func(action string) bool { return c.findAction(action) != nil || isOfEKS(action) }); err != nil {
 		writeRefusal(w, err)
 		return
 	}

@@ -313,10 +313,11 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 	for _, look := range again {
 		heap.Push(&c.looks, look)
 	}
-	if len(c.looks) == 0 {
-		return time.Time{}
+	next := c.state.nextUpdateEnd()
+	if len(c.looks) > 0 && (next.IsZero() || c.looks[0].at.Before(next)) {
+		next = c.looks[0].at
 	}
-	return c.looks[0].at
+	return next
 }
 
 // takeDue returns the instances that are due, and those whose machines may have exited.

@@ -43,6 +43,8 @@ type scalingGroup struct {
 	Unhealthy []string `json:"unhealthy,omitempty"`
 	// Tags are the tags of the group itself.
 	Tags map[string]string `json:"tags,omitempty"`
+	// NodeGroup is the node group of EKS that sets the size of the group.
+	NodeGroup *nodeGroup `json:"nodeGroup,omitempty"`
 	// Template is the pattern of new members.
 	Template instance `json:"template"`
 }
@@ -66,9 +68,7 @@ func (s *cloudState) joinedGroups(before, after []instance) []scalingGroup {
 			g.Desired++
 		}
 		g.Max = max(g.Max, g.Desired)
-		if value := i.Tags[nodeGroupTag]; value != "" {
-			g.Tags = map[string]string{nodeGroupTag: value}
-		}
+		g = g.withNodeGroup(i.Tags)
 		g.Template = instance{Type: i.Type, Image: i.Image, Spot: i.Spot, Tags: i.Tags, Latency: i.Latency, Command: i.Command}
 		changed[name] = g
 	}
@@ -92,6 +92,7 @@ func (s *cloudState) members(group string) []instance {
 func (c *Cloud) actForGroups(now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(c.state.Groups)) {
 		c.actForGroup(c.state.Groups[name], now)
+		c.actForNodeGroup(c.state.Groups[name], now)
 	}
 }
 

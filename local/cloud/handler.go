@@ -14,12 +14,13 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// HTTPHandler serves the EC2 Query API on / and the admin endpoints under /_local/. Serve it on a loopback address
+// HTTPHandler serves the EC2 Query API on /, node groups of EKS under /clusters/, and the admin endpoints under /_local/. Serve it on a loopback address
 // only.
 func (c *Cloud) HTTPHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", c.serveCall)
 	mux.HandleFunc("GET /{$}", c.serveCall)
+	c.addNodeGroupRoutes(mux)
 	c.addAdminRoutes(mux)
 	return mux
 }
@@ -182,7 +183,7 @@ func (c *Cloud) accessKey(authorization string) (string, error) {
 			scope = strings.Split(credential, "/")
 		}
 	}
-	if len(scope) != 5 || scope[0] == "" || !slices.Contains([]string{"ec2", "autoscaling"}, scope[3]) || scope[4] != "aws4_request" {
+	if len(scope) != 5 || scope[0] == "" || !slices.Contains([]string{"ec2", "autoscaling", "eks"}, scope[3]) || scope[4] != "aws4_request" {
 		return "", ec2query.NewErrorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials: the Credential must be <key>/<date>/<region>/ec2/aws4_request")
 	}
 	if scope[2] != c.config.Region {

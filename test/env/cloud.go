@@ -228,9 +228,10 @@ func (c *CloudServer) JoinGroup(t testing.TB, id, group string) {
 	c.createTag(t, id, "local:auto-scaling-group", group)
 }
 
-// MarkNodeGroup marks an Auto Scaling group as that of a managed node group of EKS.
+// MarkNodeGroup makes an Auto Scaling group that of a managed node group of EKS, whose name is that of the group.
 func (c *CloudServer) MarkNodeGroup(t testing.TB, id, group string) {
 	t.Helper()
+	c.createTag(t, id, "eks:cluster-name", "eks-"+group)
 	c.createTag(t, id, "eks:nodegroup-name", group)
 }
 
@@ -264,6 +265,40 @@ func (c *CloudServer) DescribeGroup(t testing.TB, group string) CloudGroup {
 	found := answer.Groups[0]
 	found.Members, found.IDs = len(found.IDs), nil
 	return found
+}
+
+// NodeGroup is a managed node group of EKS as the cloud reports it.
+type NodeGroup struct {
+	Status string `json:"status"`
+	Size   struct {
+		Min     int `json:"minSize"`
+		Max     int `json:"maxSize"`
+		Desired int `json:"desiredSize"`
+	} `json:"scalingConfig"`
+}
+
+// DescribeNodeGroup returns the node group of EKS that MarkNodeGroup has made.
+func (c *CloudServer) DescribeNodeGroup(t testing.TB, group string) NodeGroup {
+	t.Helper()
+	var answer struct {
+		Group NodeGroup `json:"nodegroup"`
+	}
+	c.callEKS(t, http.MethodGet, group, "", "", func(text []byte) error { return json.Unmarshal(text, &answer) })
+	return answer.Group
+}
+
+// UpdateNodeGroup starts an update of a node group. The scaling configuration is JSON.
+func (c *CloudServer) UpdateNodeGroup(t testing.TB, group, scaling string) {
+	t.Helper()
+	c.callEKS(t, http.MethodPost, group, "/update-config", `{"scalingConfig":`+scaling+`}`, func([]byte) error { return nil })
+}
+
+func (c *CloudServer) callEKS(t testing.TB, method, group, path, body string, read func([]byte) error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, c.URL+"/clusters/eks-"+group+"/node-groups/"+group+path, strings.NewReader(body))
+	ExpectNoError(t, err)
+	c.authorize(request, "eks")
+	c.sendRequest(t, request, read)
 }
 
 // CallAutoScaling changes an Auto Scaling group. Parameters alternate names and values.
@@ -317,9 +352,13 @@ func (c *CloudServer) call(t testing.TB, service string, form url.Values, read f
 	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
 	ExpectNoError(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	// The cloud checks the key and the region, not the signature.
-	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/"+service+"/aws4_request, SignedHeaders=host, Signature=0")
+	c.authorize(request, service)
 	c.sendRequest(t, request, read)
+}
+
+// authorize adds a signature of which the cloud checks the key, the region and the service.
+func (c *CloudServer) authorize(request *http.Request, service string) {
+	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/"+service+"/aws4_request, SignedHeaders=host, Signature=0")
 }
 
 func clusterTag(infraID string) string { return "kubernetes.io/cluster/" + infraID }
