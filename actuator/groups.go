@@ -12,12 +12,21 @@ import (
 // (docs/adr/0050-groups-are-held-when-asked-for.md).
 type GroupActuator interface {
 	BatchActuator
-	// ObserveGroups returns the named groups. Groups that do not exist are omitted.
-	ObserveGroups(ctx context.Context, t Target, names []string) ([]Group, error)
+	// ObserveGroups returns the groups of the queries. Groups that do not exist are omitted.
+	ObserveGroups(ctx context.Context, t Target, queries []GroupQuery) ([]Group, error)
 	// ChangeGroups changes groups, without waiting for their machines. A repeated change causes no error. A group
 	// whose change is rejected does not prevent the changes of the others; RefusedIDs of the error lists the
 	// rejected groups.
 	ChangeGroups(ctx context.Context, t Target, changes []GroupChange) error
+}
+
+// GroupQuery names a group to observe.
+type GroupQuery struct {
+	// Name is the name of the group, as in Machine.Group.
+	Name string
+	// WantsSize is true if the size of the group may be changed. Otherwise, a size that takes a call of its own is not
+	// read.
+	WantsSize bool
 }
 
 // Group is a group of machines as the cloud reports it.
@@ -31,9 +40,15 @@ type Group struct {
 	Min, Desired int32
 	// InService is the number of machines that the group counts as in service.
 	InService int32
-	// Unscalable is the reason why the size of the group must not be changed, such as an EKS node group that sets
-	// it. It is empty if the size may be changed.
+	// Unscalable is the reason why the size of the group must not be changed, such as launches that are suspended. It
+	// is empty if the size may be changed.
 	Unscalable string
+	// Unsettled is the reason why Min and Desired may change without another request, or are not known: the cloud is
+	// carrying out a change, and accepts no other one until then. It is empty for a settled group.
+	Unsettled string
+	// Manager is the object of the cloud that sets the size of the group, such as an EKS node group, if it was read in
+	// a call of its own.
+	Manager string
 }
 
 // GroupChange defines a change of a group. Empty fields change nothing.

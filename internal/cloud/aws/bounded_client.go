@@ -65,6 +65,30 @@ func (w *wholeAnswers) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
+// maxJSONBytes allows for a node group with all optional fields. The SDK decodes JSON that it does not use, too.
+const maxJSONBytes = 256 << 10
+
+// smallAnswers refuses larger answers than EKS sends.
+type smallAnswers struct{ base RequestSender }
+
+// Do implements RequestSender.
+func (s smallAnswers) Do(r *http.Request) (*http.Response, error) {
+	answer, err := s.base.Do(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The SDK classifies the error of the client below.
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxJSONBytes+1))
+	_ = answer.Body.Close()
+	if err == nil && len(body) > maxJSONBytes {
+		err = httpguard.ErrAnswerTooLarge
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	return answer, nil
+}
+
 // countItems counts the names of list elements that the SDK decodes, ignoring case.
 func countItems(body []byte) int {
 	return bytes.Count(bytes.ToLower(body), []byte("item"))

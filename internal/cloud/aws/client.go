@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -26,7 +27,9 @@ import (
 type accountClient struct {
 	api *ec2.Client
 	// scaling calls EC2 Auto Scaling with the same credentials.
-	scaling      *autoscaling.Client
+	scaling *autoscaling.Client
+	// eks calls EKS with the same credentials.
+	eks          *eks.Client
 	region, host string
 	// endpoint is the host with its port.
 	endpoint string
@@ -92,6 +95,10 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 		}),
 		scaling: autoscaling.New(autoscaling.Options{
 			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: a.options.HTTPClient, Retryer: a.options.newRetryer(),
+			APIOptions: userAgent, Credentials: credentials,
+		}),
+		eks: eks.New(eks.Options{
+			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: smallAnswers{a.options.HTTPClient}, Retryer: a.options.newRetryer(),
 			APIOptions: userAgent, Credentials: credentials,
 		}),
 		account: account, region: region, host: resolved.URI.Hostname(), endpoint: resolved.URI.Host, isAWS: isOwnEndpoint(ctx, region, &resolved.URI),

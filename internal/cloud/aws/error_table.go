@@ -9,9 +9,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 )
 
-// errorTable classifies the error codes of EC2, EC2 Auto Scaling and STS:
+// errorTable classifies the error codes of EC2, EC2 Auto Scaling, EKS and STS:
 // https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html
 // https://docs.aws.amazon.com/autoscaling/ec2/APIReference/CommonErrors.html
+// https://docs.aws.amazon.com/eks/latest/APIReference/CommonErrors.html
 // https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
 func errorTable() errorclass.Table {
 	return errorclass.Table{
@@ -36,9 +37,9 @@ func errorTable() errorclass.Table {
 		}, Class: actuator.NoCapacity},
 		{Codes: []string{
 			"IncorrectInstanceState", "IncorrectSpotRequestState", "IncorrectState", "ResourceContention", "ResourceInUse",
-			"ScalingActivityInProgress", "ServiceLinkedRoleFailure",
+			"ResourceInUseException", "ScalingActivityInProgress", "ServiceLinkedRoleFailure",
 		}, Class: actuator.WrongState},
-		{Codes: []string{"InvalidInstanceID*"}, Class: actuator.NotFound},
+		{Codes: []string{"InvalidInstanceID*", "ResourceNotFoundException"}, Class: actuator.NotFound},
 		{Codes: []string{"IDPCommunicationError"}, Class: actuator.Unreachable},
 		errorclass.StatusFrom(http.StatusInternalServerError, actuator.Unreachable),
 	}

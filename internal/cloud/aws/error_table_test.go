@@ -72,12 +72,14 @@ func TestErrorTable(t *testing.T) {
 			{Code: "ResourceContention", Status: 500},
 			{Code: "ScalingActivityInProgress", Status: 500},
 			{Code: "ResourceInUse", Status: 500},
+			{Code: "ResourceInUseException", Status: 409},
 			{Code: "ServiceLinkedRoleFailure", Status: 500},
 		},
 		actuator.NotFound: {
 			{Code: "InvalidInstanceID.NotFound", Status: 400},
 			{Code: "InvalidInstanceID.Malformed", Status: 400},
 			{Code: "InvalidInstanceIDs.NotFound", Status: 400},
+			{Code: "ResourceNotFoundException", Status: 404},
 		},
 		actuator.Unreachable: {
 			{Code: "InternalError", Status: 503},

@@ -11,6 +11,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	scalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
 )
@@ -25,19 +26,43 @@ func heldProcesses() []string {
 const (
 	// maxGroupsPerCall is the largest page of DescribeAutoScalingGroups.
 	maxGroupsPerCall = 100
-	// nodeGroupTag is the tag on the group of an EKS managed node group.
-	nodeGroupTag = "eks:nodegroup-name"
-
-	describeGroups = "DescribeAutoScalingGroups"
+	describeGroups   = "DescribeAutoScalingGroups"
 )
 
 // ObserveGroups implements actuator.GroupActuator.
-func (a *Actuator) ObserveGroups(ctx context.Context, t actuator.Target, names []string) ([]actuator.Group, error) {
+func (a *Actuator) ObserveGroups(ctx context.Context, t actuator.Target, queries []actuator.GroupQuery) ([]actuator.Group, error) {
 	c, err := a.clientFor(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	var groups []actuator.Group
+	var names []string
+	wantsSize := map[string]bool{}
+	for _, q := range queries {
+		names, wantsSize[q.Name] = append(names, q.Name), q.WantsSize
+	}
+	found, err := c.describeGroups(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	groups := make([]actuator.Group, len(found))
+	var calls errgroup.Group
+	calls.SetLimit(parallelCalls)
+	for i, g := range found {
+		groups[i] = describeGroup(g)
+		if owner, isOwned := nodeGroupOf(g); isOwned && wantsSize[groups[i].Name] {
+			calls.Go(func() error { return c.readNodeGroup(ctx, owner, &groups[i]) })
+		}
+	}
+	if err := calls.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(groups, func(a, b actuator.Group) int { return cmp.Compare(a.Name, b.Name) })
+	return groups, nil
+}
+
+// describeGroups returns the named groups that exist.
+func (c *accountClient) describeGroups(ctx context.Context, names []string) ([]scalingtypes.AutoScalingGroup, error) {
+	var groups []scalingtypes.AutoScalingGroup
 	for some := range slices.Chunk(names, maxGroupsPerCall) {
 		var page *autoscaling.DescribeAutoScalingGroupsOutput
 		err := c.callWithTimeout(ctx, describeGroups, func(ctx context.Context) (err error) {
@@ -55,11 +80,10 @@ func (a *Actuator) ObserveGroups(ctx context.Context, t actuator.Target, names [
 		for _, found := range page.AutoScalingGroups {
 			// The endpoint may be hostile, so only requested groups count.
 			if slices.Contains(some, awssdk.ToString(found.AutoScalingGroupName)) {
-				groups = append(groups, describeGroup(found))
+				groups = append(groups, found)
 			}
 		}
 	}
-	slices.SortFunc(groups, func(a, b actuator.Group) int { return cmp.Compare(a.Name, b.Name) })
 	return groups, nil
 }
 
@@ -79,13 +103,7 @@ func describeGroup(found scalingtypes.AutoScalingGroup) actuator.Group {
 			g.InService++
 		}
 	}
-	// EKS would reset the size of its groups. The size does not change if the group's instances are neither
-	// terminated nor launched.
-	for _, tag := range found.Tags {
-		if awssdk.ToString(tag.Key) == nodeGroupTag {
-			g.Unscalable = "an EKS node group sets its size"
-		}
-	}
+	// The size does not change if the group's instances are neither terminated nor launched.
 	for _, process := range []string{"Launch", "Terminate"} {
 		if slices.Contains(g.Suspended, process) {
 			g.Unscalable = cmp.Or(g.Unscalable, "its process "+process+" is suspended")
@@ -122,26 +140,22 @@ func (a *Actuator) ChangeGroups(ctx context.Context, t actuator.Target, changes 
 	return &actuator.Error{Class: first.Class, Message: first.Message, RefusedIDs: refused, RetryAfter: first.RetryAfter}
 }
 
-// changeGroup changes one group. Each change is one call, which the cloud applies completely or not at all. The SDK
-// does not repeat calls, because a caller must first check that the change is still wanted.
+// scaleOnce keeps the SDK from repeating a call: a caller must first check that the change is still wanted.
+func scaleOnce(o *autoscaling.Options) { o.Retryer = awssdk.NopRetryer{} }
+
+// changeGroup changes one group. Each change is one call, which the cloud applies completely or not at all.
 func (c *accountClient) changeGroup(ctx context.Context, change actuator.GroupChange) error {
-	once := func(o *autoscaling.Options) { o.Retryer = awssdk.NopRetryer{} }
 	name := "of the group " + change.Name
 	if len(change.Suspend) > 0 {
 		if err := c.callWithTimeout(ctx, "SuspendProcesses "+name, func(ctx context.Context) error {
-			_, err := c.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: &change.Name, ScalingProcesses: change.Suspend}, once)
+			_, err := c.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: &change.Name, ScalingProcesses: change.Suspend}, scaleOnce)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
 	if size := change.Size; size != nil {
-		if err := c.callWithTimeout(ctx, "UpdateAutoScalingGroup "+name, func(ctx context.Context) error {
-			_, err := c.scaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
-				AutoScalingGroupName: &change.Name, MinSize: &size.Min, DesiredCapacity: &size.Desired,
-			}, once)
-			return err
-		}); err != nil {
+		if err := c.resizeGroup(ctx, change.Name, *size); err != nil {
 			return err
 		}
 	}
@@ -149,7 +163,26 @@ func (c *accountClient) changeGroup(ctx context.Context, change actuator.GroupCh
 		return nil
 	}
 	return c.callWithTimeout(ctx, "ResumeProcesses "+name, func(ctx context.Context) error {
-		_, err := c.scaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: &change.Name, ScalingProcesses: change.Resume}, once)
+		_, err := c.scaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: &change.Name, ScalingProcesses: change.Resume}, scaleOnce)
+		return err
+	})
+}
+
+// resizeGroup sets the size of a group. EKS sets the sizes of its groups, and undoes changes by others.
+func (c *accountClient) resizeGroup(ctx context.Context, name string, size actuator.GroupSize) error {
+	found, err := c.describeGroups(ctx, []string{name})
+	if err != nil {
+		return err
+	}
+	for _, g := range found {
+		if owner, isOwned := nodeGroupOf(g); isOwned {
+			return c.resizeNodeGroup(ctx, owner, size)
+		}
+	}
+	return c.callWithTimeout(ctx, "UpdateAutoScalingGroup of the group "+name, func(ctx context.Context) error {
+		_, err := c.scaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+			AutoScalingGroupName: &name, MinSize: &size.Min, DesiredCapacity: &size.Desired,
+		}, scaleOnce)
 		return err
 	})
 }

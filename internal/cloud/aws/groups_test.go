@@ -38,7 +38,7 @@ func (c *simulatedCluster) holdAndRelease(t *testing.T, group string) {
 
 func (c *simulatedCluster) observeGroup(t *testing.T, group string) actuator.Group {
 	t.Helper()
-	groups, err := c.cloud.actuator.ObserveGroups(t.Context(), c.Target(), []string{"other", group})
+	groups, err := c.cloud.actuator.ObserveGroups(t.Context(), c.Target(), []actuator.GroupQuery{{Name: "other", WantsSize: true}, {Name: group, WantsSize: true}})
 	testenv.ExpectNoError(t, err)
 	if len(groups) != 1 || groups[0].Name != group {
 		t.Fatalf("expected the group %s, found %+v", group, groups)
@@ -78,16 +78,9 @@ func TestGroups(t *testing.T) {
 		"missing rights are reported": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			c.cloud.InjectFault(t, testenv.CloudFault{Action: describeGroups, Code: "AccessDenied", Message: "Not authorized.", Times: 1})
-			if _, err := c.cloud.actuator.ObserveGroups(t.Context(), c.Target(), []string{group}); actuator.ClassOf(err) != actuator.PermissionDenied {
+			if _, err := c.cloud.actuator.ObserveGroups(t.Context(), c.Target(), []actuator.GroupQuery{{Name: group}}); actuator.ClassOf(err) != actuator.PermissionDenied {
 				t.Errorf("expected class %q, found %v", actuator.PermissionDenied, err)
 			}
-		},
-		"EKS node group is unscalable": func(t *testing.T, c *simulatedCluster, group string) {
-			t.Helper()
-			machines, err := c.Actuator().Observe(t.Context(), c.Target())
-			testenv.ExpectNoError(t, err)
-			c.cloud.MarkNodeGroup(t, machines[0].ID, group)
-			testenv.ExpectEqual(t, "unscalable", "an EKS node group sets its size", c.observeGroup(t, group).Unscalable)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

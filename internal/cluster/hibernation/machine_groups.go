@@ -31,6 +31,11 @@ func NeedsGroups(o Observed) bool {
 	return o.Options.MachineGroups != "" || o.Record != nil && len(o.Record.MachineGroups) > 0
 }
 
+// NeedsGroupSizes reports whether the sizes of the groups may be changed.
+func NeedsGroupSizes(o Observed) bool {
+	return o.Options.MachineGroups == hivev1.MachineGroupsScaleToZero || o.hasScaledGroups()
+}
+
 // groupReason explains why the machines must not be stopped: a group of the cloud replaces each machine that stops.
 // It is empty if no machine belongs to such a group, or if all machines of groups are off. It also interrupts a
 // hibernation in progress, because each further stop would destroy a machine.
@@ -226,7 +231,7 @@ func (o Observed) groupsToHold() []actuator.GroupChange {
 		group, isKnown := o.findGroup(r.Name)
 		active := group.ActiveProcesses()
 		switch {
-		case !isKnown:
+		case !isKnown, isScaledToZero(r) && group.Unsettled != "":
 		case isScaledToZero(r) && (group.Min != 0 || group.Desired != 0):
 			changes = append(changes, actuator.GroupChange{Name: r.Name, Size: &actuator.GroupSize{}})
 		case !isScaledToZero(r) && len(active) > 0:
@@ -236,9 +241,30 @@ func (o Observed) groupsToHold() []actuator.GroupChange {
 	return changes
 }
 
+// unsettledGroups are the recorded groups whose size is still being changed, or is not known.
+func (o Observed) unsettledGroups() []string {
+	if o.Record == nil {
+		return nil
+	}
+	var names []string
+	for _, r := range o.Record.MachineGroups {
+		if group, _ := o.findGroup(r.Name); isScaledToZero(r) && group.Unsettled != "" {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// awaitsSettledGroups reports whether a stop waits for sizes: one that is 0 now may be the size before a change. An
+// update during the hibernation does not end it.
+func (o Observed) awaitsSettledGroups() bool {
+	return o.isHibernationOpen() && o.Record.AsleepAt == nil && len(o.unsettledGroups()) > 0
+}
+
 // hasGroupsToHold reports whether groups must be held before machines may be stopped.
 func (o Observed) hasGroupsToHold() bool {
-	return o.shouldHibernate() && o.isHibernationOpen() && len(o.groupsToHold()) > 0 || o.awaitsPause()
+	isHeld := !o.isHibernationOpen() || len(o.groupsToHold()) == 0 && !o.awaitsSettledGroups()
+	return o.shouldHibernate() && !isHeld || o.awaitsPause()
 }
 
 func holdGroups(o Observed) Plan {
@@ -247,8 +273,22 @@ func holdGroups(o Observed) Plan {
 		p.Do = HoldGroups{Changes: changes}
 		p.RequeueAfter = o.untilSeen(changes, p.RequeueAfter)
 	}
+	if names := o.unsettledGroups(); len(names) > 0 && o.Refusal == nil {
+		p.Ready = decision.False(hivev1.StoppingMachinesReason, "Waiting for machine groups to be scaled to zero: "+joinNames(o.withNotes(names)))
+	}
 	p.Record = withAsleepAt(p.Record, nil)
 	return o.restRefused(o.awaitPause(p))
+}
+
+// withNotes returns the names of groups, with the reasons why their sizes are not settled.
+func (o Observed) withNotes(names []string) []string {
+	noted := slices.Clone(names)
+	for i, name := range noted {
+		if group, _ := o.findGroup(name); group.Unsettled != "" {
+			noted[i] += " (" + group.Unsettled + ")"
+		}
+	}
+	return noted
 }
 
 // untilSeen returns the time until the next pass. The change of an object on the hub is observed soon.
@@ -296,8 +336,9 @@ func (o Observed) isReleased(r hivev1.MachineGroupRecord) bool {
 	}
 }
 
+// hasFormerSize reports whether a group has the recorded size. A size that is still being changed does not count.
 func hasFormerSize(r hivev1.MachineGroupRecord, group actuator.Group) bool {
-	return group.Min == r.MinSize && group.Desired == r.DesiredSize
+	return group.Unsettled == "" && group.Min == r.MinSize && group.Desired == r.DesiredSize
 }
 
 // processesToResume are the processes that the hibernation has suspended.
@@ -319,7 +360,7 @@ func (o Observed) groupsToRelease() []actuator.GroupChange {
 		doAllRun := !slices.ContainsFunc(o.members(r.Name), func(m actuator.Machine) bool { return m.State != actuator.Running })
 		suspended := processesToResume(r, group)
 		switch {
-		case !isKnown:
+		case !isKnown, isScaledToZero(r) && group.Unsettled != "":
 		case isScaledToZero(r) && r.RestoredAt == nil && o.isResuming() && !hasFormerSize(r, group):
 			changes = append(changes, actuator.GroupChange{Name: r.Name, Size: &actuator.GroupSize{Min: r.MinSize, Desired: r.DesiredSize}})
 		case !isScaledToZero(r) && len(suspended) > 0 && doAllRun && areNodesBack:
@@ -339,7 +380,7 @@ func (o Observed) awaitsGroups() bool {
 }
 
 func awaitGroups(o Observed) Plan {
-	message := "Waiting for machine groups to be restored to their state before the hibernation: " + joinNames(o.heldGroups())
+	message := "Waiting for machine groups to be restored to their state before the hibernation: " + joinNames(o.withNotes(o.heldGroups()))
 	if o.Refusal != nil {
 		message += "; " + o.Refusal.Message
 	}

@@ -66,8 +66,8 @@ func TestGroupsThatCannotBeHeldAreRefused(t *testing.T) {
 		"group that the cloud's API does not return is refused":      {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud's API does not return"},
 		"group that can be suspended is not refused":                 {suspend, nil, ""},
 		"group that can be scaled to zero is not refused":            {scale, nil, ""},
-		"node group with the mode suspend is not refused":            {suspend, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, ""},
-		"node group with the mode scale-to-zero is refused":          {scale, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, "cannot be scaled to zero, because an EKS node group sets its size"},
+		"group of fixed size with the mode suspend is not refused":   {suspend, func(o *Observed) { o.Groups[0].Unscalable = "its process Launch is suspended" }, ""},
+		"group of fixed size with the mode scale-to-zero is refused": {scale, func(o *Observed) { o.Groups[0].Unscalable = "its process Launch is suspended" }, "cannot be scaled to zero, because its process Launch is suspended"},
 		"control plane with the mode scale-to-zero is refused":       {scale, func(o *Observed) { o.Machines[0].Group = "workers-a" }, "the disks of its machines of the control plane would be lost"},
 		"recorded group without the annotation is not refused": {"", func(o *Observed) {
 			o.Record = openRecord()
@@ -194,11 +194,15 @@ func (o Observed) resumesTooEarly(changes []actuator.GroupChange) bool {
 // groupWorld is a model of a cluster in a cloud with one machine outside of a group, and a group that replaces
 // machines at once.
 type groupWorld struct {
-	mode       string
-	machines   map[string]actuator.MachineState
-	members    []string
-	unhealthy  map[string]bool
-	group      actuator.Group
+	mode      string
+	isOfEKS   bool
+	machines  map[string]actuator.MachineState
+	members   []string
+	unhealthy map[string]bool
+	group     actuator.Group
+	// next is the size after an update of EKS, which shows the former size and accepts no other update for some seconds.
+	next       *actuator.GroupSize
+	busy       int
 	launched   int
 	terminated int
 	// record is the saved status, and desired is the power state that the user wants.
@@ -224,6 +228,9 @@ func newGroupWorld(mode string, random *rand.Rand) *groupWorld {
 // act advances the machines and the group.
 func (w *groupWorld) act() {
 	w.now = w.now.Add(time.Second)
+	if w.busy--; w.next != nil && w.busy <= 0 {
+		w.group.Min, w.group.Desired, w.next = w.next.Min, w.next.Desired, nil
+	}
 	for id, state := range w.machines {
 		switch state {
 		case actuator.Stopping:
@@ -268,6 +275,9 @@ func (w *groupWorld) observe() Observed {
 	}
 	group := w.group
 	group.Suspended, group.InService = slices.Clone(group.Suspended), int32(len(w.members))
+	if w.next != nil {
+		group.Unsettled, group.Unscalable = "EKS is updating it", "EKS is updating it"
+	}
 	o.Groups = []actuator.Group{group}
 	switch {
 	case !NeedsCluster(o):
@@ -309,8 +319,12 @@ func (w *groupWorld) change(changes []actuator.GroupChange) {
 		w.group.Suspended = slices.DeleteFunc(slices.Concat(w.group.Suspended, c.Suspend), func(p string) bool { return slices.Contains(c.Resume, p) })
 		slices.Sort(w.group.Suspended)
 		w.group.Suspended = slices.Compact(w.group.Suspended)
-		if c.Size != nil {
+		switch {
+		case c.Size == nil:
+		case !w.isOfEKS:
 			w.group.Min, w.group.Desired = c.Size.Min, c.Size.Desired
+		case w.next == nil:
+			w.next, w.busy = c.Size, 1+len(w.members)
 		}
 	}
 }
@@ -329,8 +343,8 @@ func (w *groupWorld) pass(random *rand.Rand) Plan {
 }
 
 // TestGroupHistoriesTerminateNoMachine runs random histories in which users change their minds and managers crash
-// between any two actions. A suspended group loses no machine. At the end the cluster runs, and each group is in its
-// earlier state.
+// between any two actions. EKS sets the size of some groups. A suspended group loses no machine. At the end the
+// cluster runs, and each group is in its earlier state.
 func TestGroupHistoriesTerminateNoMachine(t *testing.T) {
 	const histories, maxFlips, maxPasses = 10_000, 6, 200
 	hibernations := 0
@@ -338,6 +352,7 @@ func TestGroupHistoriesTerminateNoMachine(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		mode := []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero}[seed%2]
 		w := newGroupWorld(mode, random)
+		w.isOfEKS = seed%4 == 3
 		w.act()
 		before := w.group
 		before.Suspended = slices.Clone(before.Suspended)
@@ -383,5 +398,37 @@ func TestGroupsAreRecordedBeforeTheyAreHeld(t *testing.T) {
 				t.Errorf("%s: expected the record %+v and no action by %q, found %+v, %T by %q", mode, want, name, p.Record.MachineGroups, p.Do, p.Rule)
 			}
 		}
+	}
+}
+
+// A size that EKS is changing is neither zero nor restored, whatever it is now.
+func TestUnsettledGroupsAreAwaited(t *testing.T) {
+	recorded := func(o *Observed) {
+		o.Record = openRecord()
+		o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: "workers-a", Mode: hivev1.MachineGroupsScaleToZero, MinSize: 1, DesiredSize: 2}}
+		o.Groups[0].Unsettled = "EKS is updating it"
+	}
+	for name, row := range map[string]struct {
+		edit       func(*Observed)
+		rule, text string
+	}{
+		"a size above zero during the stop: waits without an order":     {func(o *Observed) {}, "hold machine groups", "scaled to zero: workers-a (EKS is updating it)"},
+		"a size of zero during the stop: waits":                         {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, o.Machines[:1] }, "hold machine groups", "(EKS is updating it)"},
+		"a size of zero and no machine that is on: not hibernating yet": {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, nil }, "hold machine groups", "(EKS is updating it)"},
+		"an update during the hibernation: stays hibernating": {func(o *Observed) {
+			o.Groups[0].Min, o.Groups[0].Desired, o.Machines, o.Record.AsleepAt = 0, 0, nil, new(metav1.NewTime(o.Now))
+		}, "hibernating", ""},
+		"the former size during the resume: not restored until it has settled": {func(o *Observed) {
+			o.DesiredPowerState, o.Record.ResumeStartedAt, o.Groups[0].InService = hivev1.PowerStateRunning, new(metav1.NewTime(o.Now.Add(-time.Second))), 2
+			o.API, o.Nodes = Reachable, []ObservedNode{{RecordedNode: hivev1.RecordedNode{Name: "n0", UID: "uid-n0", Ready: true}, LastSeen: o.Now}}
+		}, "resuming, machine groups not back", "(EKS is updating it)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := groupedCluster(hivev1.MachineGroupsScaleToZero, func(o *Observed) { recorded(o); row.edit(o) })
+			p := Decide(o)
+			if _, isNothing := p.Do.(NoAction); p.Rule != row.rule || !isNothing || !strings.Contains(p.Ready.Message, row.text) || len(p.Record.MachineGroups) != 1 || p.Record.MachineGroups[0].RestoredAt != nil {
+				t.Errorf("expected rule %q without an action and %q, found %q, %T and %q, record %+v", row.rule, row.text, p.Rule, p.Do, p.Ready.Message, p.Record.MachineGroups)
+			}
+		})
 	}
 }

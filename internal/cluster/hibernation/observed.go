@@ -385,7 +385,7 @@ func (o Observed) machinesToStop() []string {
 // zero no longer exist.
 func (o Observed) isPoweredOff() bool {
 	areAllOff := o.allMachinesAre(actuator.Stopped) || len(o.Machines) == 0 && o.hasScaledGroups()
-	return areAllOff && len(o.machinesToStop()) == 0 && len(o.groupsToHold()) == 0
+	return areAllOff && len(o.machinesToStop()) == 0 && len(o.groupsToHold()) == 0 && !o.awaitsSettledGroups()
 }
 
 // machineIDs returns the ids of the machines in one of the given states, in the observed order.

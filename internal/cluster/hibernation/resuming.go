@@ -172,7 +172,7 @@ func (o Observed) partialMessage() string {
 		parts = append(parts, "machines that do not run: "+o.machineNames(ids))
 	}
 	if held := o.heldGroups(); len(held) > 0 && o.NoActuator == "" {
-		parts = append(parts, "machine groups that are not restored to their state before the hibernation: "+joinNames(held))
+		parts = append(parts, "machine groups that are not restored to their state before the hibernation: "+joinNames(o.withNotes(held)))
 	}
 	if o.Refusal != nil {
 		parts = append(parts, o.Refusal.Message)
@@ -221,7 +221,7 @@ func startingCondition(o Observed) decision.Condition {
 		return decision.False(hivev1.WaitingForMachinesReason, fmt.Sprintf("Waiting for %s to start%s", o.machineNames(o.missingMachines()), o.startOrderNote()))
 	}
 	if len(o.Machines) == 0 {
-		return decision.False(hivev1.StartingMachinesReason, "Waiting for machine groups to launch their machines: "+joinNames(o.heldGroups()))
+		return decision.False(hivev1.StartingMachinesReason, "Waiting for machine groups to launch their machines: "+joinNames(o.withNotes(o.heldGroups())))
 	}
 	return decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines%s", len(o.Machines), o.startOrderNote()))
 }

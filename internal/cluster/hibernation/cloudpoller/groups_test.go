@@ -22,11 +22,11 @@ type groupCloud struct {
 	delay time.Duration
 }
 
-func (c *groupCloud) ObserveGroups(_ context.Context, _ actuator.Target, names []string) ([]actuator.Group, error) {
+func (c *groupCloud) ObserveGroups(_ context.Context, _ actuator.Target, queries []actuator.GroupQuery) ([]actuator.Group, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.polls++
-	if !slices.Contains(names, c.group.Name) {
+	if !slices.ContainsFunc(queries, func(q actuator.GroupQuery) bool { return q.Name == c.group.Name }) {
 		return nil, c.refused
 	}
 	return []actuator.Group{c.group}, c.refused

@@ -31,7 +31,7 @@ func (a *account) listInfraIDs(names []types.NamespacedName) (target actuator.Ta
 func (s *Service) lookAt(ctx context.Context, a *account, names []types.NamespacedName, target actuator.Target, infraIDs []string) func() {
 	began, found := s.Clock.Now(), map[string]Snapshot{}
 	failed := observeParts(ctx, a.batch, target, infraIDs, found)
-	s.observeGroups(ctx, a, target, names, found)
+	sizes := s.observeGroups(ctx, a, target, names, found)
 	return func() {
 		machines := 0
 		for _, name := range names {
@@ -45,35 +45,41 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 			}
 		}
 		s.count(a, lookTask, failed)
-		a.pace(began, len(infraIDs), machines, failed)
+		a.pace(began, len(infraIDs), machines+sizes*machinesPerCall, failed)
 		s.askAgain(a, lookTask)
 	}
 }
 
 // observeGroups polls the groups of the clusters that request them, in one call. An error concerns only these
-// clusters.
-func (s *Service) observeGroups(ctx context.Context, a *account, target actuator.Target, names []types.NamespacedName, found map[string]Snapshot) {
+// clusters. It returns the number of groups whose sizes took a call of their own.
+func (s *Service) observeGroups(ctx context.Context, a *account, target actuator.Target, names []types.NamespacedName, found map[string]Snapshot) (sizes int) {
 	cloud, ok := a.batch.(actuator.GroupActuator)
 	wanted := s.groupsOf(a, names, found)
 	if !ok || len(wanted) == 0 {
-		return
+		return 0
 	}
-	groups, err := cloud.ObserveGroups(ctx, target, slices.Sorted(maps.Keys(mergeSets(wanted))))
+	groups, err := cloud.ObserveGroups(ctx, target, queriesFor(wanted))
+	for _, g := range groups {
+		if g.Manager != "" {
+			sizes++
+		}
+	}
 	for infraID, own := range wanted {
 		seen := found[infraID]
 		if err != nil {
 			seen = Snapshot{Err: err}
 		}
 		for _, g := range groups {
-			if own[g.Name] {
+			if _, isOwn := own[g.Name]; isOwn {
 				seen.Groups = append(seen.Groups, g)
 			}
 		}
 		found[infraID] = seen
 	}
+	return sizes
 }
 
-// groupsOf returns the names of the groups to poll, by infraID.
+// groupsOf returns the groups to poll by infraID and name, and whether their sizes are wanted.
 func (s *Service) groupsOf(a *account, names []types.NamespacedName, found map[string]Snapshot) map[string]map[string]bool {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -85,11 +91,11 @@ func (s *Service) groupsOf(a *account, names []types.NamespacedName, found map[s
 		}
 		own := map[string]bool{}
 		for _, group := range c.Groups {
-			own[group] = true
+			own[group] = c.WantsSizes
 		}
 		for _, m := range found[c.Target.InfraID].Machines {
 			if m.Group != "" {
-				own[m.Group] = true
+				own[m.Group] = c.WantsSizes
 			}
 		}
 		if len(own) > 0 {
@@ -99,12 +105,19 @@ func (s *Service) groupsOf(a *account, names []types.NamespacedName, found map[s
 	return wanted
 }
 
-func mergeSets(sets map[string]map[string]bool) map[string]bool {
+// queriesFor returns one query for each group, sorted by name.
+func queriesFor(wanted map[string]map[string]bool) []actuator.GroupQuery {
 	all := map[string]bool{}
-	for _, set := range sets {
-		maps.Copy(all, set)
+	for _, own := range wanted {
+		for name, wantsSize := range own {
+			all[name] = all[name] || wantsSize
+		}
 	}
-	return all
+	var queries []actuator.GroupQuery
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		queries = append(queries, actuator.GroupQuery{Name: name, WantsSize: all[name]})
+	}
+	return queries
 }
 
 // observeParts polls clusters together. After an error that may concern only one cluster, each half is polled

@@ -78,9 +78,10 @@ type Cluster struct {
 	Name     types.NamespacedName
 	Actuator actuator.Actuator
 	Target   actuator.Target
-	// WantsGroups is true if the groups of the machines are also polled. Groups are the names of additional groups.
-	WantsGroups bool
-	Groups      []string
+	// WantsGroups is true if the groups of the machines are also polled, and WantsSizes if sizes that take additional
+	// calls are polled as well. Groups are the names of additional groups.
+	WantsGroups, WantsSizes bool
+	Groups                  []string
 }
 
 // Snapshot is the known state of a cluster's machines at a time.
@@ -157,8 +158,8 @@ func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) *cluster {
 	known := s.clusters[c.Name]
 	if known != nil && known.account.key == key && known.Target.InfraID == c.Target.InfraID {
-		if c.WantsGroups && !known.WantsGroups {
-			known.unknownUntil = s.Clock.Now() // The last poll has no groups.
+		if c.WantsGroups && !known.WantsGroups || c.WantsSizes && !known.WantsSizes {
+			known.unknownUntil = s.Clock.Now() // The last poll has no groups, or not their sizes.
 		}
 		known.Cluster = c
 		if s.Clock.Since(known.credentialsAt) >= credentialsAge {
@@ -315,7 +316,7 @@ func stateOf(seen Snapshot) string {
 		text = append(text, m.Note...)
 	}
 	for _, g := range seen.Groups {
-		text = fmt.Appendf(text, "%s %d %d %d %q\n", g.Name, g.Min, g.Desired, g.InService, g.Suspended)
+		text = fmt.Appendf(text, "%s %d %d %d %q %q %q\n", g.Name, g.Min, g.Desired, g.InService, g.Suspended, g.Unscalable, g.Unsettled)
 	}
 	return string(text)
 }

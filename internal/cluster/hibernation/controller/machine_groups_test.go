@@ -105,13 +105,16 @@ func TestMachineGroups(t *testing.T) {
 	e.cloud.SetLatency(t, machineLatency, machineLatency)
 	e.startManager(t, clouds())
 	for name, scenario := range map[string]func(*testing.T, *env){
-		"suspended groups are restored":                  suspendsGroups,
-		"groups that are scaled to zero are restored":    scalesGroups,
-		"suspended group with new members is held again": holdsGroupsAgain,
-		"unknown option is refused":                      refusesUnknownOption,
-		"EKS node group is not scaled to zero":           refusesToScaleNodeGroups,
-		"missing rights prevent the stop":                stopsNothingWithoutRights,
-		"cancelled hibernation restores the groups":      releasesGroupsOfCancelledHibernation,
+		"suspended groups are restored":                              suspendsGroups,
+		"groups that are scaled to zero are restored":                scalesGroups,
+		"suspended group with new members is held again":             holdsGroupsAgain,
+		"unknown option is refused":                                  refusesUnknownOption,
+		"EKS node group is scaled to zero and restored":              scalesNodeGroups,
+		"EKS node group is scaled after an update in progress":       awaitsUpdateOfNodeGroup,
+		"missing EKS permissions prevent the stop":                   refusesNodeGroupWithoutRights,
+		"cancelled hibernation restores an EKS node group in update": releasesNodeGroupOfCancelledHibernation,
+		"missing rights prevent the stop":                            stopsNothingWithoutRights,
+		"cancelled hibernation restores the groups":                  releasesGroupsOfCancelledHibernation,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -178,11 +181,71 @@ func (s *groupedCluster) hasMessage(kind, text string) error {
 	return (expectedCondition{kind, "False", found.Reason, []string{text}}).check(s.history.newest())
 }
 
-func refusesToScaleNodeGroups(t *testing.T, e *env) {
+// newNodeGroupCluster creates a cluster whose group is that of a node group of EKS.
+func (e *env) newNodeGroupCluster(t *testing.T, cloud *testenv.CloudServer) *groupedCluster {
 	t.Helper()
-	s := e.newGroupedClusterAt(t, e.cloud, hivev1.MachineGroupsScaleToZero, func(s *groupedCluster) { s.cloud.MarkNodeGroup(t, s.ids[1], s.group) })
+	return e.newGroupedClusterAt(t, cloud, hivev1.MachineGroupsScaleToZero, func(s *groupedCluster) { s.cloud.MarkNodeGroup(t, s.ids[1], s.group) })
+}
+
+func scalesNodeGroups(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newNodeGroupCluster(t, e.cloud)
+	before := s.cloud.DescribeNodeGroup(t, s.group)
+	s.awaitHibernation(t)
+	asleep := before
+	asleep.Size.Min, asleep.Size.Desired = 0, 0
+	testenv.ExpectEqual(t, "the node group", fmt.Sprint(asleep), fmt.Sprint(s.cloud.DescribeNodeGroup(t, s.group)))
+	testenv.ExpectEqual(t, "terminated machines", 2, len(s.terminated(t)))
+	s.awaitResume(t)
+	testenv.ExpectEqual(t, "the node group", fmt.Sprint(before), fmt.Sprint(s.cloud.DescribeNodeGroup(t, s.group)))
+	s.expectGroup(t, s.before)
+	testenv.ExpectEqual(t, "terminated machines", 2, len(s.terminated(t)))
+}
+
+// awaitsUpdateOfNodeGroup hibernates a cluster whose owner has just resized a node group.
+func awaitsUpdateOfNodeGroup(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newNodeGroupCluster(t, e.cloud)
+	s.cloud.UpdateNodeGroup(t, s.group, `{"minSize":0,"desiredSize":1}`)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{s.group, "an EKS node group sets its size"}})
+	s.touchUntil(t, settledCondition(hivev1.PowerStateHibernating))
+	s.awaitResume(t)
+	found := s.cloud.DescribeNodeGroup(t, s.group)
+	testenv.ExpectEqual(t, "the size after the resume", "{0 5 1}", fmt.Sprint(found.Size))
+}
+
+// touchUntil causes passes until a condition is met. A cluster that cannot hibernate is otherwise polled at long intervals.
+func (s *groupedCluster) touchUntil(t *testing.T, want expectedCondition) {
+	t.Helper()
+	n := 0
+	testenv.Eventually(t, "the condition", func() error {
+		n++
+		s.touchAnnotation(t, n)
+		return s.hasCondition(want)
+	})
+}
+
+// releasesNodeGroupOfCancelledHibernation cancels while EKS still shows the former size.
+func releasesNodeGroupOfCancelledHibernation(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newNodeGroupCluster(t, e.cloud)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	testenv.Eventually(t, "EKS updates the node group", func() error {
+		found := s.cloud.DescribeNodeGroup(t, s.group)
+		return testenv.ErrorIf(found.Status != "UPDATING" && found.Size.Desired > 0, "found %+v", found)
+	})
+	s.awaitResume(t)
+	s.expectGroup(t, s.before)
+	testenv.ExpectEqual(t, "the status of the node group", "ACTIVE", s.cloud.DescribeNodeGroup(t, s.group).Status)
+}
+
+// refusesNodeGroupWithoutRights uses a cloud of its own, because a fault is one of all clusters.
+func refusesNodeGroupWithoutRights(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newNodeGroupCluster(t, testenv.StartCloud(t, "--access-keys", testenv.AccessKey))
+	s.cloud.InjectFault(t, testenv.CloudFault{Action: "DescribeNodegroup", Code: "AccessDeniedException", Message: "Not authorized to perform eks:DescribeNodegroup."})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{s.group, "eks:DescribeNodegroup"}})
 	testenv.ExpectNoError(t, s.hasMessage(hivev1.ClusterHibernationPossibleCondition, "EKS"))
 	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
 	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, hivev1.MachineGroupsAnnotation, hivev1.MachineGroupsSuspend))
@@ -329,12 +392,23 @@ func (e *env) startMortalManager(t *testing.T, kill *killSwitch) (stop func()) {
 // The cluster still hibernates and resumes, and its group ends in its earlier state.
 func TestManagersThatDieAtEachActKeepGroups(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero} {
-		t.Run(mode, func(t *testing.T) {
+	for name, create := range map[string]func(*testing.T, *env) *groupedCluster{
+		hivev1.MachineGroupsSuspend: func(t *testing.T, e *env) *groupedCluster {
+			t.Helper()
+			return e.newGroupedCluster(t, hivev1.MachineGroupsSuspend)
+		},
+		hivev1.MachineGroupsScaleToZero: func(t *testing.T, e *env) *groupedCluster {
+			t.Helper()
+			return e.newGroupedCluster(t, hivev1.MachineGroupsScaleToZero)
+		},
+		"scale-to-zero of a node group": func(t *testing.T, e *env) *groupedCluster { t.Helper(); return e.newNodeGroupCluster(t, e.cloud) },
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
 			e.cloud.SetLatency(t, machineLatency, machineLatency)
-			s := e.newGroupedCluster(t, mode)
+			s := create(t, e)
+			mode := s.get(t).Annotations[hivev1.MachineGroupsAnnotation]
 			s.setPowerState(t, hivev1.PowerStateHibernating)
 			e.killUntilSettled(t, s.testCluster, hivev1.PowerStateHibernating, 1, nil)
 			s.setPowerState(t, hivev1.PowerStateRunning)

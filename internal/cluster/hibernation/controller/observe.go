@@ -183,7 +183,10 @@ const (
 // observeCloud reads the known state of the machines. If the result is too old, the pass waits for a new one.
 func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	_, seen.CanChangeGroups = seen.actuator.(actuator.GroupActuator)
-	wanted := cloudpoller.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target, WantsGroups: hibernation.NeedsGroups(seen.Observed)}
+	wanted := cloudpoller.Cluster{
+		Name: seen.name, Actuator: seen.actuator, Target: seen.target,
+		WantsGroups: hibernation.NeedsGroups(seen.Observed), WantsSizes: hibernation.NeedsGroupSizes(seen.Observed),
+	}
 	if seen.Record != nil {
 		for _, group := range seen.Record.MachineGroups {
 			if hibernation.IsGroupOfCloud(group.Name) {
