@@ -36,6 +36,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	appcontroller "github.com/torpor-dev/torpor/internal/cf/app/controller"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	hibernationcontroller "github.com/torpor-dev/torpor/internal/cluster/hibernation/controller"
@@ -185,9 +186,21 @@ func TestClusterHibernatesWithHivesSchema(t *testing.T) {
 	s.reach(t, hivev1.PowerStateHibernating)
 	env.InstallCRDs(t, crdFile("clusterdeployments"))
 	stop()
-	startManager()
+	stop = startManager()
 	s.reach(t, hivev1.PowerStateRunning)
 	s.expectNodesRemembered(t)
+
+	endedStop{
+		env: env, obj: s.get(t), controller: hibernationcontroller.Name, field: "stops", spec: map[string]any{"powerState": hivev1.PowerStateHibernating},
+		annotations: map[string]any{}, policy: "record/hibernation.yaml", noted: torporv1alpha1.RequestedByAnnotation, keepsSwitch: true,
+		whileStopped: func() {
+			env.WaitForCondition(t, s.get(t), hivev1.ClusterHibernatingCondition, metav1.ConditionTrue, hivev1.HibernatingHibernationReason)
+			stop()
+			startManager() // It has only the annotation.
+		},
+	}.expectEnds(t)
+	env.WaitForCondition(t, s.get(t), hivev1.ClusterReadyCondition, metav1.ConditionTrue, hivev1.RunningHibernationReason)
+	testenv.ExpectNoError(t, cloud.ExpectState(t, s.InfraID, "running"))
 }
 
 // writeTheirConditions writes conditions without a reason, a time, or both, as Hive's schema allows.
@@ -267,6 +280,15 @@ func TestAppRestartsWithKorifisSchema(t *testing.T) {
 	if n := countRestarts(t, string(korifiv1alpha1.CausedByStop)); n != 2 {
 		t.Errorf("expected the metric to count each restart once, found %v of 2", n)
 	}
+	endedStop{
+		env: env, obj: app, controller: appcontroller.Name, field: "stops",
+		spec: map[string]any{"desiredState": korifiv1alpha1.StoppedState}, annotations: map[string]any{},
+		whileStopped: func() {
+			env.WaitForCondition(t, app, korifiv1alpha1.ReadyCondition, metav1.ConditionTrue, korifiv1alpha1.StoppedReason)
+		},
+	}.expectEnds(t)
+	env.WaitForCondition(t, app, korifiv1alpha1.ReadyCondition, metav1.ConditionTrue, korifiv1alpha1.RunningReason)
+	testenv.ExpectEqual(t, "the desired state", korifiv1alpha1.StartedState, app.Spec.DesiredState)
 }
 
 // startApp starts the whole manager and an app of two instances, and waits until the app runs.
@@ -377,6 +399,15 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 		}
 		return nil
 	})
+	endedStop{
+		env: env, obj: cluster, controller: clusteringcontroller.Name, field: "clusteringStops", annotations: map[string]any{mocov1beta2.ClusteringStoppedAnnotation: "true"},
+		policy: "record/mysql.yaml", noted: mocov1beta2.ClusteringRequestedByAnnotation,
+		whileStopped: func() {
+			env.WaitForCondition(t, cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionFalse, mocov1beta2.ClusteringInactiveReason)
+		},
+	}.expectEnds(t)
+	env.WaitForCondition(t, cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionTrue, mocov1beta2.ClusteringActiveReason)
+	testenv.ExpectEqual(t, "the switch", "", cluster.Annotations[mocov1beta2.ClusteringStoppedAnnotation])
 }
 
 // createClusterWithRestore creates a MySQLCluster whose spec.restore.users is a string, as in MOCO's schema. If this
