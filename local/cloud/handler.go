@@ -14,8 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// HTTPHandler serves the EC2 Query API on /, node groups of EKS under /clusters/, and the admin endpoints under /_local/. Serve it on a loopback address
-// only.
+// HTTPHandler serves the EC2 Query API on /, node groups of EKS under /clusters/, and the admin endpoints under
+// /_local/. Serve it on a loopback address only.
 func (c *Cloud) HTTPHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", c.serveCall)

@@ -25,7 +25,9 @@ const (
 )
 
 // isOfEKS reports whether EKS has an action.
-func isOfEKS(action string) bool { return action == describeNodegroup || action == updateNodegroupConfig }
+func isOfEKS(action string) bool {
+	return action == describeNodegroup || action == updateNodegroupConfig
+}
 
 // nodeGroupSize is the scaling configuration of a node group.
 type nodeGroupSize struct {
@@ -91,8 +93,11 @@ func (c *Cloud) addNodeGroupRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /clusters/{cluster}/node-groups/{name}/update-config", c.serveNodeGroup(updateNodegroupConfig, c.updateNodeGroup))
 }
 
+// nodeGroupAction performs a call for the node group of an Auto Scaling group.
+type nodeGroupAction func(*http.Request, scalingGroup, time.Time) (any, error)
+
 // serveNodeGroup counts and admits a call of EKS, and performs it for the node group in the path.
-func (c *Cloud) serveNodeGroup(action string, act func(*http.Request, scalingGroup, time.Time) (any, error)) http.HandlerFunc {
+func (c *Cloud) serveNodeGroup(action string, act nodeGroupAction) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxNodeGroupRequest)
 		answer, delay, err := c.callNodeGroup(r, action, act)
@@ -126,7 +131,7 @@ func statusOfEKS(e ec2query.Error) int {
 	return status
 }
 
-func (c *Cloud) callNodeGroup(r *http.Request, action string, act func(*http.Request, scalingGroup, time.Time) (any, error)) (answer any, delay time.Duration, err error) {
+func (c *Cloud) callNodeGroup(r *http.Request, action string, act nodeGroupAction) (answer any, delay time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[action]++
@@ -194,5 +199,6 @@ func (c *Cloud) updateNodeGroup(r *http.Request, g scalingGroup, now time.Time) 
 	owner := *g.NodeGroup
 	owner.Next, owner.Ends = &next, now.Add(c.latencies.forState(pending))
 	g.NodeGroup = &owner
-	return map[string]any{"update": map[string]any{"id": newID("update-"), "status": "InProgress", "type": "ConfigUpdate"}}, c.saveChange(stateChange{Groups: []scalingGroup{g}}, now)
+	update := map[string]any{"id": newID("update-"), "status": "InProgress", "type": "ConfigUpdate"}
+	return map[string]any{"update": update}, c.saveChange(stateChange{Groups: []scalingGroup{g}}, now)
 }

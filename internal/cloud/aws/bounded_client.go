@@ -75,7 +75,7 @@ type smallAnswers struct{ base RequestSender }
 func (s smallAnswers) Do(r *http.Request) (*http.Response, error) {
 	answer, err := s.base.Do(r)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The SDK classifies the error of the client below.
+		return nil, fmt.Errorf("send the request: %w", err)
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxJSONBytes+1))
 	_ = answer.Body.Close()

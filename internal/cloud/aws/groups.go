@@ -148,7 +148,8 @@ func (c *accountClient) changeGroup(ctx context.Context, change actuator.GroupCh
 	name := "of the group " + change.Name
 	if len(change.Suspend) > 0 {
 		if err := c.callWithTimeout(ctx, "SuspendProcesses "+name, func(ctx context.Context) error {
-			_, err := c.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: &change.Name, ScalingProcesses: change.Suspend}, scaleOnce)
+			asked := &autoscaling.SuspendProcessesInput{AutoScalingGroupName: &change.Name, ScalingProcesses: change.Suspend}
+			_, err := c.scaling.SuspendProcesses(ctx, asked, scaleOnce)
 			return err
 		}); err != nil {
 			return err
@@ -163,7 +164,8 @@ func (c *accountClient) changeGroup(ctx context.Context, change actuator.GroupCh
 		return nil
 	}
 	return c.callWithTimeout(ctx, "ResumeProcesses "+name, func(ctx context.Context) error {
-		_, err := c.scaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: &change.Name, ScalingProcesses: change.Resume}, scaleOnce)
+		asked := &autoscaling.ResumeProcessesInput{AutoScalingGroupName: &change.Name, ScalingProcesses: change.Resume}
+		_, err := c.scaling.ResumeProcesses(ctx, asked, scaleOnce)
 		return err
 	})
 }

@@ -96,7 +96,7 @@ func (c *accountClient) describeNodeGroup(ctx context.Context, n nodeGroup) (*ek
 		return nil, actuator.Errorf(actuator.Other, "%s: expected the size of the node group, found none", describeNodegroup)
 	}
 	// Tags can be written by others than EKS: they must not lead to a node group of another cluster.
-	if found.Resources == nil || len(found.Resources.AutoScalingGroups) != 1 || awssdk.ToString(found.Resources.AutoScalingGroups[0].Name) != n.group {
+	if parts := found.Resources; parts == nil || len(parts.AutoScalingGroups) != 1 || awssdk.ToString(parts.AutoScalingGroups[0].Name) != n.group {
 		return nil, actuator.Errorf(actuator.Other, "%s: expected a node group with only the Auto Scaling group %s", describeNodegroup, n.group)
 	}
 	return found, nil
