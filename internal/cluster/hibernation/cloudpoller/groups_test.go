@@ -14,8 +14,10 @@ import (
 // groupCloud is a batchCloud with one group, which follows orders.
 type groupCloud struct {
 	*batchCloud
-	group   actuator.Group
-	polls   int
+	group actuator.Group
+	polls int
+	// sizes is the number of polls that wanted the size.
+	sizes   int
 	changed int
 	refused error
 	// delay is how long a change takes.
@@ -26,6 +28,9 @@ func (c *groupCloud) ObserveGroups(_ context.Context, _ actuator.Target, queries
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.polls++
+	if slices.ContainsFunc(queries, func(q actuator.GroupQuery) bool { return q.WantsSize }) {
+		c.sizes++
+	}
 	if !slices.ContainsFunc(queries, func(q actuator.GroupQuery) bool { return q.Name == c.group.Name }) {
 		return nil, c.refused
 	}
@@ -90,6 +95,25 @@ func TestGroupsArePolledOnlyOnRequest(t *testing.T) {
 		elapse(2 * time.Second)
 		if seen := f.knowGroup(cloud); actuator.ClassOf(seen.Err) != actuator.PermissionDenied {
 			t.Errorf("expected the error of the groups, found %+v", seen)
+		}
+	})
+}
+
+// A cluster that begins to want sizes must not read a poll without them.
+func TestSizesAreReadOnlyOnRequest(t *testing.T) {
+	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
+		f.knowGroup(cloud)
+		if cloud.sizes != 0 {
+			t.Errorf("expected no poll of sizes, found %d", cloud.sizes)
+		}
+		sized := Cluster{Name: named("c"), Actuator: cloud, Target: actuator.Target{InfraID: "c", Region: "groups"}, WantsGroups: true, WantsSizes: true}
+		if seen, isKnown := f.service.Look(t.Context(), sized); isKnown {
+			t.Errorf("expected the sizes to be unknown, found %+v", seen.Groups)
+		}
+		f.service.RefreshMachines(named("c"))
+		elapse(2 * time.Second)
+		if seen, isKnown := f.service.Look(t.Context(), sized); !isKnown || len(seen.Groups) != 1 || cloud.sizes == 0 {
+			t.Errorf("expected the group with its size, found %+v after %d polls of sizes", seen.Groups, cloud.sizes)
 		}
 	})
 }
