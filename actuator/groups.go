@@ -15,7 +15,7 @@ type GroupActuator interface {
 	// ObserveGroups returns the groups of the queries. Groups that do not exist are omitted.
 	ObserveGroups(ctx context.Context, t Target, queries []GroupQuery) ([]Group, error)
 	// ChangeGroups changes groups, without waiting for their machines. A repeated change causes no error. A group
-	// whose change is rejected does not prevent the changes of the others; RefusedIDs of the error lists the
+	// whose change is rejected does not prevent the changes to the others; RefusedIDs of the error lists the
 	// rejected groups.
 	ChangeGroups(ctx context.Context, t Target, changes []GroupChange) error
 }
@@ -51,7 +51,7 @@ type Group struct {
 	Manager string
 }
 
-// GroupChange defines a change of a group. Empty fields change nothing.
+// GroupChange defines a change to a group. Empty fields change nothing.
 type GroupChange struct {
 	// Name is the name of the group.
 	Name string

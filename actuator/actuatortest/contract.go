@@ -625,7 +625,7 @@ func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
 					t.Skip("the test's cloud cannot fail this way")
 				}
 				reported++
-				// The message is shown in a condition, so each change of it would cause a write and an event for
+				// The message is shown in a condition, so each change to it would cause a write and an event for
 				// every watcher.
 				first := c.expectError(op, c.Target(), class, c.ids...)
 				again := c.expectError(op, c.Target(), class, c.ids...)

@@ -211,7 +211,7 @@ func TestPagesAreCutAlongReservations(t *testing.T) {
 	}
 	for name, pairs := range map[string][]string{
 		"no page size in the call: the cloud's page size":       nil,
-		"a smaller page size in the call: that page size":       {"MaxResults", "5"},
+		"a smaller page size in the call is used":               {"MaxResults", "5"},
 		"a larger page size in the call: the cloud's page size": {"MaxResults", "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -563,7 +563,7 @@ func TestSixtyThousandInstances(t *testing.T) {
 	before := r.cloud.store.addedBytes
 	r.call("StopInstances", "InstanceId.1", made.Instances[0].ID)
 	if written := r.cloud.store.addedBytes - before; written > 2_000 {
-		t.Errorf("a change of one of %d instances writes %d bytes", clusters*machines, written)
+		t.Errorf("a change to one of %d instances writes %d bytes", clusters*machines, written)
 	}
 	cluster := filterCriteria{{name: "tag-key", texts: map[string]bool{"kubernetes.io/cluster/c77": true}}}
 	r.cloud.mu.Lock()

@@ -51,7 +51,7 @@ type Config struct {
 	EC2Limits bool
 	// ReadLag is the age of described data: a change becomes visible only after this time.
 	ReadLag time.Duration
-	// Log receives one line per change of an instance; nil drops them.
+	// Log receives one line per change to an instance; nil drops them.
 	Log *slog.Logger
 }
 
@@ -274,7 +274,7 @@ func (d *dueLooks) Pop() any {
 	return last
 }
 
-// lookAtAll schedules a check of every instance in transition, for a change of a fault or a capacity.
+// lookAtAll schedules a check of every instance in transition, for a change to a fault or a capacity.
 func (c *Cloud) lookAtAll() {
 	c.looks = nil
 	for id, i := range c.state.Instances {

@@ -184,7 +184,7 @@ func (i instance) afterRequest(v powerVerb, now time.Time, cloud powerLatencies)
 	return after, true
 }
 
-// afterLatency returns the instance at the end of its transition. It keeps the reason of a stop.
+// afterLatency returns the instance at the end of its transition. It keeps the reason for a stop.
 func (i instance) afterLatency(now time.Time) instance {
 	after := i.inState(stateAfterLatency(i.State), now, powerLatencies{})
 	if after.State != running {

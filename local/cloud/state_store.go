@@ -88,7 +88,7 @@ func (s *cloudState) applyLines(text []byte) error {
 	return nil
 }
 
-// saveChange writes a change of the state and returns when it is on the disk. If it fails, the caller must not
+// saveChange writes a change to the state and returns when it is on the disk. If it fails, the caller must not
 // change the state.
 func (s *stateStore) saveChange(state *cloudState, c stateChange) error {
 	if s.mustRewrite || s.addedBytes > max(minRewriteBytes, s.baseBytes) {

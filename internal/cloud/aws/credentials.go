@@ -52,7 +52,7 @@ func readCredentials(secret map[string][]byte) (staticCredentials, error) {
 	}
 	for _, key := range []string{accessKeyID, secretAccessKey, sessionToken} {
 		if strings.ContainsFunc(setting(key), func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return staticCredentials{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in %s must be printable ASCII without spaces: put the value in again", key, place)
+			return staticCredentials{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in %s must be printable ASCII without spaces: enter the value again", key, place)
 		}
 	}
 	return staticCredentials{

@@ -63,7 +63,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	switch {
 	case class == actuator.Unreachable:
 		return c.unreachableError(operation, c.describeStatus(status))
-	// Other machines may succeed, unlike after an error of the account, the network or the request rate.
+	// Other machines may succeed, unlike when the error concerns the account, the network or the request rate.
 	case urgencyOf(class) >= 0 && slices.Contains([]string{stopInstances, startInstances, terminateInstances}, operation):
 		return &machineRefusedError{class: class, code: code, message: message}
 	default:
@@ -71,7 +71,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 }
 
-// explainMissingAnswer describes an error other than an answer of the API.
+// explainMissingAnswer describes an error other than an answer from the API.
 func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):

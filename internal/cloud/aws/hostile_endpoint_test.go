@@ -57,14 +57,14 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 		}, "the answer is not a valid EC2 response"},
 		"endless pages": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>same</nextToken></DescribeInstancesResponse>`)
-		}, "more pages or machines than a cluster may have"},
-		"more machines than any cluster can have": {func(w http.ResponseWriter) {
+		}, "more pages or machines than allowed"},
+		"more machines than allowed for one cluster": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			for i := range maxMachines / 2 {
 				_, _ = fmt.Fprintf(w, instance, i)
 			}
 			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet><nextToken>more</nextToken></DescribeInstancesResponse>`)
-		}, "more pages or machines than a cluster may have"},
+		}, "more pages or machines than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { row.answer(w) }))

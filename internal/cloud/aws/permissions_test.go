@@ -13,7 +13,7 @@ import (
 )
 
 // TestPermissionsAreDocumented compares the permissions on the documentation page for AWS with two sets of calls:
-// those of a hibernation and a resume of a cluster with a spot machine, and those of the changes of groups.
+// those of a hibernation and a resume of a cluster with a spot machine, and those of the changes to groups.
 func TestPermissionsAreDocumented(t *testing.T) {
 	c := startCloud(t).newCluster(t)
 	ids, spot := c.Create(t, 2), c.createSpot(t)

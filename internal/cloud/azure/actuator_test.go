@@ -160,7 +160,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}{
 		"next page at another host is refused":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a host outside Azure: evil.example.com"},
 		"next page without TLS is refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "the answer is not a valid Azure response"},
-		"endless pages are refused":                  {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
+		"endless pages are refused":                  {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than allowed"},
 		"answer that is not JSON is refused":         {`<html>`, "the answer is not a valid Azure response"},
 		"machine of another subscription is refused": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "the answer is not a valid Azure response"},
 		"machine without an id is refused":           {`{"value":[{}]}`, "the answer is not a valid Azure response"},

@@ -81,7 +81,7 @@ func (p servicePrincipal) withProof(pem []byte, mayFederate func(servicePrincipa
 	case len(pem) > 0:
 		var err error
 		if p.certificates, p.privateKey, err = azidentity.ParseCertificates(pem, nil); err != nil {
-			return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must have a certificate and its key, which no password protects: put them in again", certificateKey)
+			return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must have a certificate and its key without a password: enter them again", certificateKey)
 		}
 		p.pem = pem
 		return p, nil

@@ -109,7 +109,7 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 	return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", c.scrub(content.Error), c.scrub(description))
 }
 
-// explainMissingAnswer describes an error other than an answer of the API.
+// explainMissingAnswer describes an error other than an answer from the API.
 func explainMissingAnswer(operation string, err error) error {
 	if foreign, ok := errors.AsType[*foreignHostError](err); ok {
 		return unreachableErrorf(operation, "the answer names a host outside Azure: %.100s", foreign.host)

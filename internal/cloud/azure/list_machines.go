@@ -59,7 +59,7 @@ func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[
 	// count as stopped while it runs.
 	for n := 0; pages.More(); n++ {
 		if n >= maxPages || count > maxMachines {
-			return nil, unreachableErrorf(list, "the list has more pages or machines than a subscription may have")
+			return nil, unreachableErrorf(list, "the list has more pages or machines than allowed")
 		}
 		var page armcompute.VirtualMachinesClientListAllResponse
 		err := c.callWithTimeout(all, list, func(ctx context.Context) (err error) {

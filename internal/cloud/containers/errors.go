@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	errNotAnEngine = errors.New("the answer is not a valid response of a Docker or Podman engine")
-	errListTooLong = errors.New("the list has more containers than an engine may have")
+	errNotAnEngine = errors.New("the answer is not a valid response from a Docker or Podman engine")
+	errListTooLong = errors.New("the list has more containers than allowed")
 )
 
 // answerError is an answer with an error status.
@@ -91,7 +91,7 @@ func isPortTaken(err error) bool {
 	return strings.Contains(failure.message, portAllocated) || strings.Contains(failure.message, addressInUse)
 }
 
-// explainMissingAnswer describes an error other than an answer of the API.
+// explainMissingAnswer describes an error other than an answer from the API.
 func explainMissingAnswer(operation string, err error) error {
 	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
@@ -102,7 +102,7 @@ func explainMissingAnswer(operation string, err error) error {
 	case errors.Is(err, errListTooLong):
 		return unreachableErrorf(operation, "the list has more than %d containers", maxContainers)
 	case errors.Is(err, errNotAnEngine):
-		return unreachableErrorf(operation, "the answer is not a valid response of a Docker or Podman engine")
+		return unreachableErrorf(operation, "the answer is not a valid response from a Docker or Podman engine")
 	case isAboutOwnCertificate(err):
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine rejects the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
 	case isUnverified && unverified != nil:

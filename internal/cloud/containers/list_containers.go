@@ -109,8 +109,9 @@ func (e *engineContainer) isSelectedBy(selector string) bool {
 	return slices.ContainsFunc(e.Names, func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "/"), selector) })
 }
 
-// nameIn returns the name prefix of a cluster's containers. In kind and k3d, the label's value is the cluster's own
-// name.
+// nameIn returns the cluster's name: the value of the label, or the prefix of the names. FindRole skips it at the
+// beginning of a container's name, because it may contain the name of a role. The names of k3d begin with k3d- instead,
+// but its labels contain the role.
 func nameIn(selector string) string {
 	if _, value, isLabel := strings.Cut(selector, "="); isLabel {
 		return value

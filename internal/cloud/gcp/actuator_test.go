@@ -234,9 +234,9 @@ func TestListingsAreFiltered(t *testing.T) {
 
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
-		"endless pages are refused":                          {`{"nextPageToken":"again"}`, "more pages or instances than a project may have"},
-		"answer that is not JSON is refused":                 {`<html>`, "the answer is not a valid response of this API"},
-		"list that is not a list is refused":                 {`{"items":"x"}`, "the answer is not a valid response of this API"},
+		"endless pages are refused":                          {`{"nextPageToken":"again"}`, "more pages or instances than allowed"},
+		"answer that is not JSON is refused":                 {`<html>`, "the answer is not a valid response from this API"},
+		"list that is not a list is refused":                 {`{"items":"x"}`, "the answer is not a valid response from this API"},
 		"instance without a name is refused":                 {`{"items":{"zones/a":{"instances":[{}]}}}`, "the answer is not a valid Compute Engine response"},
 		"instance name with a path traversal is refused":     {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "the answer is not a valid Compute Engine response"},
 		"instance in a region instead of a zone is refused":  {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "the answer is not a valid Compute Engine response"},

@@ -117,7 +117,7 @@ func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (m
 			return nil, err
 		}
 		if count += added; n >= maxPages || count > maxMachines {
-			return nil, unreachableErrorf(list, "the list has more pages or instances than a project may have")
+			return nil, unreachableErrorf(list, "the list has more pages or instances than allowed")
 		}
 		if page.NextPageToken == "" {
 			break

@@ -32,7 +32,7 @@ const (
 
 // instanceMetadata is the metadata of an instance. A listing omits the values.
 type instanceMetadata struct {
-	// Fingerprint changes with each change of the metadata.
+	// Fingerprint changes with each change to the metadata.
 	Fingerprint string         `json:"fingerprint"`
 	Items       []metadataItem `json:"items"`
 }
@@ -64,7 +64,7 @@ type groupClaims map[string]string
 // knownGroup is the group in the metadata with a given fingerprint.
 type knownGroup struct{ fingerprint, group string }
 
-// nameGroups sets the groups of machines. Each instance is read once for each change of its metadata. An instance
+// nameGroups sets the groups of machines. Each instance is read once for each change to its metadata. An instance
 // that cannot be read, or is deferred to the next listing, counts as a member, because a stop could destroy it.
 func (c *projectAccount) nameGroups(ctx context.Context, found map[string][]actuator.Machine, claims groupClaims) error {
 	work, ctx := errgroup.WithContext(ctx)

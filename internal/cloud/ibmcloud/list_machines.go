@@ -101,7 +101,7 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 			return nil, err
 		}
 		if count += len(page.Instances); n >= maxPages || count > maxMachines {
-			return nil, unreachableErrorf(list, "the list has more pages or instances than a region may have")
+			return nil, unreachableErrorf(list, "the list has more pages or instances than allowed")
 		}
 		if page.Next == nil {
 			break

@@ -229,7 +229,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"too many authentication methods are refused": {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not a valid libvirt response"},
 		"undefined status is refused":                 {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not a valid libvirt response"},
 		"error without a message is refused":          {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not a valid libvirt response"},
-		"list of too many domains is refused":         {listing(1 << 31), "more domains than a host may have"},
+		"list of too many domains is refused":         {listing(1 << 31), "more domains than allowed"},
 		"list shorter than its length is refused":     {listing(9), "not a valid libvirt response"},
 		"name longer than its frame is refused":       {listing(1, 1<<31), "not a valid libvirt response"},
 		"name above the maximum length is refused":    {listing(1, maxNameBytes+1), "not a valid libvirt response"},

@@ -123,7 +123,7 @@ func explainMissingAnswer(operation string, err error) error {
 	case errors.Is(err, errAnswerTooLarge):
 		return unreachableErrorf(operation, "the answer is larger than allowed")
 	case errors.Is(err, errListTooLong):
-		return unreachableErrorf(operation, "the list has more domains than a host may have")
+		return unreachableErrorf(operation, "the list has more domains than allowed")
 	case errors.Is(err, errNotLibvirt), isPlain:
 		return unreachableErrorf(operation, "the answer is not a valid libvirt response")
 	case errors.Is(err, httpguard.ErrAddressDenied):

@@ -21,7 +21,7 @@ import (
 const listTimeoutFactor = 3
 
 // errListTooLong means that a host lists more domains than Torpor reads.
-var errListTooLong = errors.New("the list has more domains than a host may have")
+var errListTooLong = errors.New("the list has more domains than allowed")
 
 // listMachines returns the domains of clusters. A host has few domains, so one list serves any number of clusters.
 // The owner and the state of each domain need one call each.

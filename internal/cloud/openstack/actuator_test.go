@@ -268,7 +268,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}{
 		"next page at another host is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
 		"next page at another port is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
-		"endless pages are refused":                  {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
+		"endless pages are refused":                  {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than allowed"},
 		"answer that is not JSON is refused":         {`<html>`, "the answer is not a valid OpenStack response"},
 		"server without an id is refused":            {`{"servers":[{}]}`, "the answer is not a valid OpenStack response"},
 		"server id with a path traversal is refused": {`{"servers":[{"id":"../../os-keypairs"}]}`, "the answer is not a valid OpenStack response"},

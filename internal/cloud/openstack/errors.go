@@ -23,7 +23,7 @@ import (
 
 var (
 	errNotOpenStack = errors.New("the answer is not a valid OpenStack response")
-	errListTooLong  = errors.New("the list has more pages or servers than a project may have")
+	errListTooLong  = errors.New("the list has more pages or servers than allowed")
 )
 
 // loginError explains why the login returned no token.
@@ -81,7 +81,7 @@ func (c *projectClient) explainLogin(err error) error {
 	}
 }
 
-// explainMissingAnswer describes an error other than an answer of the API. A request that was not sent, was
+// explainMissingAnswer describes an error other than an answer from the API. A request that was not sent, was
 // interrupted or timed out has the same description, because users only need to know that the cloud does not respond.
 func (c *projectClient) explainMissingAnswer(operation string, err error) error {
 	syntax, isSyntax := errors.AsType[*json.SyntaxError](err)
@@ -92,7 +92,7 @@ func (c *projectClient) explainMissingAnswer(operation string, err error) error 
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
 		return c.unreachableErrorf(operation, "the answer is larger than allowed")
 	case errors.Is(err, errListTooLong):
-		return c.unreachableErrorf(operation, "the list has more pages or servers than a project may have")
+		return c.unreachableErrorf(operation, "the list has more pages or servers than allowed")
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s: %s", operation, httpguard.ErrAddressDenied)
 	case errors.Is(err, errNotOpenStack), isSyntax && syntax != nil, isWrongType && wrong != nil:

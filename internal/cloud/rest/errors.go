@@ -65,7 +65,7 @@ func (r *StatusError) Describe(operation, code, message string) errorclass.Found
 	return errorclass.Found{Operation: operation, Code: code, Message: message, Status: r.Status, HasPause: r.RetryAfter() > 0}
 }
 
-// DescribeMissingAnswer describes an error other than an answer of the API. A request that was not sent, was
+// DescribeMissingAnswer describes an error other than an answer from the API. A request that was not sent, was
 // interrupted or timed out has the same description, because users only need to know that the cloud does not respond.
 func DescribeMissingAnswer(err error) string {
 	switch {
@@ -74,7 +74,7 @@ func DescribeMissingAnswer(err error) string {
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return httpguard.ErrAddressDenied.Error()
 	case errors.Is(err, ErrNotJSON):
-		return "the answer is not a valid response of this API"
+		return "the answer is not a valid response from this API"
 	default:
 		return "the API does not answer"
 	}

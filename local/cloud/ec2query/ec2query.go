@@ -225,7 +225,7 @@ type ResourceTag struct {
 	Value string `xml:"value"`
 }
 
-// StateChange is the change of one instance in the answer to a start, a stop or a termination.
+// StateChange is the state change of one instance in the answer to a start, a stop or a termination.
 type StateChange struct {
 	InstanceID string        `xml:"instanceId"`
 	Current    InstanceState `xml:"currentState"`

@@ -190,7 +190,7 @@ func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
 		}, hibernates: true, says: "--allow-insecure-target-clusters"},
 		"cloud-endless-pages": {endpoint: cloud(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>more</nextToken></DescribeInstancesResponse>`)
-		}), says: "more pages or machines than a cluster may have"},
+		}), says: "more pages or machines than allowed"},
 		"cloud-endless-body": {endpoint: cloud(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			writeUntilRefused(w, "A")

@@ -166,7 +166,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		},
 		"access key is malformed": {
 			make: key("aws_secret_access_key", testenv.SecretKey+"\nsecond line"),
-			want: unknownConditions(hivev1.CredentialsInvalidReason, "aws_secret_access_key in the credentials Secret must be printable ASCII", "put the value in again"),
+			want: unknownConditions(hivev1.CredentialsInvalidReason, "aws_secret_access_key in the credentials Secret must be printable ASCII", "enter the value again"),
 		},
 		"access key is unknown to the cloud": {
 			make: key("aws_access_key_id", wrongKey),
