@@ -89,7 +89,7 @@ func TestRollingDeploymentKeepsInstancesReady(t *testing.T) {
 	a.waitForDeployment(t, d, torporv1alpha1.DeployedState)
 	a.expectOnlyRevision(t, "1")
 	if d.Status.Revision != 1 || d.Status.Value != torporv1alpha1.FinalizedDeployment {
-		t.Errorf("expected revision 1 and a deployment that is over, found %+v", d.Status)
+		t.Errorf("expected revision 1 and a finished deployment, found %+v", d.Status)
 	}
 	if least, inFlight := h.countPods(); least < 4 || inFlight > 2 {
 		t.Errorf("expected 4 ready Pods throughout and at most 2 that are coming, found %d and %d", least, inFlight)

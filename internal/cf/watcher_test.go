@@ -17,7 +17,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// podHistory records all observed changes of an app's Pods and LRPs.
+// podHistory records all observed changes to an app's Pods and LRPs.
 type podHistory struct {
 	mu   sync.Mutex
 	pods map[types.UID]string // the revision of each existing Pod

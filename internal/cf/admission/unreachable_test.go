@@ -34,15 +34,15 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 		patch    string
 		accepted bool
 	}{
-		"a change of a label is allowed":                    {`{"metadata":{"labels":{"a":"b"}}}`, true},
-		"a change of an unrelated annotation is allowed":    {annotate("example.com/team", "till"), true},
+		"a change to a label is allowed":                    {`{"metadata":{"labels":{"a":"b"}}}`, true},
+		"a change to an unrelated annotation is allowed":    {annotate("example.com/team", "till"), true},
 		"the removal of an unrelated annotation is allowed": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
-		"a change of a finalizer is allowed":                {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
+		"a change to a finalizer is allowed":                {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
 		"an empty patch is allowed":                         {`{}`, true},
-		"a change of the spec is refused":                   {`{"spec":{"displayName":"other"}}`, false},
+		"a change to the spec is refused":                   {`{"spec":{"displayName":"other"}}`, false},
 		"a request to restart is refused":                   {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
-		"a change of the revision is refused":               {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
-		"a change of the last stop is refused":              {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
+		"a change to the revision is refused":               {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
+		"a change to the last stop is refused":              {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
 		"the removal of the revision is refused":            {`{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":null}}}`, false},
 		"the removal of all annotations is refused":         {`{"metadata":{"annotations":null}}`, false},
 	} {

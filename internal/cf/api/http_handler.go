@@ -87,7 +87,7 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	begin := s.api.Clock.Now()
 	ctx := req.Context()
 	if req.Method != http.MethodGet {
-		// A change of several objects is completed even if the client disconnects before the end.
+		// A change to several objects is completed even if the client disconnects before the end.
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -22,7 +22,7 @@ const (
 // TestRoutesAreDocumented compares the tables in docs/cf.md with the route table. TORPOR_UPDATE=1 rewrites them.
 func TestRoutesAreDocumented(t *testing.T) {
 	var tables strings.Builder
-	tables.WriteString("\n| request | what it does | rights of the caller |\n|---|---|---|\n")
+	tables.WriteString("\nQuery parameters are listed after a colon.\n\n| request | what it does | rights of the caller |\n|---|---|---|\n")
 	for _, r := range describeRoutes(t) {
 		fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", strings.Join(r.requests, "`, `"), r.description, r.rights)
 	}

@@ -37,7 +37,7 @@ func UpdateStatus(o Observed) Report {
 	}
 	status.ObservedGeneration = app.Generation
 	status.ObservedDesiredState = app.Spec.DesiredState
-	_, _, unreadable := revision.ReadRevision(app) // must precede the change of ObservedRevision, which it reads
+	_, _, unreadable := revision.ReadRevision(app) // must precede the change to ObservedRevision, which it reads
 	status.ObservedRevision = revision.HighestRevision(app, versions)
 	status.Instances = countInstances(app, o.Processes)
 	r := Report{Began: recordRestart(o)}
@@ -123,5 +123,5 @@ func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) decis
 	if want == korifiv1alpha1.StoppedReason {
 		reason = korifiv1alpha1.StoppingReason
 	}
-	return decision.False(reason, "the controller of the process has not acted on the newest change of the app yet")
+	return decision.False(reason, "the controller of the process has not acted on the newest change to the app yet")
 }

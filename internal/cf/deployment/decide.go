@@ -32,7 +32,7 @@ type Observed struct {
 	Finished []torporv1alpha1.CFDeployment
 }
 
-// Action is a change of the app or of finished deployments.
+// Action is a change to the app or to finished deployments.
 type Action int
 
 // These are the actions on a deployment.

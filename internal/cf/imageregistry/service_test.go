@@ -412,7 +412,7 @@ func TestSlowRegistryDoesNotDelayOthers(t *testing.T) {
 		<-arrived
 	}
 	if answer := a.ask(t, about("quick", quick+"/shop:1")); answer.Image != quick+"/shop:1@"+digest {
-		t.Errorf("expected a response of the other registry, found %+v", answer)
+		t.Errorf("expected a response from the other registry, found %+v", answer)
 	}
 	select {
 	case path := <-arrived:
@@ -562,15 +562,15 @@ func TestPolicySelectsRegistries(t *testing.T) {
 		url  string
 		want error
 	}{
-		"all public addresses allowed: this machine is refused":         {[]string{"*"}, "https://" + trap, errNotPublic},
-		"all public addresses allowed: a private network is refused":    {[]string{"*"}, "https://10.0.0.9", errNotPublic},
-		"all public addresses allowed: this machine's name is refused":  {[]string{"*"}, "https://localhost:" + port, errNotPublic},
-		"all public addresses allowed: a server without TLS is refused": {[]string{"*"}, "http://registry.example", errPlainHTTP},
-		"all public addresses allowed: a metadata service is refused":   {[]string{"*"}, "https://169.254.169.254", errNotPublic},
-		"a name listed with TLS, but used without TLS: refused":         {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
-		"an unlisted name: refused":                                     {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
-		"an address outside of the listed network: refused":             {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
-		"the protocol ftp: refused":                                     {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
+		"the local machine is refused even if all public addresses are allowed":        {[]string{"*"}, "https://" + trap, errNotPublic},
+		"all public addresses allowed: a private network is refused":                   {[]string{"*"}, "https://10.0.0.9", errNotPublic},
+		"the local machine's name is refused even if all public addresses are allowed": {[]string{"*"}, "https://localhost:" + port, errNotPublic},
+		"all public addresses allowed: a server without TLS is refused":                {[]string{"*"}, "http://registry.example", errPlainHTTP},
+		"all public addresses allowed: a metadata service is refused":                  {[]string{"*"}, "https://169.254.169.254", errNotPublic},
+		"a name listed with TLS, but used without TLS: refused":                        {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
+		"an unlisted name: refused":                                                    {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
+		"an address outside of the listed network: refused":                            {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
+		"the protocol ftp: refused":                                                    {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
 	} {
 		p, err := ParsePolicy(row.list)
 		if err != nil {

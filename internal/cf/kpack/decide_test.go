@@ -166,7 +166,7 @@ func TestStatusOfAnotherShapeIsAnError(t *testing.T) {
 	image := NewImage()
 	image.SetName("b1")
 	image.Object["status"] = map[string]any{"conditions": "all is well"}
-	if _, err := ReadProgress(exampleBuild(), image); err == nil || !strings.Contains(err.Error(), "Image b1: expected that of kpack.io/v1alpha2") {
+	if _, err := ReadProgress(exampleBuild(), image); err == nil || !strings.Contains(err.Error(), "Image b1: expected a status of kpack.io/v1alpha2") {
 		t.Errorf("expected an error that names the Image and the version, found %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func isStart(old, updated *korifiv1alpha1.CFApp) bool {
 	return old != nil && old.Spec.DesiredState != korifiv1alpha1.StartedState && updated.Spec.DesiredState == korifiv1alpha1.StartedState
 }
 
-// removeStopLeftovers removes the end time and the reason of a stop when the app starts, unless the same change sets
+// removeStopLeftovers removes the end of a stop and the reason for it when the app starts, unless the same change sets
 // them.
 func removeStopLeftovers(old, updated *korifiv1alpha1.CFApp) {
 	if !isStart(old, updated) {

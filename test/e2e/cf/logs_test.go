@@ -45,7 +45,7 @@ func TestRecentLogs(t *testing.T) {
 
 	alice.expectStatus(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/processes/web", `{"command":"HOLLOW_CRASH=no-database ./shop"}`)
 	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
-	testenv.Eventually(t, "the reason of a crash is in the log", func() error {
+	testenv.Eventually(t, "the reason for a crash is in the log", func() error {
 		lines, err := alice.readLogs(t, app, recentLogs)
 		if err == nil && !slices.Contains(lines, "0 no-database") {
 			err = fmt.Errorf("found %q", lines)

@@ -225,7 +225,7 @@ func TestOnlyOneOfTwoInstallationsActs(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("%d changes of the configuration", len(versions)-1)
+	t.Logf("%d changes to the configuration", len(versions)-1)
 	first.waitUntilReady(t)
 	if found := strings.Count(second.LastOutput(), "The claim of this installation to act has changed"); found != 1 {
 		t.Errorf("expected one line in the log of the second manager, found %d", found)

@@ -127,7 +127,7 @@ func FromError(err error, resourceType string) *CFError {
 		return NewServiceUnavailable("Another request changed this object at the same moment, and nothing was done; try again", err)
 	// The API server returns this error if the admission webhook of apps does not respond.
 	case k8serrors.IsInternalError(err):
-		return NewServiceUnavailable("Kubernetes could not process the request; check the current state, and try again. If the error persists, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
+		return NewServiceUnavailable("Kubernetes could not process the request; check the current state, and try again. If the error persists, ask the platform team whether torpor manager, which admits changes to apps, is running", err)
 	default:
 		return NewServiceUnavailable("Kubernetes did not answer as expected; try again, and if the error persists, ask the platform team for the log of torpor cf-api", err)
 	}

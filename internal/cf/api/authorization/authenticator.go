@@ -33,10 +33,10 @@ import (
 const (
 	// callTimeout limits each call to the API server.
 	callTimeout = 10 * time.Second
-	// maxUnreadBytes limits the unread part of one response of the API server. Logs arrive faster than they are
+	// maxUnreadBytes limits the unread part of one response from the API server. Logs arrive faster than they are
 	// processed, and HTTP/2 buffers up to 4 MiB of each stream by default.
 	maxUnreadBytes = 64 << 10
-	// answerTTL is the time for which a response of the API server is cached.
+	// answerTTL is the time for which a response from the API server is cached.
 	answerTTL = 10 * time.Second
 	// denialTTL is shorter than answerTTL, because an administrator may be about to grant the right.
 	denialTTL = 2 * time.Second

@@ -59,7 +59,7 @@ func MissingFeatures() []MissingFeature {
 		{"feature flags, environment variable groups", "RBAC decides which actions are allowed, and each app has its own variables", []string{
 			"/v3/feature_flags/", "/v3/environment_variable_groups/",
 		}},
-		{"SSH, changes of the features of apps and spaces", "use kubectl exec", []string{
+		{"SSH, changes to the features of apps and spaces", "use kubectl exec", []string{
 			"PATCH /v3/apps/{guid}/features/{name}", "PATCH /v3/spaces/{guid}/features/{name}",
 		}},
 		{"manifests of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},

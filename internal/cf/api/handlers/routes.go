@@ -199,7 +199,7 @@ func addressRoutes() []Route {
 func taskRoutes() []Route {
 	return []Route{
 		{get, "/v3/tasks", false, "tasks: `guids`, `names`, `states`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listTasks},
-		{get, "/v3/tasks/{guid}", false, "a task, and the reason of its failure; it is kept for 31 days as in Cloud Foundry", "get cftasks", getTask},
+		{get, "/v3/tasks/{guid}", false, "a task, and the reason for its failure; it is kept for 31 days as in Cloud Foundry", "get cftasks", getTask},
 		{patch, "/v3/tasks/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetTask), presenter.ForTask)},
 		{post, "/v3/tasks/{guid}/actions/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
 		{put, "/v3/tasks/{guid}/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},

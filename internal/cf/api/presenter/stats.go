@@ -28,7 +28,7 @@ type InstanceReport struct {
 	Index int32
 	State korifiv1alpha1.InstanceState
 	Since time.Time
-	// Details is the reason of a failure, which clients print as an error.
+	// Details is the reason for a failure, which clients print as an error.
 	Details string
 	// IsAsleep is true if a Slumber stops the app although its desired state is STARTED. The instance starts when the
 	// Slumber's stop ends.

@@ -36,7 +36,7 @@ type TaskResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// TaskResult holds the reason of a task's failure.
+// TaskResult holds the reason for a task's failure.
 type TaskResult struct {
 	FailureReason *string `json:"failure_reason"`
 }

@@ -11,7 +11,7 @@ import (
 
 var _ toolscache.ResourceEventHandler = (*changeNotifier)(nil)
 
-// changeNotifier notifies waiting requests when an informer observes a change of the object for which they wait.
+// changeNotifier notifies waiting requests when an informer observes a change to the object for which they wait.
 type changeNotifier struct {
 	mu      sync.Mutex
 	waiters map[string]*changeWaiter
@@ -25,7 +25,7 @@ type changeWaiter struct {
 
 func newChangeNotifier() *changeNotifier { return &changeNotifier{waiters: map[string]*changeWaiter{}} }
 
-// subscribe returns a channel that is closed at the next change of an object with this name. Call unsubscribe after the
+// subscribe returns a channel that is closed at the next change to an object with this name. Call unsubscribe after the
 // wait.
 func (n *changeNotifier) subscribe(name string) (changed <-chan struct{}, unsubscribe func()) {
 	n.mu.Lock()

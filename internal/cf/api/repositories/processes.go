@@ -84,7 +84,7 @@ func (s *Store) CreateProcess(ctx context.Context, caller *authorization.Caller,
 	return process, nil
 }
 
-// PatchProcessMessage describes a change of a process. A nil field remains unchanged.
+// PatchProcessMessage describes a change to a process. A nil field remains unchanged.
 type PatchProcessMessage struct {
 	Instances           *int32
 	MemoryMB, DiskMB    *int64

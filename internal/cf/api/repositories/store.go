@@ -170,7 +170,7 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	})
 }
 
-// WatchUntil calls done after each change of an object with this name, until done returns true or an error. It also
+// WatchUntil calls done after each change to an object with this name, until done returns true or an error. It also
 // stops when ctx is cancelled, which is not an error.
 func (s *Store) WatchUntil(ctx context.Context, name string, done func() (bool, error)) error {
 	for {

@@ -45,7 +45,7 @@ const (
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes of objects that another project writes. Nil allows all changes.
+	// Guard prevents changes to objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 	// Metrics exports states and counts.
 	Metrics *Metrics
@@ -152,13 +152,13 @@ func appForObject(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// specOrAnnotationsChanged selects changes of the spec and of annotations. It ignores status updates and the
+// specOrAnnotationsChanged selects changes to the spec and to annotations. It ignores status updates and the
 // controllers' own annotations.
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
 
-// scheduledStopsChanged selects changes of the stops that Slumbers request for an app.
+// scheduledStopsChanged selects changes to the stops that Slumbers request for an app.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
 }

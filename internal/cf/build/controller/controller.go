@@ -37,7 +37,7 @@ const byPackage = "builtPackage"
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes of objects that another project writes. Nil allows all changes.
+	// Guard prevents changes to objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 	// Registries defines which registries may be contacted.
 	Registries imageregistry.Policy

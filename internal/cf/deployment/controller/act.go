@@ -26,7 +26,7 @@ func (c Controller) act(ctx context.Context, seen deployment.Observed, plan depl
 			errs = append(errs, reconcile.DeleteObserved(ctx, c.client, &plan.Expired[i]))
 		}
 		if err := errors.Join(errs...); err != nil {
-			return fmt.Errorf("delete deployments that are over: %w", err)
+			return fmt.Errorf("delete finished deployments: %w", err)
 		}
 	case deployment.DoNothing:
 	}

@@ -34,7 +34,7 @@ const byApp = "deployedApp"
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes of apps that another project writes. Nil allows all changes.
+	// Guard prevents changes to apps that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 
 	client client.Client

@@ -39,7 +39,7 @@ const byPackage = "packageOfKpack"
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes of objects that another project writes. Nil allows all changes.
+	// Guard prevents changes to objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 	// Settings apply to all Images.
 	Settings kpack.Settings

@@ -47,7 +47,7 @@ const (
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes of objects that another project writes. Nil allows all changes.
+	// Guard prevents changes to objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 	// PodCache caches the Pods of apps, and the StatefulSets and budgets with the same labels. It does not cache the
 	// many other objects in a cluster.

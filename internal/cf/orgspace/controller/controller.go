@@ -41,7 +41,7 @@ type Controller struct {
 	// IsolateSpaces prevents traffic from other namespaces to the Pods in a space, until a user adds a NetworkPolicy
 	// that allows it.
 	IsolateSpaces bool
-	// Guard prevents changes of objects that another project writes. Nil allows all changes.
+	// Guard prevents changes to objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 
 	client client.Client

@@ -37,7 +37,7 @@ const Name = "torpor-restart"
 type Controller struct {
 	// Clock is the source of time.
 	Clock clock.PassiveClock
-	// Guard prevents changes of objects that another project writes. Nil allows all changes.
+	// Guard prevents changes to objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 	// Metrics records the durations of starts and drains.
 	Metrics *Metrics

@@ -99,7 +99,7 @@ func (c Controller) listRequests(ctx context.Context, namespace, app string) []c
 	return all
 }
 
-// specOrAnnotationsChanged selects changes of the spec and of annotations. It ignores status updates and the
+// specOrAnnotationsChanged selects changes to the spec and to annotations. It ignores status updates and the
 // controllers' own annotations.
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
@@ -110,7 +110,7 @@ func deploymentEnds() predicate.Predicate {
 	return reconcile.FieldChanged(func(d *torporv1alpha1.CFDeployment) any { return revision.IsDeploymentOver(d) })
 }
 
-// scheduledStopsChanged selects changes of the stops that Slumbers request for an app.
+// scheduledStopsChanged selects changes to the stops that Slumbers request for an app.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
 }

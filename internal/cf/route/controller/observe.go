@@ -118,7 +118,7 @@ func (c Controller) observeOwned(ctx context.Context, seen *route.Observed) erro
 	return nil
 }
 
-// scheduledStopsChanged selects changes of the stops that Slumbers request for an app. A stopped app receives no
+// scheduledStopsChanged selects changes to the stops that Slumbers request for an app. A stopped app receives no
 // requests while another destination runs.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any {

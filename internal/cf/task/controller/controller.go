@@ -40,7 +40,7 @@ type Controller struct {
 	// WatchNamespaces restricts the controller to these namespaces. If it is empty, the controller handles all
 	// namespaces.
 	WatchNamespaces []string
-	// Guard prevents changes of objects that another project writes. Nil allows all changes.
+	// Guard prevents changes to objects that another project writes. Nil allows all changes.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
