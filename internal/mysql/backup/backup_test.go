@@ -244,7 +244,7 @@ func TestChooseSource(t *testing.T) {
 		"two writable instances: an error":                                        {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
 		"no reachable instance: an error":                                         {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
 		"the primary and a replica of a copy: the replica is dumped":              {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(1)}, want: 1},
-		"a copy without a replica in sync: its primary is dumped":                 {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
+		"the primary of a copy without a replica in sync is dumped":               {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
 		"a copy with a primary only: the primary is dumped":                       {seen: []backup.SourceCandidate{{LeadsCopy: true}}},
 		"a replica without a known primary: an error, but not reported as errant": {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
 		"an instance that is down is not considered the primary":                  {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
@@ -268,12 +268,12 @@ func TestFindCopyPrimary(t *testing.T) {
 		sources []string
 		want    int
 	}{
-		"one instance follows an external server: this instance is the primary":                             {[]string{"b", "outside", "b"}, 1},
-		"one instance follows an external server, the others are unreachable: this instance is the primary": {[]string{"", "outside", ""}, 1},
-		"two instances follow an external server: no primary":                                               {[]string{"outside", "outside", "a"}, -1},
-		"a replica follows another instance: no primary":                                                    {[]string{"c", "outside", ""}, -1},
-		"no instance follows an external server: no primary":                                                {[]string{"b", "", "b"}, -1},
-		"no reachable instance: no primary":                                                                 {[]string{"", "", ""}, -1},
+		"the only instance that follows an external server is the primary":              {[]string{"b", "outside", "b"}, 1},
+		"the only reachable instance, which follows an external server, is the primary": {[]string{"", "outside", ""}, 1},
+		"two instances follow an external server: no primary":                           {[]string{"outside", "outside", "a"}, -1},
+		"a replica follows another instance: no primary":                                {[]string{"c", "outside", ""}, -1},
+		"no instance follows an external server: no primary":                            {[]string{"b", "", "b"}, -1},
+		"no reachable instance: no primary":                                             {[]string{"", "", ""}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.FindCopyPrimary(hosts, row.sources); found != row.want {

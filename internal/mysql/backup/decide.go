@@ -211,7 +211,7 @@ func unsuitableReason(s SourceCandidate, maxLag time.Duration) string {
 	case s.Problem != "":
 		return s.Problem
 	case s.Busy:
-		return "is kept busy by a transaction, a change of tables or other work of its machine"
+		return "is kept busy by a transaction, a change to tables or other work of its machine"
 	case !s.Replicating:
 		return "does not replicate"
 	case s.HasNoPrimary:

@@ -48,7 +48,7 @@ func TestRenewFiles(t *testing.T) {
 			}
 		}
 		if !slices.Equal(found, step.changes) || changed != (len(step.changes) > 0) {
-			t.Fatalf("%s: expected changes of %v, found %v (%v)", step.name, step.changes, found, changed)
+			t.Fatalf("%s: expected changes to %v, found %v (%v)", step.name, step.changes, found, changed)
 		}
 		expectTrusted(t, step.name, after[AuthorityFile], after[CertificateFile], now)
 		if len(files) > 0 && step.damage != AuthorityFile { // A server with the previous files must trust a server with the new ones.

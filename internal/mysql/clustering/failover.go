@@ -176,7 +176,7 @@ func canStartSQLThread(i *instanceFacts) bool {
 	return i.Channel.Present && i.Channel.SQL == Stopped && (i.Channel.SQLErrno == 0 || isPassingError(i.Channel.SQLErrno))
 }
 
-// isPassingError reports whether an error ends with its cause, without a change of any row.
+// isPassingError reports whether an error ends with its cause, without a change to any row.
 func isPassingError(errno int) bool {
 	const (
 		cannotWrite, diskFull, errorOnWrite, storageError, outOfMemory, outOfResources = 3, 1021, 1026, 1030, 1037, 1041

@@ -27,20 +27,20 @@ func parsed(t *testing.T, text string) Set {
 
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"an empty text is the empty set":                            {"", ""},
-		"a text of blanks and commas is the empty set":              {" ,\n, ", ""},
-		"a single transaction: kept":                                {first + ":5", first + ":5"},
-		"a range of one number is written as the number":            {first + ":5-5", first + ":5"},
-		"intervals that touch become one":                           {first + ":4-6:1-3:8", first + ":1-6:8"},
-		"intervals that overlap become one":                         {first + ":1-5:2-3:4-9", first + ":1-9"},
-		"servers are sorted":                                        {second + ":1," + first + ":1", first + ":1," + second + ":1"},
-		"a server that occurs twice: its intervals become one list": {first + ":1," + first + ":3", first + ":1:3"},
-		"line breaks between servers: removed":                      {first + ":1-2,\n" + second + ":1", first + ":1-2," + second + ":1"},
-		"spaces and capitals: accepted":                             {" " + strings.ToUpper(second) + " : 1 - 2 : 4 ", second + ":1-2:4"},
-		"a tag: kept":                                               {first + ":tag:1-5", first + ":tag:1-5"},
-		"tags come after untagged intervals":                        {first + ":b:1:a:2-3:9," + first + ":7", first + ":7:a:2-3:9:b:1"},
-		"tags are converted to lower case":                          {first + ":_Tag1:1", first + ":_tag1:1"},
-		"the highest GTID: kept":                                    {first + ":1-9223372036854775806", first + ":1-9223372036854775806"},
+		"an empty text is the empty set":                          {"", ""},
+		"a text of blanks and commas is the empty set":            {" ,\n, ", ""},
+		"a single transaction: kept":                              {first + ":5", first + ":5"},
+		"a range of one number is written as the number":          {first + ":5-5", first + ":5"},
+		"intervals that touch become one":                         {first + ":4-6:1-3:8", first + ":1-6:8"},
+		"intervals that overlap become one":                       {first + ":1-5:2-3:4-9", first + ":1-9"},
+		"servers are sorted":                                      {second + ":1," + first + ":1", first + ":1," + second + ":1"},
+		"intervals of a repeated server are merged into one list": {first + ":1," + first + ":3", first + ":1:3"},
+		"line breaks between servers: removed":                    {first + ":1-2,\n" + second + ":1", first + ":1-2," + second + ":1"},
+		"spaces and capitals: accepted":                           {" " + strings.ToUpper(second) + " : 1 - 2 : 4 ", second + ":1-2:4"},
+		"a tag: kept":                                             {first + ":tag:1-5", first + ":tag:1-5"},
+		"tags come after untagged intervals":                      {first + ":b:1:a:2-3:9," + first + ":7", first + ":7:a:2-3:9:b:1"},
+		"tags are converted to lower case":                        {first + ":_Tag1:1", first + ":_tag1:1"},
+		"the highest GTID: kept":                                  {first + ":1-9223372036854775806", first + ":1-9223372036854775806"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parsed(t, c.in).String(); got != c.want {

@@ -63,7 +63,7 @@ type ChangeSet struct {
 	RenewsCertificate bool
 	// Apply holds all objects that differ, in the order of writing.
 	Apply []*unstructured.Unstructured
-	// Claims holds the changes of volumes and claim templates. After the claims have changed, the StatefulSet is
+	// Claims holds the changes to volumes and claim templates. After the claims have changed, the StatefulSet is
 	// deleted without its Pods, and the next pass creates it with the new templates.
 	Claims ClaimChange
 	// Prune holds the unused configurations to delete.

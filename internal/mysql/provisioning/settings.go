@@ -31,7 +31,7 @@ type settingRule struct {
 	// names lists the settings, with all names that any version of MySQL accepts, without prefixes such as loose_. A
 	// trailing asterisk matches any suffix.
 	names []string
-	// why is the reason of a refusal. It completes a sentence that begins with the setting.
+	// why is the reason for a refusal. It completes a sentence that begins with the setting.
 	why string
 	// accepts reports whether a value is harmless nevertheless. If it is nil, no value is.
 	accepts func(value string) bool

@@ -128,11 +128,11 @@ func TestCharacterSetsMatch(t *testing.T) {
 		user        map[string]string
 		want, avoid string
 	}{
-		"no character set and no collation: utf8mb4":         {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
-		"only a character set: its default collation":        {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
-		"only a collation: its character set":                {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
-		"a character set in _include: its default collation": {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
-		"a matching character set and collation: kept":       {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
+		"no character set and no collation: utf8mb4":                     {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
+		"a character set without a collation gets its default collation": {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
+		"a collation without a character set gets its character set":     {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
+		"a character set in _include gets its default collation":         {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
+		"a matching character set and collation: kept":                   {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cnf, _ := BuildMyCnf(row.user, ServerSizes{})

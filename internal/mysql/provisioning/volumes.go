@@ -30,13 +30,13 @@ type ClaimLabels struct {
 	Labels, Annotations map[string]string
 }
 
-// ClaimChange is a change of claim templates. It requires a new StatefulSet, because claim templates are immutable.
+// ClaimChange is a change to claim templates. It requires a new StatefulSet, because claim templates are immutable.
 type ClaimChange struct {
 	// Growing lists the volumes to grow.
 	Growing []VolumeGrowth
 	// Relabelled lists the templates whose labels or annotations change.
 	Relabelled []ClaimLabels
-	// Shrinking describes a volume that would have to shrink, which is impossible; empty if none exists.
+	// Shrinking describes a volume that would have to shrink, which is impossible. It is empty if there is none.
 	Shrinking string
 }
 

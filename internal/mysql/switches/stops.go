@@ -124,7 +124,7 @@ func (s Switch) Events(action string) []decision.Event {
 	return stoprecord.Events(s.Before, s.Records, s.until, action)
 }
 
-// Changes returns the changes of the part's stop request since the last write of the status.
+// Changes returns the changes to the part's stop request since the last write of the status.
 func (s Switch) Changes(part string) []decision.Change {
 	return stoprecord.Changes(part, s.Before, s.Records)
 }
@@ -219,7 +219,7 @@ func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	return left
 }
 
-// DescribeIgnored returns the first end of a stop that is ignored, and the reason; empty if none exists.
+// DescribeIgnored returns the first end of a stop that is ignored, and the reason, or an empty string if there is none.
 func (s Switches) DescribeIgnored() string {
 	for _, one := range s.all() {
 		if ignored := one.Records.DescribeIgnored(one.until); ignored != "" {

@@ -158,7 +158,7 @@ func TestSwitchesHaveEndsAndReasonsOfTheirOwn(t *testing.T) {
 	s.annotate(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "", mocov1beta2.InstancesUntilAnnotation: "3h"})
 	want := []string{mocov1beta2.ClusteringReasonAnnotation, mocov1beta2.ClusteringUntilAnnotation}
 	if diff := cmp.Diff(want, s.look().ListLeftovers(s.cluster.Annotations)); diff != "" {
-		t.Errorf("expected what is left of the one stop that is over: %s", diff)
+		t.Errorf("expected the leftovers of the ended stop: %s", diff)
 	}
 	s.annotate(map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"})
 	if diff := cmp.Diff(want, s.look().ListLeftovers(s.cluster.Annotations)); diff != "" {

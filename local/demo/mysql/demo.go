@@ -222,7 +222,7 @@ func (d *mysqlDemo) verifyEqualRows() {
 }
 
 func (d *mysqlDemo) stopReconciliation() {
-	d.BeginStep("While reconciliation is stopped, a change of the spec has no effect")
+	d.BeginStep("While reconciliation is stopped, a change to the spec has no effect")
 	d.showMoco("stop", "reconciliation", clusterName, "--wait")
 	d.kubectl("patch", "mysqlcluster", clusterName, "--type=merge", "-p",
 		`{"spec":{"primaryServiceTemplate":{"metadata":{"labels":{"team":"data"}}}}}`)

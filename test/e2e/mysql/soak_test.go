@@ -317,7 +317,7 @@ type faultInjector struct {
 	manager *testenv.Process
 	// said contains the output of earlier managers.
 	said string
-	// size is the current number of instances, and scalings are the next changes of it.
+	// size is the current number of instances, and scalings are the next changes to it.
 	size     int
 	scalings []scaling
 	// primaryDeck and replicaDeck are the next kinds of faults.
@@ -379,7 +379,7 @@ func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 	}
 }
 
-// scaling is a change of the number of instances, after a share of the test's duration.
+// scaling is a change in the number of instances, after a share of the test's duration.
 type scaling struct {
 	share float64
 	size  int
@@ -627,7 +627,7 @@ func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpod
 
 // rowWriter writes rows with unique keys through the instance that has the label of the primary. A writer on the
 // node of an instance can connect to this instance even when the node is disconnected, but then it does not observe
-// changes of the label.
+// changes to the label.
 type rowWriter struct {
 	number, node int
 	cluster      *mysqlpods.PodCluster

@@ -41,7 +41,7 @@ const (
 	isReferencedElsewhere = 1 << 1
 )
 
-// SchemaFilter copies the part of each transaction that changes one schema. It decides by the changes of an event, and
+// SchemaFilter copies the part of each transaction that changes one schema. It decides by the changes in an event, and
 // not by the session's default schema as mysqlbinlog --database does: https://bugs.mysql.com/bug.php?id=54896
 type SchemaFilter struct {
 	// Schema is the only schema whose changes are copied.
@@ -75,7 +75,7 @@ const (
 	otherReferencedTable
 )
 
-// InseparableError reports a transaction whose changes of one schema cannot be separated from its other changes.
+// InseparableError reports a transaction whose changes to one schema cannot be separated from its other changes.
 type InseparableError struct{ reason string }
 
 func (e *InseparableError) Error() string { return e.reason }

@@ -107,7 +107,7 @@ func isNameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '$' || b >= 0x80
 }
 
-// nextWord parses an unquoted word and returns it in upper case; empty if none exists.
+// nextWord parses an unquoted word and returns it in upper case, or an empty string if there is none.
 func (l *lexer) nextWord() string {
 	l.skipSpace()
 	end := 0

@@ -303,7 +303,7 @@ func (s *shipper) chooseStart(ctx context.Context, candidates []binlogFacts) (st
 	if last.Time != nil {
 		set, err := gtid.Parse(last.GTIDSet)
 		if err != nil {
-			return start, 0, fmt.Errorf("read the newest backup: %w", err)
+			return start, 0, fmt.Errorf("parse the GTID set of the newest backup: %w", err)
 		}
 		wanted = append(wanted, set)
 	}

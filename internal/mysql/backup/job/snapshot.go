@@ -22,7 +22,7 @@ const (
 
 // errBusyInstance means that the tables of an instance could not be locked in time, or that its snapshot could not be
 // taken in time.
-var errBusyInstance = errors.New("is kept busy for more than " + LockTimeout.String() + ", by a transaction, by a change of its tables or by other work of its machine")
+var errBusyInstance = errors.New("is kept busy for more than " + LockTimeout.String() + ", by a transaction, by a change to its tables or by other work of its machine")
 
 const (
 	tablesQuery = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `')

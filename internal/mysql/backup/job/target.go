@@ -182,7 +182,7 @@ func (t restoreTarget) hasTransactions(ctx context.Context, schema, table string
 
 // openInstance makes the instance writable for administrators. It stays read-only for clients. Events do not run,
 // because an event whose definer is an administrator would add transactions. A server whose scheduler is DISABLED runs
-// no events and does not allow a change of the setting.
+// no events and does not allow a change to the setting.
 func (t restoreTarget) openInstance(ctx context.Context) error {
 	var runsEvents bool
 	if err := t.queryValue(ctx, &runsEvents, "select @@global.event_scheduler = 'ON'"); err != nil {

@@ -137,7 +137,7 @@ func TestCopyFollowsItsSourceAndBecomesItsOwn(t *testing.T) {
 }
 
 // changeAccountsOutside changes, on the external server, the password of an account that exists in the copy too. The
-// manager resets the replication account. After a change of the administrator's account, the kubelet would restart the
+// manager resets the replication account. After a change to the administrator's account, the kubelet would restart the
 // servers; the test restarts them itself.
 func (e *environment) changeAccountsOutside(t *testing.T) {
 	t.Helper()

@@ -21,7 +21,7 @@ import (
 // scrapeTimeout limits the duration of cache reads.
 const scrapeTimeout = 5 * time.Second
 
-// Metrics exports the progress of rollouts from the caches, and counts changes of volumes and StatefulSets. The names
+// Metrics exports the progress of rollouts from the caches, and counts changes to volumes and StatefulSets. The names
 // match upstream's. One instance exists for the lifetime of the process, and is registered once.
 type Metrics struct {
 	clusters reconcile.ScrapedCache

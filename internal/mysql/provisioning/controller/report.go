@@ -306,7 +306,7 @@ func describeStop(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string 
 	if s.Reason != "" {
 		text += ": " + s.Reason
 	}
-	return text + "; changes of the spec are not applied and no Pod is replaced; to continue, run: kubectl moco start reconciliation " + cluster.Name
+	return text + "; changes to the spec are not applied and no Pod is replaced; to continue, run: kubectl moco start reconciliation " + cluster.Name
 }
 
 // rememberStop returns the fields of the stop's record, which upstream's schema drops.
