@@ -68,7 +68,7 @@ type gapReasons map[string]bool
 
 func (g gapReasons) add(s *listedSwitch) {
 	if s.NoController != "" {
-		g[s.kind.Name()+": no controller acts on them: "+s.NoController] = true
+		g[s.kind.Name()+" objects: no controller acts on them: "+s.NoController] = true
 	}
 }
 

@@ -40,7 +40,7 @@ func TestPageReportsObjectsWithoutAController(t *testing.T) {
 	viewer.logIn(t, token)
 	stranger.logIn(t, strangersToken)
 	const gap = "the manager in the namespace torpor-system runs without the controllers hibernation"
-	viewer.expectShown(t, "/?q=asked", []string{"<strong class=\"stuck\">Stuck:</strong> no controller acts on it: " + gap + "<", "ClusterDeployment: no controller acts on them: " + gap + "; install the feature"}, []string{unwatched})
+	viewer.expectShown(t, "/?q=asked", []string{"<strong class=\"stuck\">Stuck:</strong> no controller acts on it: " + gap + "<", "ClusterDeployment objects: no controller acts on them: " + gap + "; install the feature"}, []string{unwatched})
 	viewer.expectShown(t, "/?q=calm", []string{"<span class=\"next\">no controller acts on it: " + gap}, nil)
 	viewer.expectShown(t, "/?state=stuck", []string{">asked<"}, []string{">calm<", ">handled<"})
 	viewer.expectShown(t, "/?q=handled", []string{">handled<"}, []string{"no controller acts on it"})

@@ -35,7 +35,7 @@ type listedAdapter struct {
 	metav1.ObjectMeta
 	// kind is nil for an invalid StopAdapter, whose own status reports the error.
 	kind *kinds.Kind
-	// ready is the reason of the condition Ready. It changes when the kind, or the right to list it, becomes available
+	// ready is the reason of the Ready condition. It changes when the kind, or the right to list it, becomes available
 	// or unavailable.
 	ready string
 }

@@ -82,7 +82,7 @@ type streamEvent struct {
 	Parts map[string]string `json:"parts,omitempty"`
 }
 
-// stream sends changes of the page to one browser.
+// stream sends changes to the page to one browser.
 type stream struct {
 	*Server
 	request *http.Request

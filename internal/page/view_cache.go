@@ -27,7 +27,7 @@ type cachedView struct {
 }
 
 // get returns a view without buttons, which the caller must not modify. The view is at most coalesceTime old, and
-// includes all changes of the inventory before the call.
+// includes all changes to the inventory before the call.
 func (c *viewCache) get(all *inventory, sees *visibility, q viewQuery, now time.Time) view {
 	version, key := all.changeChannel(), q.encode()+"\n"+sees.scope()
 	c.mu.Lock()

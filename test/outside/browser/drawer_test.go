@@ -15,7 +15,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// readApp returns the requested state of an app, and the reason of its stop.
+// readApp returns the requested state of an app, and the reason for its stop.
 func (e *pageEnv) readApp(t *testing.T, name string) string {
 	t.Helper()
 	app := &korifiv1alpha1.CFApp{}
@@ -23,7 +23,7 @@ func (e *pageEnv) readApp(t *testing.T, name string) string {
 	return fmt.Sprint(app.Spec.DesiredState, " ", app.Annotations["torpor.dev/reason"])
 }
 
-// closeDrawer presses Close in one step, because a change of the object renders the details again.
+// closeDrawer presses Close in one step, because a change to the object renders the details again.
 func closeDrawer() chromedp.Action[chromedp.Void] {
 	return run(`document.querySelector("#drawer .close").click()`)
 }

@@ -181,7 +181,7 @@ func (p *openedPages) note() {
 // awaitChange makes a change after a quiet time, and returns after how many seconds each page has it.
 func (p *openedPages) awaitChange(t *testing.T, change func()) (seconds []float64) {
 	t.Helper()
-	for quiet := false; !quiet; { // The pages gather the changes of a second.
+	for quiet := false; !quiet; { // The pages collect changes for one second.
 		select {
 		case <-p.changed:
 		case <-time.After(2 * time.Second):

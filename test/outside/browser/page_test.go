@@ -270,7 +270,7 @@ func (e *pageEnv) measureUpdates(t *testing.T, b *tab) (seconds []float64) {
 	return seconds
 }
 
-// awaitQuiet waits until the page has had no change for two seconds: it shows further changes of one second together.
+// awaitQuiet waits until the page has had no change for two seconds: it collects further changes for one second.
 func (b *tab) awaitQuiet(t *testing.T) {
 	t.Helper()
 	b.waitFor(t, "the page is quiet", `(() => {

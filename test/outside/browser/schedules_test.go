@@ -66,7 +66,7 @@ func (e *pageEnv) createSchedules(t *testing.T) {
 		})
 }
 
-// TestSchedulesInChromium goes through the tab of schedules as a user does, on a wide screen and on a phone.
+// TestSchedulesInChromium goes through the Schedules tab as a user does, on a wide screen and on a phone.
 func TestSchedulesInChromium(t *testing.T) {
 	findChromium(t)
 	e := newPageEnv(t)
