@@ -34,7 +34,7 @@ const (
 type checkRun struct {
 	observe func(context.Context) (admincheck.Observed, error)
 	out     io.Writer
-	// progress receives a line for each change of what --wait waits for.
+	// progress receives a line for each change in the state that --wait waits for.
 	progress io.Writer
 	output   string
 	waits    bool

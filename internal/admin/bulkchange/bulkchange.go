@@ -92,7 +92,7 @@ func (e Editor) PatchMetadata(ctx context.Context, obj *metav1.PartialObjectMeta
 	return nil
 }
 
-// Print prints a line about a change of an object, followed by the reason unless it is empty.
+// Print prints a line about a change to an object, followed by the reason unless it is empty.
 func (e Editor) Print(done string, obj client.Object, why string) {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	if gvk, err := e.Client.GroupVersionKindFor(obj); kind == "" && err == nil {

@@ -466,7 +466,7 @@ func findLastExpiry(bundle []byte) (last time.Time, err error) {
 
 func judgeClock(seen Observed) []Finding {
 	if seen.ServerTime.IsZero() {
-		return []Finding{{ClockCheck, Warned, "the response of the API server has no date", "compare the two clocks yourself"}}
+		return []Finding{{ClockCheck, Warned, "the response from the API server has no date", "compare the two clocks yourself"}}
 	}
 	// The Date header has whole seconds, and the request took some time.
 	skew := seen.Now.Sub(seen.ServerTime).Abs()

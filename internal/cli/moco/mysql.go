@@ -254,7 +254,7 @@ func (a *commands) newChecksumCommand() *cobra.Command {
 		Long: `Compare the rows of all instances at one GTID set, since equal GTIDs do not prove equal rows.
 It only reads, as moco-readonly: it opens a snapshot in every instance, and if all of them have executed the same
 transactions it runs CHECKSUM TABLE on every InnoDB table of users, one after the other. The instances have to read
-all rows, and changes of those tables' definitions wait until the end. If the command is interrupted, each server still
+all rows, and changes to those tables' definitions wait until the end. If the command is interrupted, each server still
 finishes the table that it has begun.
 It cannot compare instances that do not answer, instances that never reach one GTID set, different versions of MySQL,
 and tables of other engines. It reports these, with exit code 1, as it does if rows differ.`,

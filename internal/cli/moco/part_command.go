@@ -205,7 +205,7 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 }
 
 // needsLook reports whether a start needs a check of the instances that begins after the request, because the status
-// may be older than the last change of the instances.
+// may be older than the last change to the instances.
 func (p *partCommand) needsLook(c *mocov1beta2.MySQLCluster) bool {
 	isStopped := c.Annotations[p.Part.Name] == mysqlswitches.StopValue || p.Part.IsStartRefused(c)
 	return !p.IsStop && p.Part == mysqlswitches.ClusteringPart() && !p.force && isStopped && c.Status.Pause != nil && c.Status.Pause.ObservedAt != nil

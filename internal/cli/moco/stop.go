@@ -21,9 +21,9 @@ func (a *commands) newStopCommand() *cobra.Command {
 	clustering := a.newStopPartCommand(mysqlswitches.ClusteringPart(), "Stop failover, switchover and the repair of replication",
 		`Stop failover, switchover and the repair of replication; no controller changes the instances any more.
 An operation in progress is first brought to a safe point; --wait returns after that.
-Changes of the spec still reach the Pods; see stop reconciliation.`)
-	reconciliation := a.newStopPartCommand(mysqlswitches.ReconciliationPart(), "Keep changes of the spec from reaching other objects",
-		`Keep changes of the spec from reaching other objects, such as the StatefulSet. Clustering continues.`)
+Changes to the spec still reach the Pods; see stop reconciliation.`)
+	reconciliation := a.newStopPartCommand(mysqlswitches.ReconciliationPart(), "Keep changes to the spec from reaching other objects",
+		`Keep changes to the spec from reaching other objects, such as the StatefulSet. Clustering continues.`)
 	return newGroupCommand("stop", "Stop clustering or reconciliation", clustering, reconciliation)
 }
 
@@ -57,7 +57,7 @@ func (a *commands) newStopPartCommand(of mysqlswitches.Part, short, long string)
 		},
 	}
 	p.addFlags(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "reason of the stop, as a sentence")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason for the stop, as one sentence")
 	cmd.Flags().StringVar(&until, "until", "", "end of the stop: a time such as 18:00, tomorrow, monday or 2026-11-20T22:00:00Z, or a duration from now such as 40m")
 	completion.OfferValues(cmd, "until", UntilWords()...)
 	return cmd
@@ -73,7 +73,7 @@ instance, and a primary that lacks data or does not answer.`)
 	cmd.Flags().BoolVar(&clustering.force, "force", false, "start in spite of the findings of the check, or without a check")
 	reconciliation := &partCommand{commands: a, PartRequest: mysqlswitches.PartRequest{Part: mysqlswitches.ReconciliationPart()}}
 	return newGroupCommand("start", "Start clustering or reconciliation", cmd,
-		reconciliation.newStartPartCommand("Let changes of the spec reach other objects", "Let changes of the spec reach other objects, including those made during the stop."))
+		reconciliation.newStartPartCommand("Let changes to the spec reach other objects", "Let changes to the spec reach other objects, including those made during the stop."))
 }
 
 func (p *partCommand) newStartPartCommand(short, long string) *cobra.Command {

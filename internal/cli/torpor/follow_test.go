@@ -118,7 +118,7 @@ func testFollowNamed(t *testing.T, server *testenv.Environment) {
 	expectRows("the first state", false)
 	testenv.ExpectPatched(t, server, other, func(a *korifiv1alpha1.CFApp) { a.Spec.DesiredState = korifiv1alpha1.StoppedState })
 	testenv.ExpectPatched(t, server, app, func(a *korifiv1alpha1.CFApp) { a.Spec.DesiredState = korifiv1alpha1.StoppedState })
-	expectRows("a change of the app", false, true)
+	expectRows("a change to the app", false, true)
 	end()
 	testenv.ExpectEqual(t, "exit code", exit.Done, exit.Code(<-code))
 	expectRun(t, server.KubeconfigPath(nil), exit.Failed, "expected permission to list CFApps", "status", "cfapp", "-w", "--as", "eve", "-n", namespace)

@@ -73,7 +73,7 @@ The next changes are printed to stderr. The API server validates the schedule, w
 	f.StringArrayVar(&s.holidays, "holiday", nil, "day on which the objects sleep, such as 2026-12-24, --12-24 for every year, or 2026-12-24/2026-12-26; may be repeated")
 	f.StringArrayVar(&s.waves, "wave", []string{"first=deployment,cronjob", "second=statefulset"}, "kinds that are stopped together, as NAME=KIND[,KIND...]; may be repeated, in the order of a stop")
 	f.StringVarP(&s.selector, selectorFlag, "l", "", "labels of the objects, such as team=a; all objects by default")
-	f.StringVar(&s.reason, "reason", "", "reason of the stops, in a sentence")
+	f.StringVar(&s.reason, "reason", "", "reason for the stops, as one sentence")
 	f.BoolVar(&s.isSuspended, "suspend", false, "create the schedule without stopping objects")
 	f.StringSliceVar(&s.namespaces, "namespaces", nil, "names of the namespaces of a ClusterSlumber")
 	f.StringVar(&s.namespaceSelector, "namespace-selector", "", "labels of the namespaces of a ClusterSlumber, such as environment=development")

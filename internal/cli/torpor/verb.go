@@ -147,7 +147,7 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 		f.StringVar(&v.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
 	}
 	if v.verb == stopVerb || v.verb == extendVerb {
-		f.StringVar(&v.reason, "reason", "", "reason of the stop, in a sentence")
+		f.StringVar(&v.reason, "reason", "", "reason for the stop, as one sentence")
 		f.StringVar(&v.until, "until", "", "when the stop ends automatically: a time such as 18:00, tomorrow, monday or 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	}
 	if v.verb != extendVerb {
