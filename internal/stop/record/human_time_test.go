@@ -59,11 +59,11 @@ func TestParseNewUntil(t *testing.T) {
 		"a long text":                                     {tuesday, strings.Repeat("9h", 40), "expected a time such as"},
 		"a local time that is skipped":                    {spring, "2:30", "2026-03-29T03:30:00+02:00"},
 		"a weekday at a local time that is skipped":       {spring, "sunday 02:30", "2026-03-29T03:30:00+02:00"},
-		"1d across a skipped hour: the same time of day":  {spring, "1d", "2026-03-29T15:00:00+02:00"},
+		"1d across a skipped hour keeps the time of day":  {spring, "1d", "2026-03-29T15:00:00+02:00"},
 		"1d into a skipped hour: an hour later":           {"2026-03-28T02:30:00", "1d", "2026-03-29T03:30:00+02:00"},
 		"the morning after a skipped hour":                {spring, "tomorrow", "2026-03-29T08:00:00+02:00"},
 		"a local time that occurs twice: the first":       {autumn, "2:30", "2026-10-25T02:30:00+02:00"},
-		"1d across a repeated hour: the same time of day": {autumn, "1d", "2026-10-25T15:00:00+01:00"},
+		"1d across a repeated hour keeps the time of day": {autumn, "1d", "2026-10-25T15:00:00+01:00"},
 		"the morning after a repeated hour":               {autumn, "tomorrow", "2026-10-25T08:00:00+01:00"},
 		"a local time that occurs twice, after the first: the second": {"2026-10-25T02:45:00+02:00", "2:30", "2026-10-25T02:30:00+01:00"},
 	} {

@@ -23,7 +23,7 @@ func (s AnnotationSwitch) UntilAnnotation(annotations map[string]string) string 
 	return ownOrShared(annotations, s.Until, torporv1alpha1.UntilAnnotation)
 }
 
-// ReasonAnnotation returns the annotation with the reason of the stop: the switch's own if it is set,
+// ReasonAnnotation returns the annotation with the reason for the stop: the switch's own if it is set,
 // otherwise the one for all stops of the object.
 func (s AnnotationSwitch) ReasonAnnotation(annotations map[string]string) string {
 	return ownOrShared(annotations, s.Reason, torporv1alpha1.ReasonAnnotation)

@@ -12,7 +12,7 @@ import (
 // overdueGrace is how long after its end a stop becomes overdue, because a start takes time.
 const overdueGrace = 5 * time.Minute
 
-// The texts of the column NEXT for a stop with an end.
+// The texts of the NEXT column for a stop with an end.
 const (
 	StartsByItself          = "starts by itself"
 	ShouldHaveStartedItself = "should have started by itself: check whether the manager runs"

@@ -42,7 +42,7 @@ type SwitchState struct {
 	ResumedBy string
 	// Refused is the reason why the object is not stopped.
 	Refused string
-	// Unreadable names an annotation whose content was not written by Torpor; empty if none exists.
+	// Unreadable names an annotation whose content was not written by Torpor. It is empty if there is none.
 	Unreadable string
 }
 

@@ -56,8 +56,8 @@ func (r Row) IsChanging() bool {
 	return r.Stopped && !rests || !r.Stopped && !runs && r.State != "unknown" && r.State != "Unknown"
 }
 
-// NextAt returns the column NEXT at a time. For an overdue stop, it replaces the announced automatic start, which
-// has not happened.
+// NextAt returns the value of the NEXT column at a time. For an overdue stop, it replaces the announced automatic
+// start, which has not happened.
 func (r Row) NextAt(now time.Time) string {
 	switch {
 	case !r.IsOverdue(now):

@@ -90,7 +90,7 @@ func (clusterDeployments) ReadState(obj Object, now time.Time) State {
 	return s
 }
 
-// isLeftRunning reports whether this reason of the condition Hibernating means that the cluster keeps running
+// isLeftRunning reports whether this reason of the Hibernating condition means that the cluster keeps running
 // although a stop is requested.
 func isLeftRunning(reason string) bool {
 	return reason == hivev1.UnsupportedHibernationReason || reason == hivev1.RefusedHibernationReason

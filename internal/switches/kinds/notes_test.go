@@ -58,34 +58,34 @@ func TestNextOfCluster(t *testing.T) {
 		version               string
 		before, sent, want    map[string]string
 	}{
-		"a stop is noted":                                             {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
-		"a start is noted":                                            {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
-		"a stop at creation is noted as new":                          {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
-		"nothing is noted for a running new object":                   {false, false, "", nil, nil, annotations()},
-		"a forged name is overwritten by a stop":                      {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
-		"a forged name of a new object is removed":                    {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
-		"an edited note is restored":                                  {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
-		"a removed note is restored":                                  {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
-		"an end is noted with its author":                             {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
-		"an unchanged end keeps its note":                             {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
-		"a forged note of an unchanged end is removed":                {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
-		"a changed end gets a new note":                               {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
-		"an empty end is noted with its author only":                  {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
-		"a note is removed with its end":                              {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
-		"the longest end that is noted: its length counts characters": {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
-		"an end that is longer than that is not noted":                {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
-		"a start removes the stop's end and reason":                   {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
-		"an end and a reason that a start sets are kept":              {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
-		"an end and a reason set before the stop are kept":            {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
-		"unrelated annotations are not touched":                       {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
-		"unrelated annotations may be removed":                        {true, true, "7", annotations(foreign, "a"), nil, annotations()},
-		"a changed reason alone is not noted":                         {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
-		"a start without an old reason removes nothing":               {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
-		"a skip is noted with its author":                             {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
-		"an unchanged skip keeps its note":                            {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
-		"a skip outlives a stop and its start":                        {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
-		"a note is removed with its skip":                             {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
-		"an end without a note is kept while the stop continues":      {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
+		"a stop records its requester":                              {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
+		"a start records its requester":                             {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
+		"a stop at creation records the version new":                {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
+		"a new running object records no requester":                 {false, false, "", nil, nil, annotations()},
+		"a forged name is overwritten by a stop":                    {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
+		"a forged name of a new object is removed":                  {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
+		"an edited note is restored":                                {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
+		"a removed note is restored":                                {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
+		"an end is recorded with its author":                        {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
+		"an unchanged end keeps its note":                           {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
+		"a forged note of an unchanged end is removed":              {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
+		"a changed end gets a new note":                             {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
+		"of an empty end only the author is recorded":               {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
+		"a note is removed with its end":                            {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
+		"an end of 64 characters is recorded, even with more bytes": {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
+		"an end of more than 64 characters is not recorded":         {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
+		"a start removes the stop's end and reason":                 {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
+		"an end and a reason that a start sets are kept":            {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
+		"an end and a reason set before the stop are kept":          {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
+		"unrelated annotations are not touched":                     {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
+		"unrelated annotations may be removed":                      {true, true, "7", annotations(foreign, "a"), nil, annotations()},
+		"a changed reason alone records no requester":               {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
+		"a start without an old reason removes nothing":             {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
+		"a skip is recorded with its author":                        {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
+		"an unchanged skip keeps its note":                          {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
+		"a skip outlives a stop and its start":                      {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
+		"a note is removed with its skip":                           {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
+		"an end without a note is kept while the stop continues":    {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := requester.Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
@@ -104,7 +104,7 @@ func TestNextOfMySQLCluster(t *testing.T) {
 		ownNoted                              = ownUntil + torporv1alpha1.NotedSuffix
 	)
 	for name, row := range map[string]struct{ before, sent, want map[string]string }{
-		"one switch is noted": {nil, annotations(clustering, "true"), annotations(clustering, "true", clusteringBy, "alice", clusteringVersion, "7")},
+		"a stop of clustering records its requester": {nil, annotations(clustering, "true"), annotations(clustering, "true", clusteringBy, "alice", clusteringVersion, "7")},
 		"a value other than true stops nothing": {
 			nil, annotations(clustering, "yes", reconciliation, "True"), annotations(clustering, "yes", reconciliation, "True"),
 		},
@@ -150,8 +150,8 @@ func TestNextOfWorkload(t *testing.T) {
 		fieldManager       string
 		before, sent, want map[string]string
 	}{
-		"a stop is noted":  {"kubectl", nil, annotations(stopped, "true"), annotations(stopped, "true", by, "alice", version, "7")},
-		"a start is noted": {"kubectl", annotations(stopped, "true", until, "8h"), annotations(stopped, "false", until, "8h"), annotations(stopped, "false", by, "alice", version, "7")},
+		"a stop records its requester":  {"kubectl", nil, annotations(stopped, "true"), annotations(stopped, "true", by, "alice", version, "7")},
+		"a start records its requester": {"kubectl", annotations(stopped, "true", until, "8h"), annotations(stopped, "false", until, "8h"), annotations(stopped, "false", by, "alice", version, "7")},
 		"a value other than true stops nothing": {
 			"kubectl", nil, annotations(stopped, "yes"), annotations(stopped, "yes"),
 		},
@@ -167,7 +167,7 @@ func TestNextOfWorkload(t *testing.T) {
 		},
 		"a removal of the saved fields alone is allowed": {"", annotations(saved, "{}"), nil, annotations()},
 		"the manager may change the record":              {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},
-		"a start by the manager is noted with the manager as requester": {
+		"a start by the manager records the manager as requester": {
 			"torpor-workloads", annotations(stopped, "true", record, "[1]"), annotations(stopped, "false", record, "[2]"), annotations(stopped, "false", record, "[2]", by, "alice", version, "7"),
 		},
 		"a record in the annotations of a new object is kept": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},

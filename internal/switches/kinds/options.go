@@ -30,7 +30,7 @@ type Related struct {
 	Object Object
 	Name   string
 	List   List
-	// IsOptional is true if it is not an error that the API server does not serve the kind.
+	// IsOptional is true if the API server need not serve the kind.
 	IsOptional bool
 	// Unread is the remark in the plan if the user has no permission to read the objects. If it is empty, the plan
 	// fails then.

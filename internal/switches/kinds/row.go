@@ -19,7 +19,7 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// StuckPrefix is the prefix of the column NEXT of a switch that waits for an intervention.
+// StuckPrefix begins the value of the NEXT column for a switch that waits for an intervention.
 const StuckPrefix = "it is stuck: "
 
 // Row describes one switch of an object.
@@ -158,7 +158,7 @@ func (r Row) withNext(startCommand string) Row {
 	return r
 }
 
-// wakesItself returns the column NEXT of an object that a Slumber stops until a known time.
+// wakesItself returns the value of the NEXT column for an object that a Slumber stops until a known time.
 func (r Row) wakesItself() string { return "starts by itself, or now by " + r.SkipCommand() }
 
 // CommandKind returns the name of the kind in commands.

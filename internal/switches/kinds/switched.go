@@ -143,8 +143,8 @@ func isUntouched(obj metav1.Object, is fieldswitch.SwitchState) bool {
 	return len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !fieldswitch.IsAsked(obj)
 }
 
-// stateOfSwitched returns the column STATE of an object. restsByItself is true if the object's own switch stops it
-// without a request to Torpor.
+// stateOfSwitched returns the value of the STATE column for an object. restsByItself is true if the object's own switch
+// stops it without a request to Torpor.
 func stateOfSwitched(how *FieldSwitch, r Row, is fieldswitch.SwitchState, rest ObservedActivity, u *unstructured.Unstructured) (state string, restsByItself bool) {
 	isKept := len(is.Saved) > 0
 	switch {

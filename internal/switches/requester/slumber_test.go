@@ -36,7 +36,7 @@ func TestNextOfSlumber(t *testing.T) {
 		isChanged          bool
 		before, sent, want map[string]string
 	}{
-		"the author of a new or changed Slumber is noted":                     {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
+		"the author of a new or changed Slumber is recorded":                  {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
 		"a forged name is overwritten":                                        {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
 		"an edited note is restored":                                          {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
 		"a forged name is removed by a request that does not change the spec": {false, nil, annotations(by, "the-ceo"), annotations()},

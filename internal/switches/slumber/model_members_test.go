@@ -61,7 +61,7 @@ type modelMember struct {
 	stoppedAt, until time.Time
 	// value is what a user last wrote to the field that a stop sets; nil if it is absent.
 	value any
-	// isChangePending is true while a user's change of a field that a stop has set is unseen by its controller.
+	// isChangePending is true while a user's change to a field that a stop has set is unseen by its controller.
 	isChangePending bool
 	refusal         string
 	// resumes and interventions count the actions of users.

@@ -69,7 +69,7 @@ func TestTransitions(t *testing.T) {
 			"2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
-		"a yearly holiday up to February 29: it ends on February 28 in other years": {
+		"a yearly holiday up to February 29 ends on February 28 in other years": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-28", Last: "--02-29"}}},
 			"2027-01-01T00:00:00Z",
 			[]string{"Asleep Sun 2027-02-28T00:00:00Z", "Awake Mon 2027-03-01T00:00:00Z", "Asleep Mon 2028-02-28T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z"},

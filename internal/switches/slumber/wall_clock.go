@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// widestShift is longer than any clock change of a time zone; Samoa once skipped a day.
+	// widestShift is longer than any clock change in a time zone; Samoa once skipped a day.
 	widestShift = 26 * time.Hour
 	// farthestLook is how far ahead and back an occurrence is searched: more than the eight years that may lie
 	// between two leap days.

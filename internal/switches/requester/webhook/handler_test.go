@@ -72,42 +72,42 @@ func raw(text string) (r runtime.RawExtension) {
 func TestRequestsAreNoted(t *testing.T) {
 	const noted = `{"op":"add","path":"/metadata/annotations/torpor.dev~1request-version","value":"7"},{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}`
 	for name, row := range map[string]struct{ path, old, updated, options, want string }{
-		"a stop of a cluster: noted": {
+		"a stop of a cluster records its requester": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"},"spec":{"powerState":"Running"}}`, `{"metadata":{"resourceVersion":"7"},"spec":{"powerState":"Hibernating"}}`, "",
 			`[{"op":"add","path":"/metadata/annotations","value":{}},` + noted + `]`,
 		},
-		"a new cluster that hibernates: noted as new": {
+		"a new hibernating cluster records the version new": {
 			"/note-clusters", "", `{"metadata":{"annotations":{"a":"b"}},"spec":{"powerState":"Hibernating"}}`, "", `[` + strings.Replace(noted, `"7"`, `"new"`, 1) + `]`,
 		},
-		"a label on a cluster: nothing is noted": {
+		"a label on a cluster records no requester": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"}}`, `{"metadata":{"labels":{"a":"b"}}}`, "", `[]`,
 		},
-		"a cluster that is being deleted: nothing is noted": {
+		"a cluster that is being deleted records no requester": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"torpor.dev/requested-by":"x"}}}`, "", ``,
 		},
-		"a forged note: removed": {
+		"a forged requester is removed": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"}}`, `{"metadata":{"annotations":{"torpor.dev/requested-by":"the-ceo"}}}`, "",
 			`[{"op":"remove","path":"/metadata/annotations/torpor.dev~1requested-by"}]`,
 		},
-		"a stop of clustering: noted": {
+		"a stop of clustering records its requester": {
 			"/note-databases", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"moco.cybozu.com/clustering-stopped":"true"}}}`, "",
 			`[` + strings.ReplaceAll(noted, "torpor.dev~1", "torpor.dev~1clustering-") + `]`,
 		},
-		"a new Slumber: its author is noted": {
+		"a new Slumber records its author": {
 			"/note-slumbers", "", `{"metadata":{"annotations":{"torpor.dev/requested-by":"the-ceo"}},"spec":{"suspend":true}}`, "",
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
 		},
-		"a changed spec of a Slumber: its author is noted": {
+		"a change to the spec of a Slumber records the author": {
 			"/note-slumbers", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}},"spec":{"suspend":true}}`, `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`, "",
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
 		},
-		"a label on a Slumber: nothing is noted": {
+		"a label on a Slumber records no author": {
 			"/note-slumbers", `{"metadata":{"resourceVersion":"7"},"spec":{"a":1,"b":[{}]}}`, `{"metadata":{"labels":{"a":"b"}},"spec":{"b":[{}],"a":1}}`, "", `[]`,
 		},
-		"a stop of a Deployment: noted": {
+		"a stop of a Deployment records its requester": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"torpor.dev/stopped":"true"}}}`, "", `[` + noted + `]`,
 		},
-		"a user replaces the annotations of a Deployment: its record is restored": {
+		"the record of a Deployment is restored if a user replaces all annotations": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"torpor.dev/stops":"[]"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"fieldManager":"kubectl-rollout"}`,
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1stops","value":"[]"}]`,
 		},

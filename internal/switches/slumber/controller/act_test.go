@@ -176,13 +176,13 @@ func TestPartlyWrittenStopsAreWrittenAgain(t *testing.T) {
 		status, annotation *torporv1alpha1.ScheduledStop
 		isWritten          bool
 	}{
-		"the stops are stored nowhere: they are written":                                {nil, nil, true},
-		"only the status holds the desired stops: they are written again":               {&wanted, nil, true},
-		"only the annotation holds the desired stops: nothing is written":               {nil, &wanted, false}, // As if the schema drops the status field.
-		"the status and the annotation hold the desired stops: nothing is written":      {&wanted, &wanted, false},
-		"the annotation holds an older reason: the stops are written again":             {&wanted, &another, true},
-		"the status holds an older reason: the stops are written again":                 {&another, &wanted, true},
-		"only the annotation holds stops, with an older reason: they are written again": {nil, &another, true},
+		"stops that are stored nowhere are written":                            {nil, nil, true},
+		"desired stops in the status alone are written again":                  {&wanted, nil, true},
+		"desired stops in the annotation alone are not written again":          {nil, &wanted, false}, // As if the schema drops the status field.
+		"desired stops in the status and the annotation are not written again": {&wanted, &wanted, false},
+		"stops with an older reason in the annotation are written again":       {&wanted, &another, true},
+		"stops with an older reason in the status are written again":           {&another, &wanted, true},
+		"stops with an older reason in the annotation alone are written again": {nil, &another, true},
 	} {
 		cd := &hivev1.ClusterDeployment{}
 		if row.status != nil {

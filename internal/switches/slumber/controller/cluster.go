@@ -34,7 +34,7 @@ const ClusterName = "torpor-clusterslumber"
 const (
 	// delayPerMember is added to changesDelay for each member, because each pass lists every kind in all namespaces.
 	delayPerMember = time.Millisecond
-	// awakeDelayFactor multiplies the delay while a ClusterSlumber is awake, because changes of its members then
+	// awakeDelayFactor multiplies the delay while a ClusterSlumber is awake, because changes to its members then
 	// affect only counts.
 	awakeDelayFactor = 10
 )
@@ -172,7 +172,7 @@ func (c ClusterController) concerns(ctx context.Context, s *torporv1alpha1.Clust
 	return err == nil && slumber.Concerns(slumber.ViewOf(s), reach, kind.GVK().GroupKind(), obj)
 }
 
-// delayOf returns how long changes of members are batched into one pass of a ClusterSlumber.
+// delayOf returns how long changes to members are batched into one pass of a ClusterSlumber.
 func delayOf(s *torporv1alpha1.ClusterSlumber) time.Duration {
 	delay := changesDelay + time.Duration(s.Status.Members)*delayPerMember
 	if s.Status.State == torporv1alpha1.SlumberAwake {

@@ -44,7 +44,7 @@ type notifiedController struct {
 	enqueue enqueueFunc
 }
 
-// changesDelay delays a pass, so that it handles the changes of many objects.
+// changesDelay delays a pass, so that it handles the changes to many objects.
 const changesDelay = time.Second
 
 // readableKind is a kind and the reader of its objects, which reads metadata from a cache and whole objects from the

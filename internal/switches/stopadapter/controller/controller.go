@@ -46,7 +46,7 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Manager runs the controllers of the kinds.
 	Manager manager.Manager
-	// Observer is notified of kinds that can be stopped, and of changes of their objects.
+	// Observer is notified of kinds that can be stopped, and of changes to their objects.
 	Observer fieldswitchcontroller.Observer
 	// Metrics exposes metrics of the stops.
 	Metrics *fieldswitchcontroller.Metrics
