@@ -68,7 +68,7 @@ func Decide(o Observed) Plan {
 // isDeleted reports whether the ClusterDeployment is being deleted.
 func (o Observed) isDeleted() bool { return o.Deleted }
 
-// isPaused reports whether an annotation pauses changes of the power state.
+// isPaused reports whether an annotation pauses changes to the power state.
 func (o Observed) isPaused() bool { return o.Paused }
 
 // isNotInstalled reports whether the cluster is not installed yet.

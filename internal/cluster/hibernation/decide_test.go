@@ -328,7 +328,7 @@ func staleNode(name string) ObservedNode {
 	return n
 }
 
-// notReadyNode is a node that reports with the condition Ready False.
+// notReadyNode is a node that reports with a Ready condition that is False.
 func notReadyNode(name string) ObservedNode {
 	n := readyNode(name)
 	n.Ready = false

@@ -188,7 +188,7 @@ func formatBudget(d time.Duration) string {
 	return text
 }
 
-// drainMessage lists Pods only when they are late, because each change of the message is a status write.
+// drainMessage lists Pods only when they are late, because each change to the message is a status write.
 func (o Observed) drainMessage() string {
 	message := fmt.Sprintf("Draining the workers before the machines are stopped, for at most %s", formatBudget(o.Options.DrainBudget))
 	if left := o.undrained(); left != "" && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {

@@ -133,7 +133,7 @@ func stoppingCondition(o Observed) decision.Condition {
 		return decision.False(hivev1.TerminatingSpotMachinesReason,
 			"Every other machine is stopped; spot machines, which cannot be stopped, are being terminated; the cluster replaces them at the resume")
 	}
-	// Machines are listed only when they are late, because each change of the message is a status write.
+	// Machines are listed only when they are late, because each change to the message is a status write.
 	if o.isHibernationOpen() && o.Now.Sub(o.stopBeganAt()) > lateAfter {
 		pending := slices.Concat(o.machinesToStop(), o.machinesToTerminate(), o.machineIDs(actuator.Stopping, actuator.Starting))
 		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop%s", o.machineNames(pending), o.stopOrderNote()+o.drainNote()))

@@ -291,7 +291,7 @@ func (o Observed) withNotes(names []string) []string {
 	return noted
 }
 
-// untilSeen returns the time until the next pass. The change of an object on the hub is observed soon.
+// untilSeen returns the time until the next pass. The change to an object on the hub is observed soon.
 func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Duration) time.Duration {
 	if slices.ContainsFunc(changes, func(c actuator.GroupChange) bool { return isOfHub(c.Name) && !o.isRefused(c.Name) }) {
 		return minCloudInterval

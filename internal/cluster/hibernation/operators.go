@@ -19,7 +19,7 @@ type ObservedOperator struct {
 	Problem string
 	// IsBroken is true if the operator is degraded or not available. A progressing operator is not broken.
 	IsBroken bool
-	// LastSeen is the newest sign of life by the hub's time: a change of the operator's conditions, or the renewal of
+	// LastSeen is the newest sign of life by the hub's time: a change to the operator's conditions, or the renewal of
 	// its lease. Conditions do not change while a cluster hibernates, so unchanged conditions are not a sign of life.
 	LastSeen time.Time
 }

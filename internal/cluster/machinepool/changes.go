@@ -34,7 +34,7 @@ const (
 	platformsScalingFromZero = "aws azure gcp openstack"
 )
 
-// Change is the change of one object in the target cluster.
+// Change is a change to one object in the target cluster.
 type Change struct {
 	Name string
 	// Manifest is applied with server-side apply.

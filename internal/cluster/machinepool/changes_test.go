@@ -155,7 +155,7 @@ func TestPlanChanges(t *testing.T) {
 		sets        []MachineSet
 		autoscalers []Autoscaler
 		noScaling   bool
-		// want lists the changes in order, or the reason of the refusal and a part of its message.
+		// want lists the changes in order, or the reason for the refusal and a part of its message.
 		want []string
 	}{
 		"replicas are set":                                                                   {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},

@@ -44,7 +44,7 @@ func rules() []decision.Rule[*situation, Plan] {
 		}},
 		{Name: "the cluster matches the pool", When: (*situation).isSettled, Then: (*situation).rest},
 		{Name: "paused", When: (*situation).isPaused, Then: func(*situation) Plan {
-			return waitForEvent(hivev1.MachinePoolPausedReason, "An annotation of the ClusterDeployment pauses changes of its MachineSets")
+			return waitForEvent(hivev1.MachinePoolPausedReason, "An annotation of the ClusterDeployment pauses changes to its MachineSets")
 		}},
 		{Name: "the cluster may not be dialled", When: (*situation).mayNotDial, Then: func(*situation) Plan {
 			return waitForEvent(hivev1.MachinePoolWaitingReason, "Waiting until the cluster runs and answers")
@@ -188,7 +188,7 @@ func (s *situation) apply() Plan {
 	}
 }
 
-// judgeConfiguration returns the conditions about the pool's configuration. They are Unknown from a change of the
+// judgeConfiguration returns the conditions about the pool's configuration. They are Unknown from a change to the
 // pool until the next read of the cluster.
 func (s *situation) judgeConfiguration(synced decision.Condition) (notEnough, unsupported decision.Condition) {
 	notEnough = decision.False(hivev1.EnoughReplicasReason, "There are enough replicas for the MachineSets")

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// EventMachineSetsChanged reports changes of a cluster's MachineSets and MachineAutoscalers.
+	// EventMachineSetsChanged reports changes to a cluster's MachineSets and MachineAutoscalers.
 	EventMachineSetsChanged = "MachineSetsChanged"
 	// EventMachinePoolFailed reports that a cluster does not match its pool, or that the reason has changed.
 	EventMachinePoolFailed = "MachinePoolFailed"

@@ -144,7 +144,7 @@ func TestGroupsOfAClusterThatShouldRunAreNotHeld(t *testing.T) {
 		f.service.OrderGroups(named("c"), HoldVerb, suspendAll(), 0)
 		elapse(2 * time.Second)
 		if cloud.changed > 0 {
-			t.Errorf("expected no change of a group, found %d", cloud.changed)
+			t.Errorf("expected no change to a group, found %d", cloud.changed)
 		}
 	})
 }

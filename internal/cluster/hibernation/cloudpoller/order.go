@@ -42,7 +42,7 @@ type order struct {
 	verb Verb
 	// ids are the ids of machines, or the names of groups.
 	ids []string
-	// changes are the changes of groups.
+	// changes are the changes to groups.
 	changes []actuator.GroupChange
 	// stoppedLater and terminatedLater are machines that are stopped or terminated after this stop. No machine is
 	// stopped unless the account may also stop or terminate these.

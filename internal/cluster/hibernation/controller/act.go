@@ -119,7 +119,7 @@ func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, 
 	return err
 }
 
-// healthCheckChanges returns the change of an observed MachineHealthCheck; empty if it no longer exists.
+// healthCheckChanges returns the change to an observed MachineHealthCheck; empty if it no longer exists.
 func (s *clusterObservation) healthCheckChanges(group string, isPause bool) []targetcluster.HealthCheckChange {
 	at := slices.IndexFunc(s.healthChecks, func(check targetcluster.HealthCheck) bool { return check.Group.Name == group })
 	if at < 0 {

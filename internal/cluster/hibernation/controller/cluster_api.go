@@ -49,7 +49,7 @@ type clusterAPI struct {
 	refusals map[types.NamespacedName]pauseRefusal
 }
 
-// pauseRefusal is a change of a Cluster that the hub has refused.
+// pauseRefusal is a change to a Cluster that the hub has refused.
 type pauseRefusal struct {
 	group  string
 	isHold bool

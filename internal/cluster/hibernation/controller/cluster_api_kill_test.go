@@ -19,7 +19,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// mortalTarget is the API server of a cluster. At changes of MachineHealthChecks it kills the manager, or refuses
+// mortalTarget is the API server of a cluster. At changes to MachineHealthChecks it kills the manager, or refuses
 // them.
 type mortalTarget struct {
 	kubeconfig []byte
@@ -86,7 +86,7 @@ func TestManagersThatDieAtEachActKeepPauses(t *testing.T) {
 	s.expectSameMachines(t)
 }
 
-// expectPauses expects that managers were killed before and after each change of a pause.
+// expectPauses expects that managers were killed before and after each change to a pause.
 func expectPauses(t *testing.T, acts map[string]int) {
 	t.Helper()
 	for _, act := range []string{"change the pause of the Cluster", "change the pause of the health check"} {

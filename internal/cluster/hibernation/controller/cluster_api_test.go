@@ -328,7 +328,7 @@ func releasesCancelledPauses(t *testing.T, e *env) {
 	s.expectSameMachines(t)
 }
 
-// refusedPatches refuses changes of Clusters on the hub, as if a right were missing.
+// refusedPatches refuses changes to Clusters on the hub, as if a right were missing.
 type refusedPatches struct {
 	http.RoundTripper
 	refuses *atomic.Bool

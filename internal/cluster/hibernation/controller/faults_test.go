@@ -22,10 +22,10 @@ import (
 const (
 	// shownLag is how long the cloud returns the old state.
 	shownLag = 2 * time.Second
-	// flipInterval is the interval between changes of a power state.
+	// flipInterval is the interval between changes to a power state.
 	flipInterval = time.Second
-	// usualFlips is the number of changes of all clusters together, unless TORPOR_FLIPS sets another number. There
-	// are at least minFlipped clusters, and more if each would change more than maxFlipsEach times.
+	// usualFlips is the number of power state changes of all clusters together, unless TORPOR_FLIPS sets another
+	// number. There are at least minFlipped clusters, and more if each would change more than maxFlipsEach times.
 	usualFlips, minFlipped, maxFlipsEach = 200, 10, 200
 	flipsVariable                        = "TORPOR_FLIPS"
 )

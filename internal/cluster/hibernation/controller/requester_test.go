@@ -121,7 +121,7 @@ func (s *testCluster) expectRequester(t *testing.T, who string) {
 	table := s.env.GetTable(t, hivev1.GroupVersion().WithResource("clusterdeployments"), s.key)
 	for i, column := range table.ColumnDefinitions {
 		if column.Name == "By" && fmt.Sprint(table.Rows[0].Cells[i]) != who {
-			t.Errorf("expected %s in the column By, found %v", who, table.Rows[0].Cells[i])
+			t.Errorf("expected %s in the By column, found %v", who, table.Rows[0].Cells[i])
 		}
 	}
 }

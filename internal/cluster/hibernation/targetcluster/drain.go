@@ -45,7 +45,7 @@ const (
 // errEnoughPods stops a list request once enough Pods were read.
 var errEnoughPods = errors.New("enough pods were read")
 
-// Drain contains the requested changes of a cluster's nodes and Pods.
+// Drain contains the requested changes to a cluster's nodes and Pods.
 type Drain struct {
 	Cordon, Uncordon []hibernation.NodeVersion
 	Evict            []hibernation.ObservedPod

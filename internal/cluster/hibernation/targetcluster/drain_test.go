@@ -35,15 +35,15 @@ func TestDecodePod(t *testing.T) {
 		isDrained bool
 		err       error
 	}{
-		"pod of a ReplicaSet is drained":                          {build(ownedBy("ReplicaSet", true)), web, true, nil},
-		"pod that is being deleted is drained":                    {build(ownedBy("ReplicaSet", true) + `,"deletionTimestamp":"2026-01-02T03:04:05Z"`), leaving, true, nil},
-		"pod without an owner is drained":                         {build(""), bare, true, nil},
-		"pod with an owner that is not its controller is drained": {build(ownedBy("Backup", false)), bare, true, nil},
-		"pod of a DaemonSet is not drained":                       {build(ownedBy("DaemonSet", true)), web, false, nil},
-		"static pod is not drained":                               {build(`,"annotations":{"kubernetes.io/config.mirror":"x"}`), bare, false, nil},
-		"pod name with a path traversal is refused":               {`{"metadata":{"namespace":"shop","name":"../../nodes/n1","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
-		"malformed namespace is refused":                          {`{"metadata":{"namespace":"","name":"web-0","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
-		"number instead of a pod is refused":                      {`7`, hibernation.ObservedPod{}, false, errMalformed},
+		"pod of a ReplicaSet is part of the drain":                          {build(ownedBy("ReplicaSet", true)), web, true, nil},
+		"pod that is being deleted is part of the drain":                    {build(ownedBy("ReplicaSet", true) + `,"deletionTimestamp":"2026-01-02T03:04:05Z"`), leaving, true, nil},
+		"pod without an owner is part of the drain":                         {build(""), bare, true, nil},
+		"pod with an owner that is not its controller is part of the drain": {build(ownedBy("Backup", false)), bare, true, nil},
+		"pod of a DaemonSet is not part of the drain":                       {build(ownedBy("DaemonSet", true)), web, false, nil},
+		"static pod is not part of the drain":                               {build(`,"annotations":{"kubernetes.io/config.mirror":"x"}`), bare, false, nil},
+		"pod name with a path traversal is refused":                         {`{"metadata":{"namespace":"shop","name":"../../nodes/n1","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
+		"malformed namespace is refused":                                    {`{"metadata":{"namespace":"","name":"web-0","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
+		"number instead of a pod is refused":                                {`7`, hibernation.ObservedPod{}, false, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, isDrained, err := decodePod([]byte(row.item))

@@ -32,7 +32,7 @@ func TestSignsOfLifeOfOperators(t *testing.T) {
 		operator, lease string
 		want            hibernation.ObservedOperator
 	}{
-		"newest change of a condition is a sign of life":                          {operator(own, ready...), lease("elsewhere", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"newest change to a condition is a sign of life":                          {operator(own, ready...), lease("elsewhere", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
 		"operator's own lease is a sign of life":                                  {operator(own, ready...), lease("openshift-etcd-operator", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(9)}},
 		"lease that was just acquired does not count":                             {operator(own, ready...), lease("openshift-etcd-operator", 9, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
 		"lease of the operand does not count":                                     {operator(own+","+operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},

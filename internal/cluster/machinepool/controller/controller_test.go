@@ -481,7 +481,7 @@ func TestSlowClusterEndsItsJob(t *testing.T) {
 	defer cancel()
 	answer, outcome := runner.do(over, job)
 	if answer.NoAnswer == "" || !outcome.IsSilent || !outcome.HasFailed {
-		t.Errorf("expected an answer without a response of the cluster, found %+v and %+v", answer, outcome)
+		t.Errorf("expected an answer without a response from the cluster, found %+v and %+v", answer, outcome)
 	}
 	if answer, _ = runner.do(t.Context(), job); !answer.IsComplete {
 		t.Errorf("expected a cluster that is not slow to match the pool, found %+v", answer)

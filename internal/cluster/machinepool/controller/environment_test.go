@@ -156,7 +156,7 @@ func (c *testCluster) readAll(t *testing.T, zones ...string) []string {
 	return all
 }
 
-// edit simulates a manual change of a MachineSet.
+// edit simulates a manual change to a MachineSet.
 func (c *testCluster) edit(t *testing.T, zone, patch string) {
 	t.Helper()
 	u := newObject(machinepool.MachineSetVersion, machinepool.MachineSetKind, c.nameOf(zone))

@@ -74,7 +74,7 @@ func readGate(cd *hivev1.ClusterDeployment, now time.Time) poolGate {
 }
 
 // gateChanged passes updates that change whether or how a cluster is dialled, or with which data. Both objects are
-// evaluated at the zero time, so only a change of the object counts, not the passing of time.
+// evaluated at the zero time, so only a change to the object counts, not the passing of time.
 func gateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)
