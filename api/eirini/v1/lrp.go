@@ -46,7 +46,7 @@ type LRPList struct {
 	Items           []LRP `json:"items"`
 }
 
-// LRPSpec is the desired state of an LRP. Only a change of Instances affects existing Pods. PrivateRegistry, Sidecars and VolumeMounts are
+// LRPSpec is the desired state of an LRP. Only a change to Instances affects existing Pods. PrivateRegistry, Sidecars and VolumeMounts are
 // preserved and not used.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.image`,rule=`self.image == oldSelf.image`,message=`expected no change, because an LRP runs one revision of an app; found one; restart or deploy the app`

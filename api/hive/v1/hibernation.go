@@ -301,7 +301,7 @@ type MachineGroupRecord struct {
 	// +optional
 	HeldAt *metav1.Time `json:"heldAt,omitempty"`
 	// RestoredAt is the time at which the former size of the group was set again. From then on, the group launches its
-	// machines, and later changes of the size are kept.
+	// machines, and later changes to the size are kept.
 	// +optional
 	RestoredAt *metav1.Time `json:"restoredAt,omitempty"`
 }

@@ -163,7 +163,7 @@ const (
 	MachineSetsApplyingReason = "Applying"
 	// MachinePoolWaitingReason means that the cluster hibernates or does not answer. Torpor does not connect to it.
 	MachinePoolWaitingReason = "WaitingForCluster"
-	// MachinePoolPausedReason means that an annotation of the ClusterDeployment pauses changes of the cluster.
+	// MachinePoolPausedReason means that an annotation of the ClusterDeployment pauses changes to the cluster.
 	MachinePoolPausedReason = "Paused"
 	// MachinePoolNoAnswerReason means that the cluster did not answer while it was changed or read.
 	MachinePoolNoAnswerReason = "NoAnswer"

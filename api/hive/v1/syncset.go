@@ -112,7 +112,7 @@ type SyncSetCommonSpec struct {
 	Secrets []SecretMapping `json:"secretMappings,omitempty"`
 }
 
-// SyncObjectPatch is a change of an object of a cluster.
+// SyncObjectPatch is a change to an object in the cluster.
 type SyncObjectPatch struct {
 	// APIVersion is the API version of the object.
 	// +kubebuilder:validation:MinLength=1

@@ -138,7 +138,7 @@ const (
 	ApplyingReason = "Applying"
 	// WaitingForClusterReason means that the cluster hibernates or does not answer. Torpor does not connect to it.
 	WaitingForClusterReason = "WaitingForCluster"
-	// SyncPausedReason means that an annotation of the ClusterDeployment pauses changes of the cluster.
+	// SyncPausedReason means that an annotation of the ClusterDeployment pauses changes to the cluster.
 	SyncPausedReason = "Paused"
 	// NoAnswerReason means that the cluster did not answer while it was changed or read.
 	NoAnswerReason = "NoAnswer"

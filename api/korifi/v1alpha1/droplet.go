@@ -153,7 +153,7 @@ const (
 
 // CFBuildStatus is the observed state of a build. A droplet never changes, so that a revision always runs the same image.
 //
-// +kubebuilder:validation:XValidation:fieldPath=`.droplet`,rule=`!has(oldSelf.droplet) || (has(self.droplet) && self.droplet == oldSelf.droplet)`,message=`expected no change of the droplet, because revisions of the app run it; found one; create a new CFBuild`
+// +kubebuilder:validation:XValidation:fieldPath=`.droplet`,rule=`!has(oldSelf.droplet) || (has(self.droplet) && self.droplet == oldSelf.droplet)`,message=`expected no change to the droplet, because revisions of the app run it; found one; create a new CFBuild`
 type CFBuildStatus struct {
 	// Conditions hold Staging, Succeeded and Pinned.
 	// +optional

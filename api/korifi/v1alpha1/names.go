@@ -40,7 +40,7 @@ const (
 	RouteGUIDLabel = "korifi.cloudfoundry.org/route-guid"
 	// CreatedAtLabel is the creation time of an object, in the form 2006-01-02T15-04-05.
 	CreatedAtLabel = "korifi.cloudfoundry.org/created_at"
-	// UpdatedAtLabel is the time of the last change of an object, in the form 2006-01-02T15-04-05.
+	// UpdatedAtLabel is the time of the last change to an object, in the form 2006-01-02T15-04-05.
 	UpdatedAtLabel = "korifi.cloudfoundry.org/updated_at"
 )
 

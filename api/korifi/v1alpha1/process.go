@@ -47,7 +47,7 @@ const (
 	MaxMegabytes = 1 << 20
 )
 
-// CFProcessSpec is the desired state of a process. A change of desiredInstances takes effect immediately, and other
+// CFProcessSpec is the desired state of a process. A change to desiredInstances takes effect immediately, and other
 // changes take effect with the next revision.
 type CFProcessSpec struct {
 	// AppRef names the CFApp.

@@ -256,8 +256,8 @@ func (s *served) testRefusedStatus(t *testing.T) {
 		"an unknown state of an instance: rejected":     {refusal{process(), "instancesStatus", map[string]any{"0": map[string]any{"state": "UP"}}, "status.instancesStatus.0.state: Unsupported value"}, fullProcessStatus(now)},
 		"a build that fails: accepted":                  {refusal{build(), "state", "FAILED", ""}, fullBuildStatus(now)},
 		"an unknown state of a build: rejected":         {refusal{build(), "state", "DONE", "status.state: Unsupported value"}, fullBuildStatus(now)},
-		"a droplet that changes: rejected":              {refusal{build(), "droplet.registry.image", "example.com/app:2", "status.droplet: Invalid value: expected no change of the droplet, because revisions of the app run it; found one; create a new CFBuild"}, fullBuildStatus(now)},
-		"a droplet that is removed: rejected":           {refusal{build(), "droplet", nil, "expected no change of the droplet, because revisions of the app run it"}, fullBuildStatus(now)},
+		"a droplet that changes: rejected":              {refusal{build(), "droplet.registry.image", "example.com/app:2", "status.droplet: Invalid value: expected no change to the droplet, because revisions of the app run it; found one; create a new CFBuild"}, fullBuildStatus(now)},
+		"a droplet that is removed: rejected":           {refusal{build(), "droplet", nil, "expected no change to the droplet, because revisions of the app run it"}, fullBuildStatus(now)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(s.CreateNamespace(t))

@@ -77,10 +77,10 @@ type CFTaskSpec struct {
 	// Command is the command. A shell, or the launcher of buildpacks, runs it.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change of the command; found one; create a new CFTask`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change to the command; found one; create a new CFTask`
 	Command string `json:"command"`
 	// AppRef names a CFApp in the same namespace.
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change of the app, because a task belongs to one app; found one; create a new CFTask`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change to the app, because a task belongs to one app; found one; create a new CFTask`
 	AppRef corev1.LocalObjectReference `json:"appRef"`
 	// Canceled ends the task if it has not ended.
 	// +optional

@@ -10,7 +10,7 @@ const (
 	// ClusteringStoppedAnnotation stops clustering while it is "true": Torpor runs no SQL that changes a server, and
 	// does not change the role of an instance.
 	ClusteringStoppedAnnotation = "moco.cybozu.com/clustering-stopped"
-	// ReconciliationStoppedAnnotation stops reconciliation while it is "true": changes of the spec are not applied to
+	// ReconciliationStoppedAnnotation stops reconciliation while it is "true": changes to the spec are not applied to
 	// other objects.
 	ReconciliationStoppedAnnotation = "moco.cybozu.com/reconciliation-stopped"
 	// StoppedInstancesAnnotation stops clustering for single instances. Its value is a JSON list of ordinals such as [0,2].
@@ -54,17 +54,17 @@ const (
 	// ClusteringUntilAnnotation is the time at which a stop of clustering ends automatically, in the form of
 	// torpor.dev/until.
 	ClusteringUntilAnnotation = "torpor.dev/clustering-until"
-	// ClusteringReasonAnnotation explains the stop of clustering in a sentence for users.
+	// ClusteringReasonAnnotation explains the stop of clustering to users in one sentence.
 	ClusteringReasonAnnotation = "torpor.dev/clustering-reason"
 	// ReconciliationUntilAnnotation is the time at which a stop of reconciliation ends automatically, in the form of
 	// torpor.dev/until.
 	ReconciliationUntilAnnotation = "torpor.dev/reconciliation-until"
-	// ReconciliationReasonAnnotation explains the stop of reconciliation in a sentence for users.
+	// ReconciliationReasonAnnotation explains the stop of reconciliation to users in one sentence.
 	ReconciliationReasonAnnotation = "torpor.dev/reconciliation-reason"
 	// InstancesUntilAnnotation is the time at which a stop of single instances ends automatically, in the form of
 	// torpor.dev/until.
 	InstancesUntilAnnotation = "torpor.dev/instances-until"
-	// InstancesReasonAnnotation explains the stop of single instances in a sentence for users.
+	// InstancesReasonAnnotation explains the stop of single instances to users in one sentence.
 	InstancesReasonAnnotation = "torpor.dev/instances-reason"
 )
 

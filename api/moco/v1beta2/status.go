@@ -226,7 +226,7 @@ type StartFinding struct {
 	Remedy string `json:"remedy"`
 }
 
-// Stop holds the requester, the time and the reason of a stop.
+// Stop holds the requester, the time and the reason for a stop.
 type Stop struct {
 	// Since is the time at which Torpor first observed the stop.
 	Since metav1.Time `json:"since"`

@@ -158,7 +158,7 @@ type CFDeploymentStatus struct {
 	// TotalSteps is the number of canary steps.
 	// +optional
 	TotalSteps int32 `json:"totalSteps,omitempty"`
-	// Message describes the progress in a sentence for users.
+	// Message describes the progress to users in one sentence.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

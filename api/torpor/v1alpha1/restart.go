@@ -43,7 +43,7 @@ const AddressesAnnotation = "torpor.dev/addresses"
 
 // Annotations of a CFApp that admission sets together with the revision. Admission rejects changes by others.
 const (
-	// DropletAnnotation is the droplet of the current revision. A change of the app's current droplet does not change it.
+	// DropletAnnotation is the droplet of the current revision. A change to the app's current droplet does not change it.
 	DropletAnnotation = "torpor.dev/droplet"
 	// RevisedByAnnotation is the user who began the current revision.
 	RevisedByAnnotation = "torpor.dev/revised-by"

@@ -24,7 +24,7 @@ func TestTheSchema(t *testing.T) {
 
 type schemaServer struct{ *testenv.Environment }
 
-// schemaCase is a change of a deployment, and the expected refusal. An empty refusal means that the change is accepted.
+// schemaCase is a change to a deployment, and the expected refusal. An empty refusal means that the change is accepted.
 type schemaCase struct {
 	do      func(*torporv1alpha1.CFDeploymentSpec)
 	refusal string
@@ -70,7 +70,7 @@ func withSteps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
 func (s *schemaServer) testRefusedLater(t *testing.T) {
 	for name, row := range map[string]schemaCase{
 		"continuedSteps raised to 1: accepted": {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
-		"a change of the app: rejected":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected no change, because a deployment belongs to one app; found one; create a new CFDeployment"},
+		"a change to the app: rejected":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected no change, because a deployment belongs to one app; found one; create a new CFDeployment"},
 		"a withdrawn cancellation: rejected":   {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found the cancellation removed; create a new CFDeployment"},
 	} {
 		t.Run(name, func(t *testing.T) {

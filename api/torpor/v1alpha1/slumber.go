@@ -313,7 +313,7 @@ type SlumberWaveStatus struct {
 	// WaitsFor names some of the objects that have not reached the desired state.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// IsSettled is true once every object has reached the desired state. Later changes of its objects do not delay other waves.
+	// IsSettled is true once every object has reached the desired state. Later changes to its objects do not delay other waves.
 	// +optional
 	IsSettled bool `json:"isSettled,omitempty"`
 	// IsTimedOut is true if spec.waveTimeout has expired, and the next wave proceeds without this one.
@@ -321,7 +321,7 @@ type SlumberWaveStatus struct {
 	IsTimedOut bool `json:"isTimedOut,omitempty"`
 }
 
-// SlumberTransition is a scheduled change of a Slumber.
+// SlumberTransition is a scheduled change in the state of a Slumber.
 type SlumberTransition struct {
 	// At is the time of the change.
 	At metav1.Time `json:"at"`

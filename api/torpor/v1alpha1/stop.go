@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Annotations that describe a stop. They have no effect on an object that is not stopped.
 const (
-	// ReasonAnnotation explains the stop in a sentence for users. Each switch of a MySQLCluster may have its own.
+	// ReasonAnnotation explains the stop to users in one sentence. Each switch of a MySQLCluster may have its own.
 	ReasonAnnotation = "torpor.dev/reason"
 	// UntilAnnotation is the time at which the stop ends automatically: a time (RFC 3339, such as
 	// 2026-11-20T22:00:00Z), or a duration such as 8h, which counts from the time it was written. Each switch of a
@@ -62,7 +62,7 @@ type StopRecord struct {
 	// StartedBy is the user who ended the stop, or "torpor.dev/until" if it ended automatically.
 	// +optional
 	StartedBy string `json:"startedBy,omitempty"`
-	// RequestVersion is the value of the annotation torpor.dev/request-version at the last observed change of the switch.
+	// RequestVersion is the value of the annotation torpor.dev/request-version at the last observed change to the switch.
 	// +optional
 	RequestVersion string `json:"requestVersion,omitempty"`
 	// Requested is true while the switch still requests the stop. After a stop has ended automatically, it remains true

@@ -86,7 +86,7 @@ func (h *hub) removePolicy(t *testing.T, policy string) {
 	))
 }
 
-// removeWebhooks allows changes of apps while no manager runs.
+// removeWebhooks allows changes to apps while no manager runs.
 func (h *hub) removeWebhooks(t *testing.T) {
 	t.Helper()
 	for _, configurations := range []client.Object{&admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}} {

@@ -348,7 +348,7 @@ func (o *comparedObject) delete(t *testing.T) {
 	testenv.ExpectNoError(t, o.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o.obj), o.obj))
 }
 
-// TestWebhookIsCalledOnlyForStops makes changes that need no record, like most changes of the manager and of users.
+// TestWebhookIsCalledOnlyForStops makes changes that need no record, like most changes by the manager and by users.
 func TestWebhookIsCalledOnlyForStops(t *testing.T) {
 	t.Parallel()
 	h := newWebhookHub(t)

@@ -85,7 +85,7 @@ func replaceObject(t *testing.T, c client.Client, obj client.Object, change map[
 	}
 }
 
-// verb is a change of a switch by a user, such as a stop.
+// verb is a change to a switch by a user, such as a stop.
 type verb struct {
 	name string
 	// before are earlier changes by another user, and change is the change of this verb.

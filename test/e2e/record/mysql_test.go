@@ -142,7 +142,7 @@ func TestStopsOfAMySQLClusterAreNoted(t *testing.T) {
 		testenv.ExpectEqual(t, annotation, want, h.cluster.Annotations[annotation])
 	}
 	if stop := h.cluster.Status.ReconciliationStops[0]; stop.Reason != "a change of disks" || stop.RequestedUntil != "8h" {
-		t.Errorf("expected the end and the reason of all stops, found %+v", stop)
+		t.Errorf("expected an end and a reason for each stop, found %+v", stop)
 	}
 	if pause := h.cluster.Status.Pause; pause == nil || pause.Clustering.By != "alice" || pause.Reconciliation.By != "bob" {
 		t.Errorf("expected the requester in status.pause, found %+v", pause)

@@ -41,7 +41,7 @@ func pageRow() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)<tr data-key="([^"]+)".*?<td class="by"[^>]*>(.*?)</td>`)
 }
 
-// readNames returns the values in the column By for the rows of a kind, by key.
+// readNames returns the values in the By column for the rows of a kind, by key.
 func (p pageReader) readNames(t *testing.T, kindName string) (map[string]string, error) {
 	t.Helper()
 	names := map[string]string{}

@@ -137,7 +137,7 @@ func TestStopPolicies(t *testing.T) {
 			{"CronJob runs", annotatePatch(stopped, "true"), "expected a reason to stop the object"},
 			{runningFlux, annotatePatch(stopped, "true"), "expected a reason to stop the object"},
 			{stoppedFlux, annotatePatch(stopped, "false"), ""},
-			{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin"}}`, "spec.reason: expected a reason of the Slumber"},
+			{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin"}}`, "spec.reason: expected a reason for the Slumber"},
 			{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin","reason":"nobody works at night"}}`, ""},
 			{activeSlumber, `{"spec":{"suspend":true}}`, ""},
 			{"Slumber stopped", `{"spec":{"suspend":false}}`, "spec.reason: expected a reason"},
