@@ -39,7 +39,7 @@ func (s *apiServer) createWidget(name string) *Widget {
 	return w
 }
 
-// message returns the message in a Widget's ConfigMap; empty if none exists.
+// message returns the message in a Widget's ConfigMap, or an empty string if there is none.
 func (s *apiServer) message(ctx context.Context, name string) string {
 	var child corev1.ConfigMap
 	if err := s.newClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &child); err != nil {

@@ -87,7 +87,7 @@ func (src Sources) Validate(c Condition) error {
 type validator interface{ Validate(src Sources) error }
 
 // All is true while all the conditions are true. If one condition is False, it is False; otherwise, if one is Unknown,
-// it is Unknown. A change of any of the identities restarts the group.
+// it is Unknown. A change to any of the identities restarts the group.
 func All(c ...Condition) Condition {
 	return newCombined("All", c, func() judgeFunc { return judgeAll })
 }

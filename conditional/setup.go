@@ -288,7 +288,7 @@ func WatchNamed(crdNames ...string) Option {
 	}
 }
 
-// APIServices also watches APIServices, to detect changes of the kinds of aggregated API servers. It needs the right to
+// APIServices also watches APIServices, to detect changes to the kinds of aggregated API servers. It needs the right to
 // list and watch apiservices.apiregistration.k8s.io.
 func APIServices() Option { return func(o *options) { o.interest.APIServices = true } }
 

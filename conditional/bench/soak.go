@@ -307,7 +307,7 @@ func (p *soakPair) brokenPromise() error {
 	return p.broken
 }
 
-// findMissing returns the role and name of an object that is not in a map; empty if none exists.
+// findMissing returns the role and name of an object that is not in a map, or empty strings if there is none.
 func (p *soakPair) findMissing(in map[string]bool, names []string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

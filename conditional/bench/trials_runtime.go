@@ -107,7 +107,7 @@ func (c slowCondition) Observe(ctx context.Context, src conditional.Sources, rep
 	return c.Condition.Observe(ctx, src, func(s conditional.Status) { pause(ctx, 4*time.Second); report(s) })
 }
 
-// measureSlow restarts a group while another group has a slow condition that is constantly busy.
+// measureSlow restarts a group while the condition of another group delays each of its reports by four seconds.
 func measureSlow(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	r := roundFigures{}
 	e.prepareKind(ctx, benchKind(0))

@@ -186,7 +186,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		t.Errorf("expected the record in the status, found %v", cd.Status.Hibernation)
 	}
 
-	// A change of a recoverable field alone does not cause a write of the annotation, but the annotation must not
+	// A change to a recoverable field alone does not cause a write of the annotation, but the annotation must not
 	// keep an old value.
 	lazy, record := pass(), &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt, RequestedBy: "carol"}
 	lazy.Status.RemembersAlways, lazy.Status.Recoverable = true, []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"}

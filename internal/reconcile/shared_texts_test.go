@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestObjectsShareTexts expects two separately decoded objects to share equal strings, without a change of their
+// TestObjectsShareTexts expects two separately decoded objects to share equal strings, without a change to their
 // contents.
 func TestObjectsShareTexts(t *testing.T) {
 	decode := func() *corev1.Pod {

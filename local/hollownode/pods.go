@@ -112,7 +112,7 @@ func (p *podRunner) run(ctx context.Context) {
 	p.pods.RunWithContext(ctx)
 }
 
-// handlePod performs the next step of a pod; the resulting change of the pod triggers the next call.
+// handlePod performs the next step of a pod; the resulting change to the pod triggers the next call.
 func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 	b := readBehaviour(pod)
 	switch {

@@ -281,7 +281,7 @@ func (e *Environment) RemoveCRDs(t testing.TB) {
 const nudgeInterval = 40
 
 // nudgeCRD changes a CRD whose deletion hangs. After a conflict with another controller, the API server's finalizer
-// waits for the next change of the CRD, and ignores changes of its own condition. Otherwise the deletion would
+// waits for the next change to the CRD, and ignores changes to its own condition. Otherwise the deletion would
 // continue only at the next resync, up to five minutes later.
 func (e *Environment) nudgeCRD(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition) error {
 	t.Helper()

@@ -115,7 +115,7 @@ func (o *OverdueEnds) tell(f func()) {
 	tellAll(untold)
 }
 
-// awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no change of the set
+// awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no change to the set
 // does so earlier. If another end becomes overdue before that, the delay is extended and the timer is set again. The
 // caller holds the lock.
 func (o *OverdueEnds) awaitRelease() {

@@ -124,7 +124,7 @@ func TestOverdueObjectsComeFirst(t *testing.T) {
 }
 
 // TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue has another stop become overdue shortly before the timer
-// fires, and no change of the set after that.
+// fires, and no change to the set after that.
 func TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})

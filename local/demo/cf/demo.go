@@ -40,7 +40,7 @@ const (
 type Config struct {
 	runner.Config
 
-	// CF is the path of the cf client; empty if none exists.
+	// CF is the path of the cf client. It is empty if there is none.
 	CF string
 	// ConfigDir is the folder of the manifests, and GatewayAPI the folder of the Gateway API's module.
 	ConfigDir, GatewayAPI string
@@ -427,7 +427,7 @@ func (d *appDemo) sendRequest(as, method, path, body string) (status int, found 
 	return response.StatusCode, string(raw)
 }
 
-// stringAt returns the string at a path in a JSON text; empty if it does not exist.
+// stringAt returns the string at a path in a JSON text, or an empty string if there is none.
 func stringAt(body string, path ...any) string {
 	var value any
 	if json.Unmarshal([]byte(body), &value) != nil {

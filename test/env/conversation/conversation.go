@@ -129,7 +129,7 @@ func (c *fileReplay) compareAnswer(t *testing.T, want []string) error {
 	return nil
 }
 
-// ReadLogLines returns the lines in a response of the log cache, each preceded by the index of its instance.
+// ReadLogLines returns the lines in a response from the log cache, each preceded by the index of its instance.
 func ReadLogLines(body string) ([]string, error) {
 	var read struct {
 		Envelopes struct {
