@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -181,6 +182,9 @@ func (s *groupedCluster) hasMessage(kind, text string) error {
 	return (expectedCondition{kind, "False", found.Reason, []string{text}}).check(s.history.newest())
 }
 
+// slowUpdate is how long the update of a node group takes that several polls see.
+const slowUpdate = 5 * time.Second
+
 // newNodeGroupCluster creates a cluster whose group is that of a node group of EKS.
 func (e *env) newNodeGroupCluster(t *testing.T, cloud *testenv.CloudServer) *groupedCluster {
 	t.Helper()
@@ -225,10 +229,12 @@ func (s *groupedCluster) touchUntil(t *testing.T, want expectedCondition) {
 	})
 }
 
-// releasesNodeGroupOfCancelledHibernation cancels while EKS still shows the former size.
+// releasesNodeGroupOfCancelledHibernation cancels while EKS still shows the former size, in a cloud whose updates take
+// longer than the next poll.
 func releasesNodeGroupOfCancelledHibernation(t *testing.T, e *env) {
 	t.Helper()
-	s := e.newNodeGroupCluster(t, e.cloud)
+	s := e.newNodeGroupCluster(t, testenv.StartCloud(t, "--access-keys", testenv.AccessKey))
+	s.cloud.SetLatency(t, slowUpdate, machineLatency)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	testenv.Eventually(t, "EKS updates the node group", func() error {
 		found := s.cloud.DescribeNodeGroup(t, s.group)
