@@ -577,12 +577,12 @@ func TestDecide(t *testing.T) {
 		"a cluster without backups has no Jobs":                                          {func(*backup.Observed) {}, ""},
 		"a cluster with a backup policy gets a CronJob":                                  {withPolicy, "apply CronJob"},
 		"the CronJob is deleted when spec.backupPolicyName is removed":                   {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
-		"a missing backup policy is an error":                                            {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
-		"no configured image: the CronJob and the Job are errors":                        {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
+		"a missing backup policy is an error":                                            {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "CronJob error"},
+		"no configured image: the CronJob and the Job are errors":                        {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "CronJob error, Job error"},
 		"a new cluster with spec.restore gets a restore Job":                             {withRestore, "create Job"},
 		"a restore Job that exists is not created again":                                 {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
 		"a Job of a deleted cluster with the same name is left to the garbage collector": {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
-		"a Job without an owner reference is an error":                                   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
+		"a Job without an owner reference is an error":                                   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "Job error"},
 		"a terminating Job without an owner reference delays the restore": {func(o *backup.Observed) {
 			withRestore(o)
 			o.RestoreJob = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon()}}}
