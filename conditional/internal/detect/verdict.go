@@ -125,7 +125,7 @@ func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Ve
 
 func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
 	// A kind that was served earlier is unclear, not absent, because the API server restarts its storage after a change
-	// of the CRD.
+	// to the CRD.
 	if m.identity != "" && m.deletedAt.IsZero() {
 		return m, Verdict{Reason: "StorageInitializing", Message: "the API server is restarting the storage of the kind"}, true
 	}
