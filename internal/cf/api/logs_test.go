@@ -116,6 +116,27 @@ func TestLogsOfPods(t *testing.T) {
 	}
 }
 
+// TestLatestLogsAwaitTheOwnStart reads the latest lines of an app right after its restart, as its starter and as another
+// user. A client that follows the logs does not wait.
+func TestLatestLogsAwaitTheOwnStart(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, started)
+	alice, bob := e.callerNamed(t, "alice"), e.callerNamed(t, "bob")
+	k := &fakeKubelet{lines: map[string][]logEntry{}}
+	e.controllers.setIdle(app, true)
+	defer e.controllers.setIdle(app, false)
+	alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/restart", "")
+	path := "/api/v1/read/" + app
+	answers := alice.getLater(t, path+"?descending=true&limit=10")
+	bob.expect(t, http.StatusOK, "GET "+path, "", "envelopes.batch#=0")
+	alice.expect(t, http.StatusOK, "GET "+path+"?start_time=1", "", "envelopes.batch#=0")
+	k.lines[e.createPodOn(t, e.StartKubelet(t, k), space, app, "0")] = []logEntry{{time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), "it runs"}}
+	e.controllers.setIdle(app, false)
+	if r := <-answers; r.field(t, "envelopes.batch#") != "1" {
+		t.Errorf("found %s, want the response held until the app runs", r.body)
+	}
+}
+
 func allLogLines() []string {
 	var all []string
 	for second := range 5 {

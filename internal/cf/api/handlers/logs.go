@@ -44,12 +44,36 @@ func readLogs(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Respo
 		return ok(presenter.ForLogs(app.Name, nil))
 	}
 	window := repositories.LogWindow{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}
+	if window.Descending || q.Get("start_time") == "" {
+		if err := r.awaitOwnStart(ctx, app); err != nil {
+			return Response{}, err
+		}
+	}
 	r.Store.AwaitLogs(ctx, r.Caller, app, window)
 	if err := r.Logs.holdSlot(ctx, r.Caller.Name); err != nil {
 		return Response{}, err
 	}
 	lines, err := r.Store.ReadLogs(ctx, r.Caller, app, window)
 	return respond(presenter.ForLogs(app.Name, lines), err)
+}
+
+// awaitOwnStart waits until an app runs or has crashed, if the caller has just started it. Until then it has no logs, and
+// a client that requests the latest lines does so only once. A client that follows the logs does not wait.
+func (r *Request) awaitOwnStart(ctx context.Context, app *korifiv1alpha1.CFApp) error {
+	process, err := r.Store.GetProcessByType(ctx, app, korifiv1alpha1.WebProcess)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	hold := r.Polls.HoldTime(r.Caller.Name, app.Name, process.Name)
+	if hold == 0 {
+		return nil
+	}
+	// The cache may not have the start yet.
+	if app, err = r.Store.GetLiveApp(ctx, r.Caller, app.Namespace, app.Name); err != nil {
+		return err
+	}
+	_, _, err = r.waitUntilSettled(ctx, app, process, hold)
+	return err
 }
 
 func parseInt(q url.Values, key string, without int64) (int64, error) {

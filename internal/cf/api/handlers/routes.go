@@ -84,7 +84,7 @@ func generalRoutes() []Route {
 		{get, "/v3/jobs/{guid}", false, "the job of a deletion or a manifest; the response waits for its end", "get the deleted object", getJob},
 		{get, "/v3/audit_events", false, "stops, starts and restarts of apps, and Kubernetes events about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
 		{get, "/api/v1/info", false, "Log Cache", "", getLogCacheInfo},
-		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", withApp(readLogs)},
+		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods; after a start the response with the latest lines waits until an instance runs or all have crashed: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", withApp(readLogs)},
 		{get, "/v3/organization_quotas/{guid}", false, "the quota of every org, without limits: ResourceQuotas of the namespaces limit apps", "", getOrgQuota},
 		{get, "/v3/organizations/{guid}/relationships/default_isolation_segment", false, "none", "", getNoRelationship},
 		{get, "/v3/spaces/{guid}/relationships/isolation_segment", false, "none", "", getNoRelationship},
@@ -157,7 +157,7 @@ func dropletRoutes() []Route {
 		{get, "/v3/packages/{guid}/droplets", false, "the droplets of a package", "get cfpackages, cfapps", listPackageDroplets},
 		{get, "/v3/apps/{guid}/packages", false, "an app's packages: `guids`, `states`, `types`", seesApp, listPackages},
 		{get, "/v3/builds", false, "builds: `app_guids`, `package_guids`, `states`, `guids`, `space_guids`, `organization_guids`", listsApps, listBuilds},
-		{post, "/v3/builds", false, "create a droplet from a package that is READY", "create cfbuilds", withBody(createBuild)},
+		{post, "/v3/builds", false, "create a droplet from a package that is READY; one that awaits its code is refused as in Cloud Foundry, Korifi accepts it", "create cfbuilds", withBody(createBuild)},
 		{get, "/v3/builds/{guid}", false, "the state of a build; the response waits while it is staged", "get cfbuilds", getBuild},
 		{patch, "/v3/builds/{guid}", false, "refused: a build has no labels, its droplet has", "", refuseBuildMetadata},
 		{get, "/v3/droplets", false, "droplets: `app_guids`, `space_guids`, `organization_guids`", listsApps, listDroplets},
@@ -199,7 +199,7 @@ func addressRoutes() []Route {
 func taskRoutes() []Route {
 	return []Route{
 		{get, "/v3/tasks", false, "tasks: `guids`, `names`, `states`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listTasks},
-		{get, "/v3/tasks/{guid}", false, "a task, and the reason for its failure; it is kept for 31 days as in Cloud Foundry", "get cftasks", getTask},
+		{get, "/v3/tasks/{guid}", false, "a task, and the reason for its failure; it is kept for 31 days as in Cloud Foundry, Korifi deletes it earlier", "get cftasks", getTask},
 		{patch, "/v3/tasks/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetTask), presenter.ForTask)},
 		{post, "/v3/tasks/{guid}/actions/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
 		{put, "/v3/tasks/{guid}/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
