@@ -15,6 +15,32 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
+// korifiSpecs is the number of specs in Korifi's e2e suite, at its commit fb0a00b.
+const korifiSpecs = 161
+
+// korifiDifference is a group of specs of Korifi's e2e suite that fail against Torpor.
+type korifiDifference struct {
+	expected string
+	specs    int
+	why      string
+}
+
+// korifiDifferences returns all failing specs. The suite ran with an external builder and nodes without containers.
+func korifiDifferences() []korifiDifference {
+	return []korifiDifference{
+		{"service brokers, offerings and plans, managed service instances and their bindings", 18, "create user-provided services"},
+		{"security groups", 1, "create NetworkPolicies with kubectl"},
+		{"a list of buildpacks that is not empty", 1, "a builder outside Torpor has them"},
+		{"a build of a package that awaits its code", 5, "the package must be READY, as in Cloud Foundry"},
+		{"times of log lines as JSON numbers", 1, "they are strings, as in Cloud Foundry, because many JSON parsers round numbers of this size"},
+		{"a task that is deleted after minutes", 1, "tasks are kept for 31 days, as in Cloud Foundry"},
+		{"`credentials: null` of a service without credentials", 2, "`credentials` is an empty object, as in Cloud Foundry"},
+		{"the command of the Procfile in the manifest of an app", 1, "the manifest has only commands that were set, as in Cloud Foundry"},
+		{"credentials of services as files", 4, "apps get them in `VCAP_SERVICES`"},
+		{"answers of Korifi's sample app", 3, "a node without containers answers in its place"},
+	}
+}
+
 // warningsOf returns the warnings of a response, decoded as the cf client does.
 func warningsOf(t *testing.T, r response) (all []string) {
 	t.Helper()
