@@ -170,7 +170,7 @@ func (p prices) describe() string {
 		price := strings.TrimSpace(strconv.FormatFloat(*one.price, 'f', -1, 64) + " " + p.currency)
 		known = append(known, price+" per "+one.unit)
 	}
-	text := "Amounts are at the present prices: " + strings.Join(known, ", ") + "."
+	text := "Amounts are at current prices: " + strings.Join(known, ", ") + "."
 	if len(unknown) > 0 {
 		text += " Without a price: " + strings.Join(unknown, ", ") + "."
 	}

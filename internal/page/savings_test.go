@@ -38,8 +38,8 @@ func TestPricesAreReadFromAConfigMap(t *testing.T) {
 		text, problem string
 	}{
 		"ConfigMap without keys: no prices":              {nil, "", ""},
-		"some of the keys: the other prices are missing": {map[string]string{"machineHour": "0.38\n", "currency": "EUR"}, "Amounts are at the present prices: 0.38 EUR per machine-hour. Without a price: CPU-hour, GiB-hour.", ""},
-		"all keys: all prices":                           {map[string]string{"machineHour": "1", "cpuHour": "0.031", "gibHour": "0", "currency": "€", "ownerLabel": "example.com/team"}, "Amounts are at the present prices: 1 € per machine-hour, 0.031 € per CPU-hour, 0 € per GiB-hour.", ""},
+		"some of the keys: the other prices are missing": {map[string]string{"machineHour": "0.38\n", "currency": "EUR"}, "Amounts are at current prices: 0.38 EUR per machine-hour. Without a price: CPU-hour, GiB-hour.", ""},
+		"all keys: all prices":                           {map[string]string{"machineHour": "1", "cpuHour": "0.031", "gibHour": "0", "currency": "€", "ownerLabel": "example.com/team"}, "Amounts are at current prices: 1 € per machine-hour, 0.031 € per CPU-hour, 0 € per GiB-hour.", ""},
 		"price with a comma: rejected":                   {map[string]string{"cpuHour": "0,03"}, "", `cpuHour: expected a price such as 0.38, found "0,03"`},
 		"negative price: rejected":                       {map[string]string{"cpuHour": "-1"}, "", `cpuHour: expected a price`},
 		"price that is not a number: rejected":           {map[string]string{"gibHour": "NaN"}, "", `gibHour: expected a price`},
