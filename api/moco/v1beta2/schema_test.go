@@ -306,7 +306,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"offline":                                            {"spec.offline", true, ""},
 		"offline as a string: rejected":                      {"spec.offline", "yes", "spec.offline: Invalid value"},
 
-		"no container mysqld: rejected": {
+		"no mysqld container: rejected": {
 			pods + "containers",
 			[]any{container("a"), container("b")},
 			`spec.podTemplate.spec.containers: Invalid value: expected a container called mysqld, which runs the MySQL server; found only ["a", "b"]; add it`,
@@ -325,7 +325,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"an init container without a name: rejected":                      {pods + "initContainers", []any{map[string]any{"image": "x"}}, "initContainers[0].name: Required value"},
 		"an init container: accepted":                                     {pods + "initContainers", []any{container("before")}, ""},
 		"an init container called moco-init: rejected":                    {pods + "initContainers", []any{container("moco-init")}, "spec.podTemplate.spec.initContainers: Invalid value: expected no init container called moco-init, because the name is reserved; found one; rename it"},
-		"a port of the container mysqld: accepted":                        {pods + "containers", []any{container("mysqld", port("x", 12345))}, ""},
+		"a port of the mysqld container: accepted":                        {pods + "containers", []any{container("mysqld", port("x", 12345))}, ""},
 		"a port without a name: accepted":                                 {pods + "containers", []any{container("mysqld", map[string]any{"containerPort": int64(12345)})}, ""},
 		"a reserved port of another container: accepted":                  {pods + "containers", []any{container("mysqld"), container("proxy", port("mysql", 3306))}, ""},
 		"a volume: accepted":                                              {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},

@@ -37,7 +37,7 @@ type PodTemplate struct {
 	// ObjectMeta is the metadata of the Pods.
 	// +optional
 	ObjectMeta `json:"metadata,omitempty"`
-	// Spec is the spec of the Pods. Its container mysqld runs the MySQL server. Torpor adds other containers and volumes.
+	// Spec is the spec of the Pods. Its mysqld container runs the MySQL server. Torpor adds other containers and volumes.
 	Spec PodSpec `json:"spec"`
 	// OverwriteContainers customizes containers that Torpor adds to the Pods.
 	// +optional
@@ -52,7 +52,7 @@ type PodTemplate struct {
 type PodSpec struct {
 	// Raw is the whole spec, as JSON.
 	Raw []byte `json:"-"`
-	// Containers are the containers of the Pod. The container mysqld runs the MySQL server.
+	// Containers are the containers of the Pod. The mysqld container runs the MySQL server.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32

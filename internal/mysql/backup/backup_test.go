@@ -407,7 +407,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		},
 		"no Torpor image: refused": {job: bucketed, err: "start the manager with --image or TORPOR_IMAGE"},
 		"no MySQL image: refused": {
-			image: "torpor", job: bucketed, err: "expected an image of the container mysqld",
+			image: "torpor", job: bucketed, err: "expected an image of the mysqld container",
 			cluster: func(c *mocov1beta2.MySQLCluster) {
 				c.Spec.PodTemplate.Spec.Raw = []byte(`{"containers": [{"name": "mysqld"}]}`)
 			},

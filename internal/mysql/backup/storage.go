@@ -613,15 +613,15 @@ func restrictedSecurityContext() *corev1.SecurityContext {
 	}
 }
 
-// parseServerPodSpec returns the Pod spec of the servers, reduced to the container mysqld.
+// parseServerPodSpec returns the Pod spec of the servers with only the mysqld container.
 func parseServerPodSpec(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, error) {
 	var spec corev1.PodSpec
 	if err := json.Unmarshal(cluster.Spec.PodTemplate.Spec.Raw, &spec); err != nil {
-		return spec, fmt.Errorf("read spec.podTemplate.spec: %w", err)
+		return spec, fmt.Errorf("decode spec.podTemplate.spec: %w", err)
 	}
 	spec.Containers = slices.DeleteFunc(spec.Containers, func(c corev1.Container) bool { return c.Name != mocov1beta2.MysqldContainer })
 	if len(spec.Containers) == 0 || spec.Containers[0].Image == "" {
-		return spec, errors.New("spec.podTemplate.spec: expected an image of the container mysqld, found none; the Job uses it too")
+		return spec, errors.New("spec.podTemplate.spec: expected an image of the mysqld container, found none; the Job uses it too")
 	}
 	return spec, nil
 }

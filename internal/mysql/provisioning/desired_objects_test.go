@@ -420,7 +420,7 @@ func (i *testInstance) expectSlowLogPrinted(t *testing.T, slowLog *testenv.Proce
 		return testenv.ErrorIf(!strings.Contains(out, "SELECT 'printed'") || !strings.Contains(out, "# Query_time"), "found %d bytes without it", len(out))
 	})
 	slowLog.Stop(t)
-	testenv.ExpectEqual(t, "exit code of the container slow-log", 0, slowLog.ExitCode())
+	testenv.ExpectEqual(t, "exit code of the slow-log container", 0, slowLog.ExitCode())
 }
 
 // TestImageWithoutTailKeepsThePodReady runs the slow-log container with an image without the program tail.

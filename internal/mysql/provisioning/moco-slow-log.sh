@@ -22,7 +22,7 @@ if command -v tail >/dev/null; then
     wait "$child"
   done
 fi
-echo "moco-slow-log: expected the program tail in the image, found none; read $log in the container mysqld"
+echo "moco-slow-log: expected the program tail in the image, found none; read $log in the mysqld container"
 while :; do
   sleep 3600 &
   child=$!

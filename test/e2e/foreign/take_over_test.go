@@ -202,7 +202,7 @@ func TestMOCOsClusterIsTakenOver(t *testing.T) {
 		t.Errorf("expected nothing of MOCO's container, found %+v", server)
 	}
 	if slowLog, server := m.set.Spec.Template.Spec.Containers[1], m.set.Spec.Template.Spec.Containers[0]; slowLog.Image != server.Image || len(slowLog.VolumeMounts) != 2 {
-		t.Errorf("expected nothing of MOCO's container slow-log, found %+v", slowLog)
+		t.Errorf("expected nothing of MOCO's slow-log container, found %+v", slowLog)
 	}
 	testenv.ExpectEqual(t, "the claims, which no StatefulSet changes", claims, m.set.Spec.VolumeClaimTemplates)
 	secret := &corev1.Secret{ObjectMeta: m.set.ObjectMeta}

@@ -439,9 +439,9 @@ func TestImageThatCannotBePulledIsNamed(t *testing.T) {
 		testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
 	}
 	report(corev1.ContainerStatus{Name: "mysqld", Image: "mysql:invalid", State: waiting("ImagePullBackOff")})
-	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "Pod "+podName(0)+": the image mysql:invalid of the container mysqld cannot be pulled")
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "Pod "+podName(0)+": the image mysql:invalid of the mysqld container cannot be pulled")
 	report(corev1.ContainerStatus{Name: "mysqld", Image: "mysql", State: waiting("CreateContainerConfigError")})
-	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "the container mysqld cannot be created (CreateContainerConfigError)", "kubectl describe pod")
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "the mysqld container cannot be created (CreateContainerConfigError)", "kubectl describe pod")
 }
 
 // TestSmallerReplicasRemoveNoInstance covers a cluster of three instances whose spec requests one. Upstream's schema

@@ -209,9 +209,9 @@ func describeWaitingContainer(pods []*corev1.Pod) string {
 			}
 			switch reason := c.State.Waiting.Reason; reason {
 			case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable":
-				return fmt.Sprintf("Pod %s: the image %s of the container %s cannot be pulled; correct the image or its registry's Secret", p.Name, c.Image, c.Name)
+				return fmt.Sprintf("Pod %s: the image %s of the %s container cannot be pulled; correct the image or its registry's Secret", p.Name, c.Image, c.Name)
 			case "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-				return fmt.Sprintf("Pod %s: the container %s cannot be created (%s); see kubectl describe pod -n %s %s", p.Name, c.Name, reason, p.Namespace, p.Name)
+				return fmt.Sprintf("Pod %s: the %s container cannot be created (%s); see kubectl describe pod -n %s %s", p.Name, c.Name, reason, p.Namespace, p.Name)
 			}
 		}
 	}
