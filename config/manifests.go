@@ -78,7 +78,7 @@ func (o ManifestOptions) listFolders() ([]string, error) {
 	folders := []string{"manager", "rbac"}
 	for _, feature := range o.Features {
 		if !slices.Contains(Features(), feature) {
-			return nil, fmt.Errorf("%w: expected features of %s, found %q", ErrManifests, strings.Join(Features(), ", "), feature)
+			return nil, fmt.Errorf("%w: expected each feature to be one of %s, found %q", ErrManifests, strings.Join(Features(), ", "), feature)
 		}
 		folders = append(folders, "features/"+feature)
 	}
@@ -125,7 +125,7 @@ func (m *manifests) addFolder(folder string) error {
 	}
 	var k kustomization
 	if err := yaml.Unmarshal(data, &k); err != nil {
-		return fmt.Errorf("read the kustomization of %s: %w", folder, err)
+		return fmt.Errorf("parse the kustomization of %s: %w", folder, err)
 	}
 	for _, resource := range k.Resources {
 		if err := m.addResource(path.Join(folder, resource)); err != nil {
@@ -174,7 +174,7 @@ func (m *manifests) addArgs(patch string) error {
 		Op, Path, Value string
 	}
 	if err := yaml.UnmarshalStrict([]byte(patch), &operations); err != nil {
-		return fmt.Errorf("read a patch: %w", err)
+		return fmt.Errorf("parse a patch: %w", err)
 	}
 	for _, o := range operations {
 		if o.Op != "add" || o.Path != "/spec/template/spec/containers/0/args/-" {
@@ -191,7 +191,7 @@ func (m *manifests) renderManager(image string) ([]byte, error) {
 	// A typed Deployment would add defaults to the manifest.
 	d := unstructured.Unstructured{}
 	if err := yaml.Unmarshal(m.deploy, &d.Object); err != nil {
-		return nil, fmt.Errorf("read the Deployment of the manager: %w", err)
+		return nil, fmt.Errorf("parse the Deployment of the manager: %w", err)
 	}
 	containers, _, err := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
 	if err != nil {
@@ -231,7 +231,7 @@ func readOwnDefinitions(features []string) ([][]byte, error) {
 	}
 	var patterns map[string][]string
 	if err := yaml.Unmarshal(data, &patterns); err != nil {
-		return nil, fmt.Errorf("read the definitions of the features: %w", err)
+		return nil, fmt.Errorf("parse the definitions of the features: %w", err)
 	}
 	var found [][]byte
 	for _, feature := range features {

@@ -148,7 +148,7 @@ func readCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefiniti
 	}
 	d := definition{ours: &apiextensionsv1.CustomResourceDefinition{}}
 	if err := yaml.Unmarshal(data, d.ours); err != nil {
-		return definition{}, fmt.Errorf("read %s: %w", file, err)
+		return definition{}, fmt.Errorf("parse %s: %w", file, err)
 	}
 	d.served, err = hub.Get(ctx, d.ours.Name, metav1.GetOptions{})
 	if k8serrors.IsNotFound(err) {

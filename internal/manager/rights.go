@@ -26,7 +26,7 @@ func listRights(controllers string, namespaces []string) ([]authorizationv1.Reso
 	}
 	var role rbacv1.ClusterRole
 	if err := yaml.UnmarshalStrict(data, &role); err != nil {
-		return nil, fmt.Errorf("read the role of %s: %w", controllers, err)
+		return nil, fmt.Errorf("parse the role of %s: %w", controllers, err)
 	}
 	if len(namespaces) == 0 {
 		namespaces = []string{""}

@@ -117,7 +117,7 @@ func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Resu
 	return true, ctrl.Result{RequeueAfter: otherWriterRetry}, err
 }
 
-// otherWriterRetry is the delay of the next pass after a report was removed, or met a conflict.
+// otherWriterRetry is the delay before the next pass after a report was removed, or met a conflict.
 const otherWriterRetry = time.Second
 
 // patchReport adds or replaces the condition, or removes it if report is nil. It changes the condition by its index,
@@ -191,7 +191,7 @@ func readConditions(obj client.Object) ([]metav1.Condition, error) {
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(text, &content); err != nil {
-		return nil, fmt.Errorf("read the conditions: %w", err)
+		return nil, fmt.Errorf("decode the conditions: %w", err)
 	}
 	return content.Status.Conditions, nil
 }

@@ -148,7 +148,7 @@ func decodeObjects[T any](r admission.Request) (old, updated *T, err error) {
 		err = errors.Join(err, json.Unmarshal(r.OldObject.Raw, old))
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the %s: %w", r.Kind.Kind, err)
+		return nil, nil, fmt.Errorf("decode the %s: %w", r.Kind.Kind, err)
 	}
 	return old, updated, nil
 }
@@ -157,7 +157,7 @@ func decodeObjects[T any](r admission.Request) (old, updated *T, err error) {
 func patchAnnotations(raw []byte, annotations map[string]string) admission.Response {
 	var u unstructured.Unstructured
 	if err := u.UnmarshalJSON(raw); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the app: %w", err))
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode the app: %w", err))
 	}
 	// A patch computed from the typed object would drop fields unknown to this version.
 	u.SetAnnotations(annotations)

@@ -103,7 +103,7 @@ func readStatus(from *unstructured.Unstructured) (ImageStatus, error) {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status)
 	}
 	if err != nil {
-		return status, fmt.Errorf("read the status of the %s %s: expected a status of %s: %w; check the version of kpack",
+		return status, fmt.Errorf("decode the status of the %s %s: expected a status of %s: %w; check the version of kpack",
 			from.GetKind(), from.GetName(), groupVersion(), err)
 	}
 	return status, nil

@@ -59,7 +59,7 @@ func ReadSettings(secret *corev1.Secret) (RevisionSettings, error) {
 	settings := RevisionSettings{Environment: maps.Clone(secret.Data)}
 	delete(settings.Environment, ServicesVariable)
 	if err := json.Unmarshal([]byte(secret.Annotations[torporv1alpha1.SettingsAnnotation]), &settings); err != nil {
-		return settings, fmt.Errorf("read the settings in the Secret %s: %w", secret.Name, err)
+		return settings, fmt.Errorf("decode the settings in the Secret %s: %w", secret.Name, err)
 	}
 	return settings, nil
 }

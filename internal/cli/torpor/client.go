@@ -197,7 +197,7 @@ func eachItem[T client.Object](ctx context.Context, kube client.Client, list cli
 			visit(item.(T))
 			return nil
 		}); err != nil {
-			return fmt.Errorf("read the list: %w", err)
+			return fmt.Errorf("extract the items of the list: %w", err)
 		}
 		if next = page.GetContinue(); next == "" {
 			return nil

@@ -43,7 +43,7 @@ func joinFields(a, b metav1.FieldsV1) (*metav1.FieldsV1, error) {
 	var trees [2]map[string]any
 	for i, set := range []metav1.FieldsV1{a, b} {
 		if err := json.Unmarshal([]byte(set.GetRawString()), &trees[i]); err != nil {
-			return nil, fmt.Errorf("read the fields of a manager: %w", err)
+			return nil, fmt.Errorf("decode the fields of a manager: %w", err)
 		}
 	}
 	joinTrees(trees[0], trees[1])

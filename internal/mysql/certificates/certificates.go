@@ -89,7 +89,7 @@ func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []s
 	}
 	authority, err := x509.ParseCertificate(signed)
 	if err != nil {
-		return nil, false, fmt.Errorf("read the authority: %w", err)
+		return nil, false, fmt.Errorf("parse the authority: %w", err)
 	}
 	text := encodeCertificate(signed)
 	for _, old := range before {
@@ -149,7 +149,7 @@ func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.Priva
 		}
 		found, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return all, nil, fmt.Errorf("read %s: %w", AuthorityFile, err)
+			return all, nil, fmt.Errorf("parse %s: %w", AuthorityFile, err)
 		}
 		all = append(all, found)
 	}
@@ -159,7 +159,7 @@ func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.Priva
 	}
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {
-		return all, nil, fmt.Errorf("read %s: %w", AuthorityKey, err)
+		return all, nil, fmt.Errorf("parse %s: %w", AuthorityKey, err)
 	}
 	if !key.PublicKey.Equal(all[0].PublicKey) {
 		return all, nil, fmt.Errorf("%s: expected that of %s, found another", AuthorityKey, AuthorityFile)
@@ -170,7 +170,7 @@ func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.Priva
 func readServer(files map[string][]byte) (*x509.Certificate, error) {
 	pair, err := tls.X509KeyPair(files[CertificateFile], files[KeyFile])
 	if err != nil {
-		return nil, fmt.Errorf("read the certificate: %w", err)
+		return nil, fmt.Errorf("parse the certificate: %w", err)
 	}
 	return pair.Leaf, nil
 }

@@ -292,14 +292,14 @@ func hashInputs(in BuildInput) (string, error) {
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return "", fmt.Errorf("read spec.podTemplate: %w", err)
+		return "", fmt.Errorf("encode spec.podTemplate: %w", err)
 	}
 	var sorted any // The Pod spec is stored as the user wrote it.
 	if err := json.Unmarshal(text, &sorted); err != nil {
-		return "", fmt.Errorf("read spec.podTemplate: %w", err)
+		return "", fmt.Errorf("decode spec.podTemplate: %w", err)
 	}
 	if text, err = json.Marshal(sorted); err != nil {
-		return "", fmt.Errorf("read spec.podTemplate: %w", err)
+		return "", fmt.Errorf("encode spec.podTemplate: %w", err)
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write(text) // Writing to a hash never fails.

@@ -43,11 +43,11 @@ const (
 func buildPodSpec(c *mocov1beta2.MySQLCluster, config, exporterImage string) (map[string]any, error) {
 	raw, err := c.Spec.PodTemplate.Spec.MarshalJSON()
 	if err != nil {
-		return nil, fmt.Errorf("read spec.podTemplate.spec: %w", err)
+		return nil, fmt.Errorf("encode spec.podTemplate.spec: %w", err)
 	}
 	spec := map[string]any{}
 	if err := utiljson.Unmarshal(raw, &spec); err != nil {
-		return nil, fmt.Errorf("read spec.podTemplate.spec: %w", err)
+		return nil, fmt.Errorf("decode spec.podTemplate.spec: %w", err)
 	}
 	containers, _ := spec["containers"].([]any)
 	at := slices.IndexFunc(containers, isContainerNamed(mocov1beta2.MysqldContainer))
@@ -174,7 +174,7 @@ func containerOverwrites(c *mocov1beta2.MySQLCluster, name string) (map[string]a
 			}
 			var said map[string]any
 			if err := utiljson.Unmarshal(kept.Raw, &said); err != nil {
-				return nil, fmt.Errorf("read spec.podTemplate.overwriteContainers: %w", err)
+				return nil, fmt.Errorf("decode spec.podTemplate.overwriteContainers: %w", err)
 			}
 			out[key] = said
 		}

@@ -468,7 +468,7 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	f.Pending, f.PendingFor = pending.Valid, time.Duration(pending.Int64)*time.Second
 	if connected.Valid {
 		if err := json.Unmarshal([]byte(connected.String), &f.Connected); err != nil {
-			return ServerFacts{}, fmt.Errorf("read the connected replicas: %w", err)
+			return ServerFacts{}, fmt.Errorf("decode the connected replicas: %w", err)
 		}
 	}
 	values, err := parseVariables(variables.String, status.String)
@@ -538,7 +538,7 @@ func (s *Server) ReviveAccounts(ctx context.Context, like SemiSync, names []stri
 	}
 	var statements []string
 	if err := json.Unmarshal([]byte(list.String), &statements); err != nil {
-		return fmt.Errorf("read the expired accounts: %w", err)
+		return fmt.Errorf("decode the expired accounts: %w", err)
 	}
 	return s.ChangeAccounts(ctx, like, statements)
 }
@@ -564,7 +564,7 @@ func parseVariables(texts ...string) (map[string]string, error) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), &values); err != nil {
-			return nil, fmt.Errorf("read the server's variables: %w", err)
+			return nil, fmt.Errorf("decode the server's variables: %w", err)
 		}
 	}
 	return values, nil
@@ -654,7 +654,7 @@ func parseReplication(channel string) (*ReplicationFacts, error) {
 		Lag, Heard                                 *int64
 	}
 	if err := json.Unmarshal([]byte(channel), &raw); err != nil {
-		return nil, fmt.Errorf("read the replication channel: %w", err)
+		return nil, fmt.Errorf("decode the replication channel: %w", err)
 	}
 	r := &ReplicationFacts{
 		SourceHost: raw.Host, SourcePort: raw.Port, SourceUser: raw.User, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1", IsVerified: raw.Verified == "YES", PasswordHash: raw.Password,

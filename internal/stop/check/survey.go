@@ -208,7 +208,7 @@ func (o objectName) String() string {
 
 func decode(item []byte, into any) error {
 	if err := json.Unmarshal(item, into); err != nil {
-		return fmt.Errorf("read an item: %w", err)
+		return fmt.Errorf("decode an item: %w", err)
 	}
 	return nil
 }

@@ -630,7 +630,7 @@ func follow(ctx context.Context, c client.WithWatch, list client.ObjectList, spa
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("read the list: %w", err)
+		return fmt.Errorf("extract the items of the list: %w", err)
 	}
 	events, err := c.Watch(ctx, list, &client.ListOptions{Namespace: space, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
 	if err != nil {

@@ -54,7 +54,7 @@ func newAuthority(now time.Time) (*certificateAuthority, error) {
 		return nil, err
 	}
 	if a.cert, err = x509.ParseCertificate(raw); err != nil {
-		return nil, fmt.Errorf("read the authority: %w", err)
+		return nil, fmt.Errorf("parse the authority: %w", err)
 	}
 	return a, nil
 }
@@ -82,7 +82,7 @@ func (a *certificateAuthority) issueServing(now time.Time, hosts ...string) (*tl
 	}
 	leaf, err := x509.ParseCertificate(raw)
 	if err != nil {
-		return nil, fmt.Errorf("read the certificate: %w", err)
+		return nil, fmt.Errorf("parse the certificate: %w", err)
 	}
 	return &tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key, Leaf: leaf}, nil
 }

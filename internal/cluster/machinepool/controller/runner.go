@@ -153,7 +153,7 @@ func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSe
 	err = c.listPage(ctx, machinepool.MachineSetVersion, machinepool.MachineSetResource, func(item []byte) error {
 		set, err := machinepool.DecodeMachineSet(item)
 		if err != nil {
-			return fmt.Errorf("read a MachineSet: %w", err)
+			return fmt.Errorf("decode a MachineSet: %w", err)
 		}
 		if !c.job.Owns(&set) {
 			return nil
@@ -171,7 +171,7 @@ func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSe
 	err = c.listPage(ctx, machinepool.AutoscalerVersion, machinepool.AutoscalerResource, func(item []byte) error {
 		autoscaler, err := machinepool.DecodeAutoscaler(item)
 		if err != nil {
-			return fmt.Errorf("read a MachineAutoscaler: %w", err)
+			return fmt.Errorf("decode a MachineAutoscaler: %w", err)
 		}
 		autoscalers = append(autoscalers, autoscaler)
 		return keep(item)

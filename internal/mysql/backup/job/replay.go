@@ -369,7 +369,7 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 	}
 	there, err := gtid.Parse(executed)
 	if err != nil {
-		return fmt.Errorf("read the GTID set: %w", err)
+		return fmt.Errorf("parse the GTID set: %w", err)
 	}
 	// Transactions that were omitted on purpose count as executed, so the instance has the same GTIDs as its source.
 	if left := from.gtids.Subtract(there); !left.IsEmpty() {

@@ -402,7 +402,7 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 	for i, text := range texts {
 		set, err := gtid.Parse(text)
 		if err != nil {
-			return fmt.Errorf("read a GTID set: %w", err)
+			return fmt.Errorf("parse a GTID set: %w", err)
 		}
 		sets[i] = set
 	}

@@ -95,7 +95,7 @@ func noteRequest(r admission.Request, next annotator) (admission.Response, error
 			continue
 		}
 		if err := json.Unmarshal(raw.text, raw.into); err != nil {
-			return admission.Response{}, fmt.Errorf("read the %s: %w", of, err)
+			return admission.Response{}, fmt.Errorf("decode the %s: %w", of, err)
 		}
 	}
 	if updated.Metadata.DeletionTimestamp != "" {

@@ -131,9 +131,9 @@ func TestUnrecordableRequestsAreAllowed(t *testing.T) {
 		request admissionv1.AdmissionRequest
 		want    string
 	}{
-		"a malformed object: allowed without a note": {admissionv1.AdmissionRequest{Object: raw(`{"metadata":{"annotations":["a"]}}`)}, "read the object"},
+		"a malformed object: allowed without a note": {admissionv1.AdmissionRequest{Object: raw(`{"metadata":{"annotations":["a"]}}`)}, "decode the object"},
 		"a malformed old object: allowed without a note": {
-			admissionv1.AdmissionRequest{Object: raw(`{}`), OldObject: raw(`{"metadata":"a"}`)}, "read the old object",
+			admissionv1.AdmissionRequest{Object: raw(`{}`), OldObject: raw(`{"metadata":"a"}`)}, "decode the old object",
 		},
 		"a user whose name is too long: allowed without a note": {
 			admissionv1.AdmissionRequest{Object: raw(`{}`), UserInfo: authenticationv1.UserInfo{Username: strings.Repeat("a", maxUser+1)}}, "at most 1024 bytes, found 1025",

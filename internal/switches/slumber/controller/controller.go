@@ -330,7 +330,7 @@ func listObjects(ctx context.Context, reader client.Reader, kind kinds.Kind, nam
 	}
 	items, err := meta.ExtractList(list)
 	if err != nil {
-		return nil, false, fmt.Errorf("read the list of kind %s: %w", kind.GVK().Kind, err)
+		return nil, false, fmt.Errorf("extract the items of the list of kind %s: %w", kind.GVK().Kind, err)
 	}
 	for _, item := range items {
 		if o, ok := item.(client.Object); ok {
