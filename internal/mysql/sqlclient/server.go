@@ -196,7 +196,8 @@ func IsPasswordExpired(err error) bool {
 	return n == errExpired || n == errMustChange
 }
 
-// IsUntrusted reports whether the server's certificate is not signed by the cluster's CA. The CA may have changed.
+// IsUntrusted reports whether the server's certificate cannot be verified: it is signed by another CA, is valid for
+// another host name, or has expired. The cluster's CA may have changed.
 func IsUntrusted(err error) bool {
 	_, is := errors.AsType[*tls.CertificateVerificationError](err)
 	return is
@@ -221,7 +222,7 @@ func DescribeError(err error) string {
 	case IsConnectionRefused(err):
 		return "the connection was refused"
 	case IsUntrusted(err):
-		return "the server's certificate is not the cluster's"
+		return "the server's certificate cannot be verified with the cluster's CA"
 	case errors.Is(err, ErrNoReplica):
 		return ErrNoReplica.Error()
 	case errors.Is(err, ErrNotEmpty):

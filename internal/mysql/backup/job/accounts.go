@@ -68,7 +68,7 @@ func quoteSQL(text string) string {
 
 func readAccounts(ctx context.Context, c *sql.Conn) ([]mysqlAccount, error) {
 	if _, err := c.ExecContext(ctx, "set session print_identified_with_as_hex = on"); err != nil {
-		return nil, fmt.Errorf("prepare the list of accounts: %w", err)
+		return nil, fmt.Errorf("set print_identified_with_as_hex: %w", err)
 	}
 	all, err := listAccountNames(ctx, c, accountsQuery())
 	if err != nil {
