@@ -283,11 +283,11 @@ func TestRightsAreCheckedForEachClusterAndZone(t *testing.T) {
 		ids       []string
 		questions int
 	}{
-		"denied cluster that comes first takes two requests":          {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
-		"denied cluster that comes last takes two requests":           {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
-		"pool names without a role take two requests":                 {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
-		"denied cluster in a separate zone takes two requests":        {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
-		"cluster with machines in several zones takes three requests": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
+		"denied cluster listed first is found with at most two checks":                   {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
+		"denied cluster listed last is found with at most two checks":                    {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
+		"denied cluster whose pool names lack a role is found with at most two checks":   {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
+		"denied cluster in a separate zone is found with at most two checks":             {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
+		"denied cluster next to one in several zones is found with at most three checks": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startGCP(t)

@@ -130,7 +130,7 @@ func (c *connection) open(ctx context.Context, driver string) error {
 	return err
 }
 
-// errAuthenticationUnknown means that a daemon requires a password.
+// errAuthenticationUnknown means that a daemon offers neither no authentication nor polkit, but for example a password.
 var errAuthenticationUnknown = errors.New("the daemon requires a password")
 
 func (c *connection) readHostname(ctx context.Context) (string, error) {

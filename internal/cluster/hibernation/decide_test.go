@@ -244,10 +244,10 @@ func TestDecide(t *testing.T) {
 		"resuming cluster runs once its operators have reported": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Second)), runs(minAftercareInterval),
 		},
-		"operators are awaited for ten minutes": {
+		"operators are awaited for at most ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)), runs(minAftercareInterval),
 		},
-		"resuming cluster with unreadable operators is awaited for ten minutes": {
+		"resuming cluster waits for operators that cannot be read": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), func(o *Observed) { o.OperatorsError = "no answer in time" }), waitOperators,
 		},
 		"resuming cluster runs once its nodes are back":                      {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
@@ -525,7 +525,7 @@ func TestMessagesNameDelayedMachinesAndNodes(t *testing.T) {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes have reported; waiting for ClusterOperators to be ready"),
 		},
-		"operators that are awaited after six minutes are listed": {
+		"operators still awaited six minutes into a resume are listed": {
 			observedCluster("", resumingRecord(6*time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes have reported; waiting for ClusterOperators to be ready: etcd (has not reported)"),
 		},

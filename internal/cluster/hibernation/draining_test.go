@@ -133,7 +133,7 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), cordoned, resting),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, hivev1.ResumingHibernationReason, hivev1.StartingMachinesReason, minProbeInterval},
 		},
-		"node that cannot be uncordoned is awaited for ten minutes": {
+		"node that cannot be uncordoned is awaited for at most ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, resting), expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval},
 		},
 	} {

@@ -108,7 +108,7 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		"control-plane nodes get their certificates before workers start": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), one, withRequests("csr-0"), workersFirst), start(ApproveRequests{[]string{"csr-0"}}, minProbeInterval),
 		},
-		"worker waits for the API server for five minutes": {
+		"worker waits for the API server for at most five minutes": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
 			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
 		},

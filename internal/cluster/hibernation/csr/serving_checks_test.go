@@ -80,7 +80,7 @@ func TestServingRequests(t *testing.T) {
 			left("own-addresses", `expected only addresses of the machine of node "n1", found "n2"`),
 		},
 		"IP address of another machine is not approved": {withIPs("10.0.0.2"), left("own-addresses", `found "10.0.0.2"`)},
-		"two foreign addresses are not approved and listed in order": {func(a *testRequest) {
+		"two foreign addresses are not approved, and are listed in order": {func(a *testRequest) {
 			a.template.DNSNames = []string{"n2"}
 			a.template.IPAddresses = []net.IP{net.ParseIP("10.0.0.2")}
 		}, left("own-addresses", `found "10.0.0.2", "n2"`)},
