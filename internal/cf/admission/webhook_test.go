@@ -162,9 +162,9 @@ func (s *stage) testEdits(t *testing.T) {
 		"a lower revision is rejected":                       annotate(korifiv1alpha1.RevisionAnnotation, "0"),
 		"a higher revision is rejected":                      annotate(korifiv1alpha1.RevisionAnnotation, "2"),
 		"a revision that is not a number is rejected":        annotate(korifiv1alpha1.RevisionAnnotation, "abc"),
-		"a changed last stop is rejected":                    annotate(korifiv1alpha1.LastStopRevisionAnnotation, "0"),
-		"a changed droplet is rejected":                      annotate(torporv1alpha1.DropletAnnotation, "d2"),
-		"another author is rejected":                         annotate(torporv1alpha1.RevisedByAnnotation, "bob"),
+		"a changed last-stop annotation is rejected":         annotate(korifiv1alpha1.LastStopRevisionAnnotation, "0"),
+		"a changed droplet annotation is rejected":           annotate(torporv1alpha1.DropletAnnotation, "d2"),
+		"a changed author annotation is rejected":            annotate(torporv1alpha1.RevisedByAnnotation, "bob"),
 		"a revision in the same patch as a stop is rejected": `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"7"}},"spec":{"desiredState":"STOPPED"}}`,
 		"empty revisions are rejected":                       `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"","korifi.cloudfoundry.org/last-stop-app-rev":""}}}`,
 	} {

@@ -21,7 +21,7 @@ import (
 const (
 	// retention is the time for which finished tasks are kept, as in Cloud Foundry.
 	retention = 31 * 24 * time.Hour
-	// waitInterval is the delay of the next pass if no event will trigger one.
+	// waitInterval is the delay before the next pass if no event will trigger one.
 	waitInterval = 10 * time.Second
 	// defaultMegabytes is the default memory and disk size for an app without a web process.
 	defaultMegabytes = 1024

@@ -157,7 +157,8 @@ func getAppEnvironment(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 	}, err)
 }
 
-// describeApplication returns the VCAP_APPLICATION variable for the instances of the next revision.
+// describeApplication returns VCAP_APPLICATION from the app's present settings and routes, with the current revision as
+// its version. Running instances may still have earlier values.
 func (r *Request) describeApplication(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]any, error) {
 	current, _, _ := revision.ReadRevision(app)
 	info := lrp.ApplicationInfo{GUID: app.Name, Name: app.Spec.DisplayName, Revision: revision.FormatRevision(current), SpaceGUID: app.Namespace}

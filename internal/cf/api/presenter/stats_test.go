@@ -62,7 +62,7 @@ func TestInstances(t *testing.T) {
 		"instances from before the last stop are not shown":                                 {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
 		"instances of the old revision are not shown":                                       {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
 		"a process status of a newer revision than the app's is ignored":                    {app: 1, status: 2, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
-		"each instance of a process without a status is down":                               {unreported: true, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"each instance of a process without the condition Ready is down":                    {unreported: true, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
 		"the client's wait ends when one instance runs":                                     {app: 1, status: 1, instances: all(running, starting), want: []korifiv1alpha1.InstanceState{running, starting}, settled: true},
 		"an instance whose Pod is delayed has no details":                                   {app: 1, status: 1, reason: korifiv1alpha1.WaitingForDrainReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}},
 		"an instance without a Pod has the process's message":                               {app: 1, status: 1, reason: korifiv1alpha1.DropletMissingReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}, details: "why"},

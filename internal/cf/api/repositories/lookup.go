@@ -154,7 +154,7 @@ func listInSpaces[T any](indexer toolscache.Indexer, spaces []string) ([]T, erro
 	for _, space := range spaces {
 		objects, err := indexer.ByIndex(toolscache.NamespaceIndex, space)
 		if err != nil {
-			return nil, fmt.Errorf("list the objects of %s: %w", space, err)
+			return nil, fmt.Errorf("list the objects in space %s: %w", space, err)
 		}
 		found = slices.Grow(found, len(objects))
 		for _, o := range objects {

@@ -24,7 +24,7 @@ import (
 // Name is the name of the controller, its event reporter and its field manager.
 const Name = "torpor-deployments"
 
-// followUpInterval is the delay of the next pass after a step that may not trigger an event for the deployment.
+// followUpInterval is the delay before the next pass after a step that may not trigger an event for the deployment.
 const followUpInterval = 50 * time.Millisecond
 
 // byApp is the cache index of deployments by their app.
