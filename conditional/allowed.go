@@ -93,7 +93,7 @@ type rightsReviewer struct {
 	doubtful []authorizationv1.ResourceAttributes
 	// deniedAt is the time at which an access review denied the first of them; zero if none did.
 	deniedAt time.Time
-	// wereGranted is true once all rights were granted.
+	// wereGranted is true if a review has ever found all rights granted. It is never reset.
 	wereGranted bool
 }
 

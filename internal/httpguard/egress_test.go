@@ -70,11 +70,11 @@ func TestAnswersAfterTheEndOfTheRequestAreErrors(t *testing.T) {
 		// endsInBody is true if the request ends after the headers of the response, and before the end of its body.
 		endsInBody bool
 	}{
-		"an empty response with status 200":          {http.StatusOK, false},
-		"a response with status 200 that ends early": {http.StatusOK, true},
-		"an empty response with status 503":          {http.StatusServiceUnavailable, false},
-		"a response with status 503 that ends early": {http.StatusServiceUnavailable, true},
-		"an empty response with status 304":          {http.StatusNotModified, false},
+		"the request ends before an empty response with status 200":      {http.StatusOK, false},
+		"the request ends within the body of a response with status 200": {http.StatusOK, true},
+		"the request ends before an empty response with status 503":      {http.StatusServiceUnavailable, false},
+		"the request ends within the body of a response with status 503": {http.StatusServiceUnavailable, true},
+		"the request ends before an empty response with status 304":      {http.StatusNotModified, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())

@@ -35,7 +35,7 @@ var ErrStale = errors.New("the cache is behind the API server")
 // reported.
 var ErrPending = errors.New("an answer that the pass needs is still missing")
 
-// pendingLimit is the delay of the next pass if no answer enqueues it earlier.
+// pendingLimit is the delay before the next pass if no answer enqueues it earlier.
 const pendingLimit = 2 * time.Minute
 
 // RefusedError is an error of Act for an action that was rejected, for example because of a quota. The pass reports
@@ -64,7 +64,7 @@ func (r *RefusedError) Unwrap() error { return r.Err }
 type FollowUp struct {
 	// Rule names the decision in the log.
 	Rule string
-	// RequeueAfter is the delay of the next pass; zero waits for an event.
+	// RequeueAfter is the delay before the next pass; zero waits for an event.
 	RequeueAfter time.Duration
 	// IsUrgent gives the next pass priority over passes that are not urgent.
 	IsUrgent bool
@@ -145,8 +145,8 @@ type Finalizer[T client.Object] struct {
 	// Prepare, if set, adds the finalizer together with the defaults that a webhook would set, and reports whether
 	// it changed anything. It may also leave out the finalizer. If nil, only the finalizer is added.
 	Prepare func(obj T) (changed bool)
-	// Finalize deletes the dependents of obj and returns the delay of the next attempt, or zero when the finalizer
-	// can be removed. While the finalizer remains, its changes to the status of obj are saved.
+	// Finalize deletes the dependents of obj and returns the delay before the next attempt, or zero when the
+	// finalizer can be removed. While the finalizer remains, changes that Finalize makes to the status of obj are saved.
 	Finalize func(ctx context.Context, obj T) (lookAgainAfter time.Duration, err error)
 }
 
@@ -229,7 +229,7 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	return p.Report(obj, seen, plan, &RefusedError{Message: err.Error(), Err: err}), err
 }
 
-// goneRetry is the delay of the next pass if the status write returned NotFound.
+// goneRetry is the delay before the next pass if the status write returned NotFound.
 const goneRetry = time.Second
 
 // unreportedError is an error of a pass that ended before Report was called.
@@ -328,7 +328,7 @@ func (p *Pass[T, S, P]) forget(req ctrl.Request) {
 	}
 }
 
-// retryUnless returns the delay of the next pass after a write of the object itself: StaleCacheRetry, or zero after
+// retryUnless returns the delay before the next pass after a write of the object itself: StaleCacheRetry, or zero after
 // a failure, because the queue's back-off applies.
 func retryUnless(failure error) time.Duration {
 	if failure != nil {

@@ -49,8 +49,8 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"-1 MiB of memory: rejected":                    {func(l *eiriniv1.LRPSpec) { l.MemoryMB = -1 }, "spec.memoryMB in body should be greater than or equal to 0"},
 		"the largest CPU weight: accepted":              {func(l *eiriniv1.LRPSpec) { l.CPUWeight = 255 }, ""},
 		"an unknown type of health check: rejected":     {func(l *eiriniv1.LRPSpec) { l.Health.Type = "grpc" }, "spec.health.type: Unsupported value"},
-		"a health check of port 65536: rejected":        {func(l *eiriniv1.LRPSpec) { l.Health.Port = 65536 }, "spec.health.port in body should be less than or equal to 65535"},
-		"a health check of a negative port: rejected":   {func(l *eiriniv1.LRPSpec) { l.Health.Port = -1 }, "spec.health.port in body should be greater than or equal to 0"},
+		"a health check on port 65536: rejected":        {func(l *eiriniv1.LRPSpec) { l.Health.Port = 65536 }, "spec.health.port in body should be less than or equal to 65535"},
+		"a health check on a negative port: rejected":   {func(l *eiriniv1.LRPSpec) { l.Health.Port = -1 }, "spec.health.port in body should be greater than or equal to 0"},
 		"a start timeout of -1 ms: rejected":            {func(l *eiriniv1.LRPSpec) { l.Health.TimeoutMs = -1 }, "spec.health.timeoutMs in body should be greater than or equal to 0"},
 		"a check timeout of -1 ms: rejected":            {func(l *eiriniv1.LRPSpec) { l.Health.InvocationTimeoutMs = -1 }, "spec.health.invocationTimeoutMs in body should be greater than or equal to 0"},
 		"two values of one variable: rejected": {func(l *eiriniv1.LRPSpec) {

@@ -29,8 +29,8 @@ func (a *commands) newSkipCommand() *cobra.Command {
 	s := &skipCommand{commands: a}
 	cmd := &cobra.Command{
 		Use:   "skip " + s.describeObjects() + " [--until TIME|DURATION]",
-		Short: "Keep objects running although a Slumber or ClusterSlumber would stop them",
-		Long: `Keep objects running although a Slumber or ClusterSlumber would stop them: until a time, or until the end of the current or next sleep.
+		Short: "Keep objects running even if a Slumber or ClusterSlumber would stop them",
+		Long: `Keep objects running even if a Slumber or ClusterSlumber would stop them: until a time, or until the end of the current or next sleep.
 Objects that a Slumber has stopped are started immediately. Manual stops stay in effect.`,
 		Example: `  # This night
   kubectl torpor skip deployment/web

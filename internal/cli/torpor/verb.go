@@ -262,7 +262,7 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	return v.report(results)
 }
 
-// report prints the results for programs, and returns their errors.
+// report prints the results as JSON or YAML if requested, and returns the errors of all results.
 func (v *verbCommand) report(results []*verbResult) error {
 	var errs []error
 	for _, r := range results {

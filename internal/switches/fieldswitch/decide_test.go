@@ -119,9 +119,9 @@ func TestDecide(t *testing.T) {
 		steps, want string
 	}{
 		"no request: nothing changes":                                                                       {"", "3"},
-		"a Slumber stops and starts: the object is restored":                                                {"sleep wake", "3 ObjectStopped ObjectRestored"},
-		"a Slumber stops: the object is stopped":                                                            {"sleep", "0 ObjectStopped"},
-		"a user stops and starts: the object is restored":                                                   {"stop start", "3 ObjectStopped ObjectRestored"},
+		"a Slumber stops and starts the object: restored":                                                   {"sleep wake", "3 ObjectStopped ObjectRestored"},
+		"a Slumber stops the object: stopped":                                                               {"sleep", "0 ObjectStopped"},
+		"a user stops and starts the object: restored":                                                      {"stop start", "3 ObjectStopped ObjectRestored"},
 		"an object that a user stops during a Slumber's stop stays stopped after the Slumber's stop":        {"sleep stop wake", "0 ObjectStopped"},
 		"an object that a user scaled to zero before a Slumber's stop: still at zero after it":              {"scale:0 sleep wake", "0 ObjectStopped ObjectRestored"},
 		"a user scales during a Slumber's stop: the object keeps the replicas":                              {"sleep scale:5", "5 ObjectStopped StartedByOthers"},
