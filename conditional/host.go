@@ -47,7 +47,7 @@ func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 // manager accepts checks only until it starts.
 func (h *groupHost) addTo(mgr manager.Manager) error {
 	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
-		mgr.GetLogger().WithName("conditional").Info("the first group came after the manager's start: the checks that groups add, and their page, are not served", "reason", err.Error())
+		mgr.GetLogger().WithName("conditional").Info("the first group was set up after the manager started: the checks that scopes add and the status page are not served", "reason", err.Error())
 		return mgr.Add(h)
 	}
 	return errors.Join(

@@ -42,7 +42,7 @@ func checkTakeOver(features []string) error {
 	guarded := slices.Sorted(maps.Keys(newWriterGuards(nil, nil)))
 	for _, f := range features {
 		if !slices.Contains(guarded, f) {
-			return fmt.Errorf("--take-over: expected names of %s, found %q", strings.Join(guarded, ", "), f)
+			return fmt.Errorf("--take-over: expected each name to be one of %s, found %q", strings.Join(guarded, ", "), f)
 		}
 	}
 	return nil

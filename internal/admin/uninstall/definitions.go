@@ -84,7 +84,7 @@ func (o Options) requireNoObjects(ctx context.Context, own []ownDefinition) erro
 	for _, d := range own {
 		list := &metav1.PartialObjectMetadataList{TypeMeta: d.kind}
 		if err := o.Client.List(ctx, list, client.Limit(1)); err != nil {
-			return fmt.Errorf("list objects of %s: %w", d.served.GetName(), err)
+			return fmt.Errorf("list the objects of the CRD %s: %w", d.served.GetName(), err)
 		}
 		if len(list.Items) > 0 && !o.DeletesObjects {
 			one := list.Items[0]

@@ -46,7 +46,7 @@ func TestIncompatibilityReason(t *testing.T) {
 		"very large number is refused as malformed":                              {[]string{"4.99999999999999999999.0"}, `found "4.99999999999999999999.0"`},
 		"line break is refused as malformed and quoted":                          {[]string{"4.4.8\nforged"}, `found "4.4.8\nforged"`},
 		"letters beyond ASCII are refused as malformed":                          {[]string{"４.15.0"}, `found "４.15.0"`},
-		"long malformed version is refused and shortened":                        {[]string{strings.Repeat("x", 1<<16)}, `found "` + strings.Repeat("x", maxShownVersion) + `"; correct`},
+		"long malformed version is refused, and is shortened":                    {[]string{strings.Repeat("x", 1<<16)}, `found "` + strings.Repeat("x", maxShownVersion) + `"; correct`},
 		"long pre-release of an old version is refused as too old and shortened": {[]string{"4.4.7-" + strings.Repeat("x", 1<<16)}, "found 4.4.7-" + strings.Repeat("x", maxShownVersion-6) + "; upgrade"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -142,7 +142,7 @@ func listServed(kube kubernetes.Interface) ([]admincheck.APIResource, error) {
 			var err error
 			list, err = kube.Discovery().ServerResourcesForGroupVersion(groupVersion)
 			if err != nil && !k8serrors.IsNotFound(err) {
-				return nil, fmt.Errorf("list the kinds of %s: %w", groupVersion, err)
+				return nil, fmt.Errorf("list the kinds in %s: %w", groupVersion, err)
 			}
 			known[groupVersion] = list
 		}

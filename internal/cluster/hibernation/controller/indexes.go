@@ -82,7 +82,7 @@ func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDepl
 	for _, tag := range tagMachines(cd, seen.platform) {
 		var list hivev1.ClusterDeploymentList
 		if err := c.client.List(ctx, &list, client.MatchingFields{byMachines: tag}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list the ClusterDeployments of %s: %w", tag, err)
+			return nil, fmt.Errorf("list the ClusterDeployments with machines of %s: %w", tag, err)
 		}
 		for i := range list.Items {
 			other := &list.Items[i]
