@@ -350,14 +350,14 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		rows[fmt.Sprintf("port %d", number)] = schemaCase{
 			pods + "containers",
 			[]any{container("mysqld", port("x", number))},
-			"spec.podTemplate.spec.containers: Invalid value: container mysqld: expected none of the ports 3306, 33060, 33062 and 9081, because they are reserved; found one of them",
+			"spec.podTemplate.spec.containers: Invalid value: mysqld container: expected none of the ports 3306, 33060, 33062 and 9081, because they are reserved; found one of them",
 		}
 	}
 	for _, name := range []string{"mysql", "mysqlx", "mysql-admin", "health"} {
 		rows["a port called "+name] = schemaCase{
 			pods + "containers",
 			[]any{container("mysqld", port(name, 12345))},
-			"spec.podTemplate.spec.containers: Invalid value: container mysqld: expected no port called mysql, mysqlx, mysql-admin or health, because the names are reserved",
+			"spec.podTemplate.spec.containers: Invalid value: mysqld container: expected no port called mysql, mysqlx, mysql-admin or health, because the names are reserved",
 		}
 	}
 	addSchedules(rows, "spec.logRotationSchedule")

@@ -58,8 +58,8 @@ type PodSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule=`self.exists(c, c.name == 'mysqld')`,messageExpression=`'expected a container called mysqld, which runs the MySQL server; found only %s; add it'.format([self.map(c, c.name)])`
 	// +kubebuilder:validation:XValidation:rule=`!self.exists(c, c.name == 'agent')`,message=`expected no container called agent, because the name is reserved; found one; rename it`
-	// +kubebuilder:validation:XValidation:rule=`self.all(c, c.name != 'mysqld' || !has(c.ports) || !c.ports.exists(p, has(p.containerPort) && p.containerPort in [3306, 33060, 33062, 9081]))`,message=`container mysqld: expected none of the ports 3306, 33060, 33062 and 9081, because they are reserved; found one of them; remove it or take another number`
-	// +kubebuilder:validation:XValidation:rule=`self.all(c, c.name != 'mysqld' || !has(c.ports) || !c.ports.exists(p, has(p.name) && p.name in ['mysql', 'mysqlx', 'mysql-admin', 'health']))`,message=`container mysqld: expected no port called mysql, mysqlx, mysql-admin or health, because the names are reserved; found one of them; rename it`
+	// +kubebuilder:validation:XValidation:rule=`self.all(c, c.name != 'mysqld' || !has(c.ports) || !c.ports.exists(p, has(p.containerPort) && p.containerPort in [3306, 33060, 33062, 9081]))`,message=`mysqld container: expected none of the ports 3306, 33060, 33062 and 9081, because they are reserved; found one of them; remove it or take another number`
+	// +kubebuilder:validation:XValidation:rule=`self.all(c, c.name != 'mysqld' || !has(c.ports) || !c.ports.exists(p, has(p.name) && p.name in ['mysql', 'mysqlx', 'mysql-admin', 'health']))`,message=`mysqld container: expected no port called mysql, mysqlx, mysql-admin or health, because the names are reserved; found one of them; rename it`
 	Containers []Container `json:"containers"`
 	// InitContainers are the init containers of the Pod.
 	// +optional
