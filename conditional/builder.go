@@ -103,15 +103,24 @@ func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, 
 	return b.addKind("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
 }
 
-// WatchesRawSource adds a source, on which the condition does not depend. The source must be a [Kind], or a
-// source.Func, which runs once per start. Other sources of controller-runtime cannot be started a second time.
+// WatchesRawSource adds a source, on which the condition does not depend. The source must be a [Kind], a source.Channel,
+// whose events are dropped while the controller does not run, or a source.Func, which runs once per start. Other
+// sources of controller-runtime cannot be started a second time.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
-	switch src.(type) {
-	case source.Func, restartableSource:
+	_, isFunc := src.(source.Func)
+	_, isRestartable := src.(restartableSource)
+	switch {
+	case isFunc || isRestartable:
+	case isChannel(src):
+		forwarding := &channelSource{source: src}
+		if err := b.mgr.Add(manager.RunnableFunc(forwarding.run)); err != nil {
+			return b.addError("add the channel source: %w", err)
+		}
+		src = forwarding
 	default:
-		return b.addError("expected a source.Func or conditional.Kind in WatchesRawSource, found %T, which may not bear a second start: instead of "+
-			"source.Kind(cluster.GetCache(), …) use conditional.Kind(cluster, …), and create another source in "+
-			"source.Func(func(ctx, queue) error { return source.Channel(events, handler).Start(ctx, queue) })", src)
+		return b.addError("expected a source.Func, source.Channel or conditional.Kind in WatchesRawSource, found %T, which may not bear a second start: "+
+			"instead of source.Kind(cluster.GetCache(), …) use conditional.Kind(cluster, …), and create another source in "+
+			"source.Func(func(ctx, queue) error { return newSource().Start(ctx, queue) })", src)
 	}
 	return b.addCall(func(to *builder.Builder) { to.WatchesRawSource(src) })
 }

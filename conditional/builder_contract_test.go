@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -92,7 +91,7 @@ func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start fu
 	r := reconcile.Reconciler(reconcile.Func(nil))
 	widgets := func(name string) B { return start(mgr).For(&Widget{}).Named(prefix + name) }
 	toObject := &handler.EnqueueRequestForObject{}
-	channel := source.Channel(make(chan event.GenericEvent), toObject)
+	kind := source.Kind(mgr.GetCache(), client.Object(&corev1.Pod{}), toObject)
 	withReconciler := controller.Options{Reconciler: r}
 	var none manager.Manager
 	ofOther, err := ctrl.NewManager(mgr.GetConfig(), ctrl.Options{Scheme: mgr.GetScheme(), Metrics: server.Options{BindAddress: "0"}})
@@ -117,7 +116,7 @@ func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start fu
 		"a name with a slash":                                    verdictOf(widgets("l/m").Complete(r)),
 		"a name with a space":                                    verdictOf(widgets("n o").Complete(r)),
 		"a name with braces":                                     verdictOf(widgets("{p}").Complete(r)),
-		"a source that cannot be started twice":                  verdictOf(widgets("q").WatchesRawSource(channel).Complete(r)),
+		"a source that cannot be started twice":                  verdictOf(widgets("q").WatchesRawSource(kind).Complete(r)),
 		"NeedLeaderElection: false":                              verdictOf(widgets("r").WithOptions(controller.Options{NeedLeaderElection: new(false)}).Complete(r)),
 		"EnableWarmup":                                           verdictOf(widgets("s").WithOptions(controller.Options{EnableWarmup: new(true)}).Complete(r)),
 		"a client in an exported field":                          verdictOf(widgets("t").Complete(&widgetReconciler{Client: mgr.GetClient()})),

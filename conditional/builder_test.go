@@ -169,9 +169,9 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 	taken, _, err := claimed("taken")
 	testenv.Must(t, err)
 	defer taken()
-	channel := source.Channel(make(chan event.GenericEvent), &handler.EnqueueRequestForObject{})
 	plain, err := ctrl.NewManager(mgr.GetConfig(), ctrl.Options{Scheme: mgr.GetScheme(), Metrics: server.Options{BindAddress: "0"}})
 	testenv.Must(t, err)
+	plainKind := source.Kind(plain.GetCache(), &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{})
 	widgets := func() *Builder { return NewControllerManagedBy(mgr).For(&Widget{}) }
 	cases := map[string]struct {
 		build *Builder
@@ -191,7 +191,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		"Owns with a kind that is not in the scheme: rejected":      {widgets().Owns(&appsv1.Deployment{}), r, "AddToScheme"},
 		"Watches with a kind that is not in the scheme: rejected":   {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
 		"the name of another group: rejected":                       {widgets().Named("taken"), r, "found another group of this name"},
-		"a source that can be started only once: rejected":          {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
+		"a source that can be started only once: rejected":          {widgets().WatchesRawSource(plainKind), r, "expected a source.Func"},
 		"a manager not created by conditional.NewManager: rejected": {NewControllerManagedBy(plain).For(&Widget{}), r, "expected a manager of conditional.NewManager"},
 	}
 	for name, c := range cases {
@@ -263,6 +263,7 @@ func TestBuilderReplaysEveryCall(t *testing.T) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: "raw"}})
 		return nil
 	})
+	events := make(chan event.GenericEvent, 1)
 	toName := func(prefix string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: "default", Name: prefix + obj.GetName()}}}
@@ -274,6 +275,7 @@ func TestBuilderReplaysEveryCall(t *testing.T) {
 		Watches(&corev1.Namespace{}, toName("ns-")).
 		WatchesMetadata(&corev1.ServiceAccount{}, toName("sa-")).
 		WatchesRawSource(raw).
+		WatchesRawSource(source.Channel(events, toName("channel-"))).
 		WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() != "hidden" })).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
 		WithLogConstructor(func(*reconcile.Request) logr.Logger {
@@ -288,17 +290,22 @@ func TestBuilderReplaysEveryCall(t *testing.T) {
 	testenv.Must(t, err)
 	s.startManager(mgr)
 	for _, round := range []string{"one", "two"} {
+		events <- event.GenericEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dropped"}}}
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: round}}
 		testenv.Must(t, s.newClient().Create(t.Context(), account))
 		s.installCRD(def)
 		s.createWidget("hidden")
 		s.createWidget(round)
-		missing := map[string]bool{round: true, "ns-default": true, "sa-" + round: true, "raw": true}
+		missing := map[string]bool{round: true, "ns-default": true, "sa-" + round: true, "raw": true, "channel-" + round: true}
 		s.eventually("everything that is watched was reconciled", func(context.Context) (bool, error) {
+			select { // Events are dropped until the controller runs.
+			case events <- event.GenericEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: round}}}:
+			default:
+			}
 			for len(r.seen) > 0 {
 				name := <-r.seen
-				if name == "hidden" {
-					t.Error("the event filter was lost")
+				if name == "hidden" || name == "channel-dropped" {
+					t.Errorf("expected no reconcile of %s, found one", name)
 				}
 				delete(missing, name)
 			}

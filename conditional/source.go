@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
@@ -92,6 +95,49 @@ func (s *kindSource[object, request]) WaitForSync(context.Context) error { retur
 
 func (s *kindSource[object, request]) String() string {
 	return fmt.Sprintf("conditional kind source: %T", s.obj)
+}
+
+// channelSource makes a source.Channel of controller-runtime restartable. Such a source reads its channel only until the
+// context of its first start is cancelled. So run starts it once, for as long as the manager runs, and Start only sets
+// the queue for its requests. Requests are dropped while the controller does not run.
+type channelSource struct {
+	source  source.Source
+	current atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+}
+
+// isChannel reports whether source.Channel created src. Its type is not exported.
+func isChannel(src source.Source) bool {
+	t := reflect.TypeOf(src)
+	return t != nil && t.Kind() == reflect.Pointer &&
+		t.Elem().PkgPath() == reflect.TypeFor[source.Func]().PkgPath() && strings.HasPrefix(t.Elem().Name(), "channel[")
+}
+
+// run forwards the requests until ctx is cancelled. It is a manager.RunnableFunc.
+func (s *channelSource) run(ctx context.Context) error {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	context.AfterFunc(ctx, queue.ShutDown)
+	if err := s.source.Start(ctx, queue); err != nil {
+		return fmt.Errorf("start %v: %w", s.source, err)
+	}
+	for {
+		request, isShutDown := queue.Get()
+		if isShutDown {
+			return nil
+		}
+		if current := s.current.Load(); current != nil {
+			(*current).Add(request)
+		}
+		queue.Forget(request)
+		queue.Done(request)
+	}
+}
+
+// Start sets the queue for the requests until ctx is cancelled.
+func (s *channelSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	current := &queue
+	s.current.Store(current)
+	context.AfterFunc(ctx, func() { s.current.CompareAndSwap(current, nil) })
+	return nil
 }
 
 type groupWatch struct {
