@@ -283,19 +283,22 @@ func (c *CloudServer) DescribeNodeGroup(t testing.TB, group string) NodeGroup {
 	var answer struct {
 		Group NodeGroup `json:"nodegroup"`
 	}
-	c.callEKS(t, http.MethodGet, group, "", "", func(text []byte) error { return json.Unmarshal(text, &answer) })
+	c.callEKS(t, http.MethodGet, nodeGroupPath(group), "", func(text []byte) error { return json.Unmarshal(text, &answer) })
 	return answer.Group
 }
 
 // UpdateNodeGroup starts an update of a node group. The scaling configuration is JSON.
 func (c *CloudServer) UpdateNodeGroup(t testing.TB, group, scaling string) {
 	t.Helper()
-	c.callEKS(t, http.MethodPost, group, "/update-config", `{"scalingConfig":`+scaling+`}`, func([]byte) error { return nil })
+	c.callEKS(t, http.MethodPost, nodeGroupPath(group)+"/update-config", `{"scalingConfig":`+scaling+`}`, func([]byte) error { return nil })
 }
 
-func (c *CloudServer) callEKS(t testing.TB, method, group, path, body string, read func([]byte) error) {
+// nodeGroupPath returns the path of the node group that MarkNodeGroup has made.
+func nodeGroupPath(group string) string { return "/clusters/eks-" + group + "/node-groups/" + group }
+
+func (c *CloudServer) callEKS(t testing.TB, method, path, body string, read func([]byte) error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, c.URL+"/clusters/eks-"+group+"/node-groups/"+group+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, c.URL+path, strings.NewReader(body))
 	ExpectNoError(t, err)
 	c.authorize(request, "eks")
 	c.sendRequest(t, request, read)

@@ -20,16 +20,14 @@ func (c *simulatedCluster) joinNodeGroup(t *testing.T, id string) string {
 	return group
 }
 
-// resize changes the size of a node group, and returns it when EKS has finished the update.
-func (c *simulatedCluster) resize(t *testing.T, group string, size actuator.GroupSize) actuator.Group {
+// resize changes the size of a node group, and waits until EKS has finished the update.
+func (c *simulatedCluster) resize(t *testing.T, group string, size actuator.GroupSize) {
 	t.Helper()
 	testenv.ExpectNoError(t, c.change(t, actuator.GroupChange{Name: group, Size: &size}))
-	var found actuator.Group
 	testenv.Eventually(t, "EKS has updated the node group", func() error {
-		found = c.observeGroup(t, group)
+		found := c.observeGroup(t, group)
 		return testenv.ErrorIf(found.Unsettled != "" || found.Min != size.Min || found.Desired != size.Desired, "found %+v", found)
 	})
-	return found
 }
 
 func TestNodeGroups(t *testing.T) {

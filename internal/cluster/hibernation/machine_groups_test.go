@@ -412,7 +412,7 @@ func TestUnsettledGroupsAreAwaited(t *testing.T) {
 		edit       func(*Observed)
 		rule, text string
 	}{
-		"a size above zero during the stop: waits without an order":     {func(o *Observed) {}, "hold machine groups", "scaled to zero: workers-a (EKS is updating it)"},
+		"a size above zero during the stop: waits without an order":     {func(*Observed) {}, "hold machine groups", "scaled to zero: workers-a (EKS is updating it)"},
 		"a size of zero during the stop: waits":                         {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, o.Machines[:1] }, "hold machine groups", "(EKS is updating it)"},
 		"a size of zero and no machine that is on: not hibernating yet": {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, nil }, "hold machine groups", "(EKS is updating it)"},
 		"an update during the hibernation: stays hibernating": {func(o *Observed) {

@@ -94,8 +94,11 @@ func (s endedStop) waitForRecord(t *testing.T, what string, holds func(torporv1a
 		if err := json.Unmarshal([]byte(text), &remembered); err != nil {
 			return fmt.Errorf("read the annotation of %s: %w", s.controller, err)
 		}
-		if err := json.Unmarshal(remembered[s.field], &stops); err != nil || len(stops) == 0 {
-			return fmt.Errorf("expected a record in %s, found %q and the error %v", s.field, text, err)
+		if err := json.Unmarshal(remembered[s.field], &stops); err != nil {
+			return fmt.Errorf("read the records in %s of %q: %w", s.field, text, err)
+		}
+		if len(stops) == 0 {
+			return fmt.Errorf("expected a record in %s, found %q", s.field, text)
 		}
 		return testenv.ErrorIf(!holds(stops[0]), "found %+v", stops[0])
 	})
