@@ -124,8 +124,8 @@ func TestClientsInEveryPlaceFollowTheGroup(t *testing.T) {
 		s.waitUntilGone(shape.def)
 		key := client.ObjectKey{Namespace: shape.namespace, Name: "one"}
 		for name, r := range reconcilers {
-			for len(r.seen) > 0 { // The deletion was reconciled, too.
-				<-r.seen
+			for len(r.seen) > 0 {
+				t.Logf("%s: the deletion was reconciled, too: %v", name, <-r.seen)
 			}
 			// NewNamespacedClient first determines the scope of the kind, without a context.
 			err := r.late(key)
