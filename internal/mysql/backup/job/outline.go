@@ -72,6 +72,10 @@ type dumpOutline struct {
 	head     []byte
 	isHeader bool // The previous line was "--". mysqldump writes such a line before and after its header comments.
 	schema   string
+	// unclosed are the lines since begin, if the name in them contains a line feed and has not ended. mysqldump writes
+	// "-- " after a line feed in a comment.
+	unclosed string
+	begin    int
 	// announced is the object in the last such comment, until its statement follows.
 	announced *dumpPart
 }
@@ -99,19 +103,40 @@ func (d *dumpOutline) Read(p []byte) (int, error) {
 
 func (d *dumpOutline) endLine() {
 	d.line++
-	if part, ok := d.parse(string(d.head)); ok {
+	line := string(d.head)
+	d.head = d.head[:0]
+	if d.unclosed == "" {
+		d.begin = d.line
+	} else {
+		if strings.HasPrefix(d.unclosed, "-- ") {
+			line = strings.TrimPrefix(line, "-- ")
+		}
+		line = d.unclosed + "\n" + line
+	}
+	if d.unclosed = ""; len(line) < maxLineHead && (d.isHeader && unclosedHeader.MatchString(line) || unclosedCreate.MatchString(line)) {
+		d.unclosed = line
+		return
+	}
+	if part, ok := d.parse(line); ok {
 		d.parts = append(d.parts, part)
 	}
-	d.isHeader = string(d.head) == "--"
-	d.head = d.head[:0]
+	d.isHeader = line == "--"
 }
 
-const quotedPattern = "`((?:[^`]|``)*)`"
+const (
+	unclosedPattern = "`((?:[^`]|``)*)"
+	quotedPattern   = unclosedPattern + "`"
+	headerPattern   = `^-- (Current Database: |Table structure for table |Dumping data for table |Temporary view structure for view |Final view structure for view )`
+	createPattern   = `^(?:/\*!\d+ )?CREATE(?:\*/)?(?: /\*!\d+)? DEFINER=` + quotedPattern + `@` + quotedPattern + `(?:\*/ /\*!\d+)? (TRIGGER|EVENT|PROCEDURE|FUNCTION) (?:IF NOT EXISTS )?`
+)
 
 var (
-	headerLine = regexp.MustCompile(`^-- (Current Database: |Table structure for table |Dumping data for table |Temporary view structure for view |Final view structure for view )` + quotedPattern + `$`)
+	headerLine = regexp.MustCompile(headerPattern + quotedPattern + `$`)
 	// createLine matches the first line of a trigger, an event or a routine.
-	createLine = regexp.MustCompile(`^(?:/\*!\d+ )?CREATE(?:\*/)?(?: /\*!\d+)? DEFINER=` + quotedPattern + `@` + quotedPattern + `(?:\*/ /\*!\d+)? (TRIGGER|EVENT|PROCEDURE|FUNCTION) (?:IF NOT EXISTS )?` + quotedPattern)
+	createLine = regexp.MustCompile(createPattern + quotedPattern)
+	// unclosedHeader and unclosedCreate match such lines if the name continues in the next line.
+	unclosedHeader = regexp.MustCompile(headerPattern + unclosedPattern + `$`)
+	unclosedCreate = regexp.MustCompile(createPattern + unclosedPattern + `$`)
 )
 
 // announcement matches the comment of MySQL Shell before an object, and createShells the first line of its statement.
@@ -161,7 +186,7 @@ func (d *dumpOutline) parse(line string) (dumpPart, bool) {
 			return dumpPart{}, false
 		}
 		// A statement may count from the line before, which is the first of its comments.
-		part := dumpPart{line: d.line - 1, schema: d.schema, name: shelldump.UnquoteName(found[2])}
+		part := dumpPart{line: d.begin - 1, schema: d.schema, name: shelldump.UnquoteName(found[2])}
 		switch found[1] {
 		case "Current Database: ":
 			part.kind, d.schema = schemaPart, part.name
@@ -182,7 +207,7 @@ func (d *dumpOutline) parse(line string) (dumpPart, bool) {
 		return dumpPart{}, false
 	}
 	part := newObjectPart(found[3], d.schema, shelldump.UnquoteName(found[4]))
-	part.line = d.line
+	part.line = d.begin
 	return part, true
 }
 
