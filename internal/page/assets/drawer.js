@@ -79,14 +79,14 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("#drawer .close") || event.target === drawer) drawer.close();
 });
 
-// The browser sends this event later than the drawer closes. The user may have opened other details since.
+// The browser sends this event later than the drawer closes. The user may have opened other details or moved the focus since.
 drawer.addEventListener("close", () => {
   if (drawer.open) return;
   drawerLoad++;
   const key = drawerContent.querySelector(".details")?.dataset.key;
   if (location.hash === shownFragment) history.pushState(null, "", location.pathname + location.search);
   if (toast.parentElement === drawer) document.body.append(toast);
-  if (key) document.querySelector(`#rows tr[data-key="${CSS.escape(key)}"] a.name`)?.focus();
+  if (key && document.activeElement === document.body) document.querySelector(`#rows tr[data-key="${CSS.escape(key)}"] a.name`)?.focus();
 });
 
 addEventListener("hashchange", followFragment);

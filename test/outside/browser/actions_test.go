@@ -46,8 +46,10 @@ func testExtendAndSkip(t *testing.T, e *pageEnv, b *tab) {
 	b.do(t, "send it", chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the focus returns to the details", `!document.getElementById("flip").open && document.getElementById("drawer").contains(document.activeElement)`)
 	b.waitFor(t, "the details have the skip", `document.getElementById("drawer").innerText.includes("Skipped until")`)
-	b.do(t, "close the details", closeDrawer())
-	b.waitFor(t, "the details are closed", `!document.getElementById("drawer").open`)
+	b.do(t, "close the details, and go to the search at once", run(`document.getElementById("drawer").addEventListener("close", () => { window.detailsClosed = true; }, { once: true });
+		document.querySelector("#drawer .close").click(); document.querySelector("input[name=q]").focus()`))
+	b.waitFor(t, "the details are closed", `window.detailsClosed && !document.getElementById("drawer").open`)
+	testenv.ExpectEqual(t, "the focus after the details are closed", "q", evaluate[string](t, b, `document.activeElement.name ?? document.activeElement.tagName`))
 }
 
 // testBulkStop stops two clusters of the selection after one question that lists them, and takes the stops back.
