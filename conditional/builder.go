@@ -36,6 +36,7 @@ type Builder struct {
 
 	forOptions []builder.ForOption // forOptions are the options of For that belong to controller-runtime
 	calls      []func(*builder.Builder)
+	channels   []*channelSource // channels run for as long as the manager does
 	errs       []error
 }
 
@@ -113,9 +114,7 @@ func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	case isFunc || isRestartable:
 	case isChannel(src):
 		forwarding := &channelSource{source: src}
-		if err := b.mgr.Add(manager.RunnableFunc(forwarding.run)); err != nil {
-			return b.addError("add the channel source: %w", err)
-		}
+		b.channels = append(b.channels, forwarding)
 		src = forwarding
 	default:
 		return b.addError("expected a source.Func, source.Channel or conditional.Kind in WatchesRawSource, found %T, which may not bear a second start: "+
@@ -196,7 +195,16 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if len(b.optional) > 0 {
 		options = append(options, Optional(b.optional...))
 	}
-	return Setup(b.mgr, Served(kinds...), func(mgr manager.Manager) error { return buildController(mgr, calls, r) }, options...)
+	g, err := Setup(b.mgr, Served(kinds...), func(mgr manager.Manager) error { return buildController(mgr, calls, r) }, options...)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range b.channels {
+		if err := b.mgr.Add(manager.RunnableFunc(c.run)); err != nil {
+			return nil, fmt.Errorf("build conditional controller %q: add %v: %w", name, c.source, err)
+		}
+	}
+	return g, nil
 }
 
 // validate finds the errors that do not depend on the scheme.

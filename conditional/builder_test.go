@@ -173,6 +173,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 	testenv.Must(t, err)
 	plainKind := source.Kind(plain.GetCache(), &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{})
 	widgets := func() *Builder { return NewControllerManagedBy(mgr).For(&Widget{}) }
+	channel := source.Channel(make(chan event.GenericEvent), &handler.EnqueueRequestForObject{})
 	cases := map[string]struct {
 		build *Builder
 		r     reconcile.Reconciler
@@ -192,6 +193,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		"Watches with a kind that is not in the scheme: rejected":   {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
 		"the name of another group: rejected":                       {widgets().Named("taken"), r, "found another group of this name"},
 		"a source that can be started only once: rejected":          {widgets().WatchesRawSource(plainKind), r, "expected a source.Func"},
+		"a channel without a manager: rejected":                     {NewControllerManagedBy(nil).For(&Widget{}).WatchesRawSource(channel), r, "expected a manager in NewControllerManagedBy"},
 		"a manager not created by conditional.NewManager: rejected": {NewControllerManagedBy(plain).For(&Widget{}), r, "expected a manager of conditional.NewManager"},
 	}
 	for name, c := range cases {
