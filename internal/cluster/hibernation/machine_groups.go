@@ -263,8 +263,8 @@ func (o Observed) awaitsSettledGroups() bool {
 
 // hasGroupsToHold reports whether groups must be held before machines may be stopped.
 func (o Observed) hasGroupsToHold() bool {
-	isHeld := !o.isHibernationOpen() || len(o.groupsToHold()) == 0 && !o.awaitsSettledGroups()
-	return o.shouldHibernate() && !isHeld || o.awaitsPause()
+	needsHold := o.isHibernationOpen() && len(o.groupsToHold()) > 0 || o.awaitsSettledGroups()
+	return o.shouldHibernate() && needsHold || o.awaitsPause()
 }
 
 func holdGroups(o Observed) Plan {
