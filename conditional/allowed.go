@@ -22,6 +22,9 @@ import (
 const (
 	DisabledReason  = "Disabled"
 	ForbiddenReason = "Forbidden"
+	// ElsewhereReason means that another replica runs the group. No condition of this module has this reason: it is
+	// for a condition about a Lease that another replica holds.
+	ElsewhereReason = "Elsewhere"
 )
 
 const (
@@ -35,12 +38,14 @@ const (
 
 // shownStates returns the values of the label "state": the phases, and the reasons that replace Dormant.
 func shownStates() []string {
-	states := []string{DisabledReason, ForbiddenReason}
+	states := shownReasons()
 	for _, p := range allPhases() {
 		states = append(states, string(p))
 	}
 	return states
 }
+
+func shownReasons() []string { return []string{DisabledReason, ForbiddenReason, ElsewhereReason} }
 
 // Disabled returns a Condition that is never true. A group with this Condition stays Dormant: it appears in the metrics
 // and on the status page, but sends no requests to the API server.
@@ -48,7 +53,7 @@ func Disabled() Condition {
 	return builtinCondition{
 		name: DisabledReason,
 		observeFunc: func(_ context.Context, _ Sources, report func(Status)) error {
-			report(Status{State: False, Reason: DisabledReason, Message: "it is switched off"})
+			report(Status{State: False, Reason: DisabledReason, Message: "the group is disabled"})
 			return nil
 		},
 	}
@@ -91,7 +96,7 @@ type rightsReviewer struct {
 
 	// doubtful lists the rights that need an access review, beginning with the right that was missing last.
 	doubtful []authorizationv1.ResourceAttributes
-	// deniedAt is the time at which an access review denied the first of them; zero if none did.
+	// deniedAt is the time at which an access review denied the first right of doubtful; zero if none did.
 	deniedAt time.Time
 	// wereGranted is true if a review has ever found all rights granted. It is never reset.
 	wereGranted bool
@@ -128,10 +133,10 @@ func (r *rightsReviewer) review(ctx context.Context) (Status, time.Duration) {
 	at, isMissing, err := findMissingRight(ctx, r.server.SelfSubjectAccessReviews(), r.doubtful)
 	switch {
 	case err != nil:
-		r.doubtful = r.doubtful[at:] // Many rights in many namespaces may need several rounds.
+		r.doubtful = r.doubtful[at:] // The next round continues with this right, because a round has limited time.
 		return Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()}, min(r.every, failedInterval)
 	case isMissing:
-		// The next round begins with this right. While it is missing, one review is enough.
+		// The next round begins with the missing right. While it is missing, one access review per round is enough.
 		r.doubtful, r.deniedAt = slices.Concat(r.doubtful[at:], r.doubtful[:at]), time.Now()
 		return missingRight(r.doubtful[0]), r.missingPause()
 	default:
@@ -196,7 +201,8 @@ func isGranted(rules authorizationv1.SubjectRulesReviewStatus, right authorizati
 	return slices.ContainsFunc(rules.ResourceRules, func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) })
 }
 
-// grantsRight does not match wildcards for parts of a resource. Such a right is checked with an access review.
+// grantsRight reports whether a rule grants a right. It does not evaluate wildcards for a part of a resource, such as
+// */scale. A right that only such a rule grants is checked with an access review.
 func grantsRight(rule authorizationv1.ResourceRule, right authorizationv1.ResourceAttributes) bool {
 	resource := right.Resource
 	if right.Subresource != "" {
@@ -209,13 +215,13 @@ func grantsRight(rule authorizationv1.ResourceRule, right authorizationv1.Resour
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, right.Name))
 }
 
-// findMissingRight returns the index of the first right that is not granted or could not be checked.
+// findMissingRight returns the index of the first right that is not granted (isMissing) or could not be checked (err).
 func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAccessReviewInterface, rights []authorizationv1.ResourceAttributes) (at int, isMissing bool, err error) {
 	for i := range rights {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &rights[i]}}
 		answer, err := c.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return i, false, fmt.Errorf("ask for the right to %s: %w", describeRight(rights[i]), err)
+			return i, false, fmt.Errorf("check the right to %s: %w", describeRight(rights[i]), err)
 		}
 		if !answer.Status.Allowed {
 			return i, true, nil

@@ -122,14 +122,14 @@ func TestRightsAreReviewed(t *testing.T) {
 	}{
 		"rules that grant all rights: no access review":               {server: &reviewer{rules: allRules}, want: []State{True, True}, rulesReviews: 2},
 		"rules that grant nothing: every right gets an access review": {server: &reviewer{}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400},
-		"an authorizer with incomplete rules: trusted after access reviews have granted the rights": {
+		"an authorizer with incomplete rules: access reviews only until all rights have been granted": {
 			server: &reviewer{rules: authorizationv1.SubjectRulesReviewStatus{ResourceRules: allRules.ResourceRules, Incomplete: true}},
 			want:   []State{Unknown, True, True}, rulesReviews: 2, accessReviews: 400,
 		},
 		"forbidden rules reviews: every right gets an access review": {
 			server: &reviewer{errs: []error{forbidden}}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400,
 		},
-		"a server that fails once: the next round repeats the rules review": {
+		"a rules review that fails once: the next round repeats it": {
 			server: &reviewer{rules: allRules, errs: []error{errors.New("etcd is gone")}}, want: []State{Unknown, True}, rulesReviews: 2,
 		},
 	} {

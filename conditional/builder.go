@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
+	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // Builder has the methods of controller-runtime's builder.Builder and records their calls. Each start of the group
@@ -36,7 +36,7 @@ type Builder struct {
 
 	forOptions []builder.ForOption // forOptions are the options of For that belong to controller-runtime
 	calls      []func(*builder.Builder)
-	channels   []*channelSource // channels run for as long as the manager does
+	channels   []*channelSource // channels run until the manager stops
 	errs       []error
 }
 
@@ -46,11 +46,13 @@ type Builder struct {
 // this option; controller-runtime's builder panics. In a setup function of Setup, list the kind with [Optional].
 var IfServed ifServed
 
-// ifServed implements the interfaces of all options that it can be passed as. A parameter of one method has a type that
-// only its own package can express, so that method is promoted from a nil pointer, and calling it also panics.
+// ifServed implements the interfaces of the options of For, Owns, Watches and WatchesMetadata. It cannot declare
+// ApplyToWatches, because the parameter of that method has an unexported type. Therefore it embeds a nil pointer to a
+// type that has the method, and a call of ApplyToWatches also panics.
 type ifServed struct{ *builder.Predicates }
 
-const onlyHere = "this option is for conditional.NewControllerManagedBy, found controller-runtime's builder: in a function of conditional.Setup use conditional.Optional"
+const onlyHere = "expected conditional.NewControllerManagedBy for this option, found controller-runtime's builder: " +
+	"in a setup function, replace IfServed with conditional.Optional, and pass other options to conditional.Setup"
 
 // ApplyToFor panics: controller-runtime's builder does not support the option.
 func (ifServed) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
@@ -104,9 +106,9 @@ func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, 
 	return b.addKind("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
 }
 
-// WatchesRawSource adds a source, on which the condition does not depend. The source must be a [Kind], a source.Channel,
-// whose events are dropped while the controller does not run, or a source.Func, which runs once per start. Other
-// sources of controller-runtime cannot be started a second time.
+// WatchesRawSource adds a source. The condition does not depend on it. The source must be a [Kind], a source.Channel or
+// a source.Func. The events of a source.Channel are dropped while the controller does not run. A source.Func runs once
+// per start. Other sources of controller-runtime cannot be started a second time.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	_, isFunc := src.(source.Func)
 	_, isRestartable := src.(restartableSource)
@@ -117,7 +119,8 @@ func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 		b.channels = append(b.channels, forwarding)
 		src = forwarding
 	default:
-		return b.addError("expected a source.Func, source.Channel or conditional.Kind in WatchesRawSource, found %T, which may not bear a second start: "+
+		return b.addError("expected a source.Func, source.Channel or conditional.Kind in WatchesRawSource, found %T, "+
+			"which may not support a second start: "+
 			"instead of source.Kind(cluster.GetCache(), …) use conditional.Kind(cluster, …), and create another source in "+
 			"source.Func(func(ctx, queue) error { return newSource().Start(ctx, queue) })", src)
 	}
@@ -133,10 +136,12 @@ func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
 // and EnableWarmup must not be true. Each stop clears the failure counts of the RateLimiter.
 func (b *Builder) WithOptions(options controller.Options) *Builder {
 	if need := options.NeedLeaderElection; need != nil && !*need {
-		b.addError("expected no NeedLeaderElection: false in WithOptions, found it, and a conditional controller runs on the leader only: leave it out")
+		b.addError("expected no NeedLeaderElection: false in WithOptions, found it: leave it out, " +
+			"because a conditional controller runs on the leader only")
 	}
 	if warm := options.EnableWarmup; warm != nil && *warm {
-		b.addError("expected no EnableWarmup in WithOptions, found it, and a conditional controller starts on the leader only: leave it out")
+		b.addError("expected no EnableWarmup in WithOptions, found it: leave it out, " +
+			"because a conditional controller starts on the leader only")
 	}
 	b.skipName = options.SkipNameValidation
 	return b.addCall(func(to *builder.Builder) { to.WithOptions(options) })
@@ -186,8 +191,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
 	calls := slices.Clone(b.calls)
-	// The actual build runs at the first start, which may be months later. Its errors must be returned now, by
-	// Complete.
+	// The actual build runs at the first start, which may be months later. Complete must return its errors now.
 	if err := buildController(dryRunManager{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
@@ -207,11 +211,12 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	return g, nil
 }
 
-// validate finds the errors that do not depend on the scheme.
+// validate returns the errors that do not depend on the scheme.
 func (b *Builder) validate(r reconcile.Reconciler) error {
 	errs := slices.Clone(b.errs)
 	if b.mgr == nil {
-		errs = append(errs, errors.New("expected a manager in NewControllerManagedBy, found nil: pass the one of conditional.NewManager"))
+		errs = append(errs, errors.New("expected a manager in NewControllerManagedBy, found nil: "+
+			"pass a manager that conditional.NewManager returned"))
 	} else {
 		errs = append(errs, requireSwitching(b.mgr))
 	}
@@ -219,13 +224,14 @@ func (b *Builder) validate(r reconcile.Reconciler) error {
 		errs = append(errs, errors.New("expected a reconciler, found nil: pass one to Complete"))
 	}
 	if errors.Join(errs...) == nil && b.primary == nil && (b.name == "" || len(b.required) == 0) { // Without a kind there is nothing to wait for.
-		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call it, or Named and Watches; for a controller that waits for no kind use conditional.Setup"))
+		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call For, or Named and Watches; "+
+			"for a controller that waits for no kind, use conditional.Setup"))
 	}
 	return errors.Join(errs...)
 }
 
 // reserveName reserves the name. It returns an error if a plain controller has the name, because both would share
-// metrics. If SkipNameValidation allows shared names, it does nothing.
+// metrics. If SkipNameValidation allows shared names, it reserves nothing and returns true.
 func (b *Builder) reserveName(name string) (isShared bool, err error) {
 	skip := b.skipName
 	if skip == nil {
@@ -234,7 +240,7 @@ func (b *Builder) reserveName(name string) (isShared bool, err error) {
 	if skip != nil && *skip {
 		return true, nil
 	}
-	all, err := process.RegistryOf(managercache.FromCache(b.mgr.GetCache()))
+	all, err := process.RegistryOf(switchingmanager.FromCache(b.mgr.GetCache()))
 	if err != nil {
 		return false, err
 	}
@@ -299,8 +305,8 @@ func (dryRunManager) Add(manager.Runnable) error { return nil }
 
 func (r dryRunManager) GetControllerOptions() config.Controller {
 	opts := r.Manager.GetControllerOptions()
-	// controller-runtime never frees a name. Without this option, the first actual start would fail because of its own
-	// name.
+	// reserveName has reserved the name, and controller-runtime never frees a name. Without this option, the dry run
+	// would fail because the name is already in use.
 	opts.SkipNameValidation = new(true)
 	return opts
 }

@@ -152,7 +152,7 @@ func (s *apiServer) deleteEvents() {
 	}
 }
 
-// offline returns a manager without an API server that validates the names of its controllers.
+// offline returns a manager that has no API server and validates the names of its controllers.
 func offline(t *testing.T) manager.Manager {
 	t.Helper()
 	scheme := runtime.NewScheme()

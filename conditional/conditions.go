@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
+	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // Condition defines when a group runs. A condition may also have a method Validate(Sources) error, which reports
@@ -29,8 +29,8 @@ import (
 type Condition interface {
 	// String returns the name of the condition, which is the default name of the group.
 	String() string
-	// Observe reports every change until ctx is cancelled. It returns nil when ctx was cancelled or when no further
-	// change is possible. After an error or a panic, the group calls it again with a back-off.
+	// Observe calls report for every change until ctx is cancelled. It returns nil when ctx was cancelled or when no
+	// further change is possible. After an error or a panic, the group calls it again with a back-off.
 	Observe(ctx context.Context, src Sources, report func(Status)) error
 }
 
@@ -42,16 +42,16 @@ type Sources struct {
 	Logger     logr.Logger
 
 	interest          detect.Interest             // interest defines how kinds are detected
-	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
+	stopOnTerminating bool                        // stopOnTerminating makes a kind absent while its CRD is being deleted
 	onTerminating     func(kind string, now bool) // called with every verdict; now is true if the CRD is being deleted; may be nil
-	managerCache      *managercache.Cache         // managerCache is notified of kinds that appear and disappear; may be nil
+	managerCache      *switchingmanager.Cache     // managerCache is notified of kinds that appear and disappear; may be nil
 	waitsFor          *namedKinds                 // waitsFor collects kinds while a condition is validated; nil afterwards
 }
 
 // namedKinds are the kinds that a group's condition and options list.
 type namedKinds struct {
 	kinds     []schema.GroupVersionKind
-	hasOthers bool // hasOthers is true if a condition of another package may look for further kinds
+	hasOthers bool // hasOthers is true if a condition of another package may depend on further kinds
 }
 
 func (n *namedKinds) add(kinds ...schema.GroupVersionKind) {
@@ -64,15 +64,15 @@ func (src Sources) toServer() process.APIServer {
 	return process.APIServer{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.managerCache}
 }
 
-// In returns the sources for another cluster, for a condition about objects there. The cluster need not have been
-// started.
+// In returns the sources for another cluster, for a condition that depends on objects in that cluster. The cluster need
+// not have been started.
 func (src Sources) In(cl cluster.Cluster) Sources {
-	src.Config, src.HTTPClient, src.Scheme, src.managerCache = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.FromCache(cl.GetCache())
+	src.Config, src.HTTPClient, src.Scheme, src.managerCache = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), switchingmanager.FromCache(cl.GetCache())
 	return src
 }
 
-// Validate returns an error for incorrect use of a condition that is detected before it is observed. Setup calls it,
-// and conditions that consist of other conditions call it for those.
+// Validate calls the condition's own method Validate, if it has one, and returns the error. Setup calls it for its
+// condition. A condition that combines other conditions must call it for each of them.
 func (src Sources) Validate(c Condition) error {
 	if v, ok := c.(validator); ok {
 		return v.Validate(src)
@@ -83,7 +83,7 @@ func (src Sources) Validate(c Condition) error {
 	return nil
 }
 
-// validator is a condition that detects incorrect use before it is observed.
+// validator is a condition that reports its incorrect use to the caller of Setup, before Observe is called.
 type validator interface{ Validate(src Sources) error }
 
 // All is true while all the conditions are true. If one condition is False, it is False; otherwise, if one is Unknown,
@@ -104,7 +104,7 @@ func Not(c Condition) Condition {
 
 type builtinCondition struct {
 	name         string
-	mistake      error               // mistake is wrong use that does not depend on the sources
+	mistake      error               // mistake is the error for incorrect use that is detected without Sources
 	validateFunc func(Sources) error // validateFunc may be nil
 	observeFunc  func(context.Context, Sources, func(Status)) error
 }
@@ -130,7 +130,8 @@ func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(
 	return c.observeFunc(ctx, src, report)
 }
 
-// newCombined takes a constructor, because a judge may have state, so each observation needs its own judge.
+// newCombined returns a condition that combines others. It calls judge for every observation, because a judgeFunc may
+// have state.
 func newCombined(name string, of []Condition, judge func() judgeFunc) Condition {
 	return builtinCondition{
 		name:         name + "(" + joinNames(of) + ")",
@@ -153,7 +154,7 @@ func joinNames(of []Condition) string {
 
 func validateAll(name string, of []Condition, src Sources) error {
 	if len(of) == 0 {
-		return fmt.Errorf("condition %s combines nothing: give at least one condition", name)
+		return fmt.Errorf("condition %s combines nothing: pass at least one condition", name)
 	}
 	for i, c := range of {
 		if c == nil {
@@ -242,7 +243,7 @@ func observeCombined(ctx context.Context, of []Condition, src Sources, judge jud
 	var mu sync.Mutex
 	inputs := make([]judgeInput, len(of))
 	for i, c := range of {
-		inputs[i] = judgeInput{name: c.String(), now: Status{Reason: "NotReported", Message: "it has not reported yet"}}
+		inputs[i] = judgeInput{name: c.String(), now: Status{Reason: "NotReported", Message: "no report yet"}}
 	}
 	var running sync.WaitGroup
 	for i, c := range of {
@@ -281,8 +282,8 @@ func (i *judgeInput) String() string {
 
 type judgeFunc func([]judgeInput) Status
 
-// judgeAll is Kleene's AND: one False decides first, then one Unknown. Its identity combines the identities of all
-// conditions.
+// judgeAll is the AND of Kleene's three-valued logic: False if one condition is False, otherwise Unknown if one is
+// Unknown. Its identity combines the identities of all conditions.
 func judgeAll(inputs []judgeInput) Status {
 	switch {
 	case anyInState(inputs, False):
@@ -301,9 +302,9 @@ func judgeAll(inputs []judgeInput) Status {
 	return s
 }
 
-// newAnyJudge returns Kleene's OR: one True decides first, then one Unknown. Its identity is that of one true
-// condition, and stays the same until that condition is False. Another condition that becomes true, or one that is
-// Unknown for a while, must not restart a group.
+// newAnyJudge returns the OR of Kleene's three-valued logic: True if one condition is True, otherwise Unknown if one is
+// Unknown. Its identity is that of one true condition, and stays the same until that condition is False. The group must
+// not restart because another condition becomes true, or because this one is Unknown for a while.
 func newAnyJudge() judgeFunc {
 	relied := -1
 	return func(inputs []judgeInput) Status {

@@ -45,7 +45,7 @@ func TestConditionsRefuseBadUse(t *testing.T) {
 		"All without conditions: rejected":            {All(), "condition All combines nothing"},
 		"Any without conditions: rejected":            {Any(), "condition Any combines nothing"},
 		"nested Any without conditions: rejected":     {All(flag, Not(Any())), "condition Any combines nothing"},
-		"nested Served without kinds: rejected":       {Not(Any(flag, Served())), "names no kind"},
+		"nested Served without kinds: rejected":       {Not(Any(flag, Served())), "condition Served needs a kind"},
 		"All with a nil condition: rejected":          {All(flag, nil), "nil as its condition number 2"},
 		"Not of nil: rejected":                        {Not(nil), "condition Not got nil"},
 		"FirstServed without a version: rejected":     {FirstServed(widgetKind().GroupKind()), "condition FirstServed needs"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -67,9 +68,9 @@ func TestEventsReportStartsStopsAndFailures(t *testing.T) {
 		r.report(True, "a")
 		want("another replica leads")
 		r.elect()
-		want("start", "Normal ControllerStarted GROUP: all its runnables have been started: ")
+		want("start", "Normal ControllerStarted GROUP: all runnables have been started: ")
 		r.report(False, "")
-		want("stop", "Normal ControllerStopped GROUP: everything has returned: ")
+		want("stop", "Normal ControllerStopped GROUP: all runnables have returned: ")
 		fail.Store(true)
 		r.report(True, "a")
 		want("failed start", "Warning ControllerStartFailed GROUP: setup: boom")
@@ -80,14 +81,14 @@ func TestEventsReportStartsStopsAndFailures(t *testing.T) {
 		broken <- errors.New("broken")
 		synctest.Wait()
 		r.advance(2 * time.Second)
-		want("broken while running", "Normal ControllerStarted GROUP: all its runnables have been started: ",
-			"Warning ControllerStopped GROUP: broken", "Normal ControllerStarted GROUP: all its runnables have been started: ")
+		want("broken while running", "Normal ControllerStarted GROUP: all runnables have been started: ",
+			"Warning ControllerStopped GROUP: broken", "Normal ControllerStarted GROUP: all runnables have been started: ")
 		hang.Store(true)
 		r.report(False, "")
 		r.advance(2 * time.Minute)
 		want("a long stop", "Normal ControllerDraining GROUP: runnables have not returned yet",
-			"Warning ControllerStuck GROUP: something has not returned within 30s; nothing starts before it does",
-			"Normal ControllerStopped GROUP: everything has returned: ")
+			"Warning ControllerStuck GROUP: runnables have not returned within 30s; the next start waits for them",
+			"Normal ControllerStopped GROUP: all runnables have returned: ")
 	}, Events(rec, &corev1.ConfigMap{}))
 }
 
@@ -110,24 +111,31 @@ func (d terminatingCondition) Observe(ctx context.Context, src Sources, report f
 	}
 }
 
+// actionRecorder puts the action of an event before its note. The field Verbose of FakeRecorder does not exist in
+// client-go 0.36.
+type actionRecorder struct{ *events.FakeRecorder }
+
+func (r actionRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	r.FakeRecorder.Eventf(regarding, related, eventType, reason, action, action+" "+note, args...)
+}
+
 func TestEventReportsTerminatingCRD(t *testing.T) {
 	cases := map[string]struct {
 		opts []Option
 		want string
 	}{
-		"waits": {nil, "the controller keeps running until the CRD is gone, because objects may have finalizers"},
-		"stops": {[]Option{StopOnTerminating()}, "the controller stops because of StopOnTerminating, and leaves its finalizers on objects"},
+		"without StopOnTerminating: keeps running": {nil, "the controller keeps running until the CRD is gone, because objects may have finalizers"},
+		"with StopOnTerminating: stops":            {[]Option{StopOnTerminating()}, "the controller stops because of StopOnTerminating, and leaves its finalizers on objects"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rec := events.NewFakeRecorder(100)
-				rec.Verbose = true
 				mgr := newFakeManager()
 				close(mgr.elected)
 				when := terminatingCondition{switchedCondition{make(chan Status)}, make(chan bool)}
 				var starts, ends atomic.Int32
-				mustSetUp(t, mgr, when, obedientSetup(&starts, &ends), append(c.opts, Events(rec, &corev1.ConfigMap{}), Name("g"))...)
+				mustSetUp(t, mgr, when, obedientSetup(&starts, &ends), append(c.opts, Events(actionRecorder{rec}, &corev1.ConfigMap{}), Name("g"))...)
 				go func() { _ = mgr.added[0].Start(t.Context()) }()
 				when.dooms <- true
 				synctest.Wait()
@@ -144,9 +152,9 @@ func TestEventReportsTerminatingCRD(t *testing.T) {
 				when.says <- Status{State: False}
 				synctest.Wait()
 				want := []string{
-					"Normal ControllerStarted Start group g: all its runnables have been started: ",
+					"Normal ControllerStarted Start group g: all runnables have been started: ",
 					"Normal ControllerTerminating Terminate group g: the CRD of Widget.v1.example.com is being deleted: " + c.want,
-					"Normal ControllerStopped Stop group g: everything has returned: ",
+					"Normal ControllerStopped Stop group g: all runnables have returned: ",
 				}
 				if diff := cmp.Diff(want, recordedEvents(rec)); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)

@@ -4,15 +4,20 @@ package conditional_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -83,6 +88,52 @@ func ExampleAll() {
 	)
 	fmt.Println(when)
 	// Output: All(FirstServed(Widget.example.com,v1,v1beta1),v1.ConfigMap:default:flags)
+}
+
+// A Lease is the condition of a group, so that other groups of the program may run in other replicas. The manager has
+// no leader election of its own.
+func Example_lease() {
+	mgr, err := newManager()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	leads := &extra.Reported{Name: "lease-widgets"}
+	leads.Report(conditional.Status{State: conditional.False, Reason: conditional.ElsewhereReason, Message: "this replica does not hold the Lease"})
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: "widgets", Name: "widgets"},
+		Client:     coordinationclient.NewForConfigOrDie(mgr.GetConfig()),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: "replica-1"},
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { leads.Report(conditional.Status{State: conditional.True, Reason: "Leads"}) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	group, err := conditional.Setup(mgr, conditional.All(leads, conditional.Served(widget)), func(mgr manager.Manager) error {
+		return (&labeler{Client: mgr.GetClient()}).SetupWithManager(mgr)
+	}, conditional.Name("widgets"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Run returns if the Lease is lost. The process must exit then, before another replica holds the Lease.
+	_ = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		elector.Run(ctx)
+		if ctx.Err() == nil {
+			return errors.New("the Lease is lost")
+		}
+		return nil
+	}))
+	fmt.Println(group.Status().Name, "is", group.Status().Phase)
+	// Output: widgets is Dormant
 }
 
 // Only two lines differ from a controller that requires its CRD: NewManager and NewControllerManagedBy come from

@@ -157,7 +157,7 @@ func (a *failureEnv) expectOneRestart(g *Group) {
 	}
 }
 
-// unserved keeps a client of a start, and reads with it while the objects exist but are not served.
+// unserved stores a client of a start, and reads with it while the objects exist but their version is not served.
 func (a *failureEnv) unserved() {
 	v2 := a.kind.GroupKind().WithVersion("v2")
 	a.installCRD(a.crd)
@@ -228,7 +228,7 @@ func failuresOfInstalling() []failureTest {
 	}
 }
 
-// installedWhileStarting uses a new manager for each case.
+// installedWhileStarting creates the CRD before, during and after the start of a manager.
 func (a *failureEnv) installedWhileStarting() {
 	create := func() {
 		if err := a.newClient().Create(a.t.Context(), a.crd.DeepCopy()); err != nil {

@@ -48,7 +48,7 @@ func (a *failureEnv) overloaded() {
 	)))
 }
 
-// newRefusal returns an outage in which every request meets the fault.
+// newRefusal returns an outage in which the fault responds to every request.
 func (a *failureEnv) newRefusal(f requestFault) simulatedOutage {
 	p, before := a.newProxy(a.cfg), 0
 	begin := func() { before = p.countRequests(anyRequest); p.setFault(f); p.cutStreams(anyRequest) }
@@ -119,7 +119,7 @@ func (a *failureEnv) testOutage(o simulatedOutage) {
 	a.waitForPhase(waits, Running)
 }
 
-// tooOld refuses to resume a watch, as after a compaction of etcd, so everything has to be listed again.
+// tooOld rejects the resumption of a watch, as after a compaction of etcd, so all objects have to be listed again.
 func (a *failureEnv) tooOld() {
 	p := a.newProxy(a.cfg)
 	a.installCRD(a.crd)

@@ -21,13 +21,13 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// Group is a set of runnables that start and stop together. It is a runnable of its manager.
+// Group is a set of runnables of a manager that start and stop together.
 type Group struct {
 	mgr       manager.Manager
 	condition Condition
 	setup     SetupFunc
 	options   groupOptions
-	optional  detect.Interest // optional holds the optional kinds, and how to look for any kind
+	optional  detect.Interest // optional lists the optional kinds, and defines how all kinds are detected
 	host      *groupHost
 	server    *process.SharedState
 	release   func() // release frees the name and the server state
@@ -42,20 +42,20 @@ type Group struct {
 	mu              sync.Mutex
 	status          GroupStatus
 	orders          groupOrders
-	terminating     map[string]bool     // terminating maps kinds whose CRD is being deleted to whether that was logged
+	terminating     map[string]bool     // terminating maps each kind whose CRD is being deleted to whether this was logged
 	loggedForbidden string              // loggedForbidden is the missing right that was logged last
-	changed         chan struct{}       // changed is closed at the next change; nil without waiters
+	changed         chan struct{}       // changed is closed when the status changes; nil if no caller waits
 	controllers     map[string]struct{} // controllers are the names of the controllers that have had a queue
 	isAwake         bool                // isAwake is true if a goroutine is handling events
-	hasNews         bool                // hasNews is true if an event came since that goroutine last checked
-	isEnded         bool                // isEnded is true if the group has been removed
+	hasNews         bool                // hasNews is true if an event arrived after that goroutine last checked
+	isEnded         bool                // isEnded is true if the group was removed or its manager has stopped
 
 	stopOnTerminating bool
-	followsKinds      bool        // followsKinds is true if the condition or the options name kinds
-	kinds             *namedKinds // kinds are those of a condition that needs a goroutine, and the optional ones; nil otherwise
+	followsKinds      bool        // followsKinds is true if the condition or the options list kinds
+	kinds             *namedKinds // kinds are those of the condition and the optional ones; nil for a kindsCondition
 }
 
-// groupOrders records the requests to a group: from its condition, and from calls of Stop, Remove and Restart.
+// groupOrders records the last known state of the group's condition, and the calls of Stop, Start, Restart and Remove.
 type groupOrders struct {
 	lastKnown Status // lastKnown is the last report of the condition that was not Unknown
 	isPaused  bool   // isPaused is true after Stop
@@ -81,11 +81,11 @@ type GroupStatus struct {
 	Name  string    `json:"name"`
 	Phase Phase     `json:"phase"`
 	Since time.Time `json:"since"` // Since is the time at which the phase began
-	// Reason is the fact that caused the phase: Wanted, Unwanted, Changed, Up, …; it is empty before the first change.
+	// Reason is the fact that caused the phase: Wanted, Unwanted, Changed, Up, …. It is empty before the first change.
 	Reason string `json:"reason,omitempty"`
-	// HeldUntil is the time at which the restart limit allows the pending start; zero if no start is held back.
+	// HeldUntil is the time at which the restart limit allows the next start; zero if no start is held back.
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
-	// Condition is the last report; zero before the first report.
+	// Condition is the last report of the condition; zero before the first report.
 	Condition Status `json:"condition"`
 	// Error is the error of the last failure. It is empty once the group is running again.
 	Error string `json:"error,omitempty"`
@@ -119,8 +119,8 @@ type pageEntry struct {
 	HeldBack []Hold `json:"heldBack,omitempty"`
 }
 
-// show returns the group's data for the status page and for metrics. Its state is the phase, or the reason why the
-// group is dormant.
+// show returns the group's data for the status page and for metrics. The state is the phase, or Disabled or Forbidden
+// if that is why the group is Dormant.
 func (g *Group) show() process.GroupView {
 	refused := g.refusedWatches()
 	g.mu.Lock()
@@ -169,14 +169,14 @@ type ReadyPolicy int8
 const (
 	Ignore          ReadyPolicy = iota // Ignore means always ready
 	RequireResolved                    // RequireResolved means ready once the condition was True or False
-	RequireRunning                     // RequireRunning means ready while the group is Running, or while another replica is the leader
+	RequireRunning                     // RequireRunning means ready while the group is Running, or while another replica is the leader or runs the group
 )
 
 // Checker returns a check for manager.AddReadyzCheck.
 func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 	return func(*http.Request) error {
 		s, isResolved := g.Status(), g.currentOrders().lastKnown.State != Unknown
-		mustRun := policy == RequireRunning && g.host.isLeader()
+		mustRun := policy == RequireRunning && g.host.isLeader() && !g.runsElsewhere()
 		switch {
 		case policy < Ignore || policy > RequireRunning:
 			return fmt.Errorf("group %s: expected a policy of conditional.ReadyPolicy, found %d: pass one of its constants", s.Name, policy)
@@ -216,8 +216,8 @@ func (g *Group) setHeldUntil(until time.Time) {
 	}
 }
 
-// enterPhase publishes a change to waiters, metrics and the log. It returns false if the group was about to start and
-// has been stopped in the meantime.
+// enterPhase changes the phase, and reports the change to callers of Wait, in metrics and in the log. If Stop or Remove
+// was called before a start, it changes nothing and returns false.
 func (g *Group) enterPhase(to Phase, fact groupFact, err error) (phaseChange, bool) {
 	t, condition, hasChanged := g.setPhase(to, fact, err)
 	if !hasChanged {
@@ -236,7 +236,7 @@ func (g *Group) enterPhase(to Phase, fact groupFact, err error) (phaseChange, bo
 func (g *Group) setPhase(to Phase, fact groupFact, err error) (change phaseChange, condition Status, hasChanged bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if to == Starting && (g.orders.isPaused || g.orders.isRemoved) { // Stop may have found the group Dormant, and returned.
+	if to == Starting && (g.orders.isPaused || g.orders.isRemoved) { // Stop may have returned, because the group was Dormant.
 		return phaseChange{}, Status{}, false
 	}
 	// The phase must be counted before a caller of Wait returns.
@@ -256,10 +256,17 @@ func (g *Group) setPhase(to Phase, fact groupFact, err error) (change phaseChang
 }
 
 func (g *Group) stateLocked() string {
-	if s := g.orders.lastKnown; g.status.Phase == Dormant && s.State == False && (s.Reason == DisabledReason || s.Reason == ForbiddenReason) {
+	if s := g.orders.lastKnown; g.status.Phase == Dormant && s.State == False && slices.Contains(shownReasons(), s.Reason) {
 		return s.Reason
 	}
 	return string(g.status.Phase)
+}
+
+// runsElsewhere reports whether another replica runs the group.
+func (g *Group) runsElsewhere() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stateLocked() == ElsewhereReason
 }
 
 func (g *Group) logForbidden() {
@@ -294,11 +301,11 @@ func (g *Group) Start() { g.changeOrders(func(o *groupOrders) { o.isPaused = fal
 // Restart stops the group and starts it again, for example with different CacheOptions. A Dormant group stays dormant.
 func (g *Group) Restart() { g.changeOrders(func(o *groupOrders) { o.restarts++ }) }
 
-// Remove stops the group permanently and removes it from its manager, with its name, its metrics and those of its
-// controllers. It returns when the group has ended, or with the error of ctx.
+// Remove stops the group permanently and removes it from its manager. It frees the group's name, and deletes the
+// metrics of the group and of its controllers. It returns when the group has ended, or with the error of ctx.
 func (g *Group) Remove(ctx context.Context) error {
 	g.changeOrders(func(o *groupOrders) { o.isRemoved = true })
-	g.begin(ctx) // If the manager has not been started, the group ends without doing anything.
+	g.begin(ctx) // If the manager was not started yet, this ends the group immediately.
 	return g.waitUntil(ctx, "end", func() bool { return g.isEnded })
 }
 
@@ -317,9 +324,9 @@ func (g *Group) noteControllers(names []string) {
 const (
 	ControllerStarted     = "ControllerStarted"     // ControllerStarted means that the group is Running
 	ControllerStopped     = "ControllerStopped"     // ControllerStopped is a Warning if an error was the cause
-	ControllerStuck       = "ControllerStuck"       // Warning: something has not returned within the drain timeout
-	ControllerStartFailed = "ControllerStartFailed" // Warning: a start did not come to Running
-	ControllerDropped     = "ControllerDropped"     // Warning: the CRD has gone, and requests were left in a queue after the drain timeout
+	ControllerStuck       = "ControllerStuck"       // Warning: runnables have not returned within the drain timeout
+	ControllerStartFailed = "ControllerStartFailed" // Warning: a start failed before the group was Running
+	ControllerDropped     = "ControllerDropped"     // Warning: the CRD was deleted, and requests were left after the drain timeout
 	ControllerTerminating = "ControllerTerminating" // ControllerTerminating means that a deleted CRD waits for its objects
 )
 
@@ -349,24 +356,26 @@ func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
 	condition := g.Status().Condition
 	switch {
 	case t.to == Running:
-		g.recordEvent(corev1.EventTypeNormal, ControllerStarted, "Start", "all its runnables have been started: "+condition.Reason)
+		g.recordEvent(corev1.EventTypeNormal, ControllerStarted, "Start", "all runnables have been started: "+condition.Reason)
 	case t.to == Stuck:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStuck, "Stop",
-			fmt.Sprintf("something has not returned within %s; nothing starts before it does", g.options.drainTimeout))
+			fmt.Sprintf("runnables have not returned within %s; the next start waits for them", g.options.drainTimeout))
 	case t.from == Failed: // The failure already has its own event.
 	case t.to == Failed && !hasRun:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.err.Error())
 	case (t.to == Dormant || t.to == Failed) && hasRun && t.err != nil:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStopped, "Stop", t.err.Error())
 	case t.to == Dormant && hasRun:
-		g.recordEvent(corev1.EventTypeNormal, ControllerStopped, "Stop", "everything has returned: "+condition.Reason)
+		g.recordEvent(corev1.EventTypeNormal, ControllerStopped, "Stop", "all runnables have returned: "+condition.Reason)
 	}
 }
 
 func (g *Group) warnDropped(requests int) {
-	g.logger().Info("the CRD has gone, and requests were not reconciled before the stop", "dropped", requests, "drainTimeout", g.options.drainTimeout)
+	g.logger().Info("the CRD was deleted, and requests were not reconciled before the stop",
+		"dropped", requests, "drainTimeout", g.options.drainTimeout)
 	g.recordEvent(corev1.EventTypeWarning, ControllerDropped, "Stop",
-		fmt.Sprintf("the CRD has gone, and %d requests were not reconciled within %s: a longer DrainTimeout gives them more time", requests, g.options.drainTimeout))
+		fmt.Sprintf("the CRD was deleted, and %d requests were not reconciled within %s: "+
+			"set a longer DrainTimeout", requests, g.options.drainTimeout))
 }
 
 // setTerminating records whether the CRD of a kind is being deleted.

@@ -228,6 +228,30 @@ func TestAStopIsNotOvertakenByAStart(t *testing.T) {
 	}
 }
 
+// TestGroupRunsElsewhere reports that another replica runs the group.
+func TestGroupRunsElsewhere(t *testing.T) {
+	rec := events.NewFakeRecorder(100)
+	var starts, ends atomic.Int32
+	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
+		r.elect()
+		for _, step := range []struct {
+			reason  string
+			isReady bool
+		}{{ElsewhereReason, true}, {ForbiddenReason, false}, {ElsewhereReason, true}} {
+			r.when.says <- Status{State: False, Reason: step.reason, Message: "replica b holds the Lease"}
+			r.advance(time.Second)
+			if err := r.group.Checker(RequireRunning)(nil); (err == nil) != step.isReady || r.group.show().State != step.reason {
+				t.Errorf("%s: expected ready %t, found %v and the state %s", step.reason, step.isReady, err, r.group.show().State)
+			}
+		}
+		r.report(True, "a")
+		r.expectPhase(Running)
+		if err := r.group.Checker(RequireRunning)(nil); err != nil || r.group.show().State != string(Running) {
+			t.Errorf("expected a ready group that runs, found %v and the state %s", err, r.group.show().State)
+		}
+	}, Events(rec, &corev1.ConfigMap{}))
+}
+
 func TestGroupRetriesFailures(t *testing.T) {
 	boom := errors.New("boom")
 	cases := map[string]SetupFunc{
@@ -336,8 +360,8 @@ func TestConditionChangesDuringSetupAndStop(t *testing.T) {
 	cases := map[string]struct {
 		slowSetup, slowEnd bool
 		do                 func(r *groupEnv)
-		phase              Phase // while the door is closed
-		after              Phase // after the door is opened
+		phase              Phase // while door blocks setup or the runnable
+		after              Phase // after door is closed, which unblocks them
 		starts             int32 // of the runnable
 	}{
 		"a start during Draining waits until the group has drained": {
@@ -471,7 +495,7 @@ func TestSetupRefusesBadUse(t *testing.T) {
 	}{
 		"no condition: refused":                                    {nil, fine, nil, "found nil"},
 		"no setup: refused":                                        {switchedCondition{}, nil, nil, "found nil"},
-		"no kind: refused":                                         {Served(), fine, nil, "names no kind"},
+		"no kind: refused":                                         {Served(), fine, nil, "condition Served needs a kind"},
 		"a kind that is not in the scheme: refused":                {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
 		"a drain timeout of 0: refused":                            {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
 		"an empty back-off: refused":                               {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},

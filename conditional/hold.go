@@ -27,7 +27,7 @@ type HoldReason string
 const (
 	HeldByRestartLimit   HoldReason = "RestartLimit"   // HeldByRestartLimit means that the next start waits for the restart limit
 	HeldByRights         HoldReason = "Forbidden"      // HeldByRights means that a right of Allowed is missing
-	HeldByForbiddenWatch HoldReason = "WatchForbidden" // HeldByForbiddenWatch means that discovery is polled, so that starts and stops are late
+	HeldByForbiddenWatch HoldReason = "WatchForbidden" // HeldByForbiddenWatch means that a watch is forbidden; polling delays starts and stops
 	HeldByDrain          HoldReason = "Draining"       // HeldByDrain means that runnables have not returned; the next start waits for them
 )
 
@@ -38,7 +38,7 @@ type Hold struct {
 	Message string `json:"message"`
 }
 
-// Reasons of the events about holds. See also the other reasons of events.
+// Reasons of the events about a Hold. See ControllerStarted for the other reasons.
 const (
 	ControllerHeldBack       = "ControllerHeldBack"       // Warning: the restart limit delays the next start
 	ControllerForbidden      = "ControllerForbidden"      // Warning: the group waits for a right
@@ -49,9 +49,9 @@ const (
 const (
 	// longDrain is the age at which a drain causes an event. Almost all stops take only milliseconds.
 	longDrain = 5 * time.Second
-	// holdEventPause is the minimum time between two events of a group with the same reason.
+	// holdEventPause is the minimum time between two events of a group with the same reason, about the same CRD.
 	holdEventPause = time.Minute
-	// eventRightsAge is the maximum age of the information whether events may be recorded.
+	// eventRightsAge is the maximum age of the rules that determine whether events may be recorded.
 	eventRightsAge = 10 * time.Minute
 	// recorderName is the reporting controller of events about CRDs.
 	recorderName = "conditional"
@@ -85,8 +85,8 @@ func (g *Group) listHoldsLocked(refused []string) (holds []Hold) {
 	return holds
 }
 
-// refusedWatches must not be called with the group's lock held, because the detector wakes groups while it holds its
-// own lock.
+// refusedWatches returns the resources of the forbidden watches that the group needs. It must not be called with the
+// group's lock held, because the detector wakes groups while it holds its own lock.
 func (g *Group) refusedWatches() []string {
 	if !g.followsKinds {
 		return nil
@@ -94,25 +94,61 @@ func (g *Group) refusedWatches() []string {
 	return g.server.Detector.RefusedResources(g.optional)
 }
 
-// holdEvents limits the events about holds to one per reason and holdEventPause.
-type holdEvents map[HoldReason]recordedHold
+// holdEvent is the event about a Hold.
+type holdEvent struct{ eventType, reason, action, message string }
 
-type recordedHold struct {
-	message string // message is empty after the end of the hold
-	at      time.Time
+// newHoldEvent returns the event about a Hold of a group in a phase.
+func newHoldEvent(h Hold, phase Phase) holdEvent {
+	e := holdEvent{corev1.EventTypeWarning, ControllerHeldBack, "Start", h.Message}
+	switch h.Reason {
+	case HeldByRestartLimit:
+	case HeldByRights:
+		e.reason = ControllerForbidden
+	case HeldByForbiddenWatch:
+		e.reason, e.action = ControllerWatchForbidden, "Watch"
+	case HeldByDrain:
+		if e.reason, e.action = ControllerStuck, "Stop"; phase != Stuck {
+			e.eventType, e.reason = corev1.EventTypeNormal, ControllerDraining
+		}
+	}
+	return e
 }
 
-// findDue returns the holds that need an event now.
-func (e holdEvents) findDue(holds []Hold, now time.Time) (due []Hold) {
-	for _, h := range holds {
-		if last, found := e[h.Reason]; !found || last.message != h.Message && now.Sub(last.at) >= holdEventPause {
-			e[h.Reason] = recordedHold{h.Message, now}
+// key returns the key of the event in holdEvents. For a forbidden watch it contains the message, because several
+// watches may be forbidden at the same time.
+func (e holdEvent) key() string {
+	if e.reason == ControllerWatchForbidden {
+		return e.reason + e.message
+	}
+	return e.reason
+}
+
+// holdEvents limits the events about holds. It maps the key of an event to the last event.
+type holdEvents map[string]recordedHold
+
+type recordedHold struct {
+	message string    // message is the message of the event
+	crd     types.UID // crd is the CRD at that time; empty if it is unknown
+	at      time.Time
+	isOver  bool // isOver is true after the end of the hold
+}
+
+// findDue returns the events that must be recorded now. It returns at most one event per key within holdEventPause,
+// except if both the CRD and the message are new. In that case it returns the event immediately, because a recreated
+// CRD does not show the events of the deleted CRD. The message of the restart limit is new after each start.
+func (e holdEvents) findDue(current []holdEvent, crd types.UID, now time.Time) (due []holdEvent) {
+	for _, h := range current {
+		last, found := e[h.key()]
+		isNew := !found || last.message != h.message
+		if isNew && (!found || crd != last.crd) || (isNew || last.isOver) && now.Sub(last.at) >= holdEventPause {
+			e[h.key()] = recordedHold{message: h.message, crd: crd, at: now}
 			due = append(due, h)
 		}
 	}
-	for reason, last := range e {
-		if !slices.ContainsFunc(holds, func(h Hold) bool { return h.Reason == reason }) {
-			e[reason] = recordedHold{at: last.at}
+	for key, last := range e {
+		if !slices.ContainsFunc(current, func(h holdEvent) bool { return h.key() == key }) {
+			last.isOver = true
+			e[key] = last
 		}
 	}
 	return due
@@ -121,7 +157,7 @@ func (e holdEvents) findDue(holds []Hold, now time.Time) (due []Hold) {
 // holdRecorder records the events about the holds of one group. Only the group's loop uses it.
 type holdRecorder struct {
 	events  holdEvents
-	crd     *corev1.ObjectReference // crd is nil before a CRD was seen
+	crd     *corev1.ObjectReference // crd is nil until a CRD is known
 	ctx     context.Context         // ctx ends with the group
 	cancel  context.CancelFunc
 	running sync.WaitGroup // running waits for events about CRDs
@@ -142,57 +178,60 @@ func (r *holdRecorder) end() {
 	}
 }
 
-// recordHolds records an event for each new hold, on the leader.
+// recordHolds records the events about current holds that are due, on the leader and in the replica that runs the group.
 func (l *groupLoop) recordHolds() {
-	if l.isStopping || !l.group.host.isLeader() {
+	if l.isStopping || !l.group.host.isLeader() || l.group.runsElsewhere() {
 		return
 	}
 	now, status := time.Now(), l.group.Status()
-	holds := slices.DeleteFunc(l.group.HeldBack(), func(h Hold) bool {
-		return h.Reason == HeldByDrain && now.Sub(status.Since) < longDrain && status.Phase == Draining
-	})
-	if len(holds) == 0 && (l.holds == nil || len(l.holds.events) == 0) {
+	hasObject := l.group.options.events != nil
+	var current []holdEvent
+	for _, h := range l.group.HeldBack() {
+		e := newHoldEvent(h, status.Phase)
+		isShort := e.reason == ControllerDraining && now.Sub(status.Since) < longDrain
+		isRecorded := e.reason == ControllerStuck && hasObject // The phase change has recorded this event.
+		if !isShort && !isRecorded {
+			current = append(current, e)
+		}
+	}
+	if len(current) == 0 && (l.holds == nil || len(l.holds.events) == 0) {
 		return
 	}
-	if l.group.options.events == nil && l.noteCRD() == nil {
-		return // The event waits until a CRD is known.
+	var crd types.UID
+	if !hasObject {
+		ref := l.noteCRD()
+		if ref == nil {
+			return // The event waits until a CRD is known.
+		}
+		crd = ref.UID
 	}
-	for _, h := range l.holdRecorder().events.findDue(holds, now) {
-		l.recordHold(h)
+	for _, e := range l.holdRecorder().events.findDue(current, crd, now) {
+		l.recordHold(e)
 	}
 }
 
-func (l *groupLoop) recordHold(h Hold) {
-	eventType, reason, action := corev1.EventTypeWarning, ControllerHeldBack, "Start"
-	switch h.Reason {
-	case HeldByRestartLimit:
-	case HeldByRights:
-		reason = ControllerForbidden
-	case HeldByForbiddenWatch:
-		reason, action = ControllerWatchForbidden, "Watch"
-	case HeldByDrain:
-		eventType, reason, action = corev1.EventTypeNormal, ControllerDraining, "Stop"
-	}
+func (l *groupLoop) recordHold(e holdEvent) {
 	g := l.group
 	if g.options.events != nil {
-		g.recordEvent(eventType, reason, action, h.Message)
+		g.recordEvent(e.eventType, e.reason, e.action, e.message)
 		return
 	}
-	crd, ctx, note := l.holds.crd, l.holds.ctx, g.eventNote(h.Message)
+	crd, ctx, note := l.holds.crd, l.holds.ctx, g.eventNote(e.message)
 	l.holds.running.Go(func() {
 		if g.mayRecordEvents(ctx) {
-			g.mgr.GetEventRecorder(recorderName).Eventf(crd, nil, eventType, reason, action, "%s", note)
+			g.mgr.GetEventRecorder(recorderName).Eventf(crd, nil, e.eventType, e.reason, e.action, "%s", note)
 		}
 	})
 }
 
-// noteCRD returns the first CRD of the group's kinds. It stores the CRD, because a drain outlasts it.
+// noteCRD stores and returns the first CRD of the group's kinds. The stored CRD is used for events of a drain that
+// continues after the CRD was deleted.
 func (l *groupLoop) noteCRD() *corev1.ObjectReference {
 	isWatched := len(l.group.refusedWatches()) == 0
 	for _, gvk := range l.followedKinds() {
 		v, _ := l.group.server.Detector.KnownVerdict(gvk)
-		// Without the watch of CRDs, the UID is unknown. The client's scheme contains the API groups that do not need
-		// CRDs.
+		// If the watch of CRDs is forbidden, the UID is unknown. client-go's scheme contains the built-in API groups,
+		// whose kinds have no CRD.
 		if v.Presence != detect.Served || v.UID == "" && (isWatched || scheme.Scheme.IsGroupRegistered(gvk.Group)) {
 			continue
 		}
@@ -219,8 +258,9 @@ func (l *groupLoop) followedKinds() (kinds []schema.GroupVersionKind) {
 	return kinds
 }
 
-// mayRecordEvents reports whether the process's rules grant events about objects without a namespace. These events
-// belong to the namespace default. The right is optional, and its absence must not cause an error for every event.
+// mayRecordEvents reports whether the process may record events about CRDs. These events are created in the namespace
+// default, because a CRD has no namespace. The right is optional, so its absence must not cause an error for every
+// event.
 func (g *Group) mayRecordEvents(ctx context.Context) bool {
 	c, err := authorizationclient.NewForConfigAndClient(g.mgr.GetConfig(), g.mgr.GetHTTPClient())
 	if err != nil {

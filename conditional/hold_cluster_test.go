@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,12 +53,18 @@ func (s *apiServer) waitForCRDEvent(def *apiextensionsv1.CustomResourceDefinitio
 // TestCRDsHaveEventsAboutHolds holds back groups whose options do not specify an object for events.
 func TestCRDsHaveEventsAboutHolds(t *testing.T) {
 	s := startAPIServer(t)
-	watch := rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get", "list", "watch"}}
+	watch := watchCRDs()
 	mgr := s.newManagerFor(s.newUser("records", watch, eventRights()))
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	limited := mustSetUp(t, mgr, Served(widgetKind()), doNothing, Name("limited"), RestartLimit(1, wait.Backoff{Duration: time.Hour}))
 	poor := mustSetUp(t, mgr, All(Served(widgetKind()), Allowed(time.Second, authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets"})),
 		doNothing, Name("poor"))
+	release := make(chan struct{})
+	returnNow := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(returnNow)
+	hanging := mustSetUp(t, mgr, Served(widgetKind()), func(mgr manager.Manager) error {
+		return mgr.Add(manager.RunnableFunc(func(context.Context) error { <-release; return nil }))
+	}, Name("hanging"), DrainTimeout(time.Millisecond))
 	degraded := s.newManagerFor(s.newUser("polls", eventRights()))
 	late := mustSetUp(t, degraded, Served(widgetKind()), doNothing, Name("late"))
 	silent := s.newManagerFor(s.newUser("silent", watch))
@@ -80,6 +87,13 @@ func TestCRDsHaveEventsAboutHolds(t *testing.T) {
 	if note := s.waitForCRDEvent(def, "limited", ControllerHeldBack, true); !strings.Contains(note, "restart limit") {
 		t.Errorf("expected an event that names the restart limit, found %q", note)
 	}
+	s.waitForPhase(hanging, Running)
+	hanging.Restart()
+	if note := s.waitForCRDEvent(def, "hanging", ControllerStuck, true); !strings.Contains(note, "within the drain timeout") {
+		t.Errorf("expected an event that names the drain timeout, found %q", note)
+	}
+	expectHeldBy(t, hanging, "a stop that hangs", string(HeldByDrain))
+	returnNow()
 	expectHeldBy(t, limited, "a restart", string(HeldByRestartLimit))
 	expectHeldBy(t, quiet, "a restart", string(HeldByRestartLimit))
 	var found eventsv1.EventList

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -135,4 +136,40 @@ func TestEventsAboutHoldsAreFew(t *testing.T) {
 			t.Errorf("events in ten minutes (-want +got):\n%s", diff)
 		}
 	}, Events(rec, &corev1.ConfigMap{}))
+}
+
+// TestEventsAboutEachCRD passes holds to findDue at the given seconds, and compares the seconds at which an event is
+// due. An empty message means that there is no hold.
+func TestEventsAboutEachCRD(t *testing.T) {
+	type shown struct {
+		at           int
+		crd, message string
+	}
+	for name, row := range map[string]struct {
+		shown []shown
+		want  []int
+	}{
+		"one hold: one event immediately":                              {[]shown{{0, "a", "until 10"}, {5, "a", "until 10"}, {70, "a", "until 10"}}, []int{0}},
+		"a new message about the same CRD: next event after a minute":  {[]shown{{0, "a", "until 10"}, {10, "a", ""}, {15, "a", "until 30"}, {61, "a", "until 90"}}, []int{0, 61}},
+		"a hold that ends and begins again: next event after a minute": {[]shown{{0, "a", "no right"}, {10, "a", ""}, {15, "a", "no right"}, {61, "a", "no right"}}, []int{0, 61}},
+		"a new message about a new CRD: next event immediately":        {[]shown{{0, "a", "until 10"}, {10, "a", ""}, {15, "b", "until 30"}, {30, "c", "until 90"}}, []int{0, 15, 30}},
+		"a new CRD with the same message: no further event":            {[]shown{{0, "a", "until 10"}, {1, "b", "until 10"}, {2, "c", "until 10"}}, []int{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin, recorded := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), holdEvents{}
+			var got []int
+			for _, s := range row.shown {
+				var current []holdEvent
+				if s.message != "" {
+					current = append(current, newHoldEvent(Hold{HeldByRestartLimit, s.message}, Dormant))
+				}
+				for range recorded.findDue(current, types.UID(s.crd), begin.Add(time.Duration(s.at)*time.Second)) {
+					got = append(got, s.at)
+				}
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("seconds of events (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -27,7 +27,7 @@ type groupHost struct {
 	running  sync.WaitGroup // running waits for the groups
 
 	refusalsMu sync.Mutex
-	refusals   map[*detect.Detector]func() // refusals holds the functions that stop followRefusals
+	refusals   map[*detect.Detector]func() // refusals has the function that ends followRefusals for a detector
 
 	mu     sync.Mutex
 	ctx    context.Context // ctx is the manager's context; it is nil before the manager starts
@@ -43,8 +43,8 @@ func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 	return process.HostOf(all, elected, made, func() error { return made.addTo(mgr) })
 }
 
-// addTo adds the host to a manager, with the page of all its groups and with checks that cover those of later scopes. A
-// manager accepts checks only until it starts.
+// addTo adds the host to a manager, with the status page of its groups, a healthz check and a readyz check. These run
+// the checks of all scopes, because a manager accepts no further checks once it has started.
 func (h *groupHost) addTo(mgr manager.Manager) error {
 	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
 		mgr.GetLogger().WithName("conditional").Info("the first group was set up after the manager started: the checks that scopes add and the status page are not served", "reason", err.Error())
@@ -84,7 +84,7 @@ func (h *groupHost) Start(ctx context.Context) error {
 	return errors.Join(h.errs...)
 }
 
-// followRefusals wakes the groups when a watch of the detector becomes forbidden or allowed.
+// followRefusals wakes the groups whenever a watch of the detector becomes forbidden or allowed.
 func (h *groupHost) followRefusals(d *detect.Detector) {
 	h.refusalsMu.Lock()
 	defer h.refusalsMu.Unlock()
@@ -118,7 +118,8 @@ func (h *groupHost) join(g *Group) error {
 	h.mu.Lock()
 	if h.isOver {
 		h.mu.Unlock()
-		return errors.New("expected a manager that is running or not started yet, found a stopped one: create a new one")
+		return errors.New("expected a manager that is running or not started yet, found a stopped manager: " +
+			"create a new manager")
 	}
 	h.groups[g] = struct{}{}
 	h.running.Add(1)

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// begin starts the group. The host calls it once.
+// begin starts the loop of the group. Only the first call has an effect.
 func (g *Group) begin(ctx context.Context) {
 	g.mu.Lock()
 	if g.loop.group != nil {
@@ -31,8 +31,8 @@ func (g *Group) begin(ctx context.Context) {
 	go g.act()
 }
 
-// wake starts a goroutine that handles events, unless one is already running. It does not wait, and may be called with
-// any lock held except the group's.
+// wake starts a goroutine that handles the group's events. If such a goroutine is already running, it checks for events
+// once more. wake does not block, and may be called with any lock held except the group's.
 func (g *Group) wake() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,11 +64,12 @@ func (g *Group) act() {
 	}
 }
 
-// end removes the group from its process and its manager.
+// end unregisters the group from the process and from its manager.
 func (g *Group) end() {
 	var err error
 	if g.loop.activation != nil {
-		err = fmt.Errorf("group %s: a runnable has not returned within %s: let runnables end with their context", g.options.name, g.options.drainTimeout)
+		err = fmt.Errorf("group %s: a runnable has not returned within %s: "+
+			"change runnables to return when their context is cancelled", g.options.name, g.options.drainTimeout)
 	}
 	g.loop.stopObserving()
 	g.loop.holds.end()
@@ -77,7 +78,7 @@ func (g *Group) end() {
 	g.isEnded = true
 	names := slices.Collect(maps.Keys(g.controllers))
 	if !g.orders.isRemoved {
-		names = nil // The manager stops, and its metrics with it.
+		names = nil // The manager is stopping, so its metrics are no longer needed.
 	}
 	g.notifyWaitersLocked()
 	g.mu.Unlock()
@@ -93,21 +94,21 @@ type groupLoop struct {
 	group        *Group
 	activation   *activation   // activation is nil while the group is dormant or failed
 	identity     string        // identity is the identity of the last activation
-	backoff      *wait.Backoff // backoff is the pause between failed starts; nil when it begins again
+	backoff      *wait.Backoff // backoff is the pause between failed starts; nil before the first failure and after a reset
 	limiter      *startLimiter // limiter is nil before the first start
 	timer        *phaseTimer   // timer is nil before the first timer
 	restarts     int32         // restarts counts the restarts that were requested before the last activation
 	isStopping   bool
-	kinds        []*kindObserver // kinds are those of the condition, unless it needs a goroutine, and of the optional kinds
-	stopObserver func()          // stopObserver is nil unless the condition needs a goroutine
+	kinds        []*kindObserver // kinds are the observers of the optional kinds, and of a kindsCondition
+	stopObserver func()          // stopObserver ends the goroutine that observes any other condition; nil without one
 
-	holds *holdRecorder // holds is nil before the first start and the first hold
+	holds *holdRecorder // holds is nil until a CRD or an event about a hold has to be stored
 }
 
 func (l *groupLoop) step() {
 	for more := true; more; {
-		// Check this before the events of an activation that ends with ctx. Otherwise Ended could start the next
-		// activation.
+		// Set isStopping before handling the events of an activation that ends because ctx was cancelled. Otherwise the
+		// event Ended could start the next activation.
 		l.isStopping = l.ctx.Err() != nil || l.group.currentOrders().isRemoved
 		for _, o := range l.kinds {
 			o.takeVerdicts(l.ctx)
@@ -132,7 +133,7 @@ func (l *groupLoop) isOver() bool {
 	return l.isStopping && (l.activation == nil || l.ctx.Err() != nil && l.group.Status().Phase == Stuck)
 }
 
-// applyDesire applies the facts for the desired state until the phase no longer changes.
+// applyDesire applies the fact that expresses the desired state, until the phase no longer changes.
 func (l *groupLoop) applyDesire(ctx context.Context) {
 	if l.activation != nil {
 		l.group.warnTerminating()
@@ -174,7 +175,7 @@ func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool {
 	from := l.group.Status().Phase
 	if from == Dormant && f == factChanged {
-		f = factWanted // Without an activation there is no identity to differ from.
+		f = factWanted // A dormant group has no activation with another identity.
 	}
 	to, action := nextPhase(from, f)
 	if to == from || action == actionActivate && l.isHeldBack() {
@@ -184,7 +185,7 @@ func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool 
 	if !hasChanged {
 		return false
 	}
-	l.stopTimer() // A timer belongs to the phase that set it.
+	l.stopTimer() // A timer applies only to the phase in which it was set.
 	if l.activation != nil {
 		l.recordDurations(t)
 	}
@@ -222,14 +223,14 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 			l.limiter = newStartLimiter(l.group.options.restartBurst, l.group.options.restartPause)
 		}
 		l.limiter.noteStart(now)
-		l.noteCRD() // A drain may outlast the CRD.
+		l.noteCRD() // Events about a drain need the CRD even after its deletion.
 		l.activation = startActivation(ctx, l.group, now)
 	case actionCancel:
 		l.endActivation(f)
 	case actionSeal:
 		l.activation.closeScope()
 	case actionBackOff:
-		// A start that lasted longer than the longest pause is not a repetition of the same failure.
+		// If the start lasted longer than the longest pause, the back-off begins again.
 		if now.Sub(l.activation.startingAt) > l.group.options.startBackoff.Cap {
 			l.backoff = nil
 		}
@@ -243,8 +244,8 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 	}
 }
 
-// endActivation requests the activation to end. If its CRD was deleted, its controllers first reconcile the last
-// deletions in their queues. The drain timeout applies to that, and then separately to the return of the runnables.
+// endActivation asks the activation to end. If the CRD was deleted, the controllers first reconcile the last deletions
+// in their queues. The drain timeout applies to these reconciles, and then again to the return of the runnables.
 func (l *groupLoop) endActivation(f groupFact) {
 	limit := l.group.options.drainTimeout
 	live := l.group.currentScope.Load()
@@ -277,11 +278,12 @@ func (l *groupLoop) recordDurations(t phaseChange) {
 	}
 }
 
-// phaseTimer wakes a group for the drain timeout, the back-off or the restart limit. These never overlap.
+// phaseTimer wakes a group at the end of the drain timeout, of the back-off or of a pause of the restart limit. At most
+// one of these is pending at a time.
 type phaseTimer struct {
 	*time.Timer
 	fact groupFact // fact is the fact to apply
-	due  time.Time // due is zero when nothing is due
+	due  time.Time // due is zero while the timer is stopped
 }
 
 func (l *groupLoop) setTimer(fact groupFact, after time.Duration) {
@@ -300,7 +302,7 @@ func (l *groupLoop) stopTimer() {
 }
 
 // observe starts observing the condition. A condition that depends only on kinds wakes the group when a verdict
-// changes. Any other condition has a goroutine.
+// changes. Any other condition is observed by a goroutine.
 func (l *groupLoop) observe() {
 	g := l.group
 	src := g.sources()
@@ -337,14 +339,15 @@ func (l *groupLoop) stopObserving() {
 	}
 }
 
-// slowStart is how long a start occupies a start slot. A start that hangs, because setup blocks or a kind cannot sync,
-// must not prevent other groups from starting. Each start that releases its slot early allows one more concurrent LIST.
+// slowStart is the longest time for which a start occupies a start slot. A start that hangs, because setup blocks or a
+// kind cannot sync, must not prevent other groups from starting. A start that releases its slot before it is done
+// allows one more concurrent LIST.
 const slowStart = 5 * time.Second
 
 // activation is one run of a group: a scope, and the runnables that setup added to it.
 type activation struct {
 	group      *Group
-	cancel     context.CancelFunc   // cancel requests the runnables to return
+	cancel     context.CancelFunc   // cancel asks the runnables to return
 	closeScope func()               // closeScope closes the scope, even while runnables have not returned
 	events     chan activationEvent // events is buffered for all events of an activation, so that sending never blocks
 
@@ -357,7 +360,7 @@ type activationEvent struct {
 	err  error
 }
 
-// eventChannel returns nil, on which a select waits forever, when there is no activation.
+// eventChannel returns nil if there is no activation. A select never receives from a nil channel.
 func (l *activation) eventChannel() <-chan activationEvent {
 	if l == nil {
 		return nil
@@ -370,7 +373,8 @@ func (l *activation) send(fact groupFact, err error) {
 	l.group.wake()
 }
 
-// startActivation starts the group's scope and setup. The last event of the activation is Ended or Erred.
+// startActivation opens a scope, and runs the setup function in a goroutine. The last event of the activation is Ended
+// or Erred.
 func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &activation{group: g, cancel: cancel, closeScope: func() {}, events: make(chan activationEvent, 4), startingAt: at}
@@ -388,8 +392,8 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	return l
 }
 
-// runScope occupies a start slot of the API server until the runnables have been started. After that, no goroutine is
-// needed.
+// runScope waits for a start slot of the API server, calls the setup function and starts the runnables. Then it
+// returns, because the activation needs no further goroutine.
 func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) {
 	ended := func(err error) {
 		s.End()
@@ -417,7 +421,7 @@ func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) {
 	})
 }
 
-// callSetup returns a panic of the setup function as an error.
+// callSetup calls the setup function, and returns a panic as an error.
 func (g *Group) callSetup(s *scope.Manager) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -431,7 +435,8 @@ func (g *Group) callSetup(s *scope.Manager) (err error) {
 	return nil
 }
 
-// acquireStartSlot waits until fewer starts than the limit are in progress. ok is false if ctx was cancelled first.
+// acquireStartSlot waits until fewer starts than the limit are in progress. done releases the slot. ok is false if ctx
+// was cancelled first.
 func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
 	select {
 	case g.server.StartSlots <- struct{}{}:
@@ -444,16 +449,16 @@ func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
 	return func() { slow.Stop(); free() }, true
 }
 
-// forgiveAfter is how long a group must be quiet until its earlier starts are no longer counted.
+// forgiveAfter is how long a group must run, or stay unwanted, before its earlier starts are no longer counted.
 const forgiveAfter = time.Minute
 
 // startLimiter allows a burst of immediate starts. After the burst, each start is followed by a pause with the length
-// of the next back-off step, until the group was quiet for long enough: it ran, or it was not wanted.
+// of the next back-off step. The limiter is reset when the group ran, or was not wanted, for long enough.
 // golang.org/x/time/rate does not support growing pauses.
 type startLimiter struct {
 	burst         int
 	first         wait.Backoff
-	pause         wait.Backoff // pause is the remainder of first
+	pause         wait.Backoff // pause has the remaining steps of first
 	starts        int
 	next          time.Time // next is the earliest time for the next start
 	logged        time.Time // logged is the end of the pause that was logged last
@@ -470,8 +475,8 @@ func (p *startLimiter) noteStart(now time.Time) {
 	}
 }
 
-// noteQuiet resets the limiter if the span is long enough. A pause that is longer than forgiveAfter still has to
-// elapse.
+// noteQuiet resets the limiter if span, the time for which the group ran or was not wanted, is at least forgiveAfter
+// and at least the next pause.
 func (p *startLimiter) noteQuiet(span time.Duration) {
 	if span >= max(forgiveAfter, p.pause.Duration) {
 		*p = *newStartLimiter(p.burst, p.first)

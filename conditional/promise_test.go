@@ -112,10 +112,10 @@ func TestSetupRefusesOptionsWithoutEffect(t *testing.T) {
 		build *Builder
 		want  string
 	}{
-		"a watch of another group's CRD: refused": {widgets("a").WithGroup(WatchNamed("widgets.exmaple.com")), `"widgets.exmaple.com"`},
-		"no leader election: refused":             {widgets("b").WithOptions(controller.Options{NeedLeaderElection: new(false)}), "NeedLeaderElection"},
-		"a reconciler with a warm-up: refused":    {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave it out"},
-		"the name of a plain controller: refused": {widgets("twin"), "controller with name twin already exists"},
+		"WatchNamed with a CRD of another API group: refused": {widgets("a").WithGroup(WatchNamed("widgets.exmaple.com")), `"widgets.exmaple.com"`},
+		"NeedLeaderElection is false: refused":                {widgets("b").WithOptions(controller.Options{NeedLeaderElection: new(false)}), "NeedLeaderElection"},
+		"EnableWarmup is true: refused":                       {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave it out"},
+		"the name of a plain controller: refused":             {widgets("twin"), "controller with name twin already exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.build.Complete(r); err == nil || !strings.Contains(err.Error(), c.want) {

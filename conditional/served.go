@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
+	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // Served is true while the API server serves all the given kinds, whether they are built in or defined by CRDs.
@@ -60,7 +60,7 @@ func firstServedStatus(kinds []schema.GroupVersionKind, verdicts []detect.Verdic
 // kindsCondition is a condition that depends only on which kinds are served.
 type kindsCondition struct {
 	name  string
-	text  string // text is its name, if not derived from its kinds
+	text  string // text is the condition's name; if empty, the name lists the kinds
 	gvks  []schema.GroupVersionKind
 	objs  []client.Object
 	judge judgeVerdictsFunc
@@ -109,11 +109,11 @@ func (s kindsCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVers
 		kinds = s.gvks // A condition has either objects or kinds.
 	}
 	if len(kinds) == 0 {
-		return nil, fmt.Errorf("condition %s needs a kind, and names no kind: give at least one", s.name)
+		return nil, fmt.Errorf("condition %s needs a kind, found none: pass at least one", s.name)
 	}
 	for _, gvk := range kinds {
 		if gvk.Version == "" || gvk.Kind == "" {
-			return nil, fmt.Errorf("condition %s needs a version and a kind, found %q: complete it", s.name, gvk.String())
+			return nil, fmt.Errorf("condition %s needs a version and a kind, found %q: pass both", s.name, gvk.String())
 		}
 	}
 	return kinds, nil
@@ -167,7 +167,7 @@ type kindObserver struct {
 	report            func([]detect.Verdict)
 	stopOnTerminating bool
 	onTerminating     func(kind string, now bool)
-	managerCache      *managercache.Cache
+	managerCache      *switchingmanager.Cache
 	log               *logr.Logger
 	verdicts          <-chan []detect.Verdict
 	cancel            func()
@@ -207,7 +207,7 @@ func (o *kindObserver) noteVerdicts(ctx context.Context, verdicts []detect.Verdi
 	o.report(verdicts)
 }
 
-// withoutTerminating returns the verdicts with each kind whose CRD is being deleted as absent.
+// withoutTerminating returns a copy of the verdicts in which every kind whose CRD is being deleted is absent.
 func withoutTerminating(verdicts []detect.Verdict) []detect.Verdict {
 	verdicts = slices.Clone(verdicts)
 	for i, v := range verdicts {
@@ -218,7 +218,8 @@ func withoutTerminating(verdicts []detect.Verdict) []detect.Verdict {
 	return verdicts
 }
 
-// allServedStatus is the three-valued AND: an absent kind decides first, then an unclear kind.
+// allServedStatus returns False if a kind is absent. Otherwise it returns Unknown if the presence of a kind is unclear,
+// and True if all kinds are served.
 func allServedStatus(_ []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
 	var identities []string
 	decides := detect.Verdict{Presence: detect.Served, Reason: "Served"}

@@ -20,12 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
+	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
-// ErrScopeClosed is returned after the stop by the manager that a setup function received, and by its client and cache.
+// ErrScopeClosed is returned after a group's stop, by the manager that its setup function received and by that
+// manager's client and cache.
 var ErrScopeClosed = scope.ErrClosed
 
 // SetupFunc adds controllers and other runnables to mgr, like a reconciler's SetupWithManager. It is called once per
@@ -52,12 +53,13 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 	return g, nil
 }
 
-// requireSwitching returns an error for a manager whose client would read from the manager's own cache while a group
-// runs. That cache may not contain the object of an event yet.
+// requireSwitching returns an error unless conditional.NewManager created the manager. The client of any other manager
+// reads from the manager's own cache, which may not contain the object of a group's event yet.
 func requireSwitching(mgr manager.Manager) error {
-	if managercache.FromCache(mgr.GetCache()) == nil {
-		return errors.New("expected a manager of conditional.NewManager, found another one, whose client would not follow the group: " +
-			"call conditional.NewManager in place of ctrl.NewManager where the manager is made, in tests too")
+	if switchingmanager.FromCache(mgr.GetCache()) == nil {
+		return errors.New("expected a manager of conditional.NewManager, found another manager, " +
+			"whose client does not read from the cache of the group: " +
+			"create the manager with conditional.NewManager instead of ctrl.NewManager, in tests too")
 	}
 	return nil
 }
@@ -84,7 +86,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 		return nil, err
 	}
 	if g.followsKinds = len(waitsFor.kinds) > 0; g.followsKinds {
-		if _, ok := when.(kindsCondition); !ok { // Otherwise the condition's observer has the kinds.
+		if _, ok := when.(kindsCondition); !ok { // The observer of a kindsCondition already has the kinds.
 			g.kinds = waitsFor
 		}
 	}
@@ -93,14 +95,14 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 
 func (g *Group) sources() Sources {
 	return Sources{
-		Config: g.mgr.GetConfig(), HTTPClient: g.mgr.GetHTTPClient(), Scheme: g.mgr.GetScheme(), managerCache: managercache.FromCache(g.mgr.GetCache()),
+		Config: g.mgr.GetConfig(), HTTPClient: g.mgr.GetHTTPClient(), Scheme: g.mgr.GetScheme(), managerCache: switchingmanager.FromCache(g.mgr.GetCache()),
 		interest: g.optional, stopOnTerminating: g.stopOnTerminating, onTerminating: g.setTerminating,
 	}
 }
 
-// joinProcess registers the group with its process and its manager; an error leaves nothing behind.
+// joinProcess registers the group with the process and with its manager. If it fails, it unregisters the group.
 func (g *Group) joinProcess(o options) (err error) {
-	// As with the names of controllers, SkipNameValidation allows two groups to share a name, and with it their
+	// SkipNameValidation allows two groups to share a name, as it does for controllers. They then also share their
 	// metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
 	server, quit, err := process.AcquireState(g.sources().toServer(), g.mgr.GetLogger().WithName("conditional"))
@@ -131,11 +133,12 @@ func (g *Group) joinProcess(o options) (err error) {
 //
 //	mgr, err := conditional.NewManager(cfg, ctrl.Options{…})
 //
-// The manager's client, cache, API reader and field indexer switch. A call with the context of a reconcile, of a
-// handler or of another runnable of a group uses those of the group's current activation, and returns [ErrScopeClosed]
-// after its end. A call with any other context behaves as in controller-runtime; for an absent kind that a group waits
-// for, it returns a meta.NoKindMatchError. Therefore a reconciler, with the helpers, closures and wrappers that it
-// uses, may keep clients that were taken from the manager before any group started.
+// The manager's client, cache, API reader and field indexer select their target by the context of each call. A call
+// with the context of a reconcile, of a handler or of another runnable of a group is served by the client, cache, API
+// reader or field indexer of the group's current activation. After the end of that activation, such a call returns
+// [ErrScopeClosed]. A call with any other context behaves as in controller-runtime. For an absent kind that a group
+// waits for, it returns a meta.NoKindMatchError. Therefore a reconciler, with the helpers, closures and wrappers that
+// it uses, may keep clients that were taken from the manager before any group started.
 //
 // Groups inherit the Cache and Client options, MapperProvider and NewClient. Client.Cache.Reader must be empty.
 // ByObject may contain kinds that are not served yet.
@@ -144,7 +147,7 @@ func NewManager(cfg *rest.Config, o manager.Options, opts ...ManagerOption) (man
 	for _, opt := range opts {
 		opt(&all)
 	}
-	return managercache.NewManager(cfg, o, all.metricsPrefix)
+	return switchingmanager.NewManager(cfg, o, all.metricsPrefix)
 }
 
 // ManagerOption is an option of NewManager.
@@ -152,8 +155,8 @@ type ManagerOption func(*managerOptions)
 
 type managerOptions struct{ metricsPrefix string }
 
-// MetricsPrefix sets the prefix of the metric names of the manager's groups, as in torpor_gate_state. The default is
-// conditional.
+// MetricsPrefix sets the prefix of the metric names of the manager's groups. With the prefix torpor_gate, for example,
+// the metric of a group's state is torpor_gate_state. The default is conditional.
 func MetricsPrefix(prefix string) ManagerOption {
 	return func(o *managerOptions) { o.metricsPrefix = prefix }
 }
@@ -167,7 +170,7 @@ func (Option) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
 type options struct {
 	groupOptions
 
-	sharesName        bool // sharesName means that other groups have the same name
+	sharesName        bool // sharesName allows other groups to have the same name
 	interest          detect.Interest
 	stopOnTerminating bool
 	optional          []client.Object
@@ -206,18 +209,19 @@ func (o *options) addErrorUnless(ok bool, format string, args ...any) {
 	}
 }
 
-// validate returns the errors in the options, both in each option and in their combination with each other and with the
+// validate returns the errors of single options, and checks the options in combination with each other and with the
 // kinds that the group waits for.
 func (o *options) validate(waitsFor namedKinds) error {
 	for _, crd := range o.interest.CRDs {
 		_, group, _ := strings.Cut(crd, ".")
 		o.addErrorUnless(waitsFor.hasOthers || slices.ContainsFunc(waitsFor.kinds, func(gvk schema.GroupVersionKind) bool { return gvk.Group == group }),
-			"expected WatchNamed to name a CRD of a kind that the group waits for, found %q, and no such kind is in the API group %q: correct it", crd, group)
+			"expected WatchNamed to list the CRD of a kind that the group waits for, found %q, "+
+				"but the group waits for no kind of the API group %q: correct the name", crd, group)
 	}
 	o.addErrorUnless(o.name != "" && !strings.Contains(o.name, " "),
 		"expected a group's name without a space, found %q: set one with conditional.Name", o.name)
 	o.addErrorUnless(o.interest.Poll == 0 || len(o.interest.CRDs) == 0,
-		"expected Poll or WatchNamed, found both: drop WatchNamed, for a group that polls watches nothing")
+		"expected Poll or WatchNamed, found both: drop WatchNamed, because a group with Poll does not watch CRDs")
 	return errors.Join(o.errs...)
 }
 
@@ -244,9 +248,9 @@ func StartBackoff(b wait.Backoff) Option {
 // RestartLimit limits how often a flapping condition restarts the group. The first starts, up to burst, are not
 // delayed; after that, each start is followed by a pause. The default is 5 starts, and pauses from 10 s to 1 min. Stops
 // are never delayed. While a start is held back, the group is Dormant, and GroupStatus.HeldUntil is the end of the
-// pause. The state of the condition at that time decides. The limit is reset after a quiet minute, in which the group
-// was Running or its condition was not true. With a pause longer than a minute, it is reset after a quiet period of
-// that length.
+// pause. At the end of the pause, the group starts if its condition is true. The limit is reset when the group was
+// Running for a minute, or when its condition was not true for a minute. If the pause has grown longer than a minute, a
+// period of that length is needed instead.
 func RestartLimit(burst int, pause wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
@@ -255,9 +259,10 @@ func RestartLimit(burst int, pause wait.Backoff) Option {
 	}
 }
 
-// Events records the group's phase changes and holds as events about an object, for example the operator's Deployment;
-// see the constants for their reasons. mgr.GetEventRecorder returns a recorder. Without this option, only holds are
-// recorded, about the group's CRD, and only if the process may record events in the namespace default.
+// Events records the group's phase changes, and the reasons why the group is held back (see [Hold]), as events about an
+// object, for example the operator's Deployment. The constants list the reasons of these events. mgr.GetEventRecorder
+// returns a recorder. Without this option, events are recorded only about a Hold. They regard the group's CRD, and the
+// process needs the right to record events in the namespace default.
 func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 	return func(o *options) {
 		o.addErrorUnless(rec != nil && regarding != nil, "expected a recorder and an object in Events, found nil: pass both")
@@ -297,8 +302,8 @@ func APIServices() Option { return func(o *options) { o.interest.APIServices = t
 // finalizers.
 func StopOnTerminating() Option { return func(o *options) { o.stopOnTerminating = true } }
 
-// Optional lists kinds that the group's controllers may watch although they are not served. The manager's scheme must
-// contain them.
+// Optional lists kinds that the group's controllers may watch even though they are not served. The manager's scheme
+// must contain them.
 func Optional(objs ...client.Object) Option {
 	return func(o *options) {
 		o.addErrorUnless(len(objs) > 0, "expected objects in Optional, found none: pass at least one, for example &corev1.Pod{}")
@@ -307,8 +312,8 @@ func Optional(objs ...client.Object) Option {
 }
 
 // CacheOptions changes the options of the group's cache, for example its namespaces or selectors. adjust is called at
-// every start with the options that the group would have otherwise, so Restart applies new options. Such a group does
-// not share informers.
+// every start with the options that the group would have otherwise, so Restart applies new options. A group with this
+// option does not share informers with other groups.
 func CacheOptions(adjust func(*cache.Options)) Option {
 	return func(o *options) {
 		o.addErrorUnless(adjust != nil, "expected a function in CacheOptions, found nil: pass one, or leave the option out")

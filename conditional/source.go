@@ -24,8 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// Kind is the counterpart of controller-runtime's source for a controller that runs all the time. It watches the kind
-// of obj in the cluster while the kind is served there. The start of the controller does not wait for the kind.
+// Kind is the counterpart of controller-runtime's source.Kind for a controller that runs all the time. It watches the
+// kind of obj in the cluster while the kind is served there. The start of the controller does not wait for the kind.
 func Kind[object client.Object](
 	cl cluster.Cluster, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object],
 ) source.SyncingSource {
@@ -33,8 +33,7 @@ func Kind[object client.Object](
 }
 
 // ClusterKind is a source for many clusters, as in multicluster-runtime. ForCluster creates a source for one of them.
-// The cluster is engaged whether or not it serves the kind of Object. name is the string type for the names of
-// clusters.
+// The cluster is engaged whether or not it serves the kind of Object. name is the string type of cluster names.
 type ClusterKind[name ~string, object client.Object, request comparable] struct {
 	// Object is an object of the kind to watch.
 	Object object
@@ -45,7 +44,7 @@ type ClusterKind[name ~string, object client.Object, request comparable] struct 
 }
 
 // ForCluster returns the source for one cluster. The second result, which reports whether to engage the cluster, is
-// always true. The source stops with the context of its start, which is cancelled when a cluster is disengaged.
+// always true. The source stops when the context of its start is cancelled, as it is when the cluster is disengaged.
 func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluster) (source.TypedSource[request], bool, error) {
 	if cl == nil || k.Handler == nil {
 		return nil, false, errors.New("conditional.ClusterKind needs a cluster and a Handler, found nil: pass both")
@@ -80,7 +79,7 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 		release()
 		return err
 	}
-	// Start returns immediately, and there is no Stop. The source stops with the context of its start.
+	// Start returns immediately, and a source has no Stop. It stops when the context of its start is cancelled.
 	context.AfterFunc(ctx, func() { stop(); release() })
 	return source.TypedKind(cache, s.obj, s.handler, s.predicates...).Start(ctx, queue)
 }
@@ -97,9 +96,9 @@ func (s *kindSource[object, request]) String() string {
 	return fmt.Sprintf("conditional kind source: %T", s.obj)
 }
 
-// channelSource makes a source.Channel of controller-runtime restartable. Such a source reads its channel only until the
-// context of its first start is cancelled. So run starts it once, for as long as the manager runs, and Start only sets
-// the queue for its requests. Requests are dropped while the controller does not run.
+// channelSource makes a source.Channel of controller-runtime restartable. A source.Channel reads its channel only until
+// the context of its first start is cancelled. Therefore run starts it once, until the manager stops, and Start only
+// sets the queue to which run forwards requests. Requests are dropped while the controller does not run.
 type channelSource struct {
 	source  source.Source
 	current atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
@@ -132,7 +131,7 @@ func (s *channelSource) run(ctx context.Context) error {
 	}
 }
 
-// Start sets the queue for the requests until ctx is cancelled.
+// Start makes run forward its requests to queue until ctx is cancelled.
 func (s *channelSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	current := &queue
 	s.current.Store(current)
@@ -146,9 +145,9 @@ type groupWatch struct {
 	stop   context.CancelFunc // stop is nil while the group does not run
 }
 
-// Watch adds a watch to the group's controller while the controller keeps running. It watches the kind of object while
-// that kind is served, until Unwatch has been called as often as Watch with this id. Every start of the group adds the
-// watch to the new controller. If the id is already known, the call is only counted, and its handler is not used. Reads
+// Watch adds a watch to the group's controller without a restart. The controller watches the kind of object while that
+// kind is served, until Unwatch has been called as often as Watch with this id. Every start of the group adds the watch
+// to the new controller. If a watch with this id exists, the call is only counted, and its handler is not used. Reads
 // of the kind with the group's client keep an informer until the group stops.
 func (g *Group) Watch(id string, object client.Object, h handler.EventHandler, predicates ...predicate.Predicate) error {
 	if id == "" || object == nil || h == nil {
@@ -182,7 +181,8 @@ func (g *Group) Unwatch(id string) error {
 	defer g.watchesMu.Unlock()
 	w := g.watches[id]
 	if w == nil {
-		return fmt.Errorf("group %s: expected the id of a Watch, found %q: pass one that was not taken back", g.options.name, id)
+		return fmt.Errorf("group %s: expected the id of a Watch, found %q: "+
+			"pass the id of a Watch that Unwatch has not removed", g.options.name, id)
 	}
 	if w.users--; w.users > 0 {
 		return nil

@@ -7,26 +7,26 @@ type Phase string
 
 // These are the phases of a group.
 const (
-	Dormant  Phase = "Dormant"  // Dormant means that no part of the group exists
+	Dormant  Phase = "Dormant"  // Dormant means that the group has no scope and no runnables
 	Starting Phase = "Starting" // Starting means that setup runs, and its informers sync
 	Running  Phase = "Running"  // Running means that setup is done and every runnable has been started
 	Draining Phase = "Draining" // Draining means that a stop is requested and runnables are returning
-	Stuck    Phase = "Stuck"    // Stuck means that a runnable outlasts the drain timeout; nothing starts before it returns
-	Failed   Phase = "Failed"   // Failed means that setup or a runnable failed; the next try waits for the back-off
+	Stuck    Phase = "Stuck"    // Stuck means that a runnable exceeds the drain timeout; the next start waits for it
+	Failed   Phase = "Failed"   // Failed means that setup or a runnable failed; the next start waits for the back-off
 )
 
 func allPhases() []Phase { return []Phase{Dormant, Starting, Running, Draining, Stuck, Failed} }
 
-// groupFact is an event in the life of a group. The first three facts express the desired state, which is applied after
+// groupFact is an input of the state machine. The first three facts express the desired state. They are applied after
 // every transition.
 type groupFact string
 
 // These are the facts that the state machine reacts to.
 const (
-	factWanted   groupFact = "Wanted"   // factWanted means that the condition holds and this replica may act
-	factUnwanted groupFact = "Unwanted" // factUnwanted means that the condition does not hold, or the manager stops
-	factChanged  groupFact = "Changed"  // the condition holds for another identity than that of the current or failed activation
-	factUp       groupFact = "Up"       // factUp means that the runnables were started
+	factWanted   groupFact = "Wanted"   // factWanted means that the condition is True and this replica may start groups
+	factUnwanted groupFact = "Unwanted" // factUnwanted means that the condition is not True, Stop was called, or the manager stops
+	factChanged  groupFact = "Changed"  // factChanged means that the condition is True with another identity, or Restart was called
+	factUp       groupFact = "Up"       // factUp means that all runnables have been started
 	factBroke    groupFact = "Broke"    // factBroke means that a runnable failed while others may still run
 	factEnded    groupFact = "Ended"    // factEnded means that every runnable has returned
 	factErred    groupFact = "Erred"    // factErred means that every runnable has returned, because of an error
@@ -44,7 +44,7 @@ const (
 	actionCancel   groupAction = "Cancel"   // actionCancel asks the activation to end
 	actionSeal     groupAction = "Seal"     // actionSeal closes its scope, even while runnables still run
 	actionBackOff  groupAction = "BackOff"  // actionBackOff waits for the next try
-	actionForgive  groupAction = "Forgive"  // actionForgive forgets the failure and its back-off
+	actionForgive  groupAction = "Forgive"  // actionForgive resets the back-off
 )
 
 type transition struct {
@@ -54,8 +54,9 @@ type transition struct {
 
 // transitions is the complete state machine. A fact that is not listed for a phase changes nothing.
 //
-// Invariant: a group never has two activations. Only Dormant activates, and only Ended and Erred, which mean that
-// everything has returned, leave the phases with an activation. TestEveryHistory checks this for every reachable state.
+// Invariant: a group never has two activations. Only the phase Dormant starts an activation. The phases with an
+// activation lead to Dormant or Failed only by Ended and Erred, which mean that every runnable has returned.
+// TestEveryHistory checks this for every reachable state.
 func transitions() map[Phase]map[groupFact]transition {
 	return map[Phase]map[groupFact]transition{
 		Dormant:  {factWanted: {Starting, actionActivate}},

@@ -56,7 +56,8 @@ func describe(p Phase, f groupFact) string {
 	return fmt.Sprintf("%s/%s", to, do)
 }
 
-// modelState models a group: the number of activations, and whether the current one was requested to stop.
+// modelState models a group: its phase, the number of its activations (lives), and whether the current activation was
+// asked to end and its scope was closed (sealed).
 type modelState struct {
 	phase  Phase
 	lives  int

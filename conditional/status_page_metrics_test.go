@@ -198,7 +198,7 @@ func TestMetricsAfterEveryEnd(t *testing.T) {
 		}
 		want := map[string]float64{
 			"state Dormant": 0, "state Starting": 0, "state Running": 0, "state Draining": 0, "state Stuck": 0, "state Failed": 0,
-			"state Disabled": 0, "state Forbidden": 0,
+			"state Disabled": 0, "state Forbidden": 0, "state Elsewhere": 0,
 			"held_back RestartLimit": 0, "held_back Forbidden": 0, "held_back WatchForbidden": 0, "held_back Draining": 0,
 			"transitions_total Wanted Starting": 2, "transitions_total Up Running": 2, "transitions_total Unwanted Draining": 2,
 			"transitions_total Ended Dormant": 2, "transitions_total Overdue Stuck": 1, "drain_timeouts_total": 1,

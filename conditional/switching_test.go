@@ -68,7 +68,7 @@ func placesOfClients(mgr manager.Manager) map[string]readFunc {
 	}
 }
 
-// placeReconciler reads the object of each request with such a function.
+// placeReconciler reads the object of each request with a function of placesOfClients.
 type placeReconciler struct {
 	read readFunc
 	seen chan error

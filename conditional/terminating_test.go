@@ -39,7 +39,7 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 			Status{State: True, Reason: "Terminating", Message: going, Identity: "a,b"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"a terminating CRD and an unclear kind: unclear, unless the group stops on deletion": {
+		"a terminating CRD and a kind whose presence is unclear: unclear, unless the group stops on deletion": {
 			[]detect.Verdict{leaves, unclear},
 			Status{State: Unknown, Reason: "DiscoveryFailed", Message: "unclear"},
 			Status{State: False, Reason: "Terminating", Message: going},
@@ -49,7 +49,7 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 		},
-		"an unclear kind and an absent kind: absent": {
+		"a kind whose presence is unclear and an absent kind: absent": {
 			[]detect.Verdict{unclear, absent},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 			Status{State: False, Reason: "NotServed", Message: "absent"},

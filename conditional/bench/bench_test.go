@@ -109,12 +109,12 @@ func TestSlope(t *testing.T) {
 		x, y []float64
 		want float64
 	}{
-		"no points: slope 0":                      {nil, nil, 0},
-		"one point: slope 0":                      {[]float64{1}, []float64{5}, 0},
-		"points at the same time: slope 0":        {[]float64{1, 1}, []float64{5, 9}, 0},
-		"a rising line: slope 3":                  {[]float64{0, 10, 20}, []float64{100, 130, 160}, 3},
-		"noise on both sides of a level: slope 0": {[]float64{0, 1, 2, 3}, []float64{10, 14, 14, 10}, 0},
-		"a falling line: slope -0.5":              {[]float64{0, 100}, []float64{50, 0}, -0.5},
+		"slope of no points is 0":                                      {nil, nil, 0},
+		"slope of one point is 0":                                      {[]float64{1}, []float64{5}, 0},
+		"slope of points at the same time is 0":                        {[]float64{1, 1}, []float64{5, 9}, 0},
+		"slope of a line that rises by 3 per unit is 3":                {[]float64{0, 10, 20}, []float64{100, 130, 160}, 3},
+		"slope of points that deviate symmetrically from a level is 0": {[]float64{0, 1, 2, 3}, []float64{10, 14, 14, 10}, 0},
+		"slope of a line that falls by 0.5 per unit is -0.5":           {[]float64{0, 100}, []float64{50, 0}, -0.5},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

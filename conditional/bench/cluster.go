@@ -63,11 +63,11 @@ func newAdminClient(cfg *rest.Config) adminClient {
 	// client-go shares connections between equal configurations. A separate dialer results in a separate connection.
 	cfg.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	scheme := runtime.NewScheme()
-	check(apiextensionsv1.AddToScheme(scheme), "make the scheme of CRDs")
+	check(apiextensionsv1.AddToScheme(scheme), "create the scheme of CRDs")
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	check(err, "make the client that installs CRDs")
+	check(err, "create the client that installs CRDs")
 	d, err := discovery.NewDiscoveryClientForConfig(cfg)
-	check(err, "make the client of discovery")
+	check(err, "create the client of discovery")
 	return adminClient{c, d}
 }
 
@@ -103,11 +103,11 @@ func (a adminClient) waitUntilServed(ctx context.Context, kind schema.GroupVersi
 	check(err, "wait until "+kind.Kind+" is served")
 }
 
-// crdHistory records the times at which a watch of CRDs observed that each of them was established and deleted.
+// crdHistory records the times at which a watch of CRDs observed that each CRD was established and deleted.
 type crdHistory struct {
 	mu                sync.Mutex
 	established, gone map[string]time.Time
-	err               error // reason why there will be no more events
+	err               error // err is the reason why there will be no more events
 }
 
 // watchCRDs records a history until ctx is cancelled. The history contains everything that happens after watchCRDs has

@@ -61,10 +61,10 @@ type trialJob struct {
 
 func main() {
 	quick := flag.Bool("quick", false, "small sizes and one round: a few minutes instead of half an hour")
-	only := flag.String("only", "", "the one measurement to make: installs, restarts, shared, storm, deletions, runtime, slow, providers or dormant")
+	only := flag.String("only", "", "make only this measurement: installs, restarts, shared, storm, deletions, runtime, slow, providers or dormant")
 	soak := flag.Duration("soak", 0, "instead of measuring, change CRDs at random for this long, and check for lost events")
 	seed := flag.Uint64("seed", 1, "seed of the soak's random changes")
-	file := flag.String("out", "conditional.json", "file for the figures, medians of the rounds in a flat JSON object")
+	file := flag.String("out", "conditional.json", "file to write the figures to: the medians of the rounds, in a flat JSON object")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -94,7 +94,7 @@ func runBench(ctx context.Context, sizes trialSizes, only, file string) error {
 	before := loadAverage()
 	for n := range sizes.Rounds {
 		for _, t := range allTrials() {
-			// A second round of a trial that runs for a fixed time shows nothing new.
+			// A trial that runs for a fixed time is not repeated, because a second round shows nothing new.
 			if only != "" && only != strings.TrimSuffix(t.name, plainSuffix) || t.measuresTime && n > 0 {
 				continue
 			}
@@ -149,7 +149,7 @@ func runIsolated(ctx context.Context, job trialJob) (r roundFigures, err error) 
 	child.Stdin, child.Stderr = bytes.NewReader(input), os.Stderr
 	output, err := child.Output()
 	if err != nil {
-		return nil, fmt.Errorf("its reason is above: %w", err)
+		return nil, fmt.Errorf("run the child process, whose error is above: %w", err)
 	}
 	return r, json.Unmarshal(output, &r)
 }

@@ -128,7 +128,7 @@ type tableRow struct {
 	unit valueUnit
 	// ours and plain list the names of the figures to show, in this order.
 	ours, plain []string
-	// limits are the maximum values for ours, in the same order. Figures beyond the last limit have none.
+	// limits are the maximum values for ours, in the same order. Figures after the last limit have no maximum.
 	limits []float64
 }
 
@@ -162,9 +162,9 @@ func tableRows(s trialSizes) []tableRow {
 		row("metric series grown in all set-ups and removals", unitCount, "runtime_series_growth", 0),
 		{"start next to a slow condition → sources synced", unitSeconds, spreadNames("slow_start"), nil, []float64{0.005, 0.015}},
 		{fmt.Sprintf("%d CRDs at once: last established → all synced", s.Providers), unitSeconds, []string{providers}, []string{plainProviders}, []float64{10}},
-		{"heap for each of them", unitBytes, []string{"providers_storm_heap_bytes_per_running_group"}, []string{"providers_plain_storm_heap_bytes_per_running_group"}, nil},
-		{"goroutines for each of them", unitCount, []string{"providers_storm_goroutines_per_running_group"}, []string{"providers_plain_storm_goroutines_per_running_group"}, nil},
-		// Every five minutes there is a check whether other kinds are served.
+		{fmt.Sprintf("heap per running group, %d CRDs at once", s.Providers), unitBytes, []string{"providers_storm_heap_bytes_per_running_group"}, []string{"providers_plain_storm_heap_bytes_per_running_group"}, nil},
+		{fmt.Sprintf("goroutines per running group, %d CRDs at once", s.Providers), unitCount, []string{"providers_storm_goroutines_per_running_group"}, []string{"providers_plain_storm_goroutines_per_running_group"}, nil},
+		// The detector checks every five minutes whether other kinds are served.
 		row(fmt.Sprintf("requests a minute, %d dormant kinds", s.DormantKinds), unitCount, "dormant_requests_per_minute", 0.3),
 		row("watches opened a minute, dormant", unitCount, "dormant_watch_requests_per_minute", 0.2),
 		row("CPU time a minute, dormant", unitMilliseconds, "dormant_cpu_milliseconds_per_minute", 5),
@@ -329,8 +329,8 @@ func usedCPU() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// requestCounter counts the requests of a process and its error log lines. It does not limit the rate, like
-// controller-runtime's GetConfig.
+// requestCounter counts the requests of a process and its error log lines. Like controller-runtime's GetConfig, it does
+// not limit the rate.
 type requestCounter struct{ requests, watches, errors atomic.Int64 }
 
 func (c *requestCounter) configFor(cfg *rest.Config) *rest.Config {

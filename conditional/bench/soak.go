@@ -38,12 +38,11 @@ const (
 	soakKinds      = 20
 	soakObjects    = 5
 	restartEvery   = 20 * time.Second
-	restartTimeout = 5 * time.Minute // for everything that a restart of the API server may delay
+	restartTimeout = 5 * time.Minute // limit for operations that a restart of the API server may delay
 	nudgeAfter     = 10 * time.Second
 )
 
-// soakRun creates, deletes and changes CRDs at random while groups and their neighbours watch them and the API server
-// restarts.
+// soakRun creates, deletes and changes CRDs at random while pairs of groups watch them and the API server restarts.
 type soakRun struct {
 	server  *envtest.Environment
 	admin   adminClient
@@ -51,7 +50,7 @@ type soakRun struct {
 	counts  struct{ installs, reversions, objects, deletions, restarts, nudges atomic.Int64 }
 }
 
-// runSoak returns an error for the first broken promise.
+// runSoak returns an error if an event is lost or two workers reconcile one object at the same time.
 func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 	certs, err := os.MkdirTemp("", "soak")
 	if err != nil {
@@ -95,7 +94,7 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 }
 
 func waitForGoroutines(ctx context.Context, limit int) error {
-	limit += 10 // These are the connections of the admin client.
+	limit += 10 // The admin client's connections have goroutines, too.
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) { return goruntime.NumGoroutine() <= limit, nil })
 	if err != nil {
 		return fmt.Errorf("expected at most %d goroutines, found %d: %w", limit, goruntime.NumGoroutine(), err)
@@ -175,7 +174,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 	s.retry(ctx, "wait until a CRD is gone", func() error {
 		err := s.admin.client.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
 		if err == nil {
-			return errors.New("it is there")
+			return errors.New("the CRD still exists")
 		}
 		return client.IgnoreNotFound(err)
 	})
@@ -184,7 +183,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		check(errors.New(missing), "expected the last deletions to be reconciled before the stop of "+p.kind.Kind+", found one that was not")
 	}
 	s.counts.deletions.Add(int64(len(names)))
-	check(p.brokenPromise(), "in two workers")
+	check(p.brokenPromise(), "check the workers")
 }
 
 // awaitEstablished waits until the API server serves a CRD. A CRD whose names were accepted right before a restart
@@ -250,7 +249,7 @@ type soakPair struct {
 	group, neighbour *conditional.Group
 
 	mu         sync.Mutex
-	busy       map[string]bool // by role and object
+	busy       map[string]bool // key is <role>/<object>, as in seen and gone
 	seen, gone map[string]bool
 	broken     error
 }
@@ -294,7 +293,8 @@ func (p *soakPair) reconcile(ctx context.Context, c client.Reader, role string, 
 	return client.IgnoreNotFound(err)
 }
 
-// forgetGone removes objects from the record that were deleted while their version was not served.
+// forgetGone clears the record of deletions, which may contain existing objects: they were reported as deleted while
+// their version was not served.
 func (p *soakPair) forgetGone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,7 +307,7 @@ func (p *soakPair) brokenPromise() error {
 	return p.broken
 }
 
-// findMissing returns the role and name of an object that is not in a map, or empty strings if there is none.
+// findMissing returns the role and name of an object that is not in a map, or an empty string if there is none.
 func (p *soakPair) findMissing(in map[string]bool, names []string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

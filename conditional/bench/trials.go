@@ -97,11 +97,11 @@ func catchError(do func()) (err error) {
 type trialEnv struct {
 	trialSizes
 
-	cfg     *rest.Config // of the measured process
+	cfg     *rest.Config // config of the measured process
 	counter *requestCounter
 	log     logr.Logger
 	admin   adminClient
-	before  memoryUsage // before the trial's manager was created
+	before  memoryUsage // usage before the trial's manager was created
 	isPlain bool
 	making  sync.Mutex // locked while an object of the traffic is created and deleted
 }
@@ -109,7 +109,7 @@ type trialEnv struct {
 func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
 	i := slices.IndexFunc(allTrials(), func(t benchTrial) bool { return t.name == job.Trial })
 	if i < 0 {
-		return nil, fmt.Errorf("expected a trial of this program, found %q: rebuild both ends", job.Trial)
+		return nil, fmt.Errorf("expected a trial of this program, found %q: rebuild the program", job.Trial)
 	}
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(job.Kubeconfig)
 	if err != nil {
@@ -134,7 +134,7 @@ func (e *trialEnv) newManager() manager.Manager {
 	if e.isPlain {
 		mgr, err = ctrl.NewManager(e.cfg, o)
 	}
-	check(err, "make a manager")
+	check(err, "create a manager")
 	return mgr
 }
 
@@ -523,8 +523,8 @@ func laterOf(a, b time.Time) time.Time {
 }
 
 // measureDormant measures the additional cost of groups whose kinds are always absent, compared to a manager without
-// groups. Then it adds so many more groups that shared memory and the rest of the process are negligible in the memory
-// per group.
+// groups. Then it adds ten times as many groups, so that shared memory and the rest of the process are negligible in
+// the memory per group.
 func measureDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	withManager(ctx, e.newManager(), func(ctx context.Context) { e.before = settledUsage(ctx) })
 	more := 10 * e.DormantKinds
@@ -551,7 +551,7 @@ func measurePlainDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) 
 			kind := benchKind(i)
 			startPlain(ctx, mgr, "bench-"+kind.Kind, newNotingSource(mgr, kind, make(syncTimes, 1)))
 		}
-		settledUsage(ctx) // It returns when all of them have started.
+		settledUsage(ctx) // It returns when all controllers have started.
 		e.measureIdle(ctx, e.PlainDormantTime, r, "plain_")
 	})
 	return r
@@ -632,7 +632,7 @@ func startPlain(ctx context.Context, mgr manager.Manager, name string, s notingS
 	c, err := controller.NewUnmanaged(name, controller.Options{
 		Reconciler: idleReconciler(), SkipNameValidation: new(true), Logger: mgr.GetLogger(), CacheSyncTimeout: 24 * time.Hour,
 	})
-	check(err, "make a plain controller")
+	check(err, "create a plain controller")
 	check(c.Watch(s), "let a plain controller watch")
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)

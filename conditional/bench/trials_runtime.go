@@ -74,7 +74,7 @@ func measurePlainDeletions(ctx context.Context, e *trialEnv, mgr manager.Manager
 	d, r := &deletionCounter{}, roundFigures{}
 	e.admin.installCRD(ctx, benchKind(0))
 	e.admin.waitUntilServed(ctx, benchKind(0))
-	check(d.setUp(mgr), "set a plain controller up")
+	check(d.setUp(mgr), "set up a plain controller")
 	withManager(ctx, mgr, func(ctx context.Context) {
 		r["plain_deletions_lost"] = d.countLost(ctx, e, func(ctx context.Context) { pause(ctx, 3*lastDeletions*deletionTime+time.Second) })
 	})
@@ -100,7 +100,7 @@ func measureRuntime(ctx context.Context, e *trialEnv, mgr manager.Manager) round
 	return r
 }
 
-// slowCondition is Served with a slow report.
+// slowCondition is a condition that delays each report by four seconds.
 type slowCondition struct{ conditional.Condition }
 
 func (c slowCondition) Observe(ctx context.Context, src conditional.Sources, report func(conditional.Status)) error {

@@ -39,10 +39,10 @@ func TestAStockProjectTurnsConditional(t *testing.T) {
 	run := func(command string, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), command, args...)
 		cmd.Dir = project
-		cmd.Env = append(os.Environ(),
+		cmd.Env = append(append(os.Environ(), buildEnv()...),
 			// The module cache contains only the modules that were needed so far.
 			"GOPROXY=file://"+proxy+",file://"+filepath.Join(goEnv(t, "GOMODCACHE"), "cache", "download")+","+goEnv(t, "GOPROXY"),
-			"GOFLAGS=-mod=mod", "GOWORK=off", "GONOSUMDB=*", "GOSUMDB=off", "GOPRIVATE=")
+			"GONOSUMDB=*", "GOSUMDB=off", "GOPRIVATE=")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -86,11 +86,17 @@ func TestTheModuleStandsAlone(t *testing.T) {
 	}
 	for _, args := range [][]string{{"vet", "./..."}, {"test", "-count=1", "-run", "Page|Diagram|Differences", "."}} {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir, cmd.Env = alone, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+		cmd.Dir, cmd.Env = alone, append(os.Environ(), buildEnv()...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
+}
+
+// buildEnv returns the variables of builds outside the tree. They have the flags of this test, so that the build cache
+// contains the packages that are already compiled.
+func buildEnv() []string {
+	return []string{"GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=" + os.Getenv("GOFLAGS") + " -mod=mod"}
 }
 
 // moduleFiles returns the files that a module proxy would serve for this module: all files except those of nested

@@ -15,12 +15,12 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// On observes c at the API server of another cluster: Served and Object observe the kinds and the object there. The
-// cluster need not have been started. The group still runs with its own manager.
+// On observes c in another cluster: Served and Object observe the kinds and the object at its API server. The cluster
+// need not have been started. The group still runs with its own manager.
 func On(cl cluster.Cluster, c conditional.Condition) conditional.Condition {
 	return condition{
 		name:    fmt.Sprintf("On(%v)", c),
-		mistake: errorUnless(cl != nil && c != nil, "condition On needs a cluster and a condition, found nil: pass the cluster of cluster.New, and a condition"),
+		mistake: errorUnless(cl != nil && c != nil, "condition On needs a cluster and a condition, found nil: pass a cluster, for example of cluster.New, and a condition"),
 		validate: func(src conditional.Sources) error {
 			if err := src.In(cl).Validate(c); err != nil {
 				return fmt.Errorf("condition On: %w", err)
@@ -63,7 +63,7 @@ func Signal(name string, ch <-chan bool) conditional.Condition {
 
 type condition struct {
 	name     string
-	mistake  error                           // mistake is wrong use that does not depend on the sources
+	mistake  error                           // mistake is the error for incorrect use that is detected without Sources
 	validate func(conditional.Sources) error // validate may be nil
 	observe  func(context.Context, conditional.Sources, func(conditional.Status)) error
 }
@@ -96,7 +96,7 @@ func stateFromBool(holds bool) conditional.State {
 	return conditional.False
 }
 
-// maxCallTime limits one call of a function.
+// maxCallTime limits one call of the function of Func.
 const maxCallTime = 10 * time.Second
 
 // pollFunc calls f immediately and then once per period until ctx is cancelled, and reports its result. A call that
@@ -161,7 +161,7 @@ func timeoutStatus(limit time.Duration) conditional.Status {
 
 // followSignal reports the values of the channel until it is closed or ctx is cancelled.
 func followSignal(ctx context.Context, signal <-chan bool, report func(conditional.Status)) {
-	report(conditional.Status{State: conditional.Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
+	report(conditional.Status{State: conditional.Unknown, Reason: "NoSignal", Message: "no value has been received yet"})
 	for {
 		select {
 		case on, open := <-signal:

@@ -117,10 +117,10 @@ func TestPoll(t *testing.T) {
 		state  conditional.State
 		reason string
 	}{
-		"holds":                                  {func(context.Context) (bool, error) { return true, nil }, conditional.True, "FuncTrue"},
+		"function that returns true":             {func(context.Context) (bool, error) { return true, nil }, conditional.True, "FuncTrue"},
 		"function that returns false":            {func(context.Context) (bool, error) { return false, nil }, conditional.False, "FuncFalse"},
-		"fails":                                  {func(context.Context) (bool, error) { return true, errors.New("boom") }, conditional.Unknown, "FuncFailed"},
-		"panics":                                 {func(context.Context) (bool, error) { panic("boom") }, conditional.Unknown, "FuncPanicked"},
+		"function that returns an error":         {func(context.Context) (bool, error) { return true, errors.New("boom") }, conditional.Unknown, "FuncFailed"},
+		"function that panics":                   {func(context.Context) (bool, error) { panic("boom") }, conditional.Unknown, "FuncPanicked"},
 		"function that returns at its deadline":  {func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, conditional.Unknown, "FuncTimedOut"},
 		"function that fails after its deadline": {func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, errors.New("closed") }, conditional.Unknown, "FuncTimedOut"},
 	}
@@ -219,7 +219,7 @@ func TestConditionsCombine(t *testing.T) {
 				t.Errorf("%s: got %+v, want %s because of %q", what, got, state, message)
 			}
 		}
-		want("no signal yet", conditional.Unknown, "nothing has been signalled yet")
+		want("no signal yet", conditional.Unknown, "no value has been received yet")
 		maintenance <- false
 		flag <- true
 		want("it holds", conditional.True, "probe is True")

@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// GracefulReconciler lets reconciles that are in progress at a stop finish. Their context, and with it their scope,
-// ends only when the grace period has elapsed after the end of the controller's context. The values and the deadline of
-// the context are preserved. The grace period should be shorter than the group's drain timeout and the manager's
-// GracefulShutdownTimeout.
+// GracefulReconciler lets reconciles that are in progress finish when the controller stops. After the controller's
+// context is cancelled, the context of these reconciles, and with it their scope, stays valid for the grace period. The
+// values and the deadline of the context are preserved. The grace period should be shorter than the group's drain
+// timeout and the manager's GracefulShutdownTimeout.
 func GracefulReconciler[R comparable](r reconcile.TypedReconciler[R], grace time.Duration) reconcile.TypedReconciler[R] {
 	return &gracefulReconciler[R]{r, grace}
 }

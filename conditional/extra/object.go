@@ -31,7 +31,7 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 	return condition{
 		name: strings.Join([]string{conditional.ServedObject(obj).String(), key.Namespace, key.Name}, ":"),
 		mistake: errorUnless(obj != nil && key.Name != "" && f != nil,
-			"condition Object needs an object of the type to watch, the name of one and a function: pass all three"),
+			"condition Object needs an object of the type to watch, the name of the object and a function: pass all three"),
 		validate: func(src conditional.Sources) error {
 			if _, err := apiutil.GVKForObject(obj, src.Scheme); err != nil {
 				return fmt.Errorf("find the kind of %T in the scheme of its manager or cluster (add it with AddToScheme): %w", obj, err)

@@ -71,7 +71,7 @@ func (s *server) newManager(cfg *rest.Config) manager.Manager {
 	return mgr
 }
 
-// setUp adds a group that consists only of its condition.
+// setUp adds a group that has a condition, but no runnables.
 func (s *server) setUp(mgr manager.Manager, when conditional.Condition) *conditional.Group {
 	s.t.Helper()
 	g, err := conditional.Setup(mgr, when, func(manager.Manager) error { return nil })

@@ -257,7 +257,7 @@ type body struct {
 	line *countingTransport
 }
 
-// Read makes a cut look like a broken connection.
+// Read returns an error after a cut, as for a broken connection.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -266,7 +266,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close forgets the watch.
+// Close removes the watch from the open watches.
 func (b *body) Close() error {
 	b.line.mu.Lock()
 	delete(b.line.open, b)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package detect determines whether an API server serves given kinds, and detects changes. A metadata-only watch of
-// CRDs triggers it, a discovery query decides, and a watch probe ensures that informers will sync. While idle, it sends
-// no requests.
+// Package detect determines whether an API server serves given kinds, and detects changes. Events of a metadata-only
+// watch of CRDs trigger discovery queries, which show whether a kind is served. Before a kind counts as served, a short
+// watch of the kind, called a probe, ensures that informers can sync. While nothing changes and no subscriber polls,
+// the package only checks every five minutes whether discovery has changed.
 package detect
 
 import (
@@ -57,8 +58,8 @@ func (i Interest) watchTargets() []watchTarget {
 }
 
 // Detector reports to any number of subscribers which kinds one API server serves. It works only while it has
-// subscribers. Each watch uses one or a few goroutines, and up to maxConcurrentLooks more query the server when queries
-// are due.
+// subscribers. Each watch uses one or a few goroutines, and up to maxConcurrentLooks more goroutines query the server
+// when queries are due.
 type Detector struct {
 	server   apiServer
 	log      logr.Logger
@@ -138,8 +139,8 @@ func (d *Detector) readSession(read func(*detectionSession)) {
 	}
 }
 
-// ProbeCounts returns the numbers of requests to discovery and for kinds, by result: served, absent, initializing or
-// unreadable. Watches are not counted.
+// ProbeCounts returns the number of discovery queries and probes by their result: served, absent, initializing or
+// unreadable. Watches of CRDs and APIServices, and periodic checks whether discovery has changed, are not counted.
 func (d *Detector) ProbeCounts() map[string]uint64 {
 	counts := map[string]uint64{}
 	for outcome, n := range d.outcomes {
@@ -161,7 +162,7 @@ func (d *Detector) RefusedWatches() map[string]int {
 	return counts
 }
 
-// RefusedResources returns the resources of those watches of the interest that are forbidden.
+// RefusedResources returns the resources of the forbidden watches that the interest needs.
 func (d *Detector) RefusedResources(i Interest) (resources []string) {
 	d.readSession(func(l *detectionSession) {
 		for _, of := range i.watchTargets() {
@@ -194,11 +195,12 @@ func (d *Detector) logRefusal(t watchTarget, err error) {
 	switch {
 	case err != nil && !was:
 		d.loggedRefusals[t] = true
-		d.log.Info("may not list and watch "+t.resource+": polling discovery instead, starts and stops come up to a minute late",
+		d.log.Info("not allowed to list and watch "+t.resource+": polling discovery instead, "+
+			"starts and stops are up to a minute late",
 			"name", t.name, "error", err.Error())
 	case err == nil && was:
 		delete(d.loggedRefusals, t)
-		d.log.Info("may list and watch "+t.resource+" now", "name", t.name)
+		d.log.Info("now allowed to list and watch "+t.resource, "name", t.name)
 	default:
 		return
 	}
@@ -283,13 +285,13 @@ func (l *detectionSession) startDueLooks() {
 	l.launchJobs()
 }
 
-// awaitLook starts a due query, or a timer for it.
+// awaitLook starts the version's query if it is due. Otherwise it sets a timer for the query.
 func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 	switch {
 	case b.isLooking || b.next.IsZero() || l.versions[b.gv] != b:
 	case !now.Before(b.next):
-		// From here on, scheduleLook only records the next time. With two concurrent queries, the older response might
-		// be judged last.
+		// Until this query ends, scheduleLook only records when the next one is due. If two queries ran concurrently,
+		// the older response might be judged last.
 		b.isLooking, b.next = true, time.Time{}
 		l.jobs = append(l.jobs, b.look)
 	case b.timer == nil:
@@ -320,7 +322,7 @@ func (l *detectionSession) launchJobs() {
 	}
 }
 
-// handleChange makes queries due for the kinds that an event may affect.
+// handleChange schedules queries for the kinds that an event may affect.
 func (l *detectionSession) handleChange(c objectChange) {
 	now := time.Now()
 	first, group, _ := strings.Cut(c.name, ".")
@@ -353,7 +355,7 @@ func (t *kindState) noteChange(c objectChange, now time.Time) {
 	}
 }
 
-// addCRDFacts adds the watches' facts about the kind's CRD to the result of a query.
+// addCRDFacts adds to the result of a query what the watches have reported about the kind's CRD.
 func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	s.crdKnown, s.uid, s.terminating = false, "", false
 	crd := s.plural + "." + group
@@ -419,8 +421,8 @@ func (s *presenceSubscriber) leaveVerdicts() {
 	}
 }
 
-// hasSettledWatches reports whether queries may start. Their results are judged with the CRDs that the watches have
-// listed.
+// hasSettledWatches reports whether every watch has listed its objects or was rejected. Only then may queries start,
+// because their results are judged with the CRDs that the watches have listed.
 func (s *presenceSubscriber) hasSettledWatches() bool {
 	return !slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return !w.isSynced && !w.isRefused })
 }
@@ -483,7 +485,7 @@ func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 	return t
 }
 
-// scheduleFirstLooks makes the first queries due. If a watch has listed CRDs of the group, the event that made a kind
+// scheduleFirstLooks schedules the first queries. If a watch has listed CRDs of the group, the event that made a kind
 // served may have arrived before the subscription, and no further event will follow.
 func (l *detectionSession) scheduleFirstLooks(s *presenceSubscriber, now time.Time) {
 	for _, t := range s.kinds {
@@ -543,7 +545,8 @@ func withoutElement[E comparable](all []E, gone E) []E {
 	return slices.DeleteFunc(all, func(e E) bool { return e == gone })
 }
 
-// updateSchedule determines from a version's subscribers how the version may be queried.
+// updateSchedule determines from a version's subscribers when the version is queried: at a fixed interval, after events
+// of watches, or at growing intervals in place of a forbidden watch.
 func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
 	b.pollInterval, b.hasWatchers, b.needsFallback = 0, false, false
 	for _, t := range b.kinds {

@@ -19,7 +19,7 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.detector.server.discoverKinds(short, b.gv)
 	cancel()
-	// The session has ended, so a request error is no evidence about the server.
+	// The session has ended. That cancels the request, so its error does not show the state of the server.
 	if ctx.Err() != nil {
 		return
 	}
@@ -66,8 +66,8 @@ func (d *Detector) LookUp(ctx context.Context, gvk schema.GroupVersionKind) (Ver
 	return Verdict{Presence: Served, Plural: s.plural, Namespaced: s.scope == "Namespaced"}, nil
 }
 
-// checkDiscovery queries everything if the served kinds differ from those at the last check, because there are no
-// events for kinds without a CRD, or for changes while a watch is down.
+// checkDiscovery schedules queries of all group versions if the served kinds have changed since the last check. No
+// event reports a change of a kind without a CRD, or a change while a watch is down.
 func (l *detectionSession) checkDiscovery() {
 	l.mu.Lock()
 	last, mayAsk := l.discovered, false
@@ -133,7 +133,7 @@ func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Tim
 	return lookSummary{isProbing: true}
 }
 
-// probeKind probes a kind and judges it, unless it was judged differently in the meantime.
+// probeKind probes a kind and judges it, unless it was judged in the meantime.
 func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) {
 	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -196,10 +196,11 @@ func (l *detectionSession) scheduleAfterLook(b *versionState, f lookSummary, now
 	l.publishChanges()
 }
 
-// After an event about a CRD of a group, the server is queried repeatedly, because it starts or stops serving the kind
-// a short time after it sends the event. The pauses are 2 ms, 4 ms, 8 ms and so on, for settleSpan. While a kind of a
-// new CRD is awaited, the pauses stay short for eagerSpan. Otherwise a CRD that is served a hundred milliseconds after
-// its installation under load would be detected only after two hundred.
+// The API server starts or stops serving a kind a short time after it sends the event about the CRD. After each event
+// about a CRD of a group, the server is therefore queried repeatedly for settleSpan. The first pause is firstPause, and
+// each pause is twice as long as the one before: 2 ms, 4 ms, 8 ms and so on. While a kind of a new CRD is not served
+// yet, no pause is longer than eagerPause for eagerSpan. Without this limit, a kind that a busy server serves 100 ms
+// after the event could be detected 200 ms after it.
 const (
 	firstPause = 2 * time.Millisecond
 	eagerPause = 32 * time.Millisecond
@@ -210,7 +211,7 @@ const (
 	pollMin    = 10 * time.Second // pollMin is doubled up to pollMax while nothing changes
 	pollMax    = time.Minute
 
-	discoveryInterval = 5 * time.Minute // discoveryInterval is the pause between two checks for other served kinds
+	discoveryInterval = 5 * time.Minute // discoveryInterval is the pause between two checks whether the served kinds have changed
 )
 
 // versionState is the state of one group version. One query covers all of its kinds.
@@ -222,14 +223,14 @@ type versionState struct {
 	timer     *time.Timer // timer triggers the next query
 	look      func()      // look performs the query
 
-	mayHaveMissedEvents bool      // mayHaveMissedEvents is true if events of CRDs may have come before the first query
+	mayHaveMissedEvents bool      // mayHaveMissedEvents is true if events of CRDs may have arrived before the first query
 	settlesAt           time.Time // settlesAt is the end of the queries after an event
 	crdCreatedAt        time.Time // crdCreatedAt is when a CRD of the group was created
 	eagerUntil          time.Time // eagerUntil is the end of the short pauses
 	pause               time.Duration
 
 	pollInterval  time.Duration // pollInterval is the shortest Poll of its subscribers, 0 without one
-	hasWatchers   bool          // hasWatchers is true if some subscriber watches
+	hasWatchers   bool          // hasWatchers is true if a subscriber does not poll
 	needsFallback bool          // needsFallback is true if a subscriber wants to watch but is not allowed to
 	fallbackPause time.Duration // fallbackPause is the pause of the fallback
 }
@@ -249,7 +250,8 @@ func (f lookSummary) mergeWith(other lookSummary) lookSummary {
 	}
 }
 
-// noteEvent restarts the short pauses. After an event, queries are due immediately and repeatedly.
+// noteEvent begins a new series of queries, with short pauses at first. came is true if the event is about a new
+// object.
 func (b *versionState) noteEvent(came bool, now time.Time) {
 	if came {
 		b.crdCreatedAt = now

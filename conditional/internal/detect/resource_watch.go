@@ -32,7 +32,7 @@ const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 // watchTarget is the target of one watch: all objects of a resource, or the object with the given name.
 type watchTarget struct{ resource, name string }
 
-// resourceWatch is a reflector's store. It stores a few facts about each object, and passes changes on.
+// resourceWatch is a reflector's store. It stores a few facts about each object, and reports changes to the session.
 type resourceWatch struct {
 	session     *detectionSession
 	target      watchTarget
@@ -53,7 +53,7 @@ var (
 
 type objectFacts struct {
 	uid         string
-	version     string // version is the resource version; after a gap, only this shows that the spec has changed
+	version     string // version is the resource version; after a gap in the watch, only this shows that the spec has changed
 	terminating bool
 	automanaged bool
 }
@@ -109,7 +109,7 @@ func (w *resourceWatch) applyObject(obj any, gone bool) error {
 	return nil
 }
 
-// Bookmark is called if there was no event for one minute.
+// Bookmark is called about every minute, when the server sends a bookmark. A bookmark shows that the watch works.
 func (w *resourceWatch) Bookmark(string) error {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -190,8 +190,8 @@ func (w *resourceWatch) resumeSubscribers() {
 	w.session.publishChanges()
 }
 
-// giveUp stops a forbidden watch. The watch is retried whenever discovery is queried in its place, because a role may
-// be bound after the start of the process.
+// giveUp stops a forbidden watch. The watch is retried after pauses between pollMin and pollMax, because a role may be
+// bound after the start of the process.
 func (w *resourceWatch) giveUp(err error) {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -220,7 +220,7 @@ func (w *resourceWatch) reopen() {
 	w.session.publishChanges()
 }
 
-// noteDisconnect schedules queries while the watch is broken, because events cannot arrive.
+// noteDisconnect records that the watch is broken, and schedules queries, because no events arrive.
 func (w *resourceWatch) noteDisconnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -228,16 +228,16 @@ func (w *resourceWatch) noteDisconnect() {
 	w.lookAtIdleKinds()
 }
 
-// noteEarlyEnd handles a watch that ends early, possibly because the server stops.
+// noteEarlyEnd records that the watch ended before its timeout, possibly because the server stops.
 func (w *resourceWatch) noteEarlyEnd() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
 	w.isAway = true
 }
 
-// noteConnect schedules queries after a watch was down, because another server may have taken its place and may serve
-// other kinds. The count of misses is reset, because the event that explains the misses will arrive soon. A server that
-// has just started needs seconds for that.
+// noteConnect schedules queries after the watch was down, because it may be connected to another server now, which may
+// serve other kinds. It resets the count of misses, because the event that explains them will arrive soon. A server
+// that has just started needs seconds to send it.
 func (w *resourceWatch) noteConnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -352,7 +352,7 @@ func (s *listWatcher) withNameSelector(o metav1.ListOptions) metav1.ListOptions 
 	return o
 }
 
-// handleError gives up the watch if it is forbidden, or if the server does not serve the resource.
+// handleError stops the watch if it is forbidden, or if the server does not serve the resource.
 func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	switch {
 	// The error is the result of stopping the watch.
@@ -371,7 +371,7 @@ type boundedWatch struct {
 
 	cancel context.CancelFunc
 	watch  *resourceWatch
-	endsAt time.Time // endsAt is the latest time at which the watch ends
+	endsAt time.Time // endsAt is the time after which the end of the watch is expected
 }
 
 func (s *boundedWatch) Stop() {

@@ -32,7 +32,7 @@ type restServer struct {
 
 func newRESTServer(cfg *rest.Config, hc *http.Client) (*restServer, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.RateLimiter = -1, nil // The pauses of schedule.go limit the rate.
+	cfg.QPS, cfg.RateLimiter = -1, nil // The pauses of look.go limit the rate.
 	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), hc)
 	if err != nil {
 		return nil, fmt.Errorf("build the metadata client: %w", err)
@@ -51,7 +51,7 @@ func newRESTServer(cfg *rest.Config, hc *http.Client) (*restServer, error) {
 	return &restServer{client: client, metadata: meta, http: hc, base: base}, nil
 }
 
-// discoverKinds reads the discovery document of one group version, which is the only proof that a kind is served.
+// discoverKinds reads the discovery document of one group version. A kind is served only if this document lists it.
 func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error) {
 	raw, err := s.client.Get().AbsPath(apiPath(gv)).MaxRetries(0).Do(ctx).Raw()
 	// Not found is a result, not a failure: the server does not serve this group version.
@@ -105,9 +105,9 @@ func (s *restServer) discoveryVersion(ctx context.Context, last string) (string,
 	return "", fmt.Errorf("expected the list of kinds, found %s", answer.Status)
 }
 
-// probeWatch opens a watch and closes it. Right after a CRD is installed, its storage returns 429 for a while, after
-// which an informer would pause for a second. The probe does not check whether the watch is allowed. It selects no
-// object, because existing objects would be sent first.
+// probeWatch opens a watch and closes it. Right after a CRD is installed, its storage returns 429 for a while, and an
+// informer would pause for a second after this response. The probe does not check whether the watch is allowed. It
+// selects no object, because existing objects would be sent first.
 func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
 	body, err := s.client.Get().AbsPath(apiPath(gvr.GroupVersion()), gvr.Resource).Param("watch", "true").Param("fieldSelector", "metadata.name=-").MaxRetries(0).Stream(ctx)
 	switch {

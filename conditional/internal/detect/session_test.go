@@ -35,7 +35,7 @@ func TestAMissingKindIsFoundWithinMillisecondsAndCostsNothingBefore(t *testing.T
 				if n := s.looksIn(time.Duration(seconds) * time.Second); n != 0 {
 					t.Errorf("%d looks before the CRD is installed, want 0", n)
 				}
-				s.install(widgetKind(), "1", 13*time.Millisecond) // The event comes before the kind is served.
+				s.install(widgetKind(), "1", 13*time.Millisecond) // The event arrives before the kind is served.
 				<-time.After(20 * time.Millisecond)
 				wantPresences(t, j, Absent, Served)
 				if n := s.looksIn(time.Minute); n > 12 {
@@ -210,7 +210,7 @@ func TestRemovedVersionIsUnclearForTwoSeconds(t *testing.T) {
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		<-time.After(time.Minute)
-		s.sendEvent(crdNamed("widgets.example.com"), "1") // The event of served: false comes before it takes effect.
+		s.sendEvent(crdNamed("widgets.example.com"), "1") // The event about served: false arrives before the change takes effect.
 		s.serve(widgetKind(), "")
 		<-time.After(1900 * time.Millisecond)
 		wantPresences(t, j, Served, Unclear)
@@ -258,7 +258,8 @@ func TestDiscoveryOutageKeepsKindsServed(t *testing.T) {
 	})
 }
 
-// A scope that reconciles the last deletions reads them, however long it takes.
+// KnownVerdict reports the deletion of the CRD until the kind is served again, because a scope may need a long time to
+// reconcile the last deletions.
 func TestDeletionIsReportedUntilTheKindIsServedAgain(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.install(widgetKind(), "1", 0)
@@ -522,10 +523,10 @@ func TestDeletionDuringALostWatchIsAwaited(t *testing.T) {
 		isDeleted bool
 		change    func(s *simulatedServer, crd watchTarget)
 	}{
-		{"a deleted CRD", 20 * time.Second, 0, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
-		{"a deleted CRD whose event is late", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
-		{"a version that is no longer served", 20 * time.Second, 0, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
-		{"a watch that stays down", time.Hour, 0, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"a CRD that was deleted: its deletion is reported", 20 * time.Second, 0, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"a CRD that was deleted, with a late event: its deletion is reported", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"a version that is no longer served: no deletion is reported", 20 * time.Second, 0, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
+		{"a watch that does not reconnect: no deletion is reported", time.Hour, 0, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {

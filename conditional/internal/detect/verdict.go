@@ -11,7 +11,8 @@ import (
 // Presence describes whether a kind is served.
 type Presence int8
 
-// Presences, in the order of the states of a condition. Unclear means that there is no evidence of a change.
+// Presences have the same values as the states of a condition. Unclear means that the presence is unknown or
+// unconfirmed, so it must not start or stop a group.
 const (
 	Unclear Presence = iota
 	Absent
@@ -61,9 +62,9 @@ type lookResult struct {
 type lookOutcome string
 
 const (
-	outcomeUnreadable   lookOutcome = "unreadable"   // outcomeUnreadable means no answer: 5xx, 429, time-out, 401, 403
+	outcomeUnreadable   lookOutcome = "unreadable"   // outcomeUnreadable means no usable response: 5xx, 429, time-out, 401, 403
 	outcomeMissing      lookOutcome = "absent"       // outcomeMissing means that the group version or the kind is not served
-	outcomeInitializing lookOutcome = "initializing" // outcomeInitializing means that the storage does not answer watches yet
+	outcomeInitializing lookOutcome = "initializing" // outcomeInitializing means that the storage does not accept watches yet
 	outcomePresent      lookOutcome = "served"
 )
 
@@ -77,8 +78,8 @@ const (
 	missesNeeded = 3
 	missesSpan   = 2 * time.Second
 	// watchGrace is how long the absence of a kind stays unconfirmed while the watch of its CRD is down. The watch
-	// reconnects within 20 s after the API server is available again, and then reports whether the CRD was deleted. The
-	// controllers reconcile the last objects of a kind only after such a deletion.
+	// reconnects within 20 s after the API server is available again, and then reports whether the CRD was deleted.
+	// Only after such a report do the controllers reconcile the last deletions of the kind's objects.
 	watchGrace    = 30 * time.Second
 	deletionGrace = 10 * time.Second
 	// initializingTimeout is how long to wait for the storage of a new kind. Storage that needs a conversion webhook is
@@ -92,7 +93,7 @@ type kindHistory struct {
 	identity          string      // identity is taken from the last Served verdict; empty if the kind was absent or never served
 	lastSeen          *lookResult // lastSeen is nil while the identity is empty
 	deletedAt         time.Time
-	wasDeleted        bool // wasDeleted is true if the last verdict is Absent because of a deletion
+	wasDeleted        bool // wasDeleted is true if the kind has been absent since a deletion
 	misses            int
 	firstMiss         time.Time
 	initializingSince time.Time
@@ -149,7 +150,8 @@ func (m kindHistory) judgeMissing(s lookResult, now time.Time) (kindHistory, Ver
 		m = kindHistory{wasDeleted: m.wasDeleted || !m.deletedAt.IsZero()}
 		return m, Verdict{Presence: Absent, Reason: "NotServed", Message: "the API server does not serve the kind", Deleted: m.wasDeleted}, false
 	}
-	return m, Verdict{Reason: "Unconfirmed", Message: "the API server stopped serving the kind a moment ago, its CRD was not seen to go"}, true
+	return m, Verdict{Reason: "Unconfirmed", Message: "the API server stopped serving the kind a moment ago, " +
+		"but no deletion of its CRD was observed"}, true
 }
 
 func (m kindHistory) judgePresent(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
@@ -169,12 +171,13 @@ func (m kindHistory) judgePresent(s lookResult, now time.Time) (kindHistory, Ver
 		Plural: s.plural, Namespaced: s.scope == "Namespaced", UID: s.uid, Terminating: s.terminating,
 	}
 	if s.terminating {
-		v.Reason, v.Message = "Terminating", "the CRD is deleted and waits for its last object to go"
+		v.Reason, v.Message = "Terminating", "the CRD is being deleted, and waits until its last object is deleted"
 	}
 	return m, v, false
 }
 
-// isDoubtful reports whether a kind that is still served may be the kind whose CRD was deleted a moment ago.
+// isDoubtful reports whether the API server may serve the kind only because it has not yet processed the deletion of
+// the kind's CRD or APIService.
 func (m kindHistory) isDoubtful(s lookResult, now time.Time) bool {
 	return !m.deletedAt.IsZero() && s.uid == "" && now.Sub(m.deletedAt) < deletionGrace
 }

@@ -6,10 +6,8 @@ package informers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,31 +62,52 @@ func (p *Pool) InformerCount() int { return int(p.counts.informers.Load()) }
 
 func (p *Pool) LeaseCount() int { return int(p.counts.leases.Load()) }
 
-// Lease returns a lease of the kind's informer, and starts the informer if it is not running. A private informer
-// belongs to this lease alone, and may be indexed. Lease sends no request and does not wait for the sync. The informer
-// outlives ctx.
-func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Lease, error) {
+// Lease returns a lease of the kind's informer with the indexes, and starts the informer if it is not running. Lease
+// sends no request and does not wait for the sync. The informer outlives ctx.
+func (p *Pool) Lease(ctx context.Context, k InformerKind, indexes []*FieldIndex) (*Lease, error) {
+	e, err := p.acquireInformer(ctx, k, len(indexes) > 0)
+	if err != nil {
+		return nil, fmt.Errorf("start an informer of %s: %w", k.GVK, err)
+	}
+	l := &Lease{pool: p, entry: e, names: map[string]string{}}
+	isComplete := false
+	defer func() { // The function of an index may panic on an existing object.
+		if !isComplete {
+			l.Release()
+		}
+	}()
+	for _, i := range indexes {
+		if err := l.AddIndex(ctx, i); err != nil {
+			return nil, fmt.Errorf("index field %s of %s: %w", i.Field, k.GVK, err)
+		}
+	}
+	isComplete = true
+	return l, nil
+}
+
+// acquireInformer returns the shared informer of a kind, and counts a lease of it. If the shared informer is not
+// suitable, a new one replaces it, and the old one continues to run for its other leases.
+func (p *Pool) acquireInformer(ctx context.Context, k InformerKind, needsIndexes bool) (e *pooledInformer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e := p.shared[k]
-	if e == nil && !isPrivate && p.borrow != nil {
+	e = p.shared[k]
+	if e != nil && (needsIndexes && e.isBorrowed || e.endedIndexes >= maxEndedIndexes) {
+		e = nil
+	}
+	if e == nil && !needsIndexes && p.borrow != nil {
 		if c, informer := p.borrow(ctx, k); c != nil {
-			e = &pooledInformer{kind: k, cache: c, informer: informer, cancel: func() {}}
-			p.shared[k] = e
+			e = &pooledInformer{kind: k, cache: c, informer: informer, cancel: func() {}, isBorrowed: true}
 		}
 	}
-	if isPrivate || e == nil {
-		var err error
+	if e == nil {
 		if e, err = p.startInformer(ctx, k); err != nil {
-			return nil, fmt.Errorf("start an informer of %s: %w", k.GVK, err)
-		}
-		if !isPrivate {
-			p.shared[k] = e
+			return nil, err
 		}
 	}
+	p.shared[k] = e
 	e.leases++
 	p.counts.leases.Add(1)
-	return &Lease{pool: p, entry: e, isPrivate: isPrivate}, nil
+	return e, nil
 }
 
 // cacheOptions returns the options for a cache of this kind alone.
@@ -115,6 +134,7 @@ func (p *Pool) returnLease(l *Lease) {
 	defer p.mu.Unlock()
 	e := l.entry
 	p.counts.leases.Add(-1)
+	e.endedIndexes += l.end()
 	if e.leases--; e.leases > 0 {
 		return
 	}
@@ -124,13 +144,21 @@ func (p *Pool) returnLease(l *Lease) {
 	e.cancel()
 }
 
-// pooledInformer is one informer in its own cache. The pool guards its mutable fields.
+// pooledInformer is one informer in its own cache.
 type pooledInformer struct {
-	kind     InformerKind
-	cache    cache.Cache
-	informer cache.Informer
-	cancel   context.CancelFunc
-	leases   int
+	kind       InformerKind
+	cache      cache.Cache
+	informer   cache.Informer
+	cancel     context.CancelFunc
+	isBorrowed bool
+
+	// The pool guards these fields.
+	leases       int
+	endedIndexes int // endedIndexes is the number of indexes that belonged to ended leases
+
+	indexing   sync.RWMutex           // indexing guards the informer's map of indexes, and the following fields
+	indexCount int                    // indexCount is the number of indexes that were added
+	ofManager  map[*FieldIndex]string // ofManager holds the names of the manager's indexes
 }
 
 func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInformer, error) {
@@ -138,7 +166,7 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 	if err != nil {
 		return nil, err
 	}
-	e := &pooledInformer{kind: k}
+	e := &pooledInformer{kind: k, ofManager: map[*FieldIndex]string{}}
 	// The informer outlives the call that starts it. It also outlives that call's scope, while other scopes lease it.
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.cache, err = cache.New(p.cfg, p.cacheOptions(ctx, k)); err != nil {
@@ -160,10 +188,14 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 // Lease is a lease of an informer. Handlers must be removed before the release, because the informer may continue for
 // other leases.
 type Lease struct {
-	pool      *Pool
-	entry     *pooledInformer
-	isPrivate bool
-	once      sync.Once
+	pool    *Pool
+	entry   *pooledInformer
+	once    sync.Once
+	own     atomic.Int32 // own is the number of indexes that belong to this lease alone
+	isEnded atomic.Bool  // isEnded makes those indexes return no values for new objects
+
+	mu    sync.Mutex
+	names map[string]string // names maps the lease's names of indexes to the names in the informer
 }
 
 func (l *Lease) Kind() InformerKind { return l.entry.kind }
@@ -174,41 +206,7 @@ func (l *Lease) Informer() cache.Informer { return l.entry.informer }
 
 // Reader returns a reader for the informer's objects. It must not be used before the informer has synced, nor for
 // another kind.
-func (l *Lease) Reader() client.Reader { return l.entry.cache }
-
-// FieldIndex is an index of a kind: the arguments of IndexField.
-type FieldIndex struct {
-	Object  client.Object
-	Field   string
-	Extract client.IndexerFunc
-}
-
-// AppendIndex appends an index. It returns an error if the field already has one.
-func AppendIndex(all []FieldIndex, i FieldIndex) ([]FieldIndex, error) {
-	if hasField(all, i.Field) {
-		return all, fmt.Errorf("expected one index of %T by field %s, found another one of that name: indexer conflict", i.Object, i.Field)
-	}
-	return append(all, i), nil
-}
-
-// MergeIndexes adds those indexes of others whose fields have no index yet.
-func MergeIndexes(all, others []FieldIndex) []FieldIndex {
-	others = slices.DeleteFunc(slices.Clone(others), func(i FieldIndex) bool { return hasField(all, i.Field) })
-	return slices.Concat(all, others)
-}
-
-func hasField(all []FieldIndex, field string) bool {
-	return slices.ContainsFunc(all, func(i FieldIndex) bool { return i.Field == field })
-}
-
-// AddIndex adds an index to a private informer. In a shared informer the index would remain, and conflict with the next
-// one.
-func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
-	if !l.isPrivate {
-		return errors.New("expected a private informer for an index, found a shared one")
-	}
-	return l.entry.cache.IndexField(ctx, i.Object, i.Field, i.Extract)
-}
+func (l *Lease) Reader() client.Reader { return leaseReader{l.entry.cache, l} }
 
 // Release returns the lease. It does not wait, and may be called more than once.
 func (l *Lease) Release() { l.once.Do(func() { l.pool.returnLease(l) }) }

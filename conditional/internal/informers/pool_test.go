@@ -3,6 +3,8 @@
 package informers
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -41,9 +43,9 @@ func offline(opts cache.Options) *Pool {
 	return New(&rest.Config{Host: "http://127.0.0.1:1"}, opts, nil)
 }
 
-func lease(t *testing.T, p *Pool, k InformerKind, isPrivate bool) *Lease {
+func lease(t *testing.T, p *Pool, k InformerKind, indexes ...*FieldIndex) *Lease {
 	t.Helper()
-	l, err := p.Lease(t.Context(), k, isPrivate)
+	l, err := p.Lease(t.Context(), k, indexes)
 	testenv.Must(t, err)
 	return l
 }
@@ -72,16 +74,16 @@ func TestLeasesOfEqualKindsShareAnInformer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := offline(cache.Options{})
 				k := widget()
-				one, two := lease(t, p, k, false), lease(t, p, k, false)
+				one, two := lease(t, p, k), lease(t, p, k)
 				expect(t, p, 1, 2)
 				other := k
 				vary(&other)
-				three := lease(t, p, other, false)
+				three := lease(t, p, other)
 				expect(t, p, 2, 3)
-				private := lease(t, p, k, true)
-				expect(t, p, 3, 4)
-				private.Release()
-				private.Release()
+				indexed := lease(t, p, k, newIndex())
+				expect(t, p, 2, 4)
+				indexed.Release()
+				indexed.Release()
 				expect(t, p, 2, 3)
 				one.Release()
 				expect(t, p, 2, 2)
@@ -114,7 +116,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 		clustered := widget()
 		clustered.Namespaced = false
 		for _, k := range []InformerKind{widget(), clustered, {GVK: corev1.SchemeGroupVersion.WithKind("Node"), Plural: "nodes"}} {
-			l := lease(t, p, k, false)
+			l := lease(t, p, k)
 			registration, err := l.Informer().AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{}, toolscache.HandlerOptions{})
 			testenv.Must(t, err)
 			expect(t, p, 1, 1)
@@ -132,18 +134,73 @@ func TestALeaseRefusesBadUse(t *testing.T) {
 		p := offline(cache.Options{})
 		unknown := widget()
 		unknown.Form = Typed
-		if _, err := p.Lease(t.Context(), unknown, false); err == nil {
+		if _, err := p.Lease(t.Context(), unknown, nil); err == nil {
 			t.Error("a kind without a Go type: got no error")
 		}
 		list := InformerKind{GVK: corev1.SchemeGroupVersion.WithKind("PodList"), Plural: "pods"}
-		if _, err := p.Lease(t.Context(), list, false); err == nil {
+		if _, err := p.Lease(t.Context(), list, nil); err == nil {
 			t.Error("a list: got no error")
 		}
-		l := lease(t, p, widget(), false)
-		if err := l.AddIndex(t.Context(), FieldIndex{Object: &corev1.Pod{}, Field: "x"}); err == nil {
-			t.Error("an index in a shared informer: got no error")
+		expect(t, p, 0, 0)
+	})
+}
+
+// newIndex returns an index of Widgets by a field without values.
+func newIndex() *FieldIndex {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(widget().GVK)
+	return &FieldIndex{Object: obj, Field: "x", Extract: func(client.Object) []string { return nil }}
+}
+
+func TestABorrowedInformerGetsNoIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other, p := offline(cache.Options{}), offline(cache.Options{})
+		lent := lease(t, other, widget())
+		p.borrow = func(context.Context, InformerKind) (cache.Cache, cache.Informer) {
+			return lent.entry.cache, lent.entry.informer
 		}
-		l.Release()
+		plain := lease(t, p, widget())
+		expect(t, p, 0, 1)
+		if err := plain.AddIndex(t.Context(), newIndex()); !errors.Is(err, ErrBorrowed) {
+			t.Errorf("an index in a borrowed informer: got %v, want ErrBorrowed", err)
+		}
+		indexed := lease(t, p, widget(), newIndex())
+		expect(t, p, 1, 2)
+		sharing := lease(t, p, widget())
+		expect(t, p, 1, 3)
+		for _, l := range []*Lease{plain, indexed, sharing, lent} {
+			l.Release()
+		}
+		expect(t, p, 0, 0)
+		expect(t, other, 0, 0)
+	})
+}
+
+// TestEndedIndexesAreFew starts leases with indexes again and again, while another lease keeps the informer.
+func TestEndedIndexesAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, ofManager := offline(cache.Options{}), newIndex()
+		ofManager.OfManager = true
+		neighbour := lease(t, p, widget(), ofManager)
+		for range 3 * maxEndedIndexes {
+			lease(t, p, widget(), ofManager).Release()
+		}
+		expect(t, p, 1, 1)
+		if e := neighbour.entry; e.endedIndexes != 0 || e.indexCount != 1 {
+			t.Errorf("expected the manager's index once, found %d indexes, of which %d have ended", e.indexCount, e.endedIndexes)
+		}
+		for i := range 3 * maxEndedIndexes {
+			l := lease(t, p, widget(), newIndex())
+			if isNew := l.entry != neighbour.entry; isNew != (i >= maxEndedIndexes) {
+				t.Errorf("lease %d: a new informer is %t", i, isNew)
+			}
+			l.Release()
+		}
+		expect(t, p, 1, 1)
+		if n := neighbour.entry.endedIndexes; n != maxEndedIndexes {
+			t.Errorf("expected %d ended indexes, found %d", maxEndedIndexes, n)
+		}
+		neighbour.Release()
 		expect(t, p, 0, 0)
 	})
 }

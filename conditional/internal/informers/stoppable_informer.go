@@ -48,7 +48,7 @@ func (e *stoppableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEven
 func (e *stoppableInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
 	r, ok := h.(*stoppableRegistration)
 	if !ok {
-		return fmt.Errorf("expected a registration of this informer, found %T: pass what AddEventHandler returned", h)
+		return fmt.Errorf("expected a registration of this informer, found %T: pass the result of AddEventHandler", h)
 	}
 	r.remove()
 	return e.SharedIndexInformer.RemoveEventHandler(r.ResourceEventHandlerRegistration)
@@ -73,7 +73,7 @@ func newEndingChecker(of interface{ HasSyncedChecker() toolscache.DoneChecker })
 	return endingChecker{of.HasSyncedChecker(), make(chan struct{})}
 }
 
-// Done returns a channel that is closed when there is nothing left to wait for.
+// Done returns a channel that is closed after the sync, or when the informer has stopped or the handler was removed.
 func (s endingChecker) Done() <-chan struct{} { return s.done }
 
 func (s endingChecker) awaitSync(stopped, removed <-chan struct{}) {
@@ -96,9 +96,9 @@ type ownedInformer struct {
 
 func (o *ownedInformer) RunWithContext(ctx context.Context) { o.run(logr.FromContextOrDiscard(ctx)) }
 
-// withWatchDraining makes informers run with ctx, and drain a watch when they stop it. controller-runtime filters
-// metadata watches with a goroutine that blocks forever on an event that is not received. For caches of several
-// namespaces see stoppableInformer.
+// withWatchDraining returns a function whose informers run with ctx, and drain a watch after they have stopped it.
+// controller-runtime filters metadata watches with a goroutine that blocks forever on an event that is not received. If
+// many is true, the informers are stoppable informers, for caches of several namespaces.
 func withWatchDraining(ctx context.Context, next newInformerFunc, many bool) newInformerFunc {
 	if next == nil {
 		next = toolscache.NewSharedIndexInformer
@@ -124,7 +124,8 @@ func withWatchDraining(ctx context.Context, next newInformerFunc, many bool) new
 
 type drainedWatch struct{ watch.Interface }
 
-// Stop stops the watch. Its channel is closed shortly after that.
+// Stop stops the watch, and receives the remaining events until the channel is closed, which happens shortly after
+// that.
 func (e drainedWatch) Stop() {
 	e.Interface.Stop()
 	go func() {

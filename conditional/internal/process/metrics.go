@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
+	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // Registry contains the groups of all managers whose metrics have the same prefix. It is a collector, so
@@ -28,7 +28,7 @@ import (
 type Registry struct {
 	groupState, groupHold, groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
 
-	// PhaseChanges has the labels group, to and reason, the other metrics have the label group.
+	// PhaseChanges has the labels group, to and reason. The other three have only the label group.
 	PhaseChanges, OverdueDrains   *prometheus.CounterVec
 	StartDurations, StopDurations *prometheus.HistogramVec
 
@@ -40,11 +40,11 @@ type Registry struct {
 	hosts   map[<-chan struct{}]any
 
 	vectors map[string]seriesDeleter // vectors holds the metrics of controller-runtime by name
-	names   map[string]struct{}      // names holds the names of controllers
+	names   map[string]struct{}      // names holds the controller names that groups have reserved
 }
 
 // RegistryOf returns the registry for the managers with this cache. The cache is nil for a cluster without a manager.
-func RegistryOf(outer *managercache.Cache) (*Registry, error) {
+func RegistryOf(outer *switchingmanager.Cache) (*Registry, error) {
 	prefix := outer.MetricsPrefix()
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prefix+name, help, labels, nil)
@@ -59,15 +59,15 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 	}
 	made := &Registry{
 		groupState: desc("_state",
-			"1 for the phase of a conditional group, 0 for other phases; Disabled and Forbidden are the reasons of Dormant.", "group", "state"),
+			"1 for the current state of a conditional group, 0 for all others. States are the phases, and Disabled, Forbidden and Elsewhere instead of Dormant.", "group", "state"),
 		groupHold: desc("_held_back",
-			"1 if this holds a conditional group back: RestartLimit, Forbidden, WatchForbidden or Draining.", "group", "reason"),
+			"1 if this reason holds a conditional group back: RestartLimit, Forbidden, WatchForbidden or Draining.", "group", "reason"),
 		groupCount:     desc("_groups", "Number of conditional groups in this process."),
 		serverCount:    desc("_api_servers", "Number of API servers that conditional groups watch."),
 		informerCount:  desc("_active_informers", "Number of informers that run for conditional groups."),
-		leaseCount:     desc("_informer_refs", "Number of references to informers by conditional groups, which share informers."),
+		leaseCount:     desc("_informer_refs", "Number of references of conditional groups to informers, which they share."),
 		degraded:       desc("_degraded", "Number of watches of this resource (CRDs or APIServices) that are forbidden; discovery is polled instead.", "resource"),
-		probeCount:     desc("_probes_total", "Number of discovery requests.", "result"),
+		probeCount:     desc("_probes_total", "Number of requests that check whether kinds are served: discovery queries and short watches.", "result"),
 		PhaseChanges:   counter("_transitions_total", "Number of phase changes of a conditional group.", "group", "to", "reason"),
 		OverdueDrains:  counter("_drain_timeouts_total", "Number of stops of a conditional group that exceeded its drain timeout.", "group"),
 		StartDurations: histogram("_start_seconds", "Time from Starting to Running of a conditional group."),
@@ -94,7 +94,7 @@ type GroupEntry struct {
 	Name string
 	// Shared allows other groups to have the same name.
 	Shared bool
-	// Elected is the channel of the group's manager. It stays the same if the manager is wrapped.
+	// Elected is the channel that Elected of the group's manager returns. It stays the same if the manager is wrapped.
 	Elected <-chan struct{}
 	// Show returns the data for the status page and the metrics.
 	Show func() GroupView
@@ -117,7 +117,7 @@ func (all *Registry) AddGroup(g *GroupEntry) (leave func(), err error) {
 	defer all.mu.Unlock()
 	for _, other := range all.groups {
 		if other.Name == g.Name && !g.Shared && !other.Shared {
-			return nil, errors.New("expected a unique name, found another group of this name: set one with conditional.Name, or with Named of the builder")
+			return nil, errors.New("expected a unique name, found another group of this name: set another name with conditional.Name, or with Named of the builder")
 		}
 	}
 	all.groups = append(all.groups, g)
@@ -137,8 +137,8 @@ func (all *Registry) removeGroup(gone *GroupEntry) {
 	}
 }
 
-// HostOf returns the host of a manager's groups. The manager is identified by its channel, which stays the same if the
-// manager is wrapped. The value of the first caller becomes the host, unless add fails.
+// HostOf returns the host of a manager's groups. The manager is identified by its channel Elected, which stays the same
+// if the manager is wrapped. The value of the first caller becomes the host, unless add fails.
 func HostOf[H any](all *Registry, elected <-chan struct{}, made H, add func() error) (host H, err error) {
 	all.hostsMu.Lock()
 	defer all.hostsMu.Unlock()
@@ -158,7 +158,7 @@ func (all *Registry) DropHost(elected <-chan struct{}) {
 	delete(all.hosts, elected)
 }
 
-// ReserveControllerName reserves a name among controller-runtime's names, unless a group already has it.
+// ReserveControllerName reserves a controller name in controller-runtime, unless a group has already reserved it.
 // controller-runtime never frees a name.
 func (all *Registry) ReserveControllerName(name string) error {
 	all.mu.Lock()
@@ -269,8 +269,8 @@ type seriesDeleter interface {
 	DeletePartialMatch(labels prometheus.Labels) int
 }
 
-// DeleteQueueGauges deletes the gauges of a controller's queue, because controller-runtime keeps counting requests that
-// were dropped at a stop.
+// DeleteQueueGauges deletes the gauges of a controller's queue, because controller-runtime still counts the requests
+// that were dropped at a stop.
 func (all *Registry) DeleteQueueGauges(controller string) {
 	all.DeleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
 }
@@ -284,13 +284,13 @@ func (all *Registry) DeleteSeries(controller string, only ...string) {
 	}
 }
 
-// findControllerVectors returns controller-runtime's vectors with series for each controller, by name.
-// controller-runtime neither exports them nor deletes their series. Its registry returns an existing vector when an
-// equal one is registered.
+// findControllerVectors returns controller-runtime's vectors that have the label controller, by name.
+// controller-runtime neither exports them nor deletes their series. Its registry returns an existing vector, as part of
+// an error, when a collector with the same Desc is registered.
 func findControllerVectors() map[string]seriesDeleter {
 	vectors := map[string]seriesDeleter{}
 	for _, desc := range describeAll(metrics.Registry) {
-		text := desc.String() // This is the only way to get its name and its labels.
+		text := desc.String() // This is the only way to get the name and the labels.
 		name, _, _ := strings.Cut(strings.TrimPrefix(text, `Desc{fqName: "`), `"`)
 		_, labels, _ := strings.Cut(text, "variableLabels: {")
 		isOfControllers := strings.HasPrefix(name, "workqueue_") || strings.HasPrefix(name, "controller_runtime_")
@@ -305,7 +305,8 @@ func findControllerVectors() map[string]seriesDeleter {
 	return vectors
 }
 
-// describeAll returns nothing if controller-runtime's registry was replaced by another type.
+// describeAll returns the Descs of all metrics. It returns nothing if controller-runtime's registry was replaced by a
+// registry of another type.
 func describeAll(registry prometheus.Registerer) (all []*prometheus.Desc) {
 	described, ok := registry.(prometheus.Collector)
 	if !ok {

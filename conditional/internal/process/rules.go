@@ -20,8 +20,8 @@ type RulesCache struct {
 	namespaces map[string]*namespaceRules
 }
 
-// namespaceRules contains the rules in one namespace. turn contains a value while a goroutine reads or replaces the
-// rules.
+// namespaceRules contains the rules in one namespace. turn is a lock: it contains a value while a goroutine reads or
+// replaces the rules.
 type namespaceRules struct {
 	turn   chan struct{}
 	readAt time.Time // zero before the first response

@@ -13,16 +13,16 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
+	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
-// maxConcurrentStarts is the maximum number of groups of one API server that start concurrently. Five hundred CRDs may
-// be installed at the same time.
+// maxConcurrentStarts is the maximum number of groups of one API server that start concurrently. It limits the load if,
+// for example, five hundred CRDs are installed at the same time.
 const maxConcurrentStarts = 16
 
-// SharedState is shared by all users with the same *rest.Config, scheme and outer cache. A cluster.Cluster never
-// changes its config, the scheme defines how objects are decoded, and the options of the outer cache define which
-// objects are visible.
+// SharedState is the state for one API server. It is shared by all users with the same *rest.Config, scheme and outer
+// cache. A cluster.Cluster never changes its config, the scheme defines how objects are decoded, and the options of the
+// outer cache define which objects are visible.
 type SharedState struct {
 	Detector  *detect.Detector
 	Informers *informers.Pool
@@ -30,7 +30,7 @@ type SharedState struct {
 	Rules RulesCache
 	// StartSlots contains one value per start in progress.
 	StartSlots chan struct{}
-	// Log receives errors for which there is no caller.
+	// Log receives errors that cannot be returned to a caller.
 	Log      logr.Logger
 	Registry *Registry
 
@@ -41,7 +41,7 @@ type SharedState struct {
 type stateKey struct {
 	cfg    *rest.Config
 	scheme *runtime.Scheme
-	outer  *managercache.Cache
+	outer  *switchingmanager.Cache
 }
 
 // APIServer identifies an API server and a manager's way of using it.
@@ -49,13 +49,13 @@ type APIServer struct {
 	Config     *rest.Config
 	HTTPClient *http.Client
 	Scheme     *runtime.Scheme
-	// Outer is nil for a cluster without a manager.
-	Outer *managercache.Cache
+	// Outer is the manager's cache; nil for a cluster without a manager.
+	Outer *switchingmanager.Cache
 }
 
 // FromCluster returns the API server of a cluster or manager.
 func FromCluster(cl cluster.Cluster) APIServer {
-	return APIServer{cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.FromCache(cl.GetCache())}
+	return APIServer{cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), switchingmanager.FromCache(cl.GetCache())}
 }
 
 func (s APIServer) cacheOptions() cache.Options {

@@ -73,7 +73,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 	pods := informers.InformerKind{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true}
 	var leases []*informers.Lease
 	for _, h := range []*SharedState{one, one, elsewhere} {
-		l, err := h.Informers.Lease(t.Context(), pods, false)
+		l, err := h.Informers.Lease(t.Context(), pods, nil)
 		testenv.Must(t, err)
 		leases = append(leases, l)
 	}

@@ -47,7 +47,7 @@ type scopeEnv struct {
 	t      *testing.T
 	outer  manager.Manager
 	hub    *process.SharedState
-	client client.Client // reads everything from the server
+	client client.Client // client without a cache
 	asked  *atomic.Int64 // number of requests to discovery
 	http   *http.Client  // of that client
 }

@@ -26,8 +26,8 @@ type (
 // they are empty.
 const drainInterval = 2 * time.Millisecond
 
-// lastEventsTimeout limits the wait for the deletions that the API server sends before the deletion of their CRD. They
-// do not arrive if the watch broke at that moment; the scope itself then notifies its handlers.
+// lastEventsTimeout limits the wait for the events about objects that were deleted with their CRD. If the watch broke
+// at that moment, these events never arrive, and the scope itself notifies its handlers.
 const lastEventsTimeout = 5 * time.Second
 
 // trackedQueue is a controller's queue that can be drained before its workers are stopped. controller-runtime's queue
@@ -56,9 +56,9 @@ type trackedPriorityQueue struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = trackedPriorityQueue{}
 
-// trackQueue replaces the queue of a controller-runtime controller with a trackedQueue before the start. The field is
-// not part of the controller's interface. If it is missing, or if the requests have another type, a stop drops queued
-// requests.
+// trackQueue replaces the queue of a controller-runtime controller with a trackedQueue before the start. The field
+// NewQueue is not part of the controller's interface. If it is missing, or if the requests have another type, a stop
+// drops queued requests.
 func (m *Manager) trackQueue(r manager.Runnable) {
 	controller := reflect.Indirect(reflect.ValueOf(r))
 	if controller.Kind() != reflect.Struct {
@@ -96,7 +96,8 @@ type ControllerQueue struct {
 	Queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// takeNext returns the next request. A queue that shuts down may still return one, which must not be lost.
+// takeNext returns the next request. When a queue reports its shutdown, it may also return a last request, which must
+// not be lost.
 func (q *trackedQueue) takeNext(get func() (reconcile.Request, int, bool)) (reconcile.Request, int, bool) {
 	q.mu.Lock()
 	if q.isEnding {
@@ -168,7 +169,8 @@ func (q *trackedQueue) Done(r reconcile.Request) {
 	}
 }
 
-// countedLimiter reports its counts to its queue. A limiter from the controller's options outlives the queue.
+// countedLimiter records in its queue for which requests it counts failures. A limiter from the controller's options
+// outlives the queue, which must clear these counts.
 type countedLimiter struct {
 	requestLimiter
 	queue *trackedQueue
@@ -200,8 +202,8 @@ func (q *trackedQueue) forgetFailures() {
 	}
 }
 
-// ShutDown makes the workers return. The controller calls it when its context is cancelled, possibly for the second
-// time.
+// ShutDown makes the workers return. The controller calls it when its context is cancelled, even if a drain has already
+// shut the queue down.
 func (q *trackedQueue) ShutDown() { q.shutDownWithin(context.Background()) }
 
 // shutDownWithin waits until no worker is about to get a request. controller-runtime's priority queue may return and
@@ -219,7 +221,7 @@ func (q *trackedQueue) shutDownWithin(ctx context.Context) {
 	q.shutDownOnce.Do(q.requestQueue.ShutDown)
 }
 
-// countWorkers returns the number of workers that wait for a request, and of those that have one.
+// countWorkers returns the number of workers that wait for a request, and the number of requests in progress.
 func (q *trackedQueue) countWorkers() (waiting, working int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -247,8 +249,8 @@ func (m *Manager) trackedQueues() []*trackedQueue {
 	return slices.Clone(m.queues)
 }
 
-// HasLostKinds reports whether a kind that the scope watches was deleted or replaced, so requests from its last objects
-// will not be queued again.
+// HasLostKinds reports whether a kind that the scope watches was deleted or replaced. In that case, requests for its
+// last objects will not be queued again.
 func (m *Manager) HasLostKinds() bool { return len(m.cache.lostInformers()) > 0 }
 
 // drain lets the controllers reconcile the last deletions. It returns the number of requests that were left when ctx

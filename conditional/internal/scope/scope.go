@@ -25,12 +25,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
+	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // ErrClosed is returned by a scope after its activation has ended.
-var ErrClosed = errors.New("the scope of this conditional controller is closed: take clients and caches from the manager that setup was given last")
+var ErrClosed = errors.New("the scope of this conditional controller is closed: " +
+	"use the clients and caches of the manager that setup received last")
 
 // Options are a group's settings for its scopes.
 type Options struct {
@@ -45,18 +46,18 @@ type Options struct {
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                                   // the outer manager
-	inner             cluster.Cluster                 // inner is never started; it holds the clients and the cache
-	cache             *scopedCache                    // cache is the cache of the scope
-	client, apiReader *managercache.RefreshableClient // the client of the scope, and its client without a cache
-	lifetime          context.Context                 // lifetime is that of the cache; its end closes the scope
-	over              context.Context                 // over is cancelled when the runnables must end
-	endWith           context.CancelCauseFunc         // endWith ends the scope; the first cause counts
-	Close             func()                          // Close cancels lifetime and returns the leases, without waiting; may be called again
+	manager.Manager                                       // the outer manager
+	inner             cluster.Cluster                     // inner is never started; it holds the clients and the cache
+	cache             *scopedCache                        // cache is the cache of the scope
+	client, apiReader *switchingmanager.RefreshableClient // the client of the scope, and its client without a cache
+	lifetime          context.Context                     // lifetime is cancelled when the scope is closed
+	over              context.Context                     // over is cancelled when the runnables must end
+	endWith           context.CancelCauseFunc             // endWith ends the scope; the first cause counts
+	Close             func()                              // Close cancels lifetime and returns the leases, without waiting; may be called again
 
 	mu         sync.Mutex
 	queued     []manager.Runnable
-	queues     []*trackedQueue // queues are those of the scope's controllers
+	queues     []*trackedQueue // queues are the queues of the scope's controllers
 	useQueue   func(ControllerQueue) error
 	registry   *process.Registry
 	runContext context.Context // runContext is the context of the runnables; nil before Run
@@ -105,11 +106,11 @@ func (m *Manager) buildCluster(outer manager.Manager) error {
 		o.Client.HTTPClient = m.closingHTTPClient(settings.Client.HTTPClient)
 		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
 			direct := client.Options{HTTPClient: httpClient, Scheme: outer.GetScheme(), Mapper: m.cache.mapper}
-			if m.apiReader, err = managercache.NewRefreshableClient(cfg, direct, client.New); err != nil {
+			if m.apiReader, err = switchingmanager.NewRefreshableClient(cfg, direct, client.New); err != nil {
 				return nil, err
 			}
 			o.Cache.Reader = clientCache{m.cache}
-			m.client, err = managercache.NewRefreshableClient(cfg, o, settings.NewClient)
+			m.client, err = switchingmanager.NewRefreshableClient(cfg, o, settings.NewClient)
 			return m.client, err
 		}
 	})
@@ -143,22 +144,23 @@ func (m *Manager) GetAPIReader() client.Reader { return m.apiReader }
 
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.cache }
 
-// GetRESTMapper returns a mapper without results from before the scope.
+// GetRESTMapper returns a mapper that has cached no results from before the scope.
 func (m *Manager) GetRESTMapper() meta.RESTMapper { return m.cache.mapper }
 
-// GetControllerOptions returns the outer options without the validation of names, because names are never freed.
+// GetControllerOptions returns the outer options without the validation of names, because controller-runtime never
+// frees a name.
 func (m *Manager) GetControllerOptions() config.Controller {
 	opts := m.Manager.GetControllerOptions()
 	opts.SkipNameValidation = new(true)
 	return opts
 }
 
-// AddHealthzCheck records the check; the group's own check on the outer manager runs it.
+// AddHealthzCheck records the check. The check of the groups on the outer manager runs it.
 func (m *Manager) AddHealthzCheck(name string, check healthz.Checker) error {
 	return m.recordCheck(m.healthz, name, check)
 }
 
-// AddReadyzCheck records the check; the group's own check on the outer manager runs it.
+// AddReadyzCheck records the check. The check of the groups on the outer manager runs it.
 func (m *Manager) AddReadyzCheck(name string, check healthz.Checker) error {
 	return m.recordCheck(m.readyz, name, check)
 }
@@ -277,12 +279,12 @@ func (m *Manager) Run(ctx context.Context, p Progress) {
 	})
 }
 
-// finish returns when all runnables have returned. They were requested to end before.
+// finish waits for the runnables, whose context has been cancelled, and then closes the scope.
 func (m *Manager) finish() {
 	m.mu.Lock()
 	m.isDraining = true
 	m.mu.Unlock()
-	// Remove the handlers before the runnables have ended, because an event must not reach the queue of a controller
+	// Remove the handlers before the runnables have returned, because an event must not reach the queue of a controller
 	// that has returned.
 	m.cache.removeHandlers()
 	m.running.Wait()
@@ -290,7 +292,7 @@ func (m *Manager) finish() {
 	m.End()
 }
 
-// Drain requests the runnables to end, like the end of Run's context, but lets the controllers reconcile queued
+// Drain asks the runnables to end, as the cancellation of Run's context does, but lets the controllers reconcile queued
 // requests first.
 func (m *Manager) Drain() { m.endWith(errDraining) }
 
@@ -326,7 +328,7 @@ func (m *Manager) waitForEarlySync(ctx context.Context) error {
 func (m *Manager) launchQueued(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.runContext = managercache.WithScope(ctx, m.cache.managerCache, managercache.Scope{Cache: m.cache, Client: m.client, APIReader: m.apiReader})
+	m.runContext = switchingmanager.WithScope(ctx, m.cache.managerCache, switchingmanager.Scope{Cache: m.cache, Client: m.client, APIReader: m.apiReader})
 	for _, r := range m.queued {
 		m.launchRunnable(r)
 	}
@@ -353,7 +355,7 @@ func (m *Manager) reportFailure(err error) {
 	case m.over.Err() == nil:
 		m.endWith(err)
 	default:
-		m.GetLogger().Error(err, "a conditional controller that ends has one more error")
+		m.GetLogger().Error(err, "another error while stopping a conditional controller")
 	}
 }
 
@@ -376,8 +378,8 @@ func (m *Manager) GetConverterRegistry() conversion.Registry { return conversion
 // WebhookMux returns an empty mux, which the webhook builder queries before it registers.
 func (outsideWebhooks) WebhookMux() *http.ServeMux { return http.NewServeMux() }
 
-// Register cannot return an error, so it panics with one. In a setup function this fails the start; later it fails the
-// group.
+// Register rejects a webhook. It cannot return an error. While the setup function runs, it panics, so the start of the
+// group fails. Later, it reports the error as a failure of the group.
 func (w outsideWebhooks) Register(path string, _ http.Handler) {
 	err := fmt.Errorf("expected webhooks to be set up with the outer manager, found %s in a conditional group, which runs on the leader only: "+
 		"call ctrl.NewWebhookManagedBy in main.go, see docs/manual.md of the module conditional", path)

@@ -5,13 +5,16 @@ package scope
 import (
 	"context"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"net/http"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -185,7 +188,7 @@ func TestScopesIndexTheSameFieldEachInItsOwnWay(t *testing.T) {
 		if red, big := r.found(color.Manager, ns, "red"), r.found(size.Manager, ns, "big"); red != 1 || big != 1 {
 			t.Errorf("found %d red and %d big, want one of each", red, big)
 		}
-		r.expectInformers(3, 3)
+		r.expectInformers(1, 3)
 		if red := r.found(size.Manager, ns, "red"); red != 0 {
 			t.Errorf("found %d of size red, want none", red)
 		}
@@ -197,24 +200,168 @@ func TestScopesIndexTheSameFieldEachInItsOwnWay(t *testing.T) {
 	r.expectInformers(0, 0)
 }
 
-func TestAnIndexComesBeforeTheFirstUse(t *testing.T) {
+// TestAnEndedScopeIsNotCalled ends a scope while another scope keeps the informer running.
+func TestAnEndedScopeIsNotCalled(t *testing.T) {
 	r := newScopeEnv(t)
-	l := r.begin(Options{}, func(m *Manager) { r.listen(m.GetCache(), &corev1.ConfigMap{}, "") })
-	err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "x", noValues)
-	if err == nil || !strings.Contains(err.Error(), "IndexField first") {
-		t.Errorf("got %v, want an error that says what to do", err)
+	ns := r.namespace()
+	made := r.configMap(ns, "a")
+	var calls atomic.Int32
+	var versions <-chan string
+	neighbour := r.begin(Options{}, func(m *Manager) {
+		r.byLabel(m, "color")
+		versions = r.updates(m, ns)
+	})
+	l := r.begin(Options{}, func(m *Manager) {
+		testenv.Must(t, m.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "label", func(client.Object) []string {
+			calls.Add(1)
+			return []string{"x"}
+		}))
+	})
+	if n := r.found(l.Manager, ns, "x"); n != 1 || calls.Load() == 0 {
+		t.Errorf("found %d objects after %d calls of the index, want one object", n, calls.Load())
 	}
-	if err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.Secret{}, "x", noValues); err != nil {
+	r.expectInformers(1, 2)
+	r.end(l)
+	before := calls.Load()
+	made.Labels = map[string]string{"color": "red"}
+	testenv.Must(t, r.client.Update(t.Context(), made))
+	within(t, versions)
+	if more := calls.Load() - before; more != 0 {
+		t.Errorf("the index of an ended scope was called %d times, want never", more)
+	}
+	if red, x := r.found(neighbour.Manager, ns, "red"), r.found(neighbour.Manager, ns, "x"); red != 1 || x != 0 {
+		t.Errorf("the other scope found %d by its own index and %d by the ended one, want one and none", red, x)
+	}
+	r.end(neighbour)
+	r.expectInformers(0, 0)
+}
+
+// TestAPanicOfAnIndexHarmsNoOtherScope adds an index that panics to an informer that another scope uses. client-go
+// calls the function of an index for the existing objects, and again for each change.
+func TestAPanicOfAnIndexHarmsNoOtherScope(t *testing.T) {
+	r := newScopeEnv(t)
+	ns := r.namespace()
+	r.configMap(ns, "a")
+	var seen <-chan string
+	neighbour := r.begin(Options{}, func(m *Manager) { seen = r.listen(m.GetCache(), &corev1.ConfigMap{}, ns) })
+	within(t, seen)
+	hurt, err := New(r.outer, r.hub, Options{})
+	testenv.Must(t, err)
+	testenv.Must(t, hurt.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "x", func(client.Object) []string { panic("no such field") }))
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the function of the index did not panic, so this shows nothing")
+			}
+		}()
+		_, _ = hurt.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
+	}()
+	r.expectInformers(1, 1)
+	hurt.End()
+	r.configMap(ns, "b")
+	if got := within(t, seen); got != "b" {
+		t.Errorf("the other scope saw %s, want b", got)
+	}
+	r.end(neighbour)
+	r.expectInformers(0, 0)
+}
+
+// TestListsByTwoFieldsWhileOtherScopesBegin lists with two indexes of an informer while other scopes add indexes to it.
+func TestListsByTwoFieldsWhileOtherScopesBegin(t *testing.T) {
+	r := newScopeEnv(t)
+	ns := r.namespace()
+	r.configMap(ns, "a")
+	names := func(obj client.Object) []string { return []string{obj.GetName()} }
+	l := r.begin(Options{}, func(m *Manager) {
+		for _, field := range []string{"x", "y"} {
+			testenv.Must(t, m.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, field, names))
+		}
+	})
+	stop, listed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for !isClosed(stop) {
+			var list corev1.ConfigMapList
+			err := l.GetClient().List(context.Background(), &list, client.InNamespace(ns), client.MatchingFields{"x": "a", "y": "a"})
+			if err == nil && len(list.Items) != 1 {
+				err = fmt.Errorf("found %d objects, want 1", len(list.Items))
+			}
+			if err != nil {
+				listed <- err
+				return
+			}
+		}
+		listed <- nil
+	}()
+	for range 20 {
+		r.end(r.begin(Options{}, func(m *Manager) {
+			r.byLabel(m, "color")
+			r.listen(m.GetCache(), &corev1.ConfigMap{}, ns)
+		}))
+	}
+	close(stop)
+	if err := within(t, listed); err != nil {
 		t.Error(err)
-	}
-	if err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.Secret{}, "y", noValues); err != nil {
-		t.Errorf("a second field: %v", err)
-	}
-	if err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.Secret{}, "y", noValues); err == nil {
-		t.Error("the same field twice: got no error")
 	}
 	r.end(l)
 	r.expectInformers(0, 0)
+}
+
+// updates adds a handler that sends the names of the ConfigMaps that are changed in a namespace.
+func (r *scopeEnv) updates(m *Manager, namespace string) <-chan string {
+	r.t.Helper()
+	informer, err := m.GetCache().GetInformer(r.t.Context(), &corev1.ConfigMap{})
+	testenv.Must(r.t, err)
+	names := make(chan string, 100)
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, now any) {
+		if obj, ok := now.(client.Object); ok && obj.GetNamespace() == namespace {
+			names <- obj.GetName()
+		}
+	}})
+	testenv.Must(r.t, err)
+	return names
+}
+
+func TestIndexesMayComeAfterTheFirstUse(t *testing.T) {
+	r := newScopeEnv(t)
+	ns := r.namespace()
+	made := r.configMap(ns, "a")
+	made.Labels = map[string]string{"color": "red"}
+	testenv.Must(t, r.client.Update(t.Context(), made))
+	for range 2 {
+		l := r.begin(Options{}, func(m *Manager) { within(t, r.listen(m.GetCache(), &corev1.ConfigMap{}, ns)) })
+		r.byLabel(l.Manager, "color")
+		if n := r.found(l.Manager, ns, "red"); n != 1 {
+			t.Errorf("found %d by the field, want 1", n)
+		}
+		if err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "label", noValues); err == nil {
+			t.Error("the same field twice: got no error")
+		}
+		informer, err := l.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
+		testenv.Must(t, err)
+		testenv.Must(t, informer.AddIndexers(toolscache.Indexers{"byName": func(obj any) ([]string, error) {
+			if m, ok := obj.(client.Object); ok {
+				return []string{m.GetName()}, nil
+			}
+			return nil, nil
+		}}))
+		indexed, ok := informer.(toolscache.SharedIndexInformer)
+		if !ok {
+			t.Fatalf("the informer is a %T, want a SharedIndexInformer", informer)
+		}
+		for name, value := range map[string]string{"byName": "a", "field:label": ns + "/red"} {
+			found, err := indexed.GetIndexer().ByIndex(name, value)
+			keys, keysErr := indexed.GetIndexer().IndexKeys(name, value)
+			if len(found) == 0 || len(keys) != len(found) || errors.Join(err, keysErr) != nil {
+				t.Errorf("the index %s has %d objects and the keys %v: %v", name, len(found), keys, errors.Join(err, keysErr))
+			}
+		}
+		if values := indexed.GetIndexer().ListIndexFuncValues("byName"); !slices.Contains(values, "a") {
+			t.Errorf("the index byName has the values %v, want a among them", values)
+		}
+		r.expectInformers(1, 1)
+		r.end(l)
+		r.expectInformers(0, 0)
+	}
 }
 
 // Callers of controller-runtime's caches expect these properties of an informer.

@@ -22,20 +22,20 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
-	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
+	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // scopedCache is the cache of one scope. It leases informers that it shares with other scopes. It never polls, and
-// waits only for the informers and handlers of its own scope. In contrast, controller-runtime's start of a controller
-// costs 100 ms per poll.
+// waits only for the informers and handlers of its own scope. In contrast, controller-runtime polls every 100 ms when
+// it starts a controller.
 type scopedCache struct {
 	lifetime          context.Context
 	scheme            *runtime.Scheme
 	state             *process.SharedState
-	pool              *informers.Pool     // pool is the pool of the state, or a separate one
-	managerCache      *managercache.Cache // managerCache is the manager's cache; nil for a cluster without a manager
-	readsNeedInformer bool                // readsNeedInformer is true if reads do not create informers
+	pool              *informers.Pool         // pool is the pool of the state, or a separate one
+	managerCache      *switchingmanager.Cache // managerCache is the manager's cache; nil for a cluster without a manager
+	readsNeedInformer bool                    // readsNeedInformer is true if reads do not create informers
 	mapper            *scopedMapper
 	reportError       func(error) // reportError ends the scope
 	refreshClients    func()      // refreshClients makes the scope's clients discard cached resources of kinds
@@ -44,9 +44,9 @@ type scopedCache struct {
 
 	mu           sync.Mutex
 	informers    map[informers.InformerKind]*scopedInformer
-	indexes      map[informers.InformerKind][]informers.FieldIndex // indexes were requested by the scope
-	optional     map[schema.GroupVersionKind]*optionalKind         // optional is a map that never changes
-	gates        []*eventGate                                      // gates holds the gates of all handlers that may still run
+	indexes      map[informers.InformerKind][]*informers.FieldIndex // indexes were requested by the scope
+	optional     map[schema.GroupVersionKind]*optionalKind          // optional is a map that never changes
+	gates        []*eventGate                                       // gates holds the gates of all handlers that may still run
 	stopWatching func()
 	isMuted      bool // isMuted is true if no more handlers may be added
 	isClosed     bool
@@ -54,10 +54,10 @@ type scopedCache struct {
 
 func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedState, o Options) *scopedCache {
 	v := &scopedCache{
-		lifetime: life, scheme: cl.GetScheme(), state: h, managerCache: managercache.FromCache(cl.GetCache()),
+		lifetime: life, scheme: cl.GetScheme(), state: h, managerCache: switchingmanager.FromCache(cl.GetCache()),
 		started:      make(chan struct{}),
 		informers:    map[informers.InformerKind]*scopedInformer{},
-		indexes:      map[informers.InformerKind][]informers.FieldIndex{},
+		indexes:      map[informers.InformerKind][]*informers.FieldIndex{},
 		optional:     map[schema.GroupVersionKind]*optionalKind{},
 		stopWatching: func() {},
 	}
@@ -73,9 +73,9 @@ func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedS
 }
 
 // OuterCache returns the cache of the outer manager, so groups inside a scope inherit from it, too.
-func (v *scopedCache) OuterCache() *managercache.Cache { return v.managerCache }
+func (v *scopedCache) OuterCache() *switchingmanager.Cache { return v.managerCache }
 
-// allowReads allows reads. Informers run from their first use on.
+// allowReads allows reads. Informers do not wait for it: they start at their first use.
 func (v *scopedCache) allowReads() { close(v.started) }
 
 // Start always fails, because the scope starts its cache.
@@ -187,8 +187,8 @@ func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind)
 	return kind, err
 }
 
-// askForKind queries discovery for the one group version. If that does not find the kind, the mapper queries
-// everything.
+// askForKind queries discovery for the kind's group version. If the response does not contain the kind, askForKind asks
+// the scope's mapper, which queries all group versions.
 func (v *scopedCache) askForKind(gvk schema.GroupVersionKind) (informers.InformerKind, error) {
 	if verdict, err := v.state.Detector.LookUp(v.lifetime, gvk); err == nil && verdict.Presence == detect.Served {
 		return kindFromVerdict(gvk, verdict), nil
@@ -396,7 +396,7 @@ func (v *scopedCache) readableInformer(ctx context.Context, s informers.Informer
 	return u, err
 }
 
-// requirePresent returns an error for an absent optional kind, so a read of it creates nothing.
+// requirePresent returns an error for an absent optional kind, so that a read does not create an informer.
 func (v *scopedCache) requirePresent(ctx context.Context, s informers.InformerKind) error {
 	p := v.optional[s.GVK]
 	if p == nil {
@@ -434,11 +434,12 @@ func (v *scopedCache) newUnreadableError(s informers.InformerKind) error {
 	case v.isClosed:
 		return ErrClosed
 	case p == nil || p.kind != nil:
-		return fmt.Errorf("read %s: %w during the read: read again", s.GVK, errInformerRemoved)
+		return fmt.Errorf("read %s: %w during the read: retry the read", s.GVK, errInformerRemoved)
 	case p.isAbsent:
 		return newNoMatchError(s.GVK)
 	}
-	return fmt.Errorf("read %s: whether the API server serves it is unknown: %s: try again later", s.GVK, p.doubt)
+	return fmt.Errorf("read %s: cannot determine whether the API server serves the kind: %s: "+
+		"retry the read later", s.GVK, p.doubt)
 }
 
 func newUnsyncedError(s informers.InformerKind, err error) error {
@@ -450,13 +451,13 @@ func newUnsyncedError(s informers.InformerKind, err error) error {
 
 // scopedMapper maps kinds that the detector follows without a request, and queries discovery for others.
 type scopedMapper struct {
-	*managercache.RefreshableMapper
+	*switchingmanager.RefreshableMapper
 	cache *scopedCache
 }
 
 func (v *scopedCache) newMapper(cfg *rest.Config, hc *http.Client) (*scopedMapper, error) {
 	open := v.managerCache.ScopeSettings().NewMapper
-	lookUp, err := managercache.NewRefreshableMapper(func() (meta.RESTMapper, error) { return open(cfg, hc) })
+	lookUp, err := switchingmanager.NewRefreshableMapper(func() (meta.RESTMapper, error) { return open(cfg, hc) })
 	return &scopedMapper{lookUp, v}, err
 }
 
@@ -473,8 +474,8 @@ func (m *scopedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*me
 	return m.RefreshableMapper.RESTMapping(gk, versions...)
 }
 
-// NewCache returns a scope's cache without a manager, for a source whose kinds may appear and disappear in a cluster.
-// stop ends the cache, and returns when all handlers have returned.
+// NewCache returns a cache like that of a scope, but without a manager, for a source whose kinds may appear and
+// disappear in a cluster. stop closes the cache, and returns when all handlers have returned.
 func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Cache, stop func(), err error) {
 	life, end := context.WithCancel(context.Background())
 	v := newScopedCache(life, cl, h, o)

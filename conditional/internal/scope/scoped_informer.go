@@ -24,9 +24,9 @@ var errInformerRemoved = errors.New("the informer was removed")
 // kind, only while the kind is served. The cache's lock guards its state.
 type scopedInformer struct {
 	cache    *scopedCache
-	key      informers.InformerKind // key identifies one kind in one form, regardless of where it is served
+	key      informers.InformerKind // key has only the kind and the form, not the plural, scope and UID
 	optional *optionalKind          // optional is nil for a kind that is not optional
-	indexes  []informers.FieldIndex // indexes, if any, keep the informer from being shared
+	indexes  []*informers.FieldIndex
 
 	lease      *informers.Lease // lease may be nil
 	leaseEnded chan struct{}    // leaseEnded is closed when the lease ends
@@ -85,20 +85,14 @@ func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind)
 	return u, nil
 }
 
-// attachLease leases the kind's informer and adds the indexes and handlers to it.
+// attachLease leases the kind's informer with the indexes, and adds the handlers to it.
 func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
 	kind.Form = u.key.Form
-	lease, err := u.cache.pool.Lease(u.cache.lifetime, kind, len(u.indexes) > 0)
+	lease, err := u.cache.pool.Lease(u.cache.lifetime, kind, u.indexes)
 	if err != nil {
 		return err
 	}
 	u.lease, u.leaseEnded = lease, make(chan struct{})
-	for _, i := range u.indexes {
-		if err := lease.AddIndex(u.cache.lifetime, i); err != nil {
-			u.detachLease()
-			return fmt.Errorf("index field %s of %s: %w", i.Field, kind.GVK, err)
-		}
-	}
 	u.openLatchOnSync(lease.Informer().HasSyncedChecker(), u.synced)
 	for _, r := range u.handlers {
 		if err := u.connectHandler(r); err != nil {
@@ -135,8 +129,7 @@ func (u *scopedInformer) removeAll() {
 	u.synced.openLatch()
 }
 
-// openLatchOnSync opens the latch of an informer or handler when it has synced, or when there is nothing left to wait
-// for.
+// openLatchOnSync opens the latch of an informer or handler when it has synced, or when the lease has ended.
 func (u *scopedInformer) openLatchOnSync(sync toolscache.DoneChecker, to *closedOnceLatch) {
 	if to.isOpen() {
 		return
@@ -203,11 +196,21 @@ func (v *scopedCache) syncedInformer(ctx context.Context, s informers.InformerKi
 	return u, nil
 }
 
-// indexedInformer is a SharedIndexInformer, as callers of controller-runtime's caches expect. Unguarded parts, for
-// example its store, belong to the leased informer.
+// indexedInformer is a SharedIndexInformer, as callers of controller-runtime's caches expect. The methods that
+// scopedInformer does not have, for example those of the store, are the methods of the leased informer.
 type indexedInformer struct {
 	*scopedInformer
 	unguarded
+}
+
+// GetIndexer returns the store of the leased informer. In it, the scope's indexes have the names that the scope has
+// chosen.
+func (i indexedInformer) GetIndexer() toolscache.Indexer {
+	store := i.unguarded.GetIndexer()
+	if lease, _ := i.currentLease(); lease != nil {
+		return lease.Indexer(store)
+	}
+	return store
 }
 
 // unguarded embeds the leased informer one level deeper than the scopedInformer, so the methods of the scopedInformer
@@ -285,7 +288,8 @@ func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
 func (u *scopedInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
 	r, ok := h.(*handlerRegistration)
 	if !ok || r.informer != u {
-		return fmt.Errorf("expected a registration of this informer of %s, found %T: pass what AddEventHandler returned", u.key.GVK, h)
+		return fmt.Errorf("expected a registration of this informer of %s, found %T: "+
+			"pass the result of AddEventHandler", u.key.GVK, h)
 	}
 	u.cache.mu.Lock()
 	defer u.cache.mu.Unlock()
@@ -293,17 +297,29 @@ func (u *scopedInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerReg
 	return nil
 }
 
-// AddIndexers adds indexers to an informer that is not shared.
+// AddIndexers adds indexes that only this scope can use. It returns an error for an optional kind, because the store of
+// an optional kind is replaced.
 func (u *scopedInformer) AddIndexers(indexers toolscache.Indexers) error {
 	u.cache.mu.Lock()
 	defer u.cache.mu.Unlock()
 	switch {
 	case u.cache.isClosed:
 		return ErrClosed
-	case len(u.indexes) == 0 || u.lease == nil:
-		return newLateIndexError(u.key, "AddIndexers")
+	case u.lease == nil || u.optional != nil:
+		return fmt.Errorf("expected AddIndexers for a kind that is not optional, found %s: call mgr.GetFieldIndexer().IndexField", u.key.GVK)
 	}
-	return u.lease.Informer().AddIndexers(indexers)
+	return lateIndexError(u.key, "AddIndexers", u.lease.AddIndexers(indexers))
+}
+
+// addIndex adds an index to an informer that is in use.
+func (u *scopedInformer) addIndex(ctx context.Context, i *informers.FieldIndex) error {
+	if u.lease != nil {
+		if err := lateIndexError(u.key, "IndexField", u.lease.AddIndex(ctx, i)); err != nil {
+			return err
+		}
+	}
+	u.indexes = informers.MergeIndexes([]*informers.FieldIndex{i}, u.indexes)
+	return nil
 }
 
 func (u *scopedInformer) HasSynced() bool { return u.synced.isOpen() }
@@ -316,8 +332,8 @@ func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
 // IsStopped returns true when the scope has ended or has removed the informer.
 func (u *scopedInformer) IsStopped() bool { return isClosed(u.removed) }
 
-// clientCache is the cache for the scope's client. A client that reads its own writes adds handlers, and reads continue
-// while the runnables end.
+// clientCache is the cache for the scope's client. A client that reads its own writes adds handlers, which must remain
+// while the runnables end, because reads continue.
 type clientCache struct{ *scopedCache }
 
 // GetInformer returns an informer whose handlers live as long as the scope.
@@ -341,8 +357,8 @@ func (u clientInformer) AddEventHandler(h toolscache.ResourceEventHandler) (tool
 	return r, u.addRegistration(r)
 }
 
-// IndexField records an index for the scope's informer of obj, which is then not shared, because an index cannot be
-// removed from an informer, and two indexes may not have the same name.
+// IndexField adds an index for the scope's informer of obj. Other scopes with the same informer cannot use the index,
+// and may index the same field in another way.
 func (v *scopedCache) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
@@ -350,22 +366,35 @@ func (v *scopedCache) IndexField(_ context.Context, obj client.Object, field str
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	switch {
-	case v.isClosed:
+	if v.isClosed {
 		return ErrClosed
-	case v.informers[s] != nil:
-		return newLateIndexError(s, "IndexField")
 	}
-	v.indexes[s], err = informers.AppendIndex(v.indexes[s], informers.FieldIndex{Object: obj, Field: field, Extract: extract})
-	return err
+	index := &informers.FieldIndex{Object: obj, Field: field, Extract: extract}
+	all, err := informers.AppendIndex(v.indexes[s], index)
+	if err != nil {
+		return err
+	}
+	if u := v.informers[s]; u != nil {
+		if err := u.addIndex(v.lifetime, index); err != nil {
+			return err
+		}
+	}
+	v.indexes[s] = all
+	return nil
 }
 
-func newLateIndexError(s informers.InformerKind, call string) error {
-	return fmt.Errorf("expected %s before the first use of %s in this setup, found its informer in use, which other controllers share: "+
+// lateIndexError returns an error with the next step if an informer of a plain controller cannot accept an index. It
+// returns any other error unchanged.
+func lateIndexError(s informers.InformerKind, call string, err error) error {
+	if !errors.Is(err, informers.ErrBorrowed) {
+		return err
+	}
+	return fmt.Errorf("expected %s before the first use of %s in this setup, found the informer of a plain controller in use: "+
 		"call mgr.GetFieldIndexer().IndexField first, before controllers are built and objects read", call, s.GVK)
 }
 
-// handlerRegistration is one handler of the scope. It outlives the informers to which it is successively connected.
+// handlerRegistration is one handler of the scope. It is connected to one leased informer after another, and outlives
+// each of them.
 type handlerRegistration struct {
 	informer *scopedInformer
 	handler  toolscache.ResourceEventHandler
@@ -406,8 +435,8 @@ func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
 	return nil
 }
 
-// disconnectHandler removes the handler from the informer. After that no new event is delivered, but one in progress
-// continues.
+// disconnectHandler removes the handler from the informer. After that no new event is delivered, but the handling of a
+// delivered event continues.
 func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
 	if r.inner == nil {
 		return
@@ -428,7 +457,7 @@ func (u *scopedInformer) removeHandler(r *handlerRegistration) {
 
 // eventGate passes events to a handler until the gate is closed.
 type eventGate struct {
-	previous <-chan struct{} // closed when the gate of the previous connection is drained, so events are handled one after the other
+	previous <-chan struct{} // closed when the gate of the previous connection is drained; until then, events wait
 	drained  chan struct{}   // drained is closed when the gate is closed and no event is being handled
 
 	mu       sync.Mutex

@@ -17,8 +17,8 @@ const (
 	// reservations is the address on which tests of other modules listen on the ports that they have reserved.
 	reservations = "127.127.127.127"
 	// The ports are below the range from which Linux takes the ports of outgoing connections (32768 and above by
-	// default, net.ipv4.ip_local_port_range). envtest takes ports from that range, where a connection may be using a
-	// port when a server starts to listen, or when it restarts in a test.
+	// default, net.ipv4.ip_local_port_range). envtest takes ports from that range. There, a connection may be using a
+	// port when a server starts to listen, or when the server restarts in a test.
 	firstPort, lastPort = 20_000, 32_767
 )
 

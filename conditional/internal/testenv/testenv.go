@@ -83,8 +83,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// GrantRight grants a user the rights in the rules in all namespaces. It returns when they are in effect, because the
-// API server's authorizer learns about roles from a watch.
+// GrantRight grants a user the rights in the rules in all namespaces. It returns when the rights are in effect. This
+// takes time, because the API server's authorizer receives roles from a watch.
 func GrantRight(t *testing.T, c client.Client, name, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	named := metav1.ObjectMeta{Name: name}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1 has the kind Widget.
+// Package v1 contains the kind Widget.
 // +kubebuilder:object:generate=true
 // +groupName=example.com
 package v1

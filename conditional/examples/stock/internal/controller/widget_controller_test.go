@@ -26,8 +26,8 @@ import (
 
 const patience = 3 * time.Minute
 
-// TestTheCRDComesAndGoes starts the manager without the CRD, beyond its CacheSyncTimeout, and installs and deletes
-// that twice.
+// TestTheCRDComesAndGoes starts the manager without the CRD, and waits for longer than the CacheSyncTimeout. Then it
+// installs and deletes the CRD twice.
 func TestTheCRDComesAndGoes(t *testing.T) {
 	env := &envtest.Environment{ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience}
 	cfg, err := env.Start()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package managercache
+package switchingmanager
 
 import (
 	"context"
@@ -119,7 +119,7 @@ func TestChangedKindsReplaceClientsAndInformers(t *testing.T) {
 		"a kind that stays served changes nothing":                           {[]detect.Verdict{unclear, here, here}, done{}},
 		"an unclear verdict changes nothing":                                 {[]detect.Verdict{here, unclear, here}, done{}},
 		"a kind that becomes absent removes informers and resets the mapper": {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"a kind that is served again changes nothing else":                   {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind that is served again has no further effect":                  {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
 		"a replaced kind removes informers and resets the mapper":            {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
 		"a kind with another scope resets the client, too":                   {[]detect.Verdict{here, absent, wide}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
 		"a kind with another plural resets the client, too":                  {[]detect.Verdict{here, other}, done{1, 1, []informers.ObjectForm{informers.Typed}}},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package managercache contains the manager of conditional.NewManager, with its cache, client and API reader. Calls
+// Package switchingmanager contains the manager of conditional.NewManager, with its cache, client and API reader. Calls
 // with the context of a scope use the scope's instead. Scopes read the manager's options from the cache, and groups
 // notify the cache when kinds appear or disappear.
-package managercache
+package switchingmanager
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ type ScopeSettings struct {
 	metricsPrefix string
 }
 
-// MetricsPrefix returns the first word of the metrics' names.
+// MetricsPrefix returns the prefix of the metric names.
 func (c *Cache) MetricsPrefix() string {
 	if c == nil || c.settings.metricsPrefix == "" {
 		return "conditional"
@@ -116,7 +116,8 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 		c, _ = opts.Cache.Reader.(*Cache)
 	}
 	if c == nil {
-		return nil, errors.New("expected no Reader in the Client.Cache of the options of conditional.NewManager, found one: leave it out, a client reads from the cache of its manager or scope")
+		return nil, errors.New("expected no Reader in the Client.Cache of the options of conditional.NewManager, " +
+			"found one: leave it out, because a client reads from the cache of its manager or scope")
 	}
 	reading := *opts.Cache
 	reading.Reader = clientReader{c}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package managercache
+package switchingmanager
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 )
 
-// Cache is the cache of a manager. It rejects kinds that it could not watch, or could not watch with the manager's
-// options.
+// Cache is the cache of a manager. It rejects absent kinds that groups wait for, and kinds that it could not watch with
+// the manager's options.
 type Cache struct {
 	cache.Cache
 	scheme   *runtime.Scheme
@@ -28,22 +28,22 @@ type Cache struct {
 	mapper   *RefreshableMapper // mapper is nil if the cache has its own mapper
 	client   *RefreshableClient
 	reader   *RefreshableClient                   // reader is the manager's API reader
-	leftOut  map[schema.GroupVersionKind]struct{} // kinds of ByObject that were not served when the cache was created
+	leftOut  map[schema.GroupVersionKind]struct{} // leftOut has the kinds of ByObject that were not served when the cache was created
 
 	mu    sync.Mutex
 	gates map[schema.GroupVersionKind]*kindGate
 	// readOnly has a key for each informer that may exist. The value is true if the informer was used only by reads.
 	readOnly map[informers.InformerKind]bool
-	indexes  map[informers.InformerKind][]informers.FieldIndex // indexes are requested with IndexField
-	indexed  map[informers.InformerKind]int                    // number of indexes that the informer of this cache has
-	indexing sync.Mutex                                        // indexing is held while indexes are added to an informer
+	indexes  map[informers.InformerKind][]*informers.FieldIndex // indexes are requested with IndexField
+	indexed  map[informers.InformerKind]int                     // indexed counts the indexes that the informer of this cache has
+	indexing sync.Mutex                                         // indexing is held while indexes are added to an informer
 }
 
 func newCache(scheme *runtime.Scheme) *Cache {
 	return &Cache{
 		scheme: scheme, leftOut: map[schema.GroupVersionKind]struct{}{},
 		gates: map[schema.GroupVersionKind]*kindGate{}, readOnly: map[informers.InformerKind]bool{},
-		indexes: map[informers.InformerKind][]informers.FieldIndex{}, indexed: map[informers.InformerKind]int{},
+		indexes: map[informers.InformerKind][]*informers.FieldIndex{}, indexed: map[informers.InformerKind]int{},
 	}
 }
 
@@ -79,7 +79,8 @@ func (c *Cache) recordUse(kind informers.InformerKind, read bool) error {
 		return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 	}
 	if _, out := c.leftOut[gvk]; out {
-		return fmt.Errorf("expected %s to be served when the manager was made, since ByObject of its cache.Options has an entry for it, found that it was not: "+
+		return fmt.Errorf("expected %s to be served when the manager was created, "+
+			"because ByObject of its cache.Options has an entry for it, found that it was not served: "+
 			"use the kind in a conditional group, whose cache uses the entry, or restart the process now that the kind is served", gvk)
 	}
 	// A use other than a read keeps the informer permanently, because a plain controller depends on it.
@@ -132,9 +133,9 @@ func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionK
 	return from.GetInformerForKind(ctx, gvk, opts...)
 }
 
-// BorrowInformer returns the informer with which a plain controller watches a kind, so a scope need not store the
-// objects a second time. It never returns an informer for a kind that groups wait for, or one that was created only by
-// reads, because the cache may remove such informers.
+// BorrowInformer returns the informer with which a plain controller watches a kind, and its cache, so a scope need not
+// store the objects a second time. It never returns an informer for a kind that groups wait for, or one that was
+// created only by reads, because the cache may remove such informers.
 func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind) (cache.Cache, cache.Informer) {
 	if c == nil || kind.UID != "" {
 		return nil, nil
@@ -157,7 +158,8 @@ func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind)
 	return c.Cache, informer
 }
 
-// clientReader is the cache for the manager's client. A client that reads its own writes also gets informers.
+// clientReader is the cache for the manager's client. A client that reads its own writes also calls GetInformer, which
+// counts as a read.
 type clientReader struct{ *Cache }
 
 func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
@@ -170,7 +172,7 @@ func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts .
 // kindGate is the last state of a kind that groups wait for.
 type kindGate struct {
 	absent     bool
-	lastServed detect.Verdict // lastServed is the last verdict of Served
+	lastServed detect.Verdict // lastServed is the last verdict whose presence is Served
 }
 
 // NoteVerdicts receives the detector's verdicts about kinds that a group waits for. If a kind is absent or has been
@@ -249,7 +251,8 @@ func (c *Cache) forgetReadsLocked(gvk schema.GroupVersionKind) (left []client.Ob
 	return left
 }
 
-// RemoveInformer removes an informer of this cache, or ends its use by the scope of the context.
+// RemoveInformer removes an informer of this cache. With the context of a scope, it ends the scope's use of the
+// informer instead.
 func (c *Cache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	if scope := c.scopeOf(ctx); scope != nil {
 		return scope.Cache.RemoveInformer(ctx, obj)
@@ -257,7 +260,7 @@ func (c *Cache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	return c.Cache.RemoveInformer(ctx, obj)
 }
 
-// WaitForCacheSync waits for the informers of this cache, or for those of the scope of the context.
+// WaitForCacheSync waits for the informers of this cache, or, with the context of a scope, for the scope's informers.
 func (c *Cache) WaitForCacheSync(ctx context.Context) bool {
 	if scope := c.scopeOf(ctx); scope != nil {
 		return scope.Cache.WaitForCacheSync(ctx)
@@ -265,7 +268,7 @@ func (c *Cache) WaitForCacheSync(ctx context.Context) bool {
 	return c.Cache.WaitForCacheSync(ctx)
 }
 
-// Scope contains the parts of an activation that replace those of its manager.
+// Scope contains the cache, client and API reader of an activation, which replace those of its manager.
 type Scope struct {
 	Cache     cache.Cache
 	Client    client.Client
@@ -277,7 +280,8 @@ type scopeKey struct{ outer *Cache }
 
 // WithScope marks the context of code that runs in a scope. The scope then serves calls to the manager's client, cache
 // and API reader. Therefore a reconciler that has stored the manager's client, in any place, reads from the cache that
-// delivers its events. A handler that it adds ends with the scope, and no call takes effect after the scope has ended.
+// delivers its events. A handler that the reconciler adds ends with the scope, and no call takes effect after the scope
+// has ended.
 func WithScope(ctx context.Context, outer *Cache, scope Scope) context.Context {
 	if outer == nil {
 		return ctx
@@ -317,7 +321,7 @@ func (c *Cache) IndexField(ctx context.Context, obj client.Object, field string,
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.indexes[kind], err = informers.AppendIndex(c.indexes[kind], informers.FieldIndex{Object: obj, Field: field, Extract: extract})
+	c.indexes[kind], err = informers.AppendIndex(c.indexes[kind], &informers.FieldIndex{Object: obj, Field: field, Extract: extract, OfManager: true})
 	return err
 }
 
@@ -340,14 +344,14 @@ func (c *Cache) addIndexes(ctx context.Context, kind informers.InformerKind) err
 	return nil
 }
 
-func (c *Cache) missingIndexes(kind informers.InformerKind) []informers.FieldIndex {
+func (c *Cache) missingIndexes(kind informers.InformerKind) []*informers.FieldIndex {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.indexes[kind][c.indexed[kind]:]
 }
 
 // IndexesOf returns the indexes that were requested from this cache, for use in a scope.
-func (c *Cache) IndexesOf(kind informers.InformerKind) []informers.FieldIndex {
+func (c *Cache) IndexesOf(kind informers.InformerKind) []*informers.FieldIndex {
 	if c == nil {
 		return nil
 	}
