@@ -80,8 +80,8 @@ type BackupPolicySpec struct {
 	// restored. If it is unset and a bucket is configured, binary logs are copied with the default settings.
 	// +optional
 	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
-	// RetentionDays is the number of days for which backups, and binary logs, are kept. Older ones are deleted, except
-	// the backup that the oldest restorable point needs. If it is unset, nothing is deleted.
+	// RetentionDays is the number of days for which backups, and binary logs, are kept. Older backups and logs are
+	// deleted, except the backup that the oldest restorable point needs. If it is unset, nothing is deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=36500
@@ -208,7 +208,7 @@ type BucketConfig struct {
 	// +optional
 	// +kubebuilder:validation:Enum=AES256;"aws:kms";"aws:kms:dsse"
 	ServerSideEncryption string `json:"serverSideEncryption,omitempty"`
-	// KMSKeyID names the key for aws:kms. Empty means the default key of the account.
+	// KMSKeyID identifies the key for aws:kms. Empty means the default key of the account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	KMSKeyID string `json:"kmsKeyID,omitempty"`
@@ -236,7 +236,7 @@ type Restore struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Users *RestoredUsers `json:"users,omitempty"`
 	// OnError defines what happens if MySQL rejects a part of the backup, such as a view or an account. Skip, the
-	// default, restores the other parts, and the condition RestoreComplete names the missing ones. Fail ends the
+	// default, restores the other parts, and the condition RestoreComplete lists the missing parts. Fail ends the
 	// restore.
 	// +optional
 	OnError RestoreErrorPolicy `json:"onError,omitempty"`

@@ -80,13 +80,13 @@ type MySQLClusterSpec struct {
 	// ReplicaServiceTemplate customizes the Service of the replicas.
 	// +optional
 	ReplicaServiceTemplate *ServiceTemplate `json:"replicaServiceTemplate,omitempty"`
-	// MySQLConfigMapName names the ConfigMap with settings for mysqld.
+	// MySQLConfigMapName is the name of the ConfigMap with settings for mysqld.
 	// +optional
 	// +nullable
 	MySQLConfigMapName *string `json:"mysqlConfigMapName,omitempty"`
-	// ReplicationSourceSecretName names the Secret, in the cluster's namespace, with the external MySQL server that this cluster is cloned
-	// from and replicates from: HOST, PORT, USER, PASSWORD, and optionally INIT_AFTER_CLONE_SQL, which is run once in the copy. The cluster
-	// is read-only until the field is removed.
+	// ReplicationSourceSecretName is the name of the Secret, in the cluster's namespace, with the external MySQL
+	// server that this cluster is cloned from and replicates from: HOST, PORT, USER, PASSWORD, and optionally
+	// INIT_AFTER_CLONE_SQL, which is run once in the copy. The cluster is read-only until the field is removed.
 	// +optional
 	// +nullable
 	ReplicationSourceSecretName *string `json:"replicationSourceSecretName,omitempty"`
@@ -122,7 +122,7 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LogRotationSize int `json:"logRotationSize,omitempty"`
-	// BackupPolicyName names the BackupPolicy in the same namespace. Without it, no backups are made.
+	// BackupPolicyName is the name of the BackupPolicy in the same namespace. Without it, no backups are made.
 	// +optional
 	// +nullable
 	BackupPolicyName *string `json:"backupPolicyName,omitempty"`
@@ -164,7 +164,7 @@ func UnsupportedFields(spec MySQLClusterSpec) []string {
 	}
 	if b := bucketOfRestore(spec); b != nil && b.BackendType != "" && b.BackendType != BackendS3 {
 		found = append(found, fmt.Sprintf("spec.restore.jobConfig.bucketConfig.backendType (%s is not supported, so nothing is restored; "+
-			"use s3, which Google's storage also speaks, or copy the backup)", b.BackendType))
+			"use s3, which Google Cloud Storage also supports, or copy the backup)", b.BackendType))
 	}
 	slices.Sort(found)
 	return found

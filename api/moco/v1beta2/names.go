@@ -27,8 +27,8 @@ const (
 	// RotationAnnotation requests new passwords for all accounts if it is "rotate"; the old passwords remain valid. If
 	// it is "discard", it requests that the old passwords become invalid. It is removed when the request is done.
 	RotationAnnotation = "torpor.dev/rotate-passwords"
-	// TLSSecretAnnotation names a Secret with the servers' certificate, such as cert-manager creates: ca.crt, tls.crt and tls.key. Without
-	// it, Torpor issues the certificate.
+	// TLSSecretAnnotation is the name of a Secret with the servers' certificate, such as cert-manager creates:
+	// ca.crt, tls.crt and tls.key. Without it, Torpor issues the certificate.
 	TLSSecretAnnotation = "torpor.dev/tls-secret"
 )
 
@@ -237,7 +237,7 @@ const (
 	// ClusteringActiveCondition is False while clustering is stopped.
 	ClusteringActiveCondition = "ClusteringActive"
 	// RestoreCompleteCondition exists after a restore. It is False if parts of the backup were skipped. The message
-	// names them.
+	// lists these parts.
 	RestoreCompleteCondition = "RestoreComplete"
 	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not act on, or its ConfigMap
 	// contains settings that clustering overrides. The message lists them.
@@ -270,7 +270,7 @@ const (
 const (
 	// ClusteringStoppedReason means that clustering is stopped, so the state is not guaranteed.
 	ClusteringStoppedReason = "ClusteringStopped"
-	// NotObservedReason means that the instances have not been observed yet. The message names what is missing.
+	// NotObservedReason means that the instances have not been observed yet. The message reports what is missing.
 	NotObservedReason = "NotObserved"
 )
 
@@ -281,7 +281,7 @@ const (
 	// ClusteringInactiveReason means that clustering is stopped. Torpor changes no instance.
 	ClusteringInactiveReason = "ClusteringInactive"
 	// StartRefusedReason means that clustering remains stopped although no stop is requested, because a start would
-	// lose transactions or cut off instances. The message names them, and the next step.
+	// lose transactions or cut off instances. The message lists them, and the next step.
 	StartRefusedReason = "StartRefused"
 	// QuiescingReason means that a stop of clustering is requested, and an operation in progress is being brought to a safe point
 	// first.
@@ -301,7 +301,7 @@ const (
 	// ReconcileSuccessReason means that every object matches the spec.
 	ReconcileSuccessReason = "ReconcileSuccess"
 	// ReconcileFailedReason means that an object could not be written, or an object that it needs is missing. The
-	// message names the object.
+	// message identifies the object.
 	ReconcileFailedReason = "ReconcileFailed"
 )
 

@@ -709,7 +709,7 @@ func TestUnsupported(t *testing.T) {
 		"agentUseLocalhost: reported as unsupported":   {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
 		"logRotationSchedule: reported as unsupported": {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
 		"restore from Azure: reported as unsupported": {mocov1beta2.MySQLClusterSpec{Restore: restoreFrom("azure")}, []string{
-			"spec.restore.jobConfig.bucketConfig.backendType (azure is not supported, so nothing is restored; use s3, which Google's storage also speaks, or copy the backup)",
+			"spec.restore.jobConfig.bucketConfig.backendType (azure is not supported, so nothing is restored; use s3, which Google Cloud Storage also supports, or copy the backup)",
 		}},
 		"restore from S3: no unsupported field":             {mocov1beta2.MySQLClusterSpec{Restore: restoreFrom("s3")}, nil},
 		"replication source Secret: no unsupported field":   {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, nil},

@@ -2,7 +2,8 @@
 
 // Package v1beta2 is the API moco.cybozu.com/v1beta2: MySQLCluster, which is a primary MySQL server and its replicas,
 // and BackupPolicy, which defines when and how clusters are backed up. Names, paths, defaults and columns follow
-// upstream MOCO, so that its manifests apply here. The schema rejects the values that MOCO's webhooks reject.
+// upstream MOCO, so that manifests for MOCO can be applied unchanged. The schema rejects the values that MOCO's
+// webhooks reject.
 // +kubebuilder:object:generate=true
 // +groupName=moco.cybozu.com
 package v1beta2

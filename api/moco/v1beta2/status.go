@@ -210,13 +210,14 @@ type Pause struct {
 	// State is the state of the cluster while clustering is stopped, such as Healthy.
 	// +optional
 	State string `json:"state,omitempty"`
-	// StartFindings are problems that a start of clustering would meet. Those that refuse the start come first.
+	// StartFindings are problems that a start of clustering would encounter. Problems that cause the start to be
+	// refused come first.
 	// +optional
 	// +listType=atomic
 	StartFindings []StartFinding `json:"startFindings,omitempty"`
 }
 
-// StartFinding is a problem that a start of clustering would meet.
+// StartFinding is a problem that a start of clustering would encounter.
 type StartFinding struct {
 	// Severity is refuse or warn.
 	Severity string `json:"severity"`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package moco is the plugin `kubectl moco`, with which users stop, start and inspect parts of MySQLClusters. It
-// writes annotations and reads statuses; controllers do the rest. Its specification is testdata/*.txtar.
+// Package moco implements the plugin `kubectl moco`, with which users stop, start and inspect parts of MySQLClusters.
+// It writes annotations, on which the controllers act, and reads statuses. testdata/*.txtar specify its behaviour.
 package moco
 
 import (
@@ -125,7 +125,7 @@ type kubeClient struct {
 	namespace string
 }
 
-// newConnector adds kubectl's flags and returns a function that connects with their values.
+// newConnector adds kubectl's flags and returns a function that connects with the values of these flags.
 func newConnector(root *cobra.Command, warnings io.Writer) func() (*kubeClient, error) {
 	load := connection.AddFlags(root, fieldManager, warnings)
 	return func() (*kubeClient, error) {
@@ -160,7 +160,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 type clusterNotFoundError string
 
 func (e clusterNotFoundError) Error() string {
-	return fmt.Sprintf("expected MySQLCluster %q, found none; kubectl moco status lists those of a namespace", string(e))
+	return fmt.Sprintf("expected MySQLCluster %q, found none; kubectl moco status lists the MySQLClusters of the namespace", string(e))
 }
 
 func (a *commands) openCluster(ctx context.Context, name string) (*kubeClient, *mocov1beta2.MySQLCluster, error) {
@@ -266,7 +266,7 @@ func namesOf(clusters []mocov1beta2.MySQLCluster) []string {
 	return names
 }
 
-// completeClusterNames completes the names of clusters in a shell. A command takes at most limit names; 0 means no
+// completeClusterNames completes the names of clusters in a shell. A command accepts at most limit names; 0 means no
 // limit.
 func (a *commands) completeClusterNames(limit int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

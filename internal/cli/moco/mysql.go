@@ -72,7 +72,7 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	if index < 0 {
 		primary, chosen := c.Status.Primary()
 		if !chosen {
-			return fmt.Errorf("%s: expected a primary, found none chosen yet; wait until the cluster is healthy, or name an instance with --index", describeCluster(c))
+			return fmt.Errorf("%s: expected a primary, found none chosen yet; wait until the cluster is healthy, or select an instance with --index", describeCluster(c))
 		}
 		index = primary
 	}

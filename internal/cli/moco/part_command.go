@@ -30,7 +30,7 @@ import (
 
 const (
 	defaultTimeout = 5 * time.Minute
-	// lookTimeout is how long the manager may take to check the instances. One of them may not answer.
+	// lookTimeout is how long the manager may take to check the instances, some of which may not answer.
 	lookTimeout = 15 * time.Second
 	// lookRequestFormat is a time format whose texts sort chronologically.
 	lookRequestFormat = "2006-01-02T15:04:05.000000000Z"
@@ -103,8 +103,8 @@ func validateOutput(format string) error {
 	return nil
 }
 
-// runForClusters writes the requests of all clusters before it waits, so that a slow cluster does not delay the
-// others.
+// runForClusters writes the requests of all clusters before it waits, so that a slow cluster does not delay other
+// clusters.
 func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 	if err := p.validateFlags(cmd); err != nil {
 		return err
@@ -228,7 +228,8 @@ func (p *partCommand) requestLooks(ctx context.Context, kube *kubeClient, names 
 	}
 }
 
-// awaitLook returns a cluster, after a check of its instances that began after the request if the start needs one.
+// awaitLook returns a cluster. If the start needs a check of the instances, awaitLook first waits for a check that began
+// after the request.
 func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name string) (*mocov1beta2.MySQLCluster, error) {
 	tick := p.clock.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -244,7 +245,7 @@ func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name stri
 		select {
 		case <-tick.C():
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for a look at MySQLCluster %q: %w", kube.namespace+"/"+name, context.Cause(ctx))
+			return nil, fmt.Errorf("wait for a check of MySQLCluster %q: %w", kube.namespace+"/"+name, context.Cause(ctx))
 		}
 	}
 }
@@ -294,7 +295,7 @@ func (p *partCommand) printResult(r *partResult, many bool) {
 	case p.IsStop:
 		fmt.Fprintf(p.Out, "changed the reason and the end of %s\n", describeCluster(r.before))
 	default:
-		fmt.Fprintf(p.Out, "removed %s=%q from %s; it did not stop anything\n", p.Part.Name, r.change.RemovedValue, describeCluster(r.before))
+		fmt.Fprintf(p.Out, "removed %s=%q from %s; this value did not stop anything\n", p.Part.Name, r.change.RemovedValue, describeCluster(r.before))
 	}
 }
 

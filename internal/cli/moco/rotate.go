@@ -30,15 +30,15 @@ func (a *commands) newRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate NAME",
 		Short: "Give all accounts new passwords, in two steps without an outage",
-		Long: `Give all eight accounts new passwords. The old ones stay valid too, so that applications can take the new ones
-from the Secret at any time. Then --discard invalidates the old ones.
+		Long: `Give all eight accounts new passwords. The old passwords stay valid too, so that applications can read the new ones
+from the Secret at any time. Then --discard invalidates the old passwords.
 Both steps wait for a healthy cluster, and continue after an interruption of the manager. --discard takes at least three
 minutes, after which the files in every Pod have the new passwords. A second rotation before --discard is refused with
 exit code 4, because it would invalidate passwords that may be in use.`,
 		Example: `  # New passwords
   kubectl moco rotate test --wait
 
-  # After the applications have been restarted with them
+  # After the applications have been restarted with the new passwords
   kubectl moco rotate test --discard --wait`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeClusterNames(1),
@@ -82,7 +82,7 @@ func (r *rotation) run(cmd *cobra.Command, args []string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.RotationAnnotation, value)
 	target := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
 	if err := kube.Patch(cmd.Context(), target, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(fieldManager)); err != nil {
-		return fmt.Errorf("%s: annotate it: %w", describeCluster(c), err)
+		return fmt.Errorf("annotate %s: %w", describeCluster(c), err)
 	}
 	if !r.wait {
 		fmt.Fprintf(r.Out, "requested to %s the passwords of %s\n", value, describeCluster(c))
@@ -113,7 +113,7 @@ func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.M
 	}
 	hasTwo := secret.Annotations[mocov1beta2.RotationIDAnnotation] != ""
 	if hasTwo == (value == mocov1beta2.DiscardRequest) || mysqlusers.HasNextPasswords(secret.Data) {
-		return fmt.Errorf("%s: expected to %s its passwords, found the annotation %s removed too early; run the command again", describeCluster(c), value, mocov1beta2.RotationAnnotation)
+		return fmt.Errorf("%s: the annotation %s was removed too early, before the step %s was done; run the command again", describeCluster(c), mocov1beta2.RotationAnnotation, value)
 	}
 	if value == mocov1beta2.DiscardRequest {
 		fmt.Fprintf(r.Out, "discarded the old passwords of %s\n", describeCluster(c))

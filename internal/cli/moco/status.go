@@ -246,7 +246,7 @@ func (a *commands) writeAligned(lines []string) error {
 func formatRole(s mocov1beta2.InstanceStatus) string {
 	said := []string{string(s.Role)}
 	if s.Stopped {
-		said = append(said, "left alone")
+		said = append(said, "clustering stopped")
 	}
 	return formatCell(said)
 }
@@ -326,7 +326,7 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 		case !w.IsStop && !w.force && w.Part.IsStartRefused(c):
 			return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; --force starts it nevertheless", describeCluster(c), w.Part.ReadCondition(c).Message)}
 		case w.Part.IsStopped(c.Annotations) != w.IsStop:
-			return false, fmt.Errorf("%s: the request changed during the wait: its %s is no longer to be %s", describeCluster(c), w.Part.PartName, w.pastParticiple())
+			return false, fmt.Errorf("%s: the request changed during the wait: %s should no longer be %s", describeCluster(c), w.Part.PartName, w.pastParticiple())
 		case w.isSettled(c):
 			return true, nil
 		default:

@@ -21,9 +21,9 @@ func (a *commands) newStopCommand() *cobra.Command {
 	clustering := a.newStopPartCommand(mysqlswitches.ClusteringPart(), "Stop failover, switchover and the repair of replication",
 		`Stop failover, switchover and the repair of replication; no controller changes the instances any more.
 An operation in progress is first brought to a safe point; --wait returns after that.
-Changes to the spec still reach the Pods; see stop reconciliation.`)
-	reconciliation := a.newStopPartCommand(mysqlswitches.ReconciliationPart(), "Keep changes to the spec from reaching other objects",
-		`Keep changes to the spec from reaching other objects, such as the StatefulSet. Clustering continues.`)
+Changes to the spec are still applied to the Pods; see stop reconciliation.`)
+	reconciliation := a.newStopPartCommand(mysqlswitches.ReconciliationPart(), "Stop applying changes to the spec to other objects",
+		`Stop applying changes to the spec to other objects, such as the StatefulSet. Clustering continues.`)
 	return newGroupCommand("stop", "Stop clustering or reconciliation", clustering, reconciliation)
 }
 
@@ -73,7 +73,7 @@ instance, and a primary that lacks data or does not answer.`)
 	cmd.Flags().BoolVar(&clustering.force, "force", false, "start in spite of the findings of the check, or without a check")
 	reconciliation := &partCommand{commands: a, PartRequest: mysqlswitches.PartRequest{Part: mysqlswitches.ReconciliationPart()}}
 	return newGroupCommand("start", "Start clustering or reconciliation", cmd,
-		reconciliation.newStartPartCommand("Let changes to the spec reach other objects", "Let changes to the spec reach other objects, including those made during the stop."))
+		reconciliation.newStartPartCommand("Apply changes to the spec to other objects again", "Apply changes to the spec to other objects again, including changes made during the stop."))
 }
 
 func (p *partCommand) newStartPartCommand(short, long string) *cobra.Command {

@@ -18,7 +18,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	releaseimage "github.com/torpor-dev/torpor/hack/release/image"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
-	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/binlogparser"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
@@ -53,12 +53,12 @@ func TestChooseBackup(t *testing.T) {
 		"a backup taken exactly at the point is chosen":         {keys: all, point: noon().Add(time.Hour), want: second},
 		"a backup taken after the point is not chosen":          {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
 		"a point in another time zone is compared in UTC":       {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
-		"a point before the first backup is an error":           {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
+		"a point before the first backup is an error":           {keys: all, point: noon().Add(-time.Second), err: "found only later backups (2, the first at 2026-11-20T12:00:00Z); choose a later restore point"},
 		"an incomplete backup is not chosen":                    {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
 		"a newer MOCO backup is chosen":                         {keys: mocos, point: noon(), want: moco(-time.Hour, "", noon().Add(30*time.Minute))},
 		"MOCO's binary logs belong to the preceding backup":     {keys: mocos, point: noon().Add(-90 * time.Minute), want: moco(-2*time.Hour, "binlog.tar.zst", noon().Add(-time.Hour))},
 		"a newer Torpor backup is chosen":                       {keys: mocos, point: noon().Add(2 * time.Hour), want: second},
-		"a point before the first MOCO backup is an error":      {keys: mocos, point: noon().Add(-3 * time.Hour), err: "found 4, the first of 2026-11-20T10:00:00Z; choose a later restore point"},
+		"a point before the first MOCO backup is an error":      {keys: mocos, point: noon().Add(-3 * time.Hour), err: "found only later backups (4, the first at 2026-11-20T10:00:00Z); choose a later restore point"},
 		"an empty bucket is an error":                           {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestPlanReplay(t *testing.T) {
 	const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 	at := func(seconds int) time.Time { return noon().Add(time.Duration(seconds) * time.Second) }
 	segment := func(previous, set string, first, last int) backup.StoredSegment {
-		return backup.StoredSegment{Key: set, SegmentHeader: binlog.SegmentHeader{
+		return backup.StoredSegment{Key: set, SegmentHeader: binlogparser.SegmentHeader{
 			Previous: gtids(t, previous), GTIDs: gtids(t, set), First: at(first), Last: at(last), Until: at(last),
 		}}
 	}
@@ -238,9 +238,9 @@ func TestChooseSource(t *testing.T) {
 		"no replica in sync: the primary is dumped with a warning":                {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
 		"a stopped replica: the primary is dumped with a warning":                 {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
 		"only an errant replica is reachable: an error":                           {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
-		"busy replicas: the primary is dumped with a warning":                     {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
+		"busy replicas: the primary is dumped with a warning":                     {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 could not take a snapshot in time"},
 		"one busy replica: the other replica is dumped":                           {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
-		"a busy primary without replicas: an error":                               {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
+		"a busy primary without replicas: an error":                               {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 could not take a snapshot in time, because of a transaction"},
 		"two writable instances: an error":                                        {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
 		"no reachable instance: an error":                                         {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
 		"the primary and a replica of a copy: the replica is dumped":              {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(1)}, want: 1},
@@ -307,7 +307,7 @@ func TestResult(t *testing.T) {
 		},
 		"a result that is too long is truncated, with a warning": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: long, DumpSize: 7, Warnings: []string{"w"}},
-			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), DumpSize: 7, Warnings: []string{"the GTID set and 1 warnings are too long to be shown; they are in the bucket"}},
+			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), DumpSize: 7, Warnings: []string{"the GTID set and 1 warnings are too long for the status; read them in backup.json in the bucket"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,9 +343,9 @@ func TestRestoreResult(t *testing.T) {
 	}{
 		"warnings within the size limit are kept":                          {[]string{"view a", "an event"}, 1, []string{"view a", "an event"}, 1},
 		"no warnings and no skipped objects":                               {nil, 0, nil, 0},
-		"warnings beyond the size limit are counted":                       {[]string{"view a", long, long, long}, 1, []string{"view a", long, "2 more are in the log of the Job"}, 1},
-		"warnings about skipped objects beyond the size limit are counted": {[]string{"view a", long, long, long}, 4, []string{"view a", long, "2 more are in the log of the Job"}, 3},
-		"a single warning above the size limit is counted":                 {[]string{strings.Repeat(long, 4)}, 1, []string{"1 more are in the log of the Job"}, 1},
+		"warnings beyond the size limit are counted":                       {[]string{"view a", long, long, long}, 1, []string{"view a", long, "2 more warnings are in the log of the Job"}, 1},
+		"warnings about skipped objects beyond the size limit are counted": {[]string{"view a", long, long, long}, 4, []string{"view a", long, "2 more warnings are in the log of the Job"}, 3},
+		"a single warning above the size limit is counted":                 {[]string{strings.Repeat(long, 4)}, 1, []string{"1 more warnings are in the log of the Job"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := backup.FormatRestoreResult(backup.RestoreResult{
@@ -396,14 +396,14 @@ func TestBadInputIsRefused(t *testing.T) {
 		cluster func(*mocov1beta2.MySQLCluster)
 		err     string
 	}{
-		"a policy without a bucket and a volume: refused": {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
+		"a policy without a bucket and a volume: refused": {image: "torpor", err: "expected bucketConfig or workVolume as the destination of the backups"},
 		"backend type gcs: refused":                       {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
 		"backend type azure: refused":                     {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
-		"ephemeral volume: refused":                       {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
-		"a volume that cannot be parsed: refused":         {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
+		"ephemeral volume: refused":                       {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found an emptyDir or ephemeral volume"},
+		"a volume that cannot be parsed: refused":         {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected the same format as in a Pod"},
 		"an environment that cannot be parsed: refused": {
 			image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: bucketed.BucketConfig, Env: []mocov1beta2.Kept{keptJSON(`{}`), keptJSON(`{"name": 1}`)}},
-			err: "jobConfig.env[1]: expected it as in a Pod",
+			err: "jobConfig.env[1]: expected the same format as in a Pod",
 		},
 		"no Torpor image: refused": {job: bucketed, err: "start the manager with --image or TORPOR_IMAGE"},
 		"no MySQL image: refused": {
@@ -591,9 +591,9 @@ func TestDecide(t *testing.T) {
 			withRestore(o)
 			o.RestoreJob, o.Cluster.Status.RestoredTime = &batchv1.Job{}, &metav1.Time{}
 		}, ""},
-		"a finished restore is not repeated":                  {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
-		"an error about the CronJob does not prevent the Job": {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
-		"a terminating cluster gets no Jobs":                  {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
+		"a finished restore is not repeated":                          {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
+		"a CronJob that cannot be built does not prevent the restore": {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
+		"a terminating cluster gets no Jobs":                          {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
 		"the CronJob is unchanged while reconciliation is stopped": {func(o *backup.Observed) {
 			o.CronJob = &batchv1.CronJob{}
 			o.Cluster.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}

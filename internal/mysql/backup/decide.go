@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup decides how a MySQLCluster is backed up and restored: the Jobs, the object names in the bucket, the
-// instance to dump and the backup to restore. It is pure. Its subpackage controller creates the Jobs, and its
-// subpackage job is the program that runs in them.
+// Package backup decides how a MySQLCluster is backed up and restored: the Jobs, the object keys in the bucket, the
+// instance to dump and the backup to restore. It does no I/O. Package controller creates the Jobs, and package runner
+// is the program that runs in their Pods.
 package backup
 
 import (
@@ -21,13 +21,14 @@ import (
 // Observed is the input for a decision about the backups of a cluster.
 type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// Policy is the BackupPolicy that the cluster references; nil if there is no reference or no such policy.
+	// Policy is the BackupPolicy that the cluster references; nil if there is no reference, or if the BackupPolicy does
+	// not exist.
 	Policy *mocov1beta2.BackupPolicy
-	// CronJob and RestoreJob are the objects with the names of the cluster's CronJob and Job; nil if they do not exist.
-	// A Job may belong to an earlier cluster with the same name.
+	// CronJob and RestoreJob are the existing objects with the cluster's CronJobName and RestoreJobName; nil if they do
+	// not exist. The Job may belong to an earlier cluster with the same name.
 	CronJob    *batchv1.CronJob
 	RestoreJob *batchv1.Job
-	// Shipper is the Deployment that copies binary logs; nil if it does not exist.
+	// Shipper is the Deployment that ships binary logs to the bucket; nil if it does not exist.
 	Shipper *appsv1.Deployment
 	// Image is Torpor's own image.
 	Image string
@@ -42,8 +43,8 @@ type Plan struct {
 	Restore RestorePlan
 }
 
-// CronJobPlan applies the CronJob, deletes the existing one, or does nothing. If doing nothing is an error, Err is the
-// reason.
+// CronJobPlan contains at most one of these: the CronJob to apply, the CronJob to delete, or the reason why the wanted
+// CronJob cannot be applied.
 type CronJobPlan struct {
 	Apply, Delete *batchv1.CronJob
 	Err           error
@@ -55,7 +56,7 @@ type ShipperPlan struct {
 	Err           error
 }
 
-// RestorePlan creates the Job or does nothing. If doing nothing is an error, Err is the reason.
+// RestorePlan contains the Job to create, or the reason why the wanted Job cannot be created.
 type RestorePlan struct {
 	Create *batchv1.Job
 	Err    error
@@ -67,8 +68,8 @@ const (
 	StoppedRule = "reconciliation is stopped"
 )
 
-// Decide returns the Jobs that a cluster should have. While reconciliation is stopped, nothing is written, and an
-// existing CronJob keeps running.
+// Decide returns the changes to a cluster's CronJob, Deployment and restore Job. While reconciliation is stopped, it
+// returns no changes, and an existing CronJob keeps creating Jobs.
 func Decide(seen Observed) Plan {
 	switch {
 	case !seen.Cluster.DeletionTimestamp.IsZero():
@@ -104,7 +105,7 @@ func decideShipper(seen Observed) ShipperPlan {
 }
 
 func decideRestore(seen Observed) RestorePlan {
-	// A Job is immutable. It is created once, and recreated after it was deleted. Users retry a failed restore by
+	// A Job is immutable. It is created once, and recreated after it is deleted. Users retry a failed restore by
 	// deleting the Job.
 	switch {
 	case seen.Cluster.Spec.Restore == nil || seen.Cluster.Status.RestoredTime != nil:
@@ -116,17 +117,18 @@ func decideRestore(seen Observed) RestorePlan {
 	return RestorePlan{Create: job, Err: err}
 }
 
-// findJobInTheWay returns an error for a Job that has the name of the cluster's Job, does not belong to the cluster and
-// will not be deleted.
+// findJobInTheWay returns an error if the Job with the name of the cluster's restore Job has another owner and will not
+// be deleted.
 func findJobInTheWay(cluster *mocov1beta2.MySQLCluster, job *batchv1.Job) error {
 	owner := metav1.GetControllerOf(job)
 	switch {
 	case metav1.IsControlledBy(job, cluster):
 		return nil
 	case job.DeletionTimestamp != nil, owner != nil && owner.Kind == mocov1beta2.MySQLClusterKind().Kind:
-		return nil // Its deletion triggers a pass. A Job of an earlier cluster with this name is garbage-collected.
+		// The deletion of the Job triggers a reconciliation. A Job of an earlier cluster is garbage-collected.
+		return nil
 	}
-	return fmt.Errorf("spec.restore: expected no Job %s that this cluster does not own, found one; nothing is restored; if the Job is not needed, delete it: kubectl delete job -n %s %s",
+	return fmt.Errorf("spec.restore: expected this MySQLCluster to own Job %s, found another owner or none; nothing is restored; if the Job is not needed, delete it: kubectl delete job -n %s %s",
 		job.Name, job.Namespace, job.Name)
 }
 
@@ -142,15 +144,16 @@ func PolicyName(cluster *mocov1beta2.MySQLCluster) string {
 type SourceCandidate struct {
 	// Problem is the reason why the instance is unreachable; empty if it is reachable.
 	Problem string
-	// Writable is true if clients can write to the instance, as to the primary.
+	// Writable is true if clients can write to the instance, as they can to the primary.
 	Writable bool
 	// Replicating is true if both replication threads run.
 	Replicating bool
 	// Lag is the replication lag.
 	Lag time.Duration
-	// Busy is true if the tables could not be locked for a snapshot without blocking clients.
+	// Busy is true if a snapshot could not be taken without blocking clients for too long.
 	Busy bool
-	// LeadsCopy is true for the primary of a cluster that copies an external server and takes no writes.
+	// LeadsCopy is true for the primary of a cluster that replicates from an external server, so clients cannot write
+	// to it.
 	LeadsCopy bool
 	// Errant is true if the instance has transactions that the primary lacks.
 	Errant bool
@@ -158,8 +161,8 @@ type SourceCandidate struct {
 	HasNoPrimary bool
 }
 
-// ChooseSource returns the index of the instance to dump. This is the replica in sync with the lowest lag, which avoids
-// load on the primary. Otherwise it is the primary, with a warning.
+// ChooseSource returns the index of the instance to dump: the replica with the lowest lag, to avoid load on the
+// primary. If no replica is suitable, it returns the primary, and a warning if the cluster has replicas.
 func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int, warnings []string, err error) {
 	replica, primary := -1, -1
 	var reasons []string
@@ -168,7 +171,7 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 		isPrimary := s.Problem == "" && (s.Writable || s.LeadsCopy)
 		switch {
 		case isPrimary && primary >= 0:
-			return 0, nil, fmt.Errorf("expected one writable instance, found %d and %d, and it is unknown which data are right; make one of them read-only", primary, i)
+			return 0, nil, fmt.Errorf("expected one writable instance, found %d and %d; find out which of them has the right data, and make the other one read-only", primary, i)
 		case isPrimary:
 			primary = i
 			if s.Busy {
@@ -192,10 +195,11 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 	return primary, warnings, nil
 }
 
-// FindCopyPrimary returns the primary of a cluster that copies an external server, so all instances are read-only. The
-// primary is the only instance that follows a host outside of the cluster. All others follow the primary or do not
-// replicate. It returns -1 if no such instance exists or the result is ambiguous. sources holds the hosts that the
-// instances follow, and an empty string for an unreachable instance.
+// FindCopyPrimary returns the index of the primary of a cluster that replicates from an external server, so all
+// instances are read-only. The primary is the only instance that replicates from a host outside of the cluster. All
+// other instances replicate from the primary or do not replicate. It returns -1 if no instance or more than one
+// qualifies. sources holds the host that each instance replicates from, and an empty string for an unreachable
+// instance.
 func FindCopyPrimary(hosts, sources []string) int {
 	primary := slices.IndexFunc(sources, func(source string) bool { return source != "" && !slices.Contains(hosts, source) })
 	for i, source := range sources {
@@ -206,12 +210,13 @@ func FindCopyPrimary(hosts, sources []string) int {
 	return primary
 }
 
+// unsuitableReason returns why a replica cannot be dumped, as a predicate of the instance; empty if it can be dumped.
 func unsuitableReason(s SourceCandidate, maxLag time.Duration) string {
 	switch {
 	case s.Problem != "":
 		return s.Problem
 	case s.Busy:
-		return "is kept busy by a transaction, a change to tables or other work of its machine"
+		return "could not take a snapshot in time, because of a transaction, a DDL statement or other load on its machine"
 	case !s.Replicating:
 		return "does not replicate"
 	case s.HasNoPrimary:

@@ -9,9 +9,9 @@ import (
 )
 
 // ExpiredKeys returns the keys of a cluster's backups and binary logs that may be deleted, in order of deletion. The
-// record of a backup is deleted first, so an incomplete backup never counts as a backup. Objects created since the
-// cutoff are kept. The newest complete backup before the cutoff and its binary logs are kept too, because points soon
-// after the cutoff need them. Without a complete backup nothing expires.
+// record of a backup is deleted first, so a partly deleted backup never counts as a backup. Objects created since the
+// cutoff are kept. The newest complete backup before the cutoff and its binary logs are kept too, because a restore to
+// a time soon after the cutoff needs them. If no complete backup is as old as the cutoff, nothing expires.
 func ExpiredKeys(backups, segments []string, namespace, name string, cutoff time.Time) []string {
 	whole := wholeBackups(backups, namespace, name)
 	base := slices.IndexFunc(whole, cutoff.Before)
@@ -35,7 +35,7 @@ func ExpiredKeys(backups, segments []string, namespace, name string, cutoff time
 	return expired
 }
 
-// wholeBackups returns the times of the backups with a record, oldest first.
+// wholeBackups returns the times of the complete backups, which have a record, oldest first.
 func wholeBackups(keys []string, namespace, name string) []time.Time {
 	return backupsWith(recordFile, keys, namespace, name)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/binlogparser"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
@@ -19,12 +19,12 @@ const (
 	segmentSuffix     = ".binlog.zst"
 	// MaxSegmentSpan limits the time between the first and the last commit of a segment.
 	MaxSegmentSpan = 5 * time.Minute
-	// clockTolerance is the maximum difference between the clocks of servers at which no segment is missed.
+	// clockTolerance is the maximum difference between the clocks of servers for which all segments are found.
 	clockTolerance = time.Hour
 )
 
-// SegmentPrefix returns the prefix of the keys of a cluster's binary logs. It differs from the prefix of backups, which
-// are far less numerous.
+// SegmentPrefix returns the prefix of the keys of a cluster's binary logs. It differs from ObjectPrefix, so a list of
+// the few backups does not include the many segments.
 func SegmentPrefix(namespace, name string) string {
 	return "moco-binlog/" + namespace + "/" + name + "/"
 }
@@ -78,14 +78,14 @@ type StoredSegment struct {
 	Key string
 	// File is the name of the binary log in a tar archive; empty if the object is one segment.
 	File string
-	binlog.SegmentHeader
+	binlogparser.SegmentHeader
 }
 
 // ReplayPlan lists the binary logs that a restore applies after the dump.
 type ReplayPlan struct {
 	// Segments are the segments to apply, in order. Only transactions committed until Reached are applied.
 	Segments []StoredSegment
-	// Reached is the time whose data results from the restore.
+	// Reached is the time to which the restore brings the data.
 	Reached time.Time
 }
 
@@ -100,8 +100,9 @@ type ReplayRequest struct {
 	WantsNewest bool
 }
 
-// PlanReplay chains segments to the transactions of a dump, up to a point. It returns an error if the point is not
-// reached, unless everything available was requested or no binary logs were shipped since the dump.
+// PlanReplay returns the segments that continue the transactions of a dump without a gap, up to the restore point. It
+// returns an error if they end before the restore point, unless WantsNewest is set or no binary logs were shipped since
+// the dump.
 func PlanReplay(want ReplayRequest, segments []StoredSegment, shipped ShippedState) (ReplayPlan, error) {
 	known := shipped.Until
 	for _, s := range segments {
@@ -115,8 +116,8 @@ func PlanReplay(want ReplayRequest, segments []StoredSegment, shipped ShippedSta
 	case !plan.Reached.Before(want.Point):
 		plan.Reached = want.Point
 	case !want.WantsNewest:
-		return plan, fmt.Errorf("expected the binary logs to reach the restore point %s, found them from the backup of %s until %s without a gap; "+
-			"choose a restore point between these, or after the next backup", formatTime(want.Point), formatTime(want.Time), formatTime(plan.Reached))
+		return plan, fmt.Errorf("expected the binary logs to reach the restore point %s, found them only from the backup of %s until %s without a gap; "+
+			"choose a restore point between these times, or after the next backup", formatTime(want.Point), formatTime(want.Time), formatTime(plan.Reached))
 	}
 	return plan, nil
 }
@@ -132,7 +133,7 @@ func chainSegments(want ReplayRequest, segments []StoredSegment, shipped Shipped
 		next := rest[i]
 		rest = slices.Delete(rest, i, i+1)
 		if next.First.After(want.Point) {
-			plan.Reached = want.Point // No other transaction was committed before the point.
+			plan.Reached = want.Point // The plan contains all transactions up to the restore point.
 			return plan
 		}
 		if !executed.Contains(next.GTIDs) {
@@ -150,8 +151,8 @@ func chainSegments(want ReplayRequest, segments []StoredSegment, shipped Shipped
 func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // follows reports whether a segment continues the executed transactions. Every transaction before the segment must have
-// been executed. Conversely, every executed transaction must be in the segment or before it. This is not the case if a
-// new primary had fewer transactions than the old one.
+// been executed. Conversely, every executed transaction must be in the segment or before it. The second condition is
+// false if a new primary had fewer transactions than the old one.
 func (s StoredSegment) follows(executed gtid.Set) bool {
 	return executed.Contains(s.Previous) && s.Previous.Union(s.GTIDs).Contains(executed)
 }
@@ -166,14 +167,15 @@ func latest(a, b time.Time) time.Time {
 // ShipSource is an instance whose binary logs may be shipped.
 type ShipSource struct{ Executed, Purged gtid.Set }
 
-// ChooseShipStart returns the first of the wanted sets for which a source still has all later transactions, and the
-// first such source. primary is the index of the writable source. If no source has all transactions, shipping starts at
-// the primary's current state, and continued is -1.
+// ChooseShipStart returns the set of transactions after which shipping starts, the index of the source to ship from,
+// and the index of the set in wanted. It returns the first set for which a source still has all later transactions. If
+// there is none, it returns the transactions that the primary has executed, and -1. primary is the index of the
+// writable source.
 func ChooseShipStart(wanted []gtid.Set, sources []ShipSource, primary int) (start gtid.Set, source, continued int) {
 	executed := sources[primary].Executed
 	for w, set := range wanted {
 		if !executed.Contains(set) {
-			continue // Another cluster, or a new primary with fewer transactions.
+			continue // The set is from another cluster, or the new primary has fewer transactions.
 		}
 		for i, s := range sources {
 			if s.Executed.Contains(set) && set.Contains(s.Purged) {
@@ -184,7 +186,8 @@ func ChooseShipStart(wanted []gtid.Set, sources []ShipSource, primary int) (star
 	return executed, primary, -1
 }
 
-// ReadyPath serves the readiness of the shipping Pod, and StatusPath its progress.
+// ReadyPath is the HTTP path for the readiness probe of the shipping Pod, and StatusPath the path of its
+// ShippingReport.
 const (
 	ReadyPath  = "/ready"
 	StatusPath = "/status"

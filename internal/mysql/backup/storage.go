@@ -29,17 +29,17 @@ const (
 	volumeName   = "torpor-backup"
 )
 
-var errNoStorage = errors.New("jobConfig: expected bucketConfig, the bucket for the backups, or workVolume, the volume for them, found neither; add one")
+var errNoStorage = errors.New("jobConfig: expected bucketConfig or workVolume as the destination of the backups, found neither; set one of them")
 
 type backupStorage struct {
-	// flags are the storage flags of the program.
+	// flags are the program's flags for the bucket or the folder.
 	flags []string
 	// volume contains the backups if they are not stored in a bucket.
 	volume *corev1.VolumeSource
 }
 
-// parseStorage returns the storage of a policy. A bucket takes precedence. With a bucket the work volume is not needed,
-// because everything is streamed.
+// parseStorage returns the storage of a policy. If a bucket is set, workVolume is ignored, because all data is streamed
+// to the bucket.
 func parseStorage(job mocov1beta2.JobConfig) (backupStorage, error) {
 	if b := job.BucketConfig; b != nil {
 		return parseBucket(*b)
@@ -52,15 +52,15 @@ func parseStorage(job mocov1beta2.JobConfig) (backupStorage, error) {
 		return backupStorage{}, err
 	}
 	if volume.EmptyDir != nil || volume.Ephemeral != nil {
-		return backupStorage{}, errors.New("jobConfig.workVolume: expected a volume that stays, because the backups go there without a bucketConfig, found one that ends with the Pod; " +
-			"take a persistentVolumeClaim, or add a bucketConfig")
+		return backupStorage{}, errors.New("jobConfig.workVolume: expected a volume that outlives the Pod, because it stores the backups if bucketConfig is not set, " +
+			"found an emptyDir or ephemeral volume; use a persistentVolumeClaim, or set bucketConfig")
 	}
 	return backupStorage{flags: []string{"--folder=" + volumeFolder}, volume: &volume}, nil
 }
 
 func parseBucket(b mocov1beta2.BucketConfig) (backupStorage, error) {
 	if b.BackendType != "" && b.BackendType != s3 {
-		return backupStorage{}, fmt.Errorf("jobConfig.bucketConfig.backendType: expected s3, found %s, which Torpor does not support; use a bucket with S3's protocol", b.BackendType)
+		return backupStorage{}, fmt.Errorf("jobConfig.bucketConfig.backendType: expected s3, found %s, which Torpor does not support; use a bucket with an S3-compatible API", b.BackendType)
 	}
 	s := backupStorage{flags: []string{"--bucket=" + b.BucketName}}
 	for _, f := range []struct{ name, value string }{
@@ -76,10 +76,10 @@ func parseBucket(b mocov1beta2.BucketConfig) (backupStorage, error) {
 	return s, nil
 }
 
-// decodeKept decodes an object of another API that was stored unparsed.
+// decodeKept decodes a Kubernetes object that a MySQLCluster or BackupPolicy stores as unparsed JSON.
 func decodeKept[T any](kept mocov1beta2.Kept, into *T, field string) error {
 	if err := json.Unmarshal(kept.Raw, into); err != nil {
-		return fmt.Errorf("jobConfig.%s: expected it as in a Pod: %w", field, err)
+		return fmt.Errorf("jobConfig.%s: expected the same format as in a Pod: %w", field, err)
 	}
 	return nil
 }
@@ -97,12 +97,12 @@ func decodeKeptList[T any](kept []mocov1beta2.Kept, field string) ([]T, error) {
 }
 
 const (
-	// timeFormat is the format of the time in the names of backups, in UTC, so names sort by time. Upstream uses the
-	// same format.
+	// timeFormat is the format of the time in the names of backups, in UTC, so names sort by time. MOCO uses the same
+	// format.
 	timeFormat = "20060102-150405"
 	recordFile = "backup.json"
-	// mocoDumpFile and mocoBinlogsFile are the files of MOCO's own backups. They are in folders with the same names as
-	// Torpor's.
+	// mocoDumpFile and mocoBinlogsFile are the files of a backup that MOCO made. The names of MOCO's folders have the
+	// same format as those of Torpor.
 	mocoDumpFile    = "dump.tar"
 	mocoBinlogsFile = "binlog.tar.zst"
 )
@@ -110,7 +110,7 @@ const (
 // ObjectKeys holds the keys of the objects of one backup.
 type ObjectKeys struct {
 	// Dump is compressed SQL, and Accounts contains the users and their grants. Record exists only once the other two
-	// are complete. A backup made by MOCO consists of one object, which is both Dump and Record.
+	// are complete. In a backup made by MOCO, Dump and Record are the same object, and Accounts is empty.
 	Dump, Accounts, Record string
 	// Moco is set if MOCO made the backup.
 	Moco *MocoBackup
@@ -122,7 +122,7 @@ type MocoBackup struct {
 	Time time.Time
 	// Binlogs is the key of the binary logs up to the next backup; empty if none exist.
 	Binlogs string
-	// Next is the time of the next backup, which is the end of the binary logs; zero if none exists.
+	// Next is the time of MOCO's next backup, at which the binary logs end; zero if there is no later backup.
 	Next time.Time
 }
 
@@ -135,8 +135,8 @@ func ObjectKeysAt(namespace, name string, at time.Time) ObjectKeys {
 	return ObjectKeys{Dump: folder + "/dump.sql.zst", Accounts: folder + "/accounts.json", Record: path.Join(folder, recordFile)}
 }
 
-// ChooseBackup returns the newest complete backup that is not after the point. This includes backups made by MOCO. keys
-// are all keys under the cluster's prefix, in any order.
+// ChooseBackup returns the newest complete backup that is not after the restore point. This includes backups made by
+// MOCO. keys are all keys under the cluster's prefix, in any order.
 func ChooseBackup(keys []string, namespace, name string, point time.Time) (ObjectKeys, error) {
 	whole, mocos := wholeBackups(keys, namespace, name), backupsWith(mocoDumpFile, keys, namespace, name)
 	own, isOwn := newestUntil(whole, point)
@@ -149,7 +149,7 @@ func ChooseBackup(keys []string, namespace, name string, point time.Time) (Objec
 	}
 	found := "none at all; check the bucket, and spec.restore.sourceNamespace and sourceName"
 	if all := slices.SortedFunc(slices.Values(slices.Concat(whole, mocos)), time.Time.Compare); len(all) > 0 {
-		found = fmt.Sprintf("%d, the first of %s; choose a later restore point", len(all), all[0].Format(time.RFC3339))
+		found = fmt.Sprintf("only later backups (%d, the first at %s); choose a later restore point", len(all), all[0].Format(time.RFC3339))
 	}
 	return ObjectKeys{}, fmt.Errorf("expected a backup of %s/%s that is not after %s, found %s", namespace, name, point.UTC().Format(time.RFC3339), found)
 }
@@ -189,8 +189,8 @@ func mocoKeysAt(keys []string, namespace, name string, at time.Time, all []time.
 // acceptedGap is the maximum time between a backup and the restore point without a warning.
 const acceptedGap = 5 * time.Minute
 
-// MissingBeforePoint returns the time before the restore point that was not restored; 0 if it is negligible. A restore
-// point in the future requests the newest backup, and is treated as the start of the restore.
+// MissingBeforePoint returns the time between the restored data and the restore point; 0 if it is at most acceptedGap.
+// A restore point in the future requests the newest data, and is treated as the start of the restore.
 func MissingBeforePoint(restored, point, began time.Time) time.Duration {
 	if point.After(began) {
 		point = began
@@ -205,14 +205,14 @@ func MissingBeforePoint(restored, point, began time.Time) time.Duration {
 const maxMessage = 4096
 
 // FormatResult returns the termination message of a container that made a backup. Parts that do not fit are omitted,
-// with a warning. The record in the bucket is complete.
+// with a warning. The record in the bucket contains them.
 func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 	for _, shrink := range []func(){
 		func() {},
 		func() { status.UUIDSet = nil },
 		func() {
 			status.GTIDSet = ""
-			status.Warnings = []string{fmt.Sprintf("the GTID set and %d warnings are too long to be shown; they are in the bucket", len(status.Warnings))}
+			status.Warnings = []string{fmt.Sprintf("the GTID set and %d warnings are too long for the status; read them in %s in the bucket", len(status.Warnings), recordFile)}
 		},
 	} {
 		shrink()
@@ -234,7 +234,7 @@ func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 		return status, fmt.Errorf("expected the result of a backup as JSON, found %d bytes that cannot be decoded: %w", len(text), err)
 	}
 	if status.Time == nil {
-		return status, fmt.Errorf("expected the result of a backup, found JSON without its time")
+		return status, fmt.Errorf("expected the result of a backup, found JSON without the field time")
 	}
 	return status, nil
 }
@@ -243,7 +243,7 @@ func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 type RestoreResult struct {
 	mocov1beta2.BackupStatus
 
-	// LeftOut is the number of warnings, counted from the first one, that describe an omitted part of the backup.
+	// LeftOut is the number of warnings, at the beginning of the list, that describe omitted parts of the backup.
 	LeftOut int `json:"leftOut,omitempty"`
 }
 
@@ -255,8 +255,8 @@ func FormatRestoreResult(result RestoreResult) (string, error) {
 		result.Warnings, result.LeftOut = all[:named:named], min(leftOut, named)
 		if hidden := len(all) - named; hidden > 0 {
 			result.UUIDSet, result.GTIDSet = nil, ""
-			result.Warnings = append(result.Warnings, fmt.Sprintf("%d more are in the log of the Job", hidden))
-			if leftOut > named { // In this case the hidden warnings begin with parts that were not restored.
+			result.Warnings = append(result.Warnings, fmt.Sprintf("%d more warnings are in the log of the Job", hidden))
+			if leftOut > named { // The first hidden warnings describe omitted parts, so this one counts too.
 				result.LeftOut = named + 1
 			}
 		}
@@ -291,7 +291,7 @@ func CronJobName(cluster string) string { return "moco-backup-" + cluster }
 // RestoreJobName returns the name of the Job that restores a cluster.
 func RestoreJobName(cluster string) string { return "moco-restore-" + cluster }
 
-// ShipperName returns the name of the Deployment that copies a cluster's binary logs.
+// ShipperName returns the name of the Deployment that ships a cluster's binary logs to the bucket.
 func ShipperName(cluster string) string { return "moco-binlog-" + cluster }
 
 // BuildCronJob returns the CronJob that backs up a cluster. image is Torpor's own image.
@@ -339,11 +339,12 @@ func hostFlags(cluster *mocov1beta2.MySQLCluster) []string {
 	return flags
 }
 
-// errFolderShipped rejects a volume for binary logs, because the Pods of two workloads would have to share it.
+// errFolderShipped rejects point-in-time recovery with backups in a volume, because the Pods of the CronJob and of the
+// Deployment would have to share the volume.
 var errFolderShipped = errors.New("pointInTimeRecovery: expected jobConfig.bucketConfig, found backups in a volume; add a bucketConfig")
 
-// BuildShipper returns the Deployment whose Pod copies binary logs into the bucket. Two Pods may run at the same time,
-// so a replacement does not wait for a Pod on a lost node.
+// BuildShipper returns the Deployment whose Pod ships binary logs to the bucket. It is safe if two Pods run at the same
+// time, so a new Pod does not have to wait for the Pod on a lost node.
 func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*appsv1.Deployment, error) {
 	if policy.Spec.JobConfig.BucketConfig == nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, errFolderShipped)
@@ -382,7 +383,7 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	}, nil
 }
 
-// atLeastOne keeps the last successful Job, because its Pod contains the result.
+// atLeastOne raises a limit of 0 to 1. The last successful Job is kept, because its Pod contains the result.
 func atLeastOne(limit *int32) *int32 {
 	if limit == nil {
 		return nil
@@ -428,10 +429,10 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	}, nil
 }
 
-// RefusedExitCode is the exit code of a restore for which a retry is futile.
+// RefusedExitCode is the exit code of a restore that would fail again if it were retried.
 const RefusedExitCode = 4
 
-// childMeta makes the cluster the owner, so the object is deleted together with the cluster.
+// childMeta returns metadata with the cluster as the owner, so the object is deleted together with the cluster.
 func childMeta(cluster *mocov1beta2.MySQLCluster, name string, labels map[string]string) metav1.ObjectMeta {
 	kind := mocov1beta2.MySQLClusterKind()
 	return metav1.ObjectMeta{
@@ -448,13 +449,12 @@ const ContainerName = "torpor"
 // PasswordVariable is the environment variable that contains the password of the MySQL user.
 const PasswordVariable = "TORPOR_MYSQL_PASSWORD"
 
-// AuthoritiesVariable is the environment variable that contains the certificates of the CAs for the servers'
-// certificates.
+// AuthoritiesVariable is the environment variable that contains the CA certificates for verifying the servers.
 const AuthoritiesVariable = "TORPOR_MYSQL_AUTHORITIES"
 
 const (
-	// The path must differ from that of the program in Torpor's own image. Otherwise the folder could not be mounted
-	// there.
+	// programFolder must not be /torpor, the program's path in Torpor's own image. A folder cannot be mounted over a
+	// file.
 	programFolder = "/torpor-program"
 	programPath   = programFolder + "/torpor"
 	// scratchFolder is in memory, because it contains the clients' option file with the password.
@@ -476,7 +476,7 @@ const (
 	ShipperPort = 8081
 )
 
-// errNoImage is an error for the administrators of the manager.
+// errNoImage is an error that only an administrator of the manager can correct.
 var errNoImage = errors.New("expected the name of Torpor's own image, found none: start the manager with --image or TORPOR_IMAGE")
 
 type programRun struct {
@@ -489,7 +489,7 @@ type programRun struct {
 	key string
 }
 
-// These are the values of the label app.kubernetes.io/name for backup Jobs, restore Jobs and the Deployment that copies
+// These are the values of the label app.kubernetes.io/name for backup Jobs, restore Jobs and the Deployment that ships
 // binary logs, and for their Pods.
 const (
 	BackupKind  = "mysql-backup"
@@ -497,7 +497,7 @@ const (
 	ShipperKind = "mysql-binlog"
 )
 
-// JobLabels returns the labels of the Jobs and Pods that back up or restore.
+// JobLabels returns the labels of a workload for backups or restores, and of its Pods.
 func JobLabels(cluster, kind string) map[string]string {
 	return map[string]string{mocov1beta2.NameLabel: kind, mocov1beta2.InstanceLabel: cluster, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue}
 }
@@ -621,7 +621,7 @@ func parseServerPodSpec(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, erro
 	}
 	spec.Containers = slices.DeleteFunc(spec.Containers, func(c corev1.Container) bool { return c.Name != mocov1beta2.MysqldContainer })
 	if len(spec.Containers) == 0 || spec.Containers[0].Image == "" {
-		return spec, errors.New("spec.podTemplate.spec: expected an image of the mysqld container, found none; the Job uses it too")
+		return spec, errors.New("spec.podTemplate.spec: expected an image of the mysqld container, found none; set it, because the Job uses the same image")
 	}
 	return spec, nil
 }

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// These are the keys of the Secret. All of them except AuthorityKey follow cert-manager's naming, and Pods can read
-// only those.
+// These are the keys of the Secret. All of them except AuthorityKey follow cert-manager's naming. Pods cannot read
+// AuthorityKey.
 const (
 	AuthorityFile   = "ca.crt"
 	CertificateFile = "tls.crt"
@@ -32,19 +32,22 @@ const (
 
 const (
 	authorityLife, serverLife = 10 * 365 * 24 * time.Hour, 90 * 24 * time.Hour
-	// authorityOverlap is how long before the expiry of an old CA a new CA is trusted in addition.
+	// authorityOverlap is how long before the expiry of a CA a new CA is created. Both CAs are trusted during this
+	// time.
 	authorityOverlap = 365 * 24 * time.Hour
 	// clockSkew is how far the clock of a client or server may be behind the manager's clock.
 	clockSkew = time.Hour
 )
 
-// IsAging reports whether a certificate should have been renewed, because two thirds of its lifetime have passed.
+// IsAging reports whether more than two thirds of a certificate's lifetime have passed, so the certificate should have
+// been renewed.
 func IsAging(notBefore, notAfter, now time.Time) bool {
 	return now.After(notBefore.Add(notAfter.Sub(notBefore) / 3 * 2))
 }
 
-// RenewFiles returns the renewed files and whether they changed. The CA is renewed before the certificate for the
-// hosts. A host is an address or a name, and a name may begin with the wildcard label *.
+// RenewFiles renews the CA or the server certificate in the files if necessary. It returns the files and whether they
+// changed. The CA is renewed before the server certificate. A host is an address or a name, and a name may begin with
+// the wildcard label *.
 func RenewFiles(files map[string][]byte, hosts []string, now time.Time) (renewed map[string][]byte, changed bool, err error) {
 	authorities, key, err := readAuthorities(files)
 	if err != nil || now.After(authorities[0].NotAfter.Add(-authorityOverlap)) {
@@ -62,8 +65,8 @@ func ListMissing(files map[string][]byte) []string {
 	return slices.DeleteFunc([]string{AuthorityFile, CertificateFile, KeyFile}, func(name string) bool { return len(files[name]) > 0 })
 }
 
-// BuildClientConfig returns a configuration that accepts only a server with the given host name whose certificate is
-// signed by one of the cluster's CAs.
+// BuildClientConfig returns a TLS configuration that accepts only a server with the given host name whose certificate
+// is signed by one of the cluster's CAs.
 func BuildClientConfig(authorities []byte, host string) (*tls.Config, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
@@ -85,11 +88,11 @@ func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []s
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, false, fmt.Errorf("create an authority: %w", err)
+		return nil, false, fmt.Errorf("create a CA: %w", err)
 	}
 	authority, err := x509.ParseCertificate(signed)
 	if err != nil {
-		return nil, false, fmt.Errorf("parse the authority: %w", err)
+		return nil, false, fmt.Errorf("parse the CA: %w", err)
 	}
 	text := encodeCertificate(signed)
 	for _, old := range before {
@@ -138,8 +141,8 @@ func newServer(files map[string][]byte, authority *x509.Certificate, authorityKe
 	}, nil
 }
 
-// readAuthorities returns the trusted CAs. The first one belongs to the returned key. If it has no valid key, the
-// CAs are returned with an error, and are still trusted.
+// readAuthorities returns the trusted CAs. The returned key is that of the first CA. If the files do not contain this
+// key, the CAs are returned with an error, and are still trusted.
 func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	var all []*x509.Certificate
 	for rest := files[AuthorityFile]; ; {
@@ -155,14 +158,14 @@ func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.Priva
 	}
 	block, _ := pem.Decode(files[AuthorityKey])
 	if len(all) == 0 || block == nil {
-		return all, nil, errors.New("there is no authority with a key")
+		return all, nil, errors.New("expected a CA with its private key, found none")
 	}
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {
 		return all, nil, fmt.Errorf("parse %s: %w", AuthorityKey, err)
 	}
 	if !key.PublicKey.Equal(all[0].PublicKey) {
-		return all, nil, fmt.Errorf("%s: expected that of %s, found another", AuthorityKey, AuthorityFile)
+		return all, nil, fmt.Errorf("%s: expected the private key of %s, found another key", AuthorityKey, AuthorityFile)
 	}
 	return all, key, nil
 }
@@ -202,7 +205,7 @@ func encodeCertificate(signed []byte) []byte {
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	encoded, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("write a key: %w", err)
+		return nil, fmt.Errorf("encode a key: %w", err)
 	}
 	return bytes.TrimSpace(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})), nil
 }

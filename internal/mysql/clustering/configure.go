@@ -10,9 +10,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// These steps turn one instance into the primary and the others into its replicas.
+// The rules in this file turn one instance into the primary and the other instances into its replicas.
 
-// primaryStillReplicates reports whether the primary still receives from another instance.
+// primaryStillReplicates reports whether the primary still receives transactions from another instance.
 func primaryStillReplicates(d *derivedFacts) bool {
 	return d.primary.MayActNow && d.primary.Channel.Present && d.primary.Channel.IO != Stopped && !receivesFromOutside(d)
 }
@@ -50,8 +50,8 @@ func renewAccounts(_ *derivedFacts, p *instanceFacts) Plan {
 	}
 }
 
-// hasUnverifiedChannel reports whether a replica would accept a server that impersonates the primary. The change
-// waits for a healthy cluster, because the replica does not acknowledge for a moment.
+// hasUnverifiedChannel reports whether a replica would accept a server that impersonates the primary. The channel is
+// renewed only in a healthy cluster, because the replica acknowledges nothing during the renewal.
 func hasUnverifiedChannel(i *instanceFacts) bool {
 	d := i.cluster
 	return d.state == StateHealthy && !d.StopAsked && i.MayActNow && i.FollowsPrimary && i.TLSSecret != "" &&
@@ -89,8 +89,8 @@ func shouldMakeWritable(d *derivedFacts) bool {
 	return d.StopAsked || followers >= d.requiredAcks || !d.any(mayStartFollowing) && !d.any(awaitsClone)
 }
 
-// canAcknowledgeBesidePrimary reports whether an instance that is not the primary can still acknowledge a client's
-// commit.
+// canAcknowledgeBesidePrimary reports whether an instance that is not the primary is writable and can still complete a
+// client's commit.
 func canAcknowledgeBesidePrimary(i *instanceFacts) bool {
 	return i.IsUnexpectedlyWritable && (!i.SemiSync.Source || len(i.Connected) >= i.SemiSync.WaitFor)
 }
@@ -111,12 +111,13 @@ func awaitsMissingAcks(d *derivedFacts) bool {
 // cloned, and the clones wait for the clients' commits.
 func awaitsImpossibleAck(d *derivedFacts) bool { return awaitsMissingAcks(d) && d.any(awaitsClone) }
 
-// isPrimaryLabelled reports whether the primary's Pod has the label that the client Service selects, or does not exist.
+// isPrimaryLabelled reports whether the primary's Pod has the label that the primary Service selects, or does not
+// exist.
 func isPrimaryLabelled(d *derivedFacts) bool {
 	return d.primary.Pod.Role == RolePrimary || !d.primary.Pod.Exists
 }
 
-// primaryNeedsLabel reports whether the primary is in service but its Pod lacks the label that the client Service
+// primaryNeedsLabel reports whether the primary is in service but its Pod lacks the label that the primary Service
 // selects.
 func primaryNeedsLabel(d *derivedFacts) bool {
 	inService := d.primary.IsWritable || d.staysReadOnly() && d.primary.IsReadOnly
@@ -163,8 +164,8 @@ func replicatesFromWrongSource(i *instanceFacts) bool {
 
 // sqlThreadStopped reports whether a replica does not apply the transactions that it received.
 func sqlThreadStopped(i *instanceFacts) bool {
-	// A stop does not start the thread of an idle replica, unless the replica has to apply its relay log before it can
-	// follow the primary.
+	// During a stop, the stopped SQL thread of a replica is started only if the replica has to apply its relay log
+	// before it can follow the primary.
 	matters := !i.cluster.StopAsked || i.HasWrongSource && i.HasUnappliedRelayLog
 	return i.MayActNow && i.MayFollow && canStartSQLThread(i) && matters
 }
@@ -178,13 +179,13 @@ func needsReplicaConfiguration(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && i.HasWrongSemiSync
 }
 
-// ioThreadStopped reports whether a replica has the right source but does not receive from it.
+// ioThreadStopped reports whether a replica has the right source but its IO thread is stopped.
 func ioThreadStopped(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && !i.HasWrongSource && !i.HasWrongSemiSync && i.Channel.IO == Stopped && !restsAfterRefusal(i)
 }
 
-// restsAfterRefusal reports whether the back-off of a replica that its source refused repeatedly is not over yet. Every
-// start makes the source search its binary logs, and logs an error in both servers.
+// restsAfterRefusal reports whether a replica that its source refused repeatedly is still in its back-off. Every start
+// of its IO thread makes the source search its binary logs, and logs an error in both servers.
 func restsAfterRefusal(i *instanceFacts) bool {
 	return i.Channel.wasRejectedBySource() && !i.Past.FailedAt.IsZero() && i.cluster.Now.Sub(i.Past.FailedAt) < refusalBackoff
 }
@@ -207,8 +208,8 @@ func mayBeRecloned(i *instanceFacts) bool {
 		(p.IsWritable || d.staysReadOnly()) && d.primaryIsConfigured && !d.commitsAreStalled && !isBusy && isSpare
 }
 
-// needsDiscardRecord reports whether the status does not yet list the transactions that only this instance has. The
-// list remains in the status after the re-clone has discarded them.
+// needsDiscardRecord reports whether a re-clone would discard transactions that the status does not list yet. The list
+// remains in the status after the re-clone.
 func needsDiscardRecord(i *instanceFacts) bool {
 	return i.MayBeRecloned && !i.Discarded.Contains(i.Errant)
 }
@@ -227,8 +228,8 @@ func isRecloneRequestDone(i *instanceFacts) bool {
 
 func recordDiscard(_ *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
-		Why: fmt.Sprintf("instance %d is about to be re-cloned, and the status lists the transactions that only it has", i.Index), After: immediately,
-		RecordsDiscard: true,
+		Why:   fmt.Sprintf("instance %d is about to be re-cloned, and the status lists the transactions that only this instance has", i.Index),
+		After: immediately, RecordsDiscard: true,
 	}
 }
 
@@ -245,13 +246,13 @@ func discardData(d *derivedFacts, i *instanceFacts) Plan {
 	return plan
 }
 
-// needsReplicaLabel reports whether an instance follows the primary but its Pod lacks the label that the reader Service
-// selects.
+// needsReplicaLabel reports whether an instance follows the primary but its Pod lacks the label that the replica
+// Service selects.
 func needsReplicaLabel(i *instanceFacts) bool {
 	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i) && !hasStaleData(i)
 }
 
-// lagsTooFar reports whether a replica lags too far behind for readers.
+// lagsTooFar reports whether a replica lags too far behind to serve clients.
 func lagsTooFar(i *instanceFacts) bool {
 	limit := i.cluster.MaxDelay
 	if i.Pod.Role != RoleReplica {
@@ -260,8 +261,8 @@ func lagsTooFar(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
 }
 
-// hasStaleData reports whether a replica cannot catch up by itself, or has tried to for too long, so its clients read
-// increasingly old data. During a failover the replicas are stopped, and no other instance has newer data.
+// hasStaleData reports whether a replica cannot catch up by itself, or has not caught up for too long, so its clients
+// read increasingly old data. During a failover the replicas are stopped, and no other instance has newer data.
 func hasStaleData(i *instanceFacts) bool {
 	d, c := i.cluster, i.Channel
 	if i.IsPrimary || !i.Reachable || !d.hasPrimary() || d.primaryFailed {
@@ -324,7 +325,7 @@ func makePrimaryWritable(d *derivedFacts, p *instanceFacts) Plan {
 	}
 	if d.switchoverRequested && d.switchoverGaveUp { // A switchover that took too long is withdrawn.
 		plan.Events = append(plan.Events, warningEvent(EventSwitchOverFailed,
-			fmt.Sprintf("No replica of instance %d caught up within %s; it stays the primary", p.Index, switchoverTimeout)))
+			fmt.Sprintf("No replica caught up with instance %d within %s; this instance stays the primary", p.Index, switchoverTimeout)))
 	}
 	return plan
 }
@@ -358,7 +359,7 @@ func cloneReplica(d *derivedFacts, i *instanceFacts) Plan {
 	}
 	if i.Clone == CloneFailed {
 		plan.Events = []decision.Event{warningEvent(EventCloneFailed,
-			fmt.Sprintf("The copy of instance %d failed and starts again", i.Index))}
+			fmt.Sprintf("The clone of the primary to instance %d failed and is retried", i.Index))}
 	}
 	return plan
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustering decides which instance of a MySQL cluster is the primary, which ones replicate from it, and what
-// a stop of clustering finishes first. The package is pure: Decide turns an Observed into a Plan, and the order of
-// its rules is the documentation.
+// Package clustering decides which instance of a MySQL cluster is the primary, which instances replicate from it, and
+// which operations are finished before clustering stops. The package is pure: Decide turns an Observed into the Plan of
+// the first rule that matches.
 //
-// The status stores three things: the index of the primary, the number of replicas that have every acknowledged
-// commit, and the record of a stop that was reached. Every action follows from these, the spec and the observation.
-// The History holds only clocks and earlier observations of that number, and may be lost.
+// The status stores three things: the index of the primary, the number of replicas that have every acknowledged commit,
+// and the record of a stop that was reached. Every action follows from these values, the spec and the observation. The
+// History contains only times, earlier observations and failed actions, and may be lost.
 package clustering
 
 import (
@@ -19,8 +19,9 @@ import (
 
 type rule = decision.Rule[*derivedFacts, Plan]
 
-// rules returns all rules in order. The first rule that matches wins, and the last one always matches. A stop finishes
-// the operations of the rules above the rule "quiescing", and does not begin those of the rules below.
+// rules returns all rules in order. The first rule that matches applies, and the last rule always matches. After a stop
+// is requested, the operations of the rules before "quiescing" are finished, and those of the rules after it do not
+// begin.
 func rules() []rule { return slices.Concat(urgentRules(), repairRules(), upkeepRules()) }
 
 // urgentRules handle stops, failovers and switchovers.
@@ -54,7 +55,7 @@ func urgentRules() []rule {
 		forFirst("withdraw the fence", shouldUnfence,
 			act("was fenced for a failover that cannot continue; its IO thread is started", startIO)),
 		forFound("failover candidate has its SQL thread stopped", findIdleFailoverCandidate,
-			act("has to apply its relay log; its SQL thread is started", restartSQL)),
+			act("is the failover candidate and has to apply its relay log; its stopped SQL thread is started", restartSQL)),
 		when("failed", hasFailed, waitForFailover),
 		when("the primary does not answer", isPrimarySilent, waitForSecondMiss),
 
@@ -73,7 +74,7 @@ func urgentRules() []rule {
 	}
 }
 
-// repairRules turn the instances into one primary and its replicas.
+// repairRules configure one instance as the primary and the other instances as its replicas.
 func repairRules() []rule {
 	return []rule{
 		when("fewer acknowledgements", awaitsFewerThanGuaranteed,
@@ -84,7 +85,7 @@ func repairRules() []rule {
 		when("the primary still replicates", primaryStillReplicates,
 			act("is the primary and stops receiving from its source", stopIO)),
 		when("the SQL thread of the primary is stopped", primaryCanApplyBacklog,
-			act("has to apply its relay log; its SQL thread is started", restartSQL)),
+			act("is the primary and has to apply its relay log; its stopped SQL thread is started", restartSQL)),
 		when("the primary applies its relay log", primaryHasBacklog, waitForBacklog),
 		forFirst("weakened durability", hasWeakenedDurability,
 			act("has settings that may lose commits; they are reset", restoreDurability)),
@@ -255,16 +256,17 @@ func settle(d *derivedFacts, _ *instanceFacts) Plan {
 
 // Plan is the result of Decide: at most one action, and the data to report.
 type Plan struct {
-	// Rule is the name of the rule that matched. Why describes the action, or the reason to wait. Both are for logs.
+	// Rule is the name of the rule that matched. Why describes the action, or the reason to wait. Both are logged.
+	// While a stop is not reached yet, status.pause contains Why.
 	Rule, Why string
 	// Do is the action to perform.
 	Do Action
 	// State is the state of the cluster.
 	State ClusterState
-	// These are the owned conditions, which every plan sets.
+	// These are the conditions that this controller owns. Every plan sets them.
 	Initialized, Available, Healthy, ClusteringActive decision.Condition
-	// Instances holds the reports by index. Synced is the number of replicas in sync, and Errant lists the errant
-	// instances.
+	// Instances contains the reports by index. Synced is the number of replicas in sync, and Errant lists the indexes
+	// of the errant instances.
 	Instances []InstanceReport
 	Synced    int
 	Errant    []int
@@ -273,11 +275,12 @@ type Plan struct {
 	GuaranteedAcks *int
 	// RecordsDiscard is true if the status has to list the transactions that instances lose when they are re-cloned.
 	RecordsDiscard bool
-	// Stop replaces the record of the stop. SourceDone is stored once the action has succeeded.
+	// Stop replaces the record of the stop. SourceDone means that the copy of the external server is complete once the
+	// action has succeeded; the status then records this.
 	Stop       *StopRecord
 	SourceDone bool
-	// StartFindings are the problems that a start would meet while clustering is stopped. StartRefused is true if the
-	// start was refused.
+	// StartFindings are the problems that a start of clustering would meet, while clustering is stopped. StartRefused
+	// is true if the start was refused.
 	StartFindings []Finding
 	StartRefused  bool
 	// Events are emitted once the action has succeeded and the status is saved.
@@ -286,7 +289,7 @@ type Plan struct {
 	After time.Duration
 }
 
-// ClusterState is the cluster's state in one word, with the names that MOCO uses.
+// ClusterState is the state of the cluster. The names are those that MOCO uses.
 type ClusterState string
 
 // These are the states of a cluster.
@@ -323,9 +326,9 @@ func warningEvent(reason, note string) decision.Event {
 	return decision.Event{Warning: true, Reason: reason, Action: eventAction, Note: note}
 }
 
-// Action is one change outside the manager. The set of actions is closed. Every action may be repeated, returns soon,
-// and consists of one session in one server or one write to the API server. Later passes observe whether it has taken
-// effect.
+// Action is one change outside the manager. The set of actions is closed. Every action may be repeated and returns
+// soon. Most actions consist of one session in one server, or of one write to the API server. Later passes observe
+// whether an action has taken effect.
 //
 //sumtype:decl
 type Action interface{ targets() []int }
@@ -345,7 +348,7 @@ type SetReadOnly struct{ Index int }
 type MakeWritable struct{ Index, WaitFor int }
 
 // KillConnections kills client sessions. With EndWaits it then also ends their waits for acknowledgements, in a server
-// that is read-only or about to become so.
+// that is or becomes read-only.
 //
 // Invariant: a session is killed before its wait ends, so no client mistakes the end of its wait for an
 // acknowledgement. The model of KillConnections in model_state_test.go keeps the order;
@@ -358,7 +361,7 @@ type KillConnections struct {
 // CancelPending kills Torpor's own sessions in which a statement still runs.
 type CancelPending struct{ Index int }
 
-// StopIO is the fence. It kills Torpor's own sessions in which a statement still runs, and stops the IO thread.
+// StopIO fences instances. It kills Torpor's own sessions in which a statement still runs, and stops the IO thread.
 type StopIO struct{ Indexes []int }
 
 // StartIO starts the IO thread, which receives transactions.
@@ -396,7 +399,7 @@ type SetRole struct {
 	Role  PodRole
 }
 
-// ClearDemote removes the switchover request.
+// ClearDemote removes the Pod's annotation that requests a switchover.
 type ClearDemote struct{ Index int }
 
 // SetProtection sets or removes the annotation that prevents the deletion of the Pod.
@@ -405,14 +408,15 @@ type SetProtection struct {
 	Protected bool
 }
 
-// ClearReclone removes the re-clone request.
+// ClearReclone removes the Pod's annotation that requests a re-clone.
 type ClearReclone struct{ Index int }
 
 // DiscardData makes an instance forget all its transactions, so it counts as empty and is cloned from the primary. Its
 // binary logs are deleted. Its rows stay until the clone begins.
 type DiscardData struct{ Index int }
 
-// RestoreDurability resets settings on which acknowledgements depend and that were changed in a running server.
+// RestoreDurability resets settings that were changed in a running server, and with which acknowledged transactions may
+// be lost.
 type RestoreDurability struct{ Index int }
 
 // RenewAccounts creates missing accounts and updates the privileges of the others.
@@ -437,7 +441,8 @@ type PromotePasswords struct{}
 // DiscardPasswords makes the old passwords invalid.
 type DiscardPasswords struct{ Index int }
 
-// EndRotation removes the rotation request. Discarded is true if the accounts have one password again.
+// EndRotation removes the annotation that requests a rotation. Discarded is true if the accounts have one password
+// again.
 type EndRotation struct{ Discarded bool }
 
 // EndStop removes the annotations of a stop whose end time has passed.
@@ -446,8 +451,8 @@ type EndStop struct{}
 // RemoveLeftovers removes annotations that describe a stop, such as its reason, after the stop itself was removed.
 type RemoveLeftovers struct{}
 
-// TargetInstances returns the indexes of the instances that an action affects. A write to the MySQLCluster object
-// affects none.
+// TargetInstances returns the indexes of the instances that an action affects. A write to the MySQLCluster or its
+// Secret affects none.
 func TargetInstances(do Action) []int { return do.targets() }
 
 func (Nothing) targets() []int             { return nil }

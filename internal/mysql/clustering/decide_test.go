@@ -252,8 +252,8 @@ func TestDecide(t *testing.T) {
 		"if all servers have just started, a failover waits for the primary for at most thirty seconds":         {healthyCluster(withInstance(0, podNotReady), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, clusterStartTimeout)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"if all servers have just started, a failover waits for a hanging primary only until the stall timeout": {healthyCluster(withInstance(0, doesNotAnswer), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, stallTimeout)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"if all servers have just started, a failover does not wait for a terminating primary":                  {healthyCluster(withInstance(0, podNotReady, terminating), withInstance(1, serverRestarted), withInstance(2, serverRestarted)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
-		"a primary whose clustering is stopped is not replaced":                                                 {healthyCluster(withInstance(0, podNotReady, stoppedInstance)), decision{"the primary does not answer", nothing, StateIncomplete}},
-		"a replica whose clustering is stopped does not count for the quorum":                                   {healthyCluster(withInstance(0, podNotReady), withInstance(1, stoppedInstance)), decision{"failed", nothing, StateLost}},
+		"a primary is not replaced while clustering is stopped for its instance":                                {healthyCluster(withInstance(0, podNotReady, stoppedInstance)), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"a replica does not count for the quorum while clustering is stopped for its instance":                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, stoppedInstance)), decision{"failed", nothing, StateLost}},
 		"a single instance that failed is not replaced":                                                         {healthyCluster(singleInstance, withInstance(0, podNotReady)), decision{"failed", nothing, StateLost}},
 		"a failed fence of a replica is repeated only after the back-off":                                       {healthyCluster(withInstance(0, podNotReady), actionFailed(1), actionFailed(2)), decision{"failed", nothing, StateFailed}},
 
@@ -281,7 +281,7 @@ func TestDecide(t *testing.T) {
 		"stalled commits that a replica can acknowledge leave the primary writable":               {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
 		"a stop is reached even if no replica can acknowledge the commits":                        {healthyCluster(stopAsked, withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout)), decision{"stop reached", nothing, StateIncomplete}},
 		"a primary with stalled commits is not in service":                                        {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout)), settledAs(StateIncomplete)},
-		"a primary with commits that have just begun to wait is in service":                       {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1)), settledAs(StateHealthy)},
+		"a primary whose commits wait for less than the stall timeout is in service":              {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1)), settledAs(StateHealthy)},
 		"a replica that is connected and receives nothing is unhealthy":                           {healthyCluster(stalledFor(1, stallTimeout)), settledAs(StateDegraded)},
 		"a replica that receives nothing for too long loses its label":                            {healthyCluster(stalledFor(1, time.Minute+1), maxDelay), hidden},
 		"a replica that connected before semi-sync was enabled is configured":                     {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync.ReplicaActive = false })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
@@ -426,11 +426,11 @@ func TestDecide(t *testing.T) {
 		"a reached stop ends at its end time":                                               {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop's end time has passed", EndStop{}, StateHealthy}},
 		"an overdue stop of an instance ends even if a start of clustering would lose rows": {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue, o.IsOtherStopOverdue = true, true }, withInstance(1, executed("0:1-10"))), decision{"the stop's end time has passed", EndStop{}, StateDegraded}},
 		"an overdue stop of clustering does not end while a start would lose rows":          {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
-		"a start that would lose rows is refused":                                           {healthyCluster(stopReached, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
-		"a start that would isolate an instance is refused":                                 {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"))), decision{"a start is refused", nothing, StateDegraded}},
-		"a start is not refused for an isolated errant instance":                            {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"), ioStopped, unlabelled)), decision{"started", nothing, StateDegraded}},
-		"a start is not refused for an empty instance":                                      {healthyCluster(stopReached, withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), decision{"started", nothing, StateDegraded}},
-		"a start that is forced is not refused":                                             {healthyCluster(stopReached, func(o *Observed) { o.StartForced = true }, withInstance(1, executed("0:1-10"))), decision{"started", nothing, StateDegraded}},
+		"a start of clustering that would lose rows is refused":                             {healthyCluster(stopReached, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
+		"a start of clustering that would isolate an instance is refused":                   {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"))), decision{"a start is refused", nothing, StateDegraded}},
+		"a start of clustering is not refused for an isolated errant instance":              {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"), ioStopped, unlabelled)), decision{"started", nothing, StateDegraded}},
+		"a start of clustering is not refused for an empty instance":                        {healthyCluster(stopReached, withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), decision{"started", nothing, StateDegraded}},
+		"a start of clustering that is forced is not refused":                               {healthyCluster(stopReached, func(o *Observed) { o.StartForced = true }, withInstance(1, executed("0:1-10"))), decision{"started", nothing, StateDegraded}},
 		"weakened durability is restored":                                                   {healthyCluster(withInstance(1, func(s *Instance) { s.Weakened = []string{"sync_binlog"} })), decision{"weakened durability", RestoreDurability{1}, StateDegraded}},
 		"outdated accounts are renewed":                                                     {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"outdated accounts", RenewAccounts{0}, StateHealthy}},
 		"expired accounts are renewed although no pod is ready": {
@@ -651,7 +651,7 @@ func TestConditions(t *testing.T) {
 		"a stop lists its unfinished work": {healthyCluster(stopAsked, withInstance(0, readOnly)), reported{
 			"True Initialized: The cluster has a primary", "False Incomplete: instance 0 is the primary and read-only",
 			"False Incomplete: instance 0 is the primary and read-only",
-			"True Quiescing: Clustering is about to stop and finishes first: the primary, instance 0, is read-only",
+			"True Quiescing: Clustering is about to stop; unfinished work: the primary, instance 0, is read-only",
 		}},
 		"a primary that did not answer once: Available is Unknown": {healthyCluster(withInstance(0, doesNotAnswer)), reported{
 			"True Initialized: The cluster has a primary", "Unknown PrimaryUnanswered: The primary, instance 0, did not answer",
@@ -686,7 +686,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"a failed thread is reported with its error number": {healthyCluster(withInstance(1, sqlFailed)), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
-			"False Degraded: instance 1 stopped applying with error 1062; see SHOW REPLICA STATUS in it", active,
+			"False Degraded: instance 1 stopped applying with error 1062; see the output of SHOW REPLICA STATUS", active,
 		}},
 		"a cluster without a primary is not initialized": {healthyCluster(newCluster, withInstance(2, podNotReady)), reported{
 			"False Incomplete: the first primary is chosen once every instance answers; instance 2 does not",
@@ -698,8 +698,8 @@ func TestConditions(t *testing.T) {
 		}},
 		"a switchover that cannot begin is reported": {healthyCluster(withInstance(0, askedToStepDown), withInstance(1, sqlFailed), withInstance(2, sqlFailed)), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
-			"False Degraded: instance 1 stopped applying with error 1062; see SHOW REPLICA STATUS in it; instance 2 stopped applying with error 1062; " +
-				"see SHOW REPLICA STATUS in it; the switchover from instance 0 waits for a replica that is in sync and ready", active,
+			"False Degraded: instance 1 stopped applying with error 1062; see the output of SHOW REPLICA STATUS; instance 2 stopped applying with error 1062; " +
+				"see the output of SHOW REPLICA STATUS; the switchover from instance 0 waits for a replica that is in sync and ready", active,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1027,7 +1027,7 @@ func TestFindStartRisks(t *testing.T) {
 			{Warn, "instance 2 has " + uuid(2) + ":1, which the primary lacks; it is isolated already"},
 		}},
 		"an instance that does not answer: warning": {healthyCluster(withInstance(1, podNotReady)), []finding{{Warn, "instance 1 does not answer and could not be checked"}}},
-		"a status without a primary: warning":       {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(0, readOnly)), []finding{{Warn, "the status names no primary; a start chooses one"}}},
+		"a status without a primary: warning":       {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(0, readOnly)), []finding{{Warn, "the status contains no primary; a start chooses one"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []finding
@@ -1203,7 +1203,7 @@ func TestFailoversDependOnAcknowledgedCommits(t *testing.T) {
 		"one replica with every acknowledged commit: the failover begins":               {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
 		"a status without the number: the required number is assumed":                   {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
 		"a status with more guaranteed acks than commits wait for: the failover begins": {guaranteed(5), "fence for a failover", "waits for the replicas to be fenced"},
-		"no replica is known to have every commit: no failover":                         {guaranteed(0), "failed", "the primary alone may have acknowledged commits; bring it back, or see docs/clustering.md if it is lost"},
+		"no replica is known to have every commit: no failover":                         {guaranteed(0), "failed", "the primary may be the only instance with the acknowledged commits; bring it back, or see docs/clustering.md if it is lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(healthyCluster(row.acks, withInstance(0, podNotReady)))

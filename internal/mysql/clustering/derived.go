@@ -12,7 +12,7 @@ import (
 // derivedFacts is an Observed with the facts derived from it. They are computed once, before the rules read them.
 type derivedFacts struct {
 	Observed
-	// instances holds one entry by index for each wanted instance.
+	// instances contains the wanted instances by index.
 	instances []*instanceFacts
 	// primary is one of the instances. If there is no primary, it has the index NoInstance and otherwise zero values.
 	primary *instanceFacts
@@ -24,8 +24,8 @@ type derivedFacts struct {
 	// while the primary accepts no commits. guaranteedAcks is the number of replicas that have every acknowledged
 	// commit.
 	acksInForce, guaranteedAcks int
-	// quorum is the number of witnesses that a failover has to fence. Together they have every acknowledged commit. See
-	// failover.go for the invariant.
+	// quorum is the number of witnesses (IsQuorumWitness) that a failover has to fence. Together they have every
+	// acknowledged commit. See failover.go for the invariant.
 	quorum int
 
 	// primaryLostData means that the primary is reachable, has been out of service since it started, and lacks
@@ -74,8 +74,8 @@ type instanceFacts struct {
 	IsPrimary bool
 	// InActionBackoff means that the last action on the instance had no effect, and that actionBackoff has not elapsed.
 	InActionBackoff bool
-	// MayAct allows actions on the instance's server, even while a statement hangs in it. MayActNow requires that no
-	// statement hangs.
+	// MayAct means that actions on the instance's server are allowed, even while a statement hangs in it. MayActNow
+	// also means that no statement hangs.
 	MayAct, MayActNow bool
 	// IsWritable means that clients can write to the instance. IsReadOnly means that no account can. While the server
 	// changes from one to the other, both are false.
@@ -283,7 +283,7 @@ func (d *derivedFacts) count(holds func(*instanceFacts) bool) int {
 }
 
 // findOldestSeries returns the first instance of the oldest release series among those for which holds returns true.
-// Instances of every other series can follow it.
+// Instances of newer series can replicate from it.
 func (d *derivedFacts) findOldestSeries(holds func(*instanceFacts) bool) *instanceFacts {
 	var found *instanceFacts
 	for _, i := range d.instances {

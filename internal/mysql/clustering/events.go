@@ -17,10 +17,10 @@ const (
 	// EventCommitsReleased reports that commits waited for replicas that could not connect, and that the client
 	// sessions were killed.
 	EventCommitsReleased = "CommitsReleased"
-	// EventCloneFailed reports that the copy of an instance failed and will be retried.
+	// EventCloneFailed reports that the clone of the primary to an instance failed and will be retried.
 	EventCloneFailed = "CloneFailed"
 	// EventRecloned reports that an instance is emptied so that it can be cloned from the primary. It lists the
-	// transactions that this discards.
+	// transactions that the re-clone discards.
 	EventRecloned = "Recloned"
 	// EventInitCloned reports that the primary has become a copy of the external server.
 	EventInitCloned = "InitCloned"

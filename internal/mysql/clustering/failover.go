@@ -46,7 +46,7 @@ func isDown(p *instanceFacts) bool {
 		return true
 	case !p.Pod.Exists || !p.Pod.Ready || p.Pod.Terminating:
 		return true
-	case p.Refused && d.any(hasLostPrimary): // A device between the manager and the server may have refused the connection.
+	case p.Refused && d.any(hasLostPrimary): // A replica confirms the refusal, which may come from a network device.
 		return true
 	default:
 		return p.Past.Misses >= primaryDownMisses && unseen >= cmp.Or(d.Waits.Silent, primaryDownAfter)
@@ -176,7 +176,8 @@ func canStartSQLThread(i *instanceFacts) bool {
 	return i.Channel.Present && i.Channel.SQL == Stopped && (i.Channel.SQLErrno == 0 || isPassingError(i.Channel.SQLErrno))
 }
 
-// isPassingError reports whether an error ends with its cause, without a change to any row.
+// isPassingError reports whether an error of the SQL thread no longer occurs once its cause, such as a full disk, is
+// removed. No row has to be changed.
 func isPassingError(errno int) bool {
 	const (
 		cannotWrite, diskFull, errorOnWrite, storageError, outOfMemory, outOfResources = 3, 1021, 1026, 1030, 1037, 1041
@@ -216,7 +217,8 @@ func describeFailoverObstacle(d *derivedFacts) string {
 	case !isQuorumFenced(d):
 		return "the failover waits for the replicas to be fenced"
 	case c == nil:
-		return "no failover: no replica has every transaction that the others have; compare their gtid_executed and re-clone the one that diverged"
+		return "no failover: no replica has every transaction that the other replicas have; " +
+			"compare their gtid_executed and re-clone the one that diverged"
 	case c.HasUnappliedRelayLog && c.Channel.SQLErrno != 0:
 		return fmt.Sprintf("no failover: instance %d has the newest transactions and stopped applying them with error %d; fix the error and start its SQL thread", c.Index, c.Channel.SQLErrno)
 	case c.HasUnappliedRelayLog:
@@ -268,14 +270,15 @@ func awaitsFewerThanGuaranteed(d *derivedFacts) bool {
 	return takesCommits(d.primary) && !d.staysReadOnly() && d.GuaranteedAcks != nil && d.acksInForce < d.guaranteedAcks
 }
 
-// describeLostQuorum explains that there are too few replicas to determine which commits were acknowledged.
+// describeLostQuorum reports that there are too few replicas to determine which commits were acknowledged.
 func describeLostQuorum(d *derivedFacts) string {
 	if d.quorum >= len(d.instances) {
-		return "no failover: the primary alone may have acknowledged commits; bring it back, or see docs/clustering.md if it is lost"
+		return "no failover: the primary may be the only instance with the acknowledged commits; " +
+			"bring it back, or see docs/clustering.md if it is lost"
 	}
 	expected := fmt.Sprintf("no failover: expected %d reachable replicas with data, found %d", d.quorum, d.witnesses)
 	if d.any(func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && !i.Held.IsEmpty() }) {
-		return expected + "; bring back the others or the primary"
+		return expected + "; bring back the other replicas or the primary"
 	}
 	return expected + "; no replica holds any transaction, so bring back the primary"
 }
@@ -283,8 +286,8 @@ func describeLostQuorum(d *derivedFacts) string {
 // The following functions choose the first primary. It is chosen once, and every instance must be reachable.
 
 // findFirstPrimary returns the instance that becomes the first primary: the one that already serves clients, or else
-// one that has every transaction. It returns nil unless all instances are reachable, because an absent instance may
-// have more.
+// one that has every transaction. It returns nil unless all instances are reachable, because an unreachable instance
+// may have more transactions.
 func findFirstPrimary(d *derivedFacts) *instanceFacts {
 	if d.hasPrimary() || d.count(isReachable) < len(d.instances) {
 		return nil
@@ -330,15 +333,16 @@ func hasEverything(i *instanceFacts) bool {
 	})
 }
 
-// describeMissingPrimary explains why no first primary is chosen.
+// describeMissingPrimary describes why no first primary is chosen.
 func describeMissingPrimary(d *derivedFacts) string {
 	if absent := d.findFirst(func(i *instanceFacts) bool { return !i.Reachable }); absent != nil {
 		return fmt.Sprintf("the first primary is chosen once every instance answers; instance %d does not", absent.Index)
 	}
 	if d.any(isWritable) {
-		return "no primary: several instances are writable, or one that lacks transactions; make all but one of them read-only"
+		return "no primary: several instances are writable, or a writable instance lacks transactions; make all but one of them read-only"
 	}
-	return "no primary: no instance has every transaction that the others have; compare their gtid_executed and re-clone those that diverged"
+	return "no primary: no instance has every transaction that the other instances have; " +
+		"compare their gtid_executed and re-clone those that diverged"
 }
 
 func chooseFirstPrimary(_ *derivedFacts, i *instanceFacts) Plan {
@@ -458,8 +462,8 @@ func promoteSwitchoverTarget(d *derivedFacts, i *instanceFacts) Plan {
 	}
 }
 
-// describeSwitchoverObstacle explains why a requested switchover does not begin. It is empty if no switchover is
-// requested.
+// describeSwitchoverObstacle returns why a requested switchover does not begin, or "" if no switchover is requested or
+// the primary is already read-only for it.
 func describeSwitchoverObstacle(d *derivedFacts) string {
 	switch {
 	case !d.switchoverRequested || d.primary.SuperReadOnly && !d.staysReadOnly():
@@ -481,15 +485,16 @@ type History struct {
 	// primary was first observed read-only for a switchover. GaveUpAt is the time at which a switchover last took too
 	// long.
 	StopAskedSince, ReadOnlySince, GaveUpAt time.Time
-	// Acks is the number of replicas that commits wait for, and the transactions at its first observation.
+	// Acks is the number of replicas that commits wait for, and the primary's transactions when this number was first
+	// observed.
 	Acks AcksRecord
 	// Instances holds the history of each instance by index.
 	Instances []InstanceHistory
 }
 
-// AcksRecord is the number of replicas that the commits of a primary wait for; 0 while it accepts none. The primary is
-// identified by its UUID. Before is the set of transactions that were committed, or about to be, when that number was
-// first observed.
+// AcksRecord is the number of replicas that the commits of a primary wait for; 0 while the primary accepts no commits.
+// The primary is identified by its UUID. Before is the set of transactions that were committed, or about to be, when
+// that number was first observed.
 type AcksRecord struct {
 	InForce int
 	UUID    string
@@ -562,7 +567,7 @@ func (p InstanceHistory) withProgress(i *instanceFacts, now time.Time) InstanceH
 		count, isDue = i.Executed.Count(), i.SemiSync.Waiting > 0 || !i.Owned.NumberedBy(i.UUID).IsEmpty()
 	}
 	p.ConnectingSince = startOfStreak(p.ConnectingSince, i.Reachable && i.Channel.IO == Connecting, now)
-	if i.Reachable { // The streak continues without a response, because a server that hangs often does not respond.
+	if i.Reachable { // Without a response, StalledSince remains, because a server that hangs often does not respond.
 		p.StalledSince, p.Count = startOfStreak(p.StalledSince, isDue && count == p.Count, now), count
 	}
 	return p

@@ -12,7 +12,8 @@ import (
 const NoInstance = -1
 
 // Observed is the input of Decide: the request, the stored state, and the state of the instances. The status is read
-// first and bypasses any cache. Then the replicas are read, and then the primary.
+// first, then the replicas, and then the primary. The status may come from a cache, so an action requires that the API
+// server still has the same version of the object.
 type Observed struct {
 	Now time.Time
 	// IsBeingDeleted means that the cluster is being deleted. IsStopOverdue means that the end time of a stop has
@@ -20,17 +21,18 @@ type Observed struct {
 	IsBeingDeleted, IsStopOverdue bool
 	// IsOtherStopOverdue means that only stops of single instances are overdue, not the stop of clustering.
 	IsOtherStopOverdue bool
-	// Replicas is the number of wanted instances, including the primary.
+	// Replicas is the desired number of instances, including the primary.
 	Replicas int
 	// Offline means that no instance should run.
 	Offline bool
-	// Source is the copy of an external server, and Restore the backup, from which the primary is initialized.
+	// Source and Restore are the operations that initialize the primary: the copy of an external server, and the
+	// restore of a backup.
 	Source, Restore OneTimeOperation
-	// SourceProblem explains why the external server cannot be used. It is empty if its Secret is valid.
+	// SourceProblem is the reason why the external server cannot be used; empty if its Secret is valid.
 	SourceProblem string
 	// Waits limit how long a primary may be unreachable before a failover.
 	Waits FailoverWaits
-	// MaxDelay is the maximum lag of a replica that serves readers; 0 means no limit.
+	// MaxDelay is the maximum lag of a replica that serves clients; 0 means no limit.
 	MaxDelay time.Duration
 	// MaxDelayForDeletion is the maximum lag of a replica at which the primary's Pod may be deleted and a switchover
 	// may begin; 0 means no limit.
@@ -51,7 +53,7 @@ type Observed struct {
 	// GuaranteedAcks is the number of replicas that have every acknowledged commit, according to the status; nil if it
 	// was never recorded.
 	GuaranteedAcks *int
-	// Stop is the record of a reached stop; nil while clustering is active.
+	// Stop is the record of a stop that was reached; nil while clustering is active.
 	Stop *StopRecord
 	// History is the manager's memory of earlier passes. It includes this pass.
 	History History
@@ -61,8 +63,8 @@ type Observed struct {
 }
 
 // NeedsReplicationWatch reports whether an instance is a replica that applies transactions. The manager has to detect
-// immediately when such a replica stops applying, because the next pass may be far off. Servers of a stopped cluster
-// are not watched.
+// immediately when such a replica stops applying, because the next regular pass may run much later. Servers of a
+// stopped cluster are not watched.
 func (o Observed) NeedsReplicationWatch(i int) bool {
 	s := o.Instances[i]
 	isActive := o.Primary != NoInstance && !o.Offline && !o.StopAsked && o.Stop == nil
@@ -87,7 +89,7 @@ func (r PasswordRotation) IsWanted() bool { return r.Asked || r.DiscardAsked }
 
 // FailoverWaits define how long a primary may be unreachable before a failover.
 type FailoverWaits struct {
-	// Silent applies to a primary from which no replicas receive either; 0 means half a second.
+	// Silent applies to a primary from which too few replicas receive transactions as well; 0 means half a second.
 	Silent time.Duration
 	// Unseen applies to a primary from which replicas still receive, so only the manager cannot reach it; 0 means no
 	// limit.
@@ -99,7 +101,8 @@ type OneTimeOperation struct{ Wanted, Done bool }
 
 func (o OneTimeOperation) isOutstanding() bool { return o.Wanted && !o.Done }
 
-// StopRecord is stored when a stop is reached. After that nothing is changed, even if the manager restarts.
+// StopRecord is stored when a stop is reached. After that the manager changes nothing in the cluster, even if it
+// restarts.
 type StopRecord struct {
 	Since time.Time
 	// Unfinished describes work that could not be finished in time; empty if no work is left.
@@ -121,7 +124,7 @@ type Instance struct {
 
 	// Reachable means that the instance responded to every query of this pass. Otherwise the server's fields are empty.
 	Reachable bool
-	// Refused means that nothing listens on the instance's port, so its server is certainly down.
+	// Refused means that the connection to the instance's port was refused, so its server is probably down.
 	Refused bool
 	// Pending means that a statement of this or another manager still runs in the server. PendingFor is the statement's
 	// duration so far.
@@ -133,7 +136,7 @@ type Instance struct {
 	Series ReleaseSeries
 	// ReadOnly and SuperReadOnly are the server's variables. With SuperReadOnly, even administrators cannot write.
 	ReadOnly, SuperReadOnly bool
-	// Executed and Purged are read after SuperReadOnly and Pending, so the set of a read-only server is final.
+	// Executed and Purged are read after SuperReadOnly and Pending, so Executed is final for a read-only server.
 	Executed, Purged gtid.Set
 	// Owned is the set of transactions that are being committed. It is read before Executed, so each transaction is in
 	// at least one of the sets.
@@ -171,7 +174,7 @@ type PodFacts struct {
 	Role      PodRole
 }
 
-// PodRole is the label by which Services find an instance.
+// PodRole is the value of the Pod's label that Services select.
 type PodRole string
 
 // These are the roles in the label of a Pod.
@@ -230,7 +233,7 @@ type ReplicationChannel struct {
 	// IsOutside means that the channel replicates from the external server, with the address and password of the
 	// Secret.
 	IsOutside bool
-	// HeardAgo is the time since the source last sent anything, at least a heartbeat; negative when unknown.
+	// HeardAgo is the time since the source last sent anything, such as a heartbeat; negative when unknown.
 	HeardAgo time.Duration
 	// Retrieved is the set of transactions that the relay log contains or has contained.
 	Retrieved gtid.Set

@@ -67,7 +67,7 @@ func report(d *derivedFacts, plan Plan) Plan {
 	return plan
 }
 
-// staleness returns the minimum age of an instance's data. It is zero for the primary, with which the others are
+// staleness returns the minimum age of an instance's data. It is zero for the primary, with which the replicas are
 // compared.
 func staleness(i *instanceFacts) time.Duration {
 	longest := max(i.Channel.Lag, 0)
@@ -136,7 +136,7 @@ func describeProblem(i *instanceFacts) string {
 		what += " (" + i.Past.Failure + ")"
 	}
 	if i.Stopped {
-		what += " and is left alone, as requested"
+		what += ", and clustering is stopped for this instance"
 	}
 	return fmt.Sprintf("instance %d %s", i.Index, what)
 }
@@ -194,7 +194,7 @@ func describePrimarySymptom(d *derivedFacts) string {
 	case d.commitsAreStalled:
 		return "is the primary and completes no commit: its clients wait for replicas to acknowledge"
 	case d.count(acknowledges) < d.awaitedAcks && !d.staysReadOnly():
-		return "is the primary; its clients wait for more replicas to acknowledge than do"
+		return "is the primary; its clients wait, because too few replicas acknowledge commits"
 	default:
 		return ""
 	}
@@ -205,7 +205,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case i.IsUnexpectedlyWritable:
 		return "is writable and is not the primary"
 	case i.IsErrant:
-		return "is errant: only it has " + abbreviateSet(i.Errant) + "; " + adviseReclone(i)
+		return "is errant: only this instance has " + abbreviateSet(i.Errant) + "; " + adviseReclone(i)
 	case !i.Ahead.IsEmpty():
 		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + "; the primary will use these GTIDs for other transactions, which this instance will skip; " + adviseReclone(i)
 	case i.SemiSync.Waiting > 0:
@@ -217,14 +217,14 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case !i.MissingPurged.IsEmpty():
 		return "needs transactions that the primary has purged; " + adviseReclone(i)
 	case c.SQL == Stopped && c.SQLErrno != 0:
-		return fmt.Sprintf("stopped applying with error %d; see SHOW REPLICA STATUS in it", c.SQLErrno)
+		return fmt.Sprintf("stopped applying with error %d; see the output of SHOW REPLICA STATUS", c.SQLErrno)
 	case i.HasWrongSource, i.HasWrongSemiSync:
 		return "does not follow the primary yet"
 	case c.IO != Running && slices.Contains([]int{errExpired, errMustChange}, c.IOErrno):
 		return fmt.Sprintf("is refused by the primary with MySQL error %d, because the password of the replication account has expired; the primary's server "+
 			"renews the account when it starts: delete the primary's pod", c.IOErrno)
 	case c.IO != Running && c.IOErrno != 0:
-		return fmt.Sprintf("does not receive from the primary, with error %d; see SHOW REPLICA STATUS in it", c.IOErrno)
+		return fmt.Sprintf("does not receive from the primary, with error %d; see the output of SHOW REPLICA STATUS", c.IOErrno)
 	case c.IO != Running || !i.Acknowledges:
 		return "does not receive from the primary"
 	case c.SQL == Stopped:
@@ -241,7 +241,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 // MySQL error numbers for an account whose password has expired, at a login and at a statement.
 const errExpired, errMustChange = 1862, 1820
 
-// adviseReclone describes how to re-clone an instance, or reports that it will be re-cloned.
+// adviseReclone returns how to re-clone an instance, or that its re-clone is already requested.
 func adviseReclone(i *instanceFacts) string {
 	if i.Pod.Reclone || i.cluster.ReclonesErrant && i.IsErrant {
 		return "it is re-cloned once the primary is in service and has enough other replicas"
@@ -336,7 +336,7 @@ func clusteringActive(d *derivedFacts, plan Plan) decision.Condition {
 	case plan.Stop != nil:
 		return decision.False(ReasonInactive, "Clustering is stopped")
 	case d.StopAsked:
-		return decision.True(ReasonQuiescing, "Clustering is about to stop and finishes first: "+joinFindings(listUnfinished(d)))
+		return decision.True(ReasonQuiescing, "Clustering is about to stop; unfinished work: "+joinFindings(listUnfinished(d)))
 	default:
 		return decision.True(ReasonActive, "Clustering is active")
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// A rotation gives every account a second password, distributes it, and discards the first one on request. Every step
-// may be repeated, and its result is observed in the Secret and in the servers. A rotation waits until the cluster is
-// healthy.
+// A rotation gives every account a second password, distributes it, and discards the first password when this is
+// requested. Every step may be repeated, and its result is observed in the Secret and in the servers. A rotation waits
+// until the cluster is healthy.
 
 // fileDelay is how long the kubelet may take to update the files of a Secret in a Pod.
 const fileDelay = 3 * time.Minute
@@ -58,8 +58,8 @@ func mayDiscardPasswords(d *derivedFacts) bool {
 
 func isRotationDone(d *derivedFacts) bool { return mayRotate(d) && !isDiscarding(d) }
 
-// promotePasswords emits the event of the rotation. The plan that ends the rotation does not, because it also follows a
-// repeated request that changes nothing, before the old passwords are discarded.
+// promotePasswords emits the event of the rotation. endRotation does not emit it again, because it also ends a repeated
+// request that changes nothing while the old passwords are still valid.
 func promotePasswords(_ *derivedFacts, primary *instanceFacts) Plan {
 	return Plan{
 		Do: PromotePasswords{}, Why: fmt.Sprintf("instance %d is the primary; its new passwords replace the old ones in the Secret", primary.Index),

@@ -29,8 +29,8 @@ func needsCopyFromOutside(d *derivedFacts) bool {
 		d.SourceProblem == "" && !restsAfterCopy(p)
 }
 
-// restsAfterCopy reports whether the back-off after a failed copy of the external server has not elapsed. The external
-// server may count failed logins.
+// restsAfterCopy reports whether the primary is in its back-off after a failed copy of the external server. The
+// external server may count failed logins.
 func restsAfterCopy(p *instanceFacts) bool {
 	return !p.Past.FailedAt.IsZero() && p.cluster.Now.Sub(p.Past.FailedAt) < refusalBackoff
 }
@@ -50,7 +50,7 @@ func copyFromOutside(_ *derivedFacts, p *instanceFacts) Plan {
 	}
 	if p.Clone == CloneFailed {
 		plan.Events = []decision.Event{warningEvent(EventInitCloneFailed,
-			"The copy of the external server failed and starts again")}
+			"The copy of the external server failed and is retried")}
 	}
 	return plan
 }
@@ -75,9 +75,11 @@ func describeCopy(d *derivedFacts) string {
 		return fmt.Sprintf("The primary cannot be copied from the external server: expected an empty instance %d, found transactions of its own; "+
 			"to keep them, remove spec.replicationSourceSecretName", p.Index)
 	case !p.Executed.IsEmpty() && p.Past.Failure != "":
-		return "The primary was copied from the external server, but INIT_AFTER_CLONE_SQL of the Secret failed: " + p.Past.Failure + "; correct the SQL, which is retried"
+		return "The primary was copied from the external server, but INIT_AFTER_CLONE_SQL of the Secret failed: " + p.Past.Failure +
+			"; correct these statements, which are retried"
 	case p.Clone == Cloned && p.Executed.IsEmpty():
-		return "The primary could not be copied from the external server: expected transactions in the copy, found none; the server needs gtid_mode = ON and one transaction; the copy is retried"
+		return "The primary could not be copied from the external server: expected at least one transaction in the copy, found none; " +
+			"set gtid_mode = ON in the external server and execute a transaction there; the copy is retried"
 	case p.Past.Failure != "":
 		return "The primary could not be copied from the external server: " + p.Past.Failure + "; the copy is retried"
 	default:
@@ -107,8 +109,8 @@ func followSourceOutside(_ *derivedFacts, p *instanceFacts) Plan {
 }
 
 // needsAccountsOfCopy reports whether the primary's accounts are outdated, or were changed by the external server so
-// that a replica cannot log in. They are not written to the binary log, because the copy must not have transactions of
-// its own.
+// that a replica cannot log in. The changes are not written to the binary log, because the copy must not have
+// transactions of its own.
 func needsAccountsOfCopy(d *derivedFacts) bool {
 	const accessDenied = 1045
 	isRefused := func(i *instanceFacts) bool {
@@ -157,10 +159,10 @@ func (d *derivedFacts) withoutOutside(set gtid.Set) gtid.Set {
 	return own
 }
 
-// describeCopyProblem explains why the primary does not follow the external server as it should. It is empty if there
-// is no problem or no external server.
+// describeCopyProblem returns why the primary does not follow the external server, or "" if there is no problem or no
+// external server.
 func describeCopyProblem(d *derivedFacts) string {
-	const more = "; see SHOW REPLICA STATUS in it"
+	const more = "; see the output of SHOW REPLICA STATUS"
 	c := d.primary.Channel
 	switch {
 	case !d.staysReadOnly() || d.Source.isOutstanding():

@@ -7,8 +7,8 @@ import "fmt"
 // FindingSeverity is the severity of a finding: whether it prevents a start of clustering.
 type FindingSeverity string
 
-// The severities. A start in spite of a Refuse finding leaves instances without replication, loses transactions or
-// changes the primary.
+// These are the severities. A start in spite of a Refuse finding leaves instances without replication, loses
+// transactions or changes the primary.
 const (
 	Warn   FindingSeverity = "warn"
 	Refuse FindingSeverity = "refuse"
@@ -63,18 +63,18 @@ func checkPrimary(d *derivedFacts) []Finding {
 	switch {
 	case !d.hasPrimary():
 		return []Finding{{
-			Severity: Warn, Message: "the status names no primary; a start chooses one",
+			Severity: Warn, Message: "the status contains no primary; a start chooses one",
 			Remedy: "none needed if the cluster is new",
 		}}
 	case d.primaryLostData:
 		return []Finding{{
 			Severity: Refuse, Message: fmt.Sprintf("instance %d, the primary, lacks transactions that replicas have; a start fails over", p.Index),
-			Remedy: "make sure that the replicas are right; then start with force",
+			Remedy: "make sure that the additional transactions of the replicas are wanted; then start with --force",
 		}}
 	case !p.Reachable:
 		return []Finding{{
 			Severity: Refuse, Message: fmt.Sprintf("instance %d, the primary, does not answer; a start fails over if it is down", p.Index),
-			Remedy: "bring it back, or start with force", IsHarmless: true,
+			Remedy: "bring it back, or start with --force", IsHarmless: true,
 		}}
 	case p.SuperReadOnly && !d.staysReadOnly():
 		return []Finding{{
@@ -98,7 +98,7 @@ func checkReplica(i *instanceFacts) []Finding {
 	const alignOrReplace = "execute them on the primary as empty transactions if their rows agree, or delete the volume claim and pod of the instance"
 	if i.IsWritable {
 		add(Refuse, "is writable in addition to the primary; a start makes it read-only",
-			"SET GLOBAL super_read_only=1 in it")
+			"run SET GLOBAL super_read_only=1 in this instance")
 	}
 	switch isIsolated := i.Channel.IO == Stopped && i.Pod.Role == RoleNone; {
 	case i.Errant.IsEmpty():
@@ -116,13 +116,13 @@ func checkReplica(i *instanceFacts) []Finding {
 		add(Warn, "is empty; a start makes it a copy of the primary", "none needed")
 	case isComparable(i) && !i.MissingPurged.IsEmpty():
 		add(Refuse, "lacks "+abbreviateSet(i.MissingPurged)+", which the primary has purged; it cannot follow, and a start does not change that",
-			"delete its volume claim and pod to re-clone it, or start with force without it")
+			"delete its volume claim and pod to re-clone it, or start with --force without it")
 		found[len(found)-1].IsHarmless = true
 	case c.Present && c.SQL == Stopped && c.SQLErrno != 0:
 		add(Warn, fmt.Sprintf("stopped applying with error %d; a start does not change that", c.SQLErrno),
-			"fix the error that SHOW REPLICA STATUS in it shows, then run START REPLICA")
+			"fix the error that SHOW REPLICA STATUS reports, then run START REPLICA")
 	case canStartSQLThread(i):
-		add(Warn, "has its SQL thread stopped; a start starts it", "none needed if it may apply what it received")
+		add(Warn, "has its SQL thread stopped; a start starts it", "none needed if it may apply the transactions that it received")
 	}
 	return found
 }

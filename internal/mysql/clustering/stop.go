@@ -8,9 +8,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// A stop lets operations in progress reach a point at which the cluster needs no manager. It does not begin a
-// switchover, fence or copy; it withdraws prepared operations and finishes recorded ones. Then the status records the
-// stop.
+// After a stop is requested, operations in progress reach a point at which the cluster works without a manager. No
+// switchover, fence or copy begins. Operations that are only prepared are withdrawn, and operations that the status
+// records are finished. Then the status records the stop.
 
 func isStopped(d *derivedFacts) bool { return d.StopAsked && d.Stop != nil }
 
@@ -27,7 +27,7 @@ func isStopReached(d *derivedFacts) bool {
 
 func isStopAsked(d *derivedFacts) bool { return d.StopAsked }
 
-// listUnfinished describes the work that a stop has to finish first.
+// listUnfinished lists the work that must be finished before a stop is recorded.
 func listUnfinished(d *derivedFacts) []string {
 	if d.Offline || !d.hasPrimary() {
 		return nil

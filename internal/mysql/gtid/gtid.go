@@ -20,7 +20,7 @@ type Set struct {
 // sourceTag identifies the source of transaction numbers: a server and, since MySQL 8.3, an optional tag.
 type sourceTag struct{ uuid, tag string }
 
-// sourceIntervals is the part of a set that has one source. Its intervals are sorted and neither overlap nor touch.
+// sourceIntervals is the part of a set with one sourceTag. Its intervals are sorted and neither overlap nor touch.
 type sourceIntervals struct {
 	sourceTag
 	intervals []transactionInterval
@@ -142,12 +142,12 @@ func (s Set) Subtract(other Set) Set {
 	return Set{left}
 }
 
-// NumberedBy returns the transactions that one server numbered, with any tag.
+// NumberedBy returns the transactions whose GTIDs contain the given server UUID, with or without a tag.
 func (s Set) NumberedBy(uuid string) Set {
 	return s.filterSources(func(r sourceIntervals) bool { return r.uuid == strings.ToLower(uuid) })
 }
 
-// NotNumberedBy returns the transactions that other servers numbered.
+// NotNumberedBy returns the transactions whose GTIDs contain another server UUID.
 func (s Set) NotNumberedBy(uuid string) Set {
 	return s.filterSources(func(r sourceIntervals) bool { return r.uuid != strings.ToLower(uuid) })
 }

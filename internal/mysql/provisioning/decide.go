@@ -17,13 +17,15 @@ type Observed struct {
 	// NeedsPasswords is true if the cluster's Secret is missing or incomplete. No object is built without the
 	// passwords.
 	NeedsPasswords bool
-	// NeedsCertificate is true if Torpor's own certificate for the servers is missing or must be renewed.
+	// NeedsCertificate is true if the servers use a certificate that Torpor issues, and this certificate is missing or
+	// must be renewed.
 	NeedsCertificate bool
 	// Desired holds the desired objects of the cluster.
 	Desired DesiredObjects
-	// Objects holds the desired objects in the order of writing, each with its comparison with the live object.
+	// Objects contains the desired objects in the order of writing, with the hashes that are compared.
 	Objects []ObjectState
-	// ConfigMaps holds the existing configurations. UsedConfigMaps holds the names of the configurations that Pods use.
+	// ConfigMaps contains the existing ConfigMaps of the cluster. UsedConfigMaps contains the names of the ConfigMaps
+	// that its Pods mount.
 	ConfigMaps     []*unstructured.Unstructured
 	UsedConfigMaps []string
 	// StatefulSet is the live StatefulSet; nil if it does not exist.
@@ -37,12 +39,12 @@ type Observed struct {
 	Err      error
 }
 
-// ObjectState compares a desired object with the live one by hashes. A direct comparison is impossible: the API server
-// sets defaults and normalizes quantities, so a live object never equals the applied object.
+// ObjectState contains the hashes by which a desired object is compared with the live one. A direct comparison is
+// impossible: the API server sets defaults and normalizes quantities, so a live object never equals the applied object.
 type ObjectState struct {
 	Desired *unstructured.Unstructured
 	// AppliedHash is the hash of the object that was last applied, ResultHash is that of the API server's response, and
-	// LiveHash is that of the live object. The zero value means that there is no object.
+	// LiveHash is that of the live object. The zero hash means that there is no object.
 	AppliedHash, ResultHash, LiveHash ContentHash
 }
 
@@ -51,9 +53,9 @@ func (s ObjectState) NeedsApply() bool {
 	return s.AppliedHash != HashContent(s.Desired) || s.LiveHash != s.ResultHash
 }
 
-// ChangeSet is the plan of a pass. In other features a pass has one effect. Here a pass writes all objects that differ,
-// because most of them are useful only together. Only the first non-empty part is carried out: the Secret, then the
-// objects to apply and the volumes to grow, then the objects to prune, then a step of the rollout.
+// ChangeSet is the plan of a pass. In other features a pass performs one action. Here a pass writes all objects that
+// differ, because most of them are useful only together. Only the first non-empty part is carried out: the Secret, then
+// the objects to apply and the volumes to grow, then the objects to prune, then a step of the rollout.
 type ChangeSet struct {
 	// EndsStop is true if reconciliation resumes because its stop has expired.
 	EndsStop bool
@@ -66,7 +68,7 @@ type ChangeSet struct {
 	// Claims holds the changes to volumes and claim templates. After the claims have changed, the StatefulSet is
 	// deleted without its Pods, and the next pass creates it with the new templates.
 	Claims ClaimChange
-	// Prune holds the unused configurations to delete.
+	// Prune contains the unused ConfigMaps to delete.
 	Prune []*unstructured.Unstructured
 	// Rollout is the next step of replacing Pods.
 	Rollout RolloutPlan
@@ -123,10 +125,10 @@ func Decide(seen Observed) ChangeSet {
 	return changes
 }
 
-// unusedConfigMaps returns the older configurations that no Pod uses.
+// unusedConfigMaps returns the older ConfigMaps that no Pod mounts.
 func unusedConfigMaps(seen Observed) []*unstructured.Unstructured {
 	// Until the StatefulSet controller has observed the newest template, it may create a Pod with the previous
-	// configuration.
+	// ConfigMap.
 	if !seen.Rollout.RevisionKnown {
 		return nil
 	}

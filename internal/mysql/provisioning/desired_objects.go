@@ -71,7 +71,7 @@ func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	return desired, errors.Join(refuseSettings(in), primaryErr, replicaErr, setErr)
 }
 
-// refuseSettings returns an error that lists the harmful settings in the user's ConfigMap.
+// refuseSettings returns an error that lists the harmful settings in the user's ConfigMap, or nil if it has none.
 func refuseSettings(in BuildInput) error {
 	found := describeHarmfulSettings(in.Settings, settingContext{
 		IsNew: in.StatefulSet == nil, LoadsTimeZones: in.Cluster.Spec.InitializeTimezoneData, Running: in.RunningCnf,
@@ -121,7 +121,7 @@ func ListTLSHosts(c *mocov1beta2.MySQLCluster) []string {
 	return append(hosts, c.ChildName()+"-primary", c.ChildName()+"-replica")
 }
 
-// OwnerReference makes the garbage collector delete an object after its cluster.
+// OwnerReference returns a reference to the cluster, so that the garbage collector deletes an object after its cluster.
 func OwnerReference(c *mocov1beta2.MySQLCluster) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, mocov1beta2.MySQLClusterKind())
 }
@@ -151,7 +151,8 @@ func withUserMetadata(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta)
 	return o
 }
 
-// buildDisruptionBudget protects a majority from evictions. It returns nil for a cluster without a majority to protect.
+// buildDisruptionBudget builds a PodDisruptionBudget that protects a majority of the Pods from evictions. It returns
+// nil for a cluster with fewer than three instances.
 func buildDisruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	const least = 3
 	if c.InstanceCount() < least {
@@ -189,8 +190,8 @@ const (
 	adminPort  = 33062
 )
 
-// buildHeadlessService gives every Pod a DNS name, even if the Pod is not ready, because a replica may become a source
-// before it is ready.
+// buildHeadlessService builds the Service that gives every Pod a DNS name, even if the Pod is not ready, because a
+// replica may become a source before it is ready.
 func buildHeadlessService(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	return newObject(c, "v1", "Service", c.ChildName(), map[string]any{"spec": map[string]any{
 		"clusterIP": "None", "publishNotReadyAddresses": true, "selector": toJSONMap(SelectorLabels(c)),
@@ -224,9 +225,9 @@ func servicePort(name string, number int64) map[string]any {
 	return map[string]any{"name": name, "port": number, "targetPort": number, "protocol": "TCP"}
 }
 
-// buildStatefulSet builds a StatefulSet whose controller creates all Pods in parallel and never replaces one. Only
-// Decide determines when to replace which Pod. With a partition instead, the primary could not be replaced last, and a
-// rollout would continue without a manager.
+// buildStatefulSet builds a StatefulSet whose controller creates all Pods in parallel and never replaces an outdated
+// Pod. Only Decide determines when to replace which Pod. With a partition instead, the primary could not be replaced
+// last, and a rollout would continue without a manager.
 func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured, error) {
 	c := in.Cluster
 	if !c.Spec.HasPossibleReplicas() { // Upstream's schema allows numbers outside of these bounds.
@@ -262,8 +263,8 @@ func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured,
 	}}), nil
 }
 
-// hashInputs hashes everything by which users can change the Pod template, and nothing that depends on this version of
-// Torpor.
+// hashInputs hashes all fields and settings by which users can change the Pod template, and nothing that depends on the
+// version of Torpor.
 func hashInputs(in BuildInput) (string, error) {
 	spec := &in.Cluster.Spec
 	pod := &spec.PodTemplate
@@ -307,8 +308,8 @@ func hashInputs(in BuildInput) (string, error) {
 }
 
 // buildVolumeClaims builds claim templates. The claims are deleted with the cluster, not with the StatefulSet. A
-// StatefulSet's claim templates are immutable, and MOCO creates them without labels. Nothing depends on the labels, so
-// they are omitted for such a StatefulSet.
+// StatefulSet's claim templates are immutable, and MOCO creates them without labels. For a StatefulSet that MOCO
+// created, the labels are omitted; nothing depends on them.
 func buildVolumeClaims(in BuildInput) ([]any, error) {
 	var list []any
 	c := in.Cluster

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Makes the data directory of a new instance, once. It is made under another name and moved when it is complete, so that
-# a crash in the middle starts over. Nothing of it is in the binary log, or every instance would be born errant.
-# Arguments are further options of mysqld. Only sh, mysqld, mv and rm are needed, and mysql_tzinfo_to_sql if MOCO_ZONEINFO names the
-# folder whose time zones the server gets.
-# Time zones have names only in a server whose tables are filled.
+# Creates the data directory of a new instance, once. The script creates the directory under another name, and renames it when it is
+# complete. If the script is interrupted, the next run starts from the beginning. The statements of the script are not written to the
+# binary log, because each instance would then have transactions of its own and be errant.
+# The arguments are passed to mysqld. The image needs only sh, mysqld, mv and rm. If MOCO_ZONEINFO is set, it is the folder of the time
+# zone database, and mysql_tzinfo_to_sql loads this folder into the time zone tables. Without these tables, a server knows no time zone by
+# its name.
 set -eu
 config=${MOCO_CONFIG:-/etc/mysql/my.cnf}
 volume=${MOCO_VOLUME:-/var/lib/mysql}
@@ -21,14 +22,15 @@ initialize() {
 if [ -z "${MOCO_ZONEINFO:-}" ]; then
   initialize "$users" "$@"
 else
-  # A word that is no statement fails the initialisation. No password gets to a file.
+  # If mysql_tzinfo_to_sql fails, the text of echo is not a valid statement, so mysqld fails and shows the text. The statements are
+  # piped to mysqld, so no password is written to a file.
   {
     echo "USE mysql;"
     ${MOCO_TZINFO:-mysql_tzinfo_to_sql} "$MOCO_ZONEINFO" || echo "spec.initializeTimezoneData needs mysql_tzinfo_to_sql and $MOCO_ZONEINFO in the image;"
     while IFS= read -r statement; do printf '%s\n' "$statement"; done <"$users"
   } | initialize /dev/stdin "$@"
 fi
-# A server's UUID is made at its first start.
+# The file contains the UUID of the server. Without the file, the server generates a UUID at its first start.
 rm -f "$volume/data.new/auto.cnf"
 mv "$volume/data.new" "$volume/data"
 echo "moco-init: the data directory is made"

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Runs the MySQL server, and again when it ends with 16: that is how it asks for it after a CLONE, which it does only
-# under a parent that MYSQLD_PARENT_PID names. Meanwhile it keeps the slow and the general log at two files each of MOCO_LOG_SIZE bytes
-# and what ten seconds add; the error log is the container's. Each time the server first runs the statements of the file MOCO_ACCOUNTS: a copy
-# of another server has that one's accounts. Without it, the server runs moco-accounts.sql, which lets accounts log in whose passwords have
-# expired. Arguments are further options of mysqld. Only sh, mysqld, mysql, mv, rm, sleep and wc are needed.
+# Runs the MySQL server, and runs it again if it exits with the code 16. After a CLONE, the server requests a restart with this code, if
+# MYSQLD_PARENT_PID is the PID of its parent process.
+# Every ten seconds, the script checks the sizes of the slow and the general log. If a log has reached MOCO_LOG_SIZE bytes, the script
+# renames it, so that at most two files of each log exist. The error log is the output of the container.
+# At each start, the server first runs the statements of an init file. In a copy of an external server, MOCO_ACCOUNTS is this file, which
+# creates Torpor's accounts. Otherwise it is moco-accounts.sql, which makes accounts with expired passwords valid again.
+# The arguments are passed to mysqld. The image needs only sh, mysqld, mysql, mv, rm, sleep and wc.
 set -u
 config=${MOCO_CONFIG:-/etc/mysql/my.cnf}
 server_id=$((MOCO_SERVER_ID_BASE + ${MOCO_POD_NAME##*-}))
@@ -21,7 +23,7 @@ rotate_logs() {
     for log in "${MOCO_LOGS:-/var/log/mysql}"/mysql.slow "${MOCO_LOGS:-/var/log/mysql}"/mysql.general; do
       [ -f "$log" ] && [ "$(wc -c <"$log")" -ge "$MOCO_LOG_SIZE" ] && mv "$log" "$log.0" && flushed=
     done
-    # The server writes to the file that was moved until it is told.
+    # Until its logs are flushed, the server writes to the renamed file.
     [ -n "$flushed" ] || flush_logs && flushed=yes
   done
 }
@@ -34,8 +36,8 @@ end() {
   [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
 }
 trap end TERM INT
-# A server that was killed leaves the locks of its sockets in a volume that outlives the container. Each has the server's process number,
-# and a server does not start while any process of the new container has that number.
+# If a server was killed, the lock files of its sockets remain in a volume that outlives the container. A lock file contains the PID of
+# the server. If any process of the new container has this PID, a new server does not start.
 rm -f "${MOCO_RUN:-/run}"/*.sock.lock
 rotate_logs &
 rotation=$!
@@ -44,9 +46,9 @@ while [ -z "$ending" ]; do
   ${MOCO_MYSQLD:-mysqld} --defaults-file="$config" --server-id="$server_id" --admin-address="$MOCO_POD_IP" \
     --report-host="$MOCO_POD_NAME.$MOCO_SUBDOMAIN" --init-file="${MOCO_ACCOUNTS:-${config%/*}/moco-accounts.sql}" "$@" &
   child=$!
-  # A signal may have come before there was anybody to tell.
+  # The signal may have arrived before the server was started.
   [ -z "$ending" ] || kill -TERM "$child"
-  # A signal interrupts wait; the server may need a while to end.
+  # A signal interrupts wait, although the server may still be stopping. So the loop waits until the process no longer exists.
   while :; do
     wait "$child"
     code=$?

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Asks the server how it is, for the kubelet: "alive" whether it answers, since a hung server keeps its port open, and "ready"
-# whether it is also no replica whose replication has stopped. It comes in where clients cannot crowd it out. It uses TLS if the server
-# has a certificate, because require_secure_transport refuses every other session over TCP, and verifies nothing inside the Pod. exec lets
-# the kubelet's timeout end the program itself.
-# A copy of another server gets that one's accounts, and changes of them. One into which Torpor cannot log in any more is not alive: at its
-# next start it makes its accounts anew.
+# Probes the server for the kubelet. The probe "alive" succeeds if the server executes a statement. A check of the port would not suffice,
+# because a hung server keeps its port open. The probe "ready" also fails if a replication thread of a replica is stopped.
+# The script connects to the admin port, which accepts the probe even if clients use all connections. It uses TLS if the server has a
+# certificate, because require_secure_transport rejects all other sessions over TCP. It does not verify the certificate, because the
+# connection stays inside the Pod. exec replaces the shell by the client, so that the kubelet's timeout ends the client.
+# A copy of an external server receives changes that the external server makes to accounts. If Torpor can no longer log in to the copy, the
+# probe "alive" fails: the kubelet restarts the server, and the init file of the server creates the accounts again.
 set -u
 ask() {
   account=$1 tls=$2
@@ -13,7 +14,7 @@ ask() {
     --host="$MOCO_POD_IP" --port=33062 --connect-timeout=9 --ssl-mode="$tls" --get-server-public-key -Nse "$question"
 }
 question="DO 1"
-# Settings for clients end a long query, and refuse a join of many rows.
+# The defaults of the server may limit the time of a query, or reject a join of many rows.
 [ "$1" = ready ] && question="SET max_execution_time = 0, sql_big_selects = ON; SELECT UUID_TO_BIN(IF(COUNT(*) = 0, UUID(), 'a replication thread is stopped')) IS NULL
   FROM performance_schema.replication_connection_status c JOIN performance_schema.replication_applier_status a USING (channel_name)
   WHERE c.channel_name = '' AND (c.service_state = 'OFF' OR a.service_state = 'OFF')"

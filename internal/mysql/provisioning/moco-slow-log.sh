@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the slow log, also after it was rotated, as the output of its container. It never fails, because a container that is not
-# ready would take the Pod from the clients. Only sh, sleep and tail are needed. Without tail it prints nothing.
+# Prints the slow log as the output of its container, and continues after each rotation of the log. The script never fails, because a Pod
+# with a container that is not ready gets no clients. The image needs only sh, sleep and tail. Without tail, the script prints a message.
 set -u
 log=${MOCO_LOGS:-/var/log/mysql}/mysql.slow
 child=
@@ -9,7 +9,7 @@ end() {
   exit 0
 }
 trap end TERM INT
-# tail ignores SIGTERM as the first process of a container, so it is a child.
+# The first process of a container ignores SIGTERM unless it has a handler. So tail runs as a child of this shell.
 if command -v tail >/dev/null; then
   first=+1
   while :; do

@@ -17,7 +17,7 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
-// Files in the ConfigMap, mounted under configFolder in the containers.
+// These files of the ConfigMap are mounted under configFolder in the containers.
 const (
 	configFolder = "/etc/mysql"
 	cnfFile      = "my.cnf"
@@ -34,8 +34,8 @@ const tlsFolder = "/etc/mysql-tls"
 // includeKey is the key of the user's ConfigMap whose text is included verbatim.
 const includeKey = "_include"
 
-// defaultSettings returns the settings that the user may change. They equal MOCO's settings where a client can notice
-// the difference, so a manifest keeps its meaning.
+// defaultSettings returns the settings that the user may change. They have MOCO's values where a client can notice the
+// difference, so a manifest for MOCO has the same effect with Torpor.
 func defaultSettings() map[string]string {
 	return map[string]string{
 		"character_set_server": "utf8mb4", "collation_server": "utf8mb4_unicode_ci", "default_time_zone": "+0:00",
@@ -89,8 +89,8 @@ func requiredPlugins() []string {
 // ServerSizes holds the sizes of a server in bytes; 0 means unknown.
 type ServerSizes struct{ Memory, Volume int64 }
 
-// roomForRedo is the volume size at which the redo log becomes as large as MOCO's. A server allocates the redo log at
-// its first start.
+// roomForRedo is the smallest volume size with which the redo log is as large as MOCO's. A server allocates the redo
+// log at its first start.
 const roomForRedo = 8 << 30
 
 // BuildMyCnf builds the configuration of a server with the given sizes. It also returns the user's settings that are
@@ -149,7 +149,7 @@ func matchCharacterSet(all map[string]string, user []userSetting) {
 	set, collation := chosen["character_set_server"], chosen["collation_server"]
 	switch {
 	case set != "" && collation == "":
-		delete(all, "collation_server") // The server takes the default of the character set.
+		delete(all, "collation_server") // The server uses the default of the character set.
 	case set == "" && collation != "":
 		all["character_set_server"], _, _ = strings.Cut(collation, "_")
 	}
@@ -175,8 +175,8 @@ func variableOf(setting string) string {
 	}
 }
 
-// buildConfigMap builds the configuration and the scripts. Its name depends on its content, so a Pod keeps its
-// configuration until it is replaced.
+// buildConfigMap builds the ConfigMap with my.cnf and the scripts. Its name depends on its content, so a Pod keeps its
+// ConfigMap until the Pod is replaced.
 func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
 	files := map[string]string{
 		cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript, slowLogFile: slowLogScript, renewalFile: joinStatements(mysqlusers.BuildRenewalStatements()),

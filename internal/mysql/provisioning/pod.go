@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// configVolume contains the configuration and the scripts.
+	// configVolume contains my.cnf and the scripts.
 	configVolume = "mysql-conf"
 	// exporterVolume contains only the file with the exporter's password.
 	exporterVolume, exporterFolder = "moco-exporter", "/moco-exporter"
@@ -39,7 +39,7 @@ const (
 	serverUser = 10000
 )
 
-// buildPodSpec adds everything to the user's spec that makes a Pod an instance.
+// buildPodSpec returns the user's Pod spec with the containers, volumes and defaults that an instance needs.
 func buildPodSpec(c *mocov1beta2.MySQLCluster, config, exporterImage string) (map[string]any, error) {
 	raw, err := c.Spec.PodTemplate.Spec.MarshalJSON()
 	if err != nil {
@@ -182,7 +182,7 @@ func containerOverwrites(c *mocov1beta2.MySQLCluster, name string) (map[string]a
 	return out, nil
 }
 
-// completeServerContainer turns the user's container into a supervised server. It keeps the user's arguments.
+// completeServerContainer makes the user's container run the server under serverScript. It keeps the user's arguments.
 func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any) {
 	server["command"] = []any{"/bin/sh", configFolder + "/" + serverFile}
 	env, _ := server["env"].([]any)
@@ -218,10 +218,10 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 	}
 }
 
-// defaultProbes returns probes that query the server itself. A probe starts a program in a container, which takes
-// seconds on a busy node, so timeouts are long and probes infrequent. A Pod does not become unready because of a fence
-// of a few seconds. A hanging server does not react to SIGTERM either. It is restarted after at most seven probes of
-// ten seconds and the grace period.
+// defaultProbes returns the numbers of probes that query the server itself. A probe starts a program in a container,
+// which takes seconds on a busy node, so timeouts are long and probes infrequent. A Pod stays ready during a fence of a
+// few seconds. A hanging server does not react to SIGTERM either. It is restarted after at most seven probes of ten
+// seconds and the grace period.
 func defaultProbes(startupWait time.Duration) map[string]map[string]any {
 	const startupPeriod = 2 * time.Second
 	return map[string]map[string]any{
@@ -231,7 +231,7 @@ func defaultProbes(startupWait time.Duration) map[string]map[string]any {
 	}
 }
 
-// mergeProbe returns the user's probe, completed with default numbers and the default handler.
+// mergeProbe returns the user's probe. Missing numbers and a missing handler get the defaults.
 func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 	out := maps.Clone(numbers)
 	maps.Copy(out, said)

@@ -11,10 +11,10 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// None means that a cluster has no primary.
+// None is the ordinal that stands for no Pod.
 const None = -1
 
-// SettleTime is how long a Pod must be ready before it counts as ready. By then clustering has observed it.
+// SettleTime is how long a Pod must be ready before a rollout continues. By then clustering has observed the Pod.
 const SettleTime = 5 * time.Second
 
 // ObservedRollout is the input for a decision about a rollout.
@@ -32,9 +32,10 @@ type ObservedRollout struct {
 	Primary int
 	// Healthy is true while clustering reports that every instance fulfills its role.
 	Healthy bool
-	// ClusteringStopped is true while clustering is stopped because users work on the instances.
+	// ClusteringStopped is true while clustering is stopped, so users may be working on the instances.
 	ClusteringStopped bool
-	// HasTurn is false if the maximum number of other clusters is being rolled out.
+	// HasTurn is true if the cluster may be rolled out now. It is false while the maximum number of other clusters is
+	// being rolled out.
 	HasTurn bool
 	// StoppedInstances is true while clustering is stopped for single instances.
 	StoppedInstances bool
@@ -49,8 +50,8 @@ type PodState struct {
 	Outdated bool
 	// IsKept is true for a Pod that another version of Torpor created from the same inputs.
 	IsKept bool
-	// Served is true for a Pod that clustering has made available to clients. It is false for a new Pod. Therefore the
-	// value true means that clustering has observed this particular Pod and found it replicating.
+	// Served is true for a Pod that clustering has made available to clients with a role label. It is false for a new
+	// Pod. Therefore true means that clustering has observed this particular Pod and found it replicating.
 	Served bool
 	// DemotionRequested is true for a primary with a switchover request.
 	DemotionRequested bool
@@ -58,7 +59,7 @@ type PodState struct {
 	ReadyFor time.Duration
 }
 
-// RolloutAction is the effect of a rollout in one pass.
+// RolloutAction is the action of a rollout in one pass.
 //
 //sumtype:decl
 type RolloutAction interface{ action() }
@@ -80,7 +81,7 @@ func (RequestSwitchover) action() {}
 type RolloutPlan struct {
 	// Rule is the name of the rule that matched.
 	Rule string
-	// Action is the effect of the step.
+	// Action is the action to perform.
 	Action RolloutAction
 	// Done is true when every Pod is ready and has the newest revision.
 	Done bool
@@ -88,21 +89,21 @@ type RolloutPlan struct {
 	Message string
 	// RequeueAfter is the delay before the next pass; zero means that an event triggers it.
 	RequeueAfter time.Duration
-	// TakesTurn is true for a step that requires a turn. The cluster keeps the turn until a plan with EndsTurn. A
-	// forced rollout does not require a turn.
+	// TakesTurn is true for a step that requires a turn, which is the permission to roll out this cluster. The cluster
+	// keeps the turn until a plan with EndsTurn. A forced rollout does not require a turn.
 	TakesTurn, EndsTurn bool
-	// Forced is true for a step that is allowed only because of the annotation.
+	// Forced is true for a step that is allowed only because the annotation forces the rollout.
 	Forced bool
 }
 
 const (
 	// rolloutRetry is the poll interval for states without events.
 	rolloutRetry = 2 * time.Second
-	// turnRetry is the poll interval for the end of another cluster's turn.
+	// turnRetry is the poll interval of a rollout that waits for the rollouts of other clusters.
 	turnRetry = 10 * time.Second
 )
 
-// forcedBy is the end of the message for a step that is allowed only because of the annotation.
+// forcedBy is the end of the message for a step that is allowed only because the annotation forces the rollout.
 const forcedBy = ", although the cluster is not healthy, because of the annotation " + mocov1beta2.ForceRolloutAnnotation
 
 // DecideRollout decides which Pod of a rollout is replaced next. Pods are replaced one at a time, the primary last and
@@ -127,11 +128,11 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	case len(outdated) == 0:
 		return waitingPlan("nothing to replace", "waiting for "+o.podNames(unionSorted(absent, down)))
 	case o.ClusteringStopped:
-		return waitingPlan("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped; of an older revision: %s; "+
+		return waitingPlan("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped; still to be replaced: %s; "+
 			"to continue, run: kubectl moco start clustering %s", o.podNames(outdated), o.Name)).endTurn()
 	case o.StoppedInstances:
-		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
-			"revision: %s; to continue, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
+		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering is stopped for single "+
+			"instances; still to be replaced: %s; to continue, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
 	// The rollout also waits while a new Pod is not ready, because a broken template must not reach a second serving
 	// Pod. If the new Pod can become ready only after the broken primary's Pod is replaced, the rollout must be forced.
 	case len(absent) > 0 || len(down) > 0 && (!o.Forced || broken == None):
@@ -143,16 +144,17 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	case !o.Healthy && o.Forced && young >= SettleTime:
 		return RolloutPlan{Rule: "forced", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}) + forcedBy, RequeueAfter: rolloutRetry, Forced: true}
 	case (!o.Healthy || o.Primary == None) && !o.Forced:
-		return waitingPlan("not healthy", fmt.Sprintf("the rollout waits until the cluster is healthy; of an older revision: %s; to continue now, with a loss of "+
+		return waitingPlan("not healthy", fmt.Sprintf("the rollout waits until the cluster is healthy; still to be replaced: %s; to continue now, with a loss of "+
 			"availability, set the annotation %s: \"true\"", o.podNames(outdated), mocov1beta2.ForceRolloutAnnotation)).requeueAfter(rolloutRetry)
 	// Healthy may date from before the last Pod was replaced, because clustering may be slow or hang.
 	case len(unserved) > 0 && o.Healthy:
-		return waitingPlan("not observed yet", "the rollout waits until clustering lets clients find "+o.podNames(unserved))
+		return waitingPlan("not observed yet", "the rollout waits until clustering sets the role label of "+o.podNames(unserved))
 	// Clustering may have observed the cluster as healthy before it observed a Pod that has just become ready.
 	case young < SettleTime:
-		return waitingPlan("settle", "the rollout continues soon; of an older revision: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
+		return waitingPlan("settle", "the rollout continues soon; still to be replaced: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
 	case !o.HasTurn && !o.Forced:
-		return waitingPlan("no turn", "the rollout waits for the rollouts of other clusters, see torpor manager --rollouts-at-once; of an older revision: "+o.podNames(outdated)).requeueAfter(turnRetry)
+		return waitingPlan("no turn", "the rollout waits for the rollouts of other clusters, see torpor manager --rollouts-at-once; "+
+			"still to be replaced: "+o.podNames(outdated)).requeueAfter(turnRetry)
 	case replica != o.Primary:
 		return RolloutPlan{Rule: "replace a replica", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry, TakesTurn: !o.Forced}
 	case len(o.Pods) == 1:
@@ -183,7 +185,7 @@ func (p RolloutPlan) requeueAfter(after time.Duration) RolloutPlan {
 	return p
 }
 
-// endTurn releases the turn while this cluster waits for the user.
+// endTurn lets other clusters be rolled out while this cluster waits for the user.
 func (p RolloutPlan) endTurn() RolloutPlan {
 	p.EndsTurn = true
 	return p
@@ -199,8 +201,8 @@ func (o ObservedRollout) ordinalsWhere(holds func(PodState) bool) []int {
 	return list
 }
 
-// firstOrdinalWhere returns the first Pod that matches. The primary is considered last. It returns None if no Pod
-// matches.
+// firstOrdinalWhere returns the ordinal of the first Pod that matches. The primary is considered last. It returns None
+// if no Pod matches.
 func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
 	list := o.ordinalsWhere(holds)
 	for _, i := range list {
@@ -233,7 +235,7 @@ func (o ObservedRollout) DescribeKeptPods() string {
 	if len(kept) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("made by another version of Torpor and kept until the spec or a setting changes: %s; to replace them now, one at a time, "+
+	return fmt.Sprintf("created by another version of Torpor and kept until the spec or a setting changes: %s; to replace them now, one at a time, "+
 		"run: kubectl rollout restart statefulset moco-%s", o.podNames(kept), o.Name)
 }
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// settingClass defines the treatment of a setting in the user's ConfigMap. The zero value applies to every setting that
-// the table does not list: these settings are written unchanged.
+// settingClass defines the treatment of a setting in the user's ConfigMap. The zero value applies to every setting
+// without a rule: these settings are written unchanged.
 type settingClass int
 
 const (
@@ -20,8 +20,8 @@ const (
 	overruled settingClass = iota + 1
 	// refused settings would stop the servers or lose data. Nothing is applied until the user corrects them.
 	refused
-	// fixed settings are properties of the data directory. They are refused if they differ from those of existing
-	// servers.
+	// fixed settings are properties of the data directory. They are refused if they differ from the settings of
+	// existing servers.
 	fixed
 )
 
@@ -31,9 +31,10 @@ type settingRule struct {
 	// names lists the settings, with all names that any version of MySQL accepts, without prefixes such as loose_. A
 	// trailing asterisk matches any suffix.
 	names []string
-	// why is the reason for a refusal. It completes a sentence that begins with the setting.
+	// why is the reason for a refusal, and the user's next step. The message contains it after the setting and its
+	// value.
 	why string
-	// accepts reports whether a value is harmless nevertheless. If it is nil, no value is.
+	// accepts reports whether a value is harmless. If accepts is nil, every value is refused.
 	accepts func(value string) bool
 	// initial is the value of a fixed setting in servers that were created without the setting.
 	initial string
@@ -53,7 +54,7 @@ func listSettingRules() []settingRule {
 func listOverruledSettings() []settingRule {
 	return []settingRule{
 		{class: overruled, names: append(sortedKeys(forcedSettings()), perPodSettings()...)},
-		// Other names of these settings, and settings that would override them.
+		// These are other names of forced settings, and settings that would override forced settings.
 		{class: overruled, names: []string{
 			"log_slave_updates", "skip_slave_start", "slave_skip_errors", "slave_exec_mode", "rpl_semi_sync_master_wait_no_slave",
 			"rpl_semi_sync_master_wait_point", "plugin_load", "init_file", "log_error",
@@ -75,48 +76,51 @@ func refuse(why string, accepts func(value string) bool, names ...string) settin
 
 func listSettingsThatLoseData() []settingRule {
 	return []settingRule{
-		refuse("replicas would lack rows without an error, and a failover would lose them; remove it", nil,
+		refuse("replicas would lack rows without an error, and a failover would lose them; remove the setting", nil,
 			"binlog_do_db", "binlog_ignore_db", "replicate_*"),
-		refuse("data outside the volume would be lost with the Pod; remove it", isInDataFolder,
+		refuse("data outside the volume would be lost with the Pod; remove the setting", isInDataFolder,
 			"innodb_data_home_dir", "innodb_log_group_home_dir", "innodb_undo_directory", "innodb_doublewrite_dir", "log_bin_index",
 			"relay_log_index"),
 		refuse("acknowledged commits would be lost in a crash; use O_DIRECT or fsync", isSafeFlushMethod, "innodb_flush_method"),
-		refuse(fmt.Sprintf("the server could not send events of a few kilobytes to replicas and backups; use %d at most", largestRowEvent),
+		refuse(fmt.Sprintf("the server could not send events of a few kilobytes to replicas and backups; use at most %d", largestRowEvent),
 			isSendableRowEvent, "binlog_row_event_max_size"),
-		refuse("InnoDB would refuse writes or drop data on every instance; use it on a copy of one volume", isOff, "innodb_force_recovery"),
-		refuse("every client would be an administrator; remove it", isOff, "grant_tables"),
+		refuse("InnoDB would refuse writes or drop data on every instance; use the setting only on a copy of one volume", isOff,
+			"innodb_force_recovery"),
+		refuse("every client would be an administrator; remove the setting", isOff, "grant_tables"),
 	}
 }
 
 func listSettingsThatStopServers() []settingRule {
 	return []settingRule{
-		refuse("the server would end instead of serving; remove it", nil,
+		refuse("the server would end instead of serving; remove the setting", nil,
 			"initialize", "initialize_insecure", "help", "verbose", "validate_config", "daemonize", "chroot", "gdb", "user"),
-		refuse("replicas and clients could not connect; remove it", isOff, "networking"),
-		refuse("replicas and probes could not log in; remove it, and use spec.offline", isOff, "offline_mode"),
-		refuse("replicas connect from other Pods; use *, or remove it", isEveryAddress, "bind_address"),
+		refuse("replicas and clients could not connect; remove the setting", isOff, "networking"),
+		refuse("replicas and probes could not log in; remove the setting, and use spec.offline", isOff, "offline_mode"),
+		refuse("replicas connect from other Pods; use *, or remove the setting", isEveryAddress, "bind_address"),
 		// A server that starts with this setting does not create performance_schema.clone_status.
-		refuse("the server would lack tables of its plugins; set it in the clients' sessions", isOff, "transaction_read_only"),
-		refuse("no server could become the primary; remove it", isOff, "innodb_read_only"),
-		refuse("InnoDB holds the users' data; leave InnoDB out of the list", keepsInnoDB, "disabled_storage_engines"),
-		refuse("clustering uses asynchronous replication; remove it", nil, "group_replication_*", "ndb_*", "ndbcluster"),
-		refuse("such a statement may fail, and then ends the sessions of replicas and probes; use SET, or remove it", hasOnlySets,
+		refuse("the server would lack tables of its plugins; use the setting only in the clients' sessions", isOff, "transaction_read_only"),
+		refuse("no server could become the primary; remove the setting", isOff, "innodb_read_only"),
+		refuse("InnoDB stores the users' data; leave InnoDB out of the list", keepsInnoDB, "disabled_storage_engines"),
+		refuse("clustering uses asynchronous replication; remove the setting", nil, "group_replication_*", "ndb_*", "ndbcluster"),
+		refuse("a statement other than SET may fail, and a failure ends the sessions of replicas and probes; "+
+			"use only SET, or remove the setting", hasOnlySets,
 			"init_connect", "init_replica", "init_slave"),
-		refuse("passwords would not suffice for Torpor's own accounts; use *,, or caching_sha2_password as the only factor", needsOnlyPassword,
+		refuse("passwords would not suffice for Torpor's own accounts; use the value *,, or caching_sha2_password as the only factor", needsOnlyPassword,
 			"authentication_policy"),
-		refuse("the manager, replicas and backups share accounts; use 0, or 20 at least", isUnlimitedOrHasRoom, "max_user_connections"),
-		refuse("replicas need connections in addition to clients; use 20 at least", hasRoom, "max_connections"),
-		refuse("clustering finds connected replicas by their threads; remove it", isNotZero,
+		refuse("the manager, replicas and backups share accounts; use 0, or at least 20", isUnlimitedOrHasRoom, "max_user_connections"),
+		refuse("replicas need connections in addition to clients; use at least 20", hasRoom, "max_connections"),
+		refuse("clustering finds connected replicas by their threads; remove the setting", isNotZero,
 			"performance_schema_max_thread_instances", "performance_schema_max_thread_classes"),
 	}
 }
 
-// leastConnections is the minimum for limits of connections. A manager opens five connections to a server, and another
-// manager may do so during a change of the leader. Each replica opens one, and a backup three.
+// leastConnections is the minimum for limits of connections. A manager opens five connections to a server, and a second
+// manager may do so during a change of the leader. Each replica opens one connection, and a backup opens three.
 const leastConnections = 20
 
-// largestRowEvent leaves room for the event header. Just below 4 GiB, the server's sum of both overflows, and the
-// result is the maximum size of the events that it sends.
+// largestRowEvent is the largest accepted value of binlog_row_event_max_size. It leaves room for the event header. Just
+// below 4 GiB, the server's sum of the value and the header's size overflows, and the result is the maximum size of the
+// events that the server sends.
 const largestRowEvent = 1<<32 - 1<<16
 
 // settingContext holds the facts, in addition to the value, that determine whether a setting is harmful.
@@ -132,7 +136,7 @@ type settingContext struct {
 // userSetting is a setting in the ConfigMap. key is the name as written by the user, with its location.
 type userSetting struct{ key, name, value string }
 
-// findSettingRule returns the rule for a setting; it is empty if the table does not list the setting.
+// findSettingRule returns the rule for a setting, or an empty rule if there is none.
 func findSettingRule(rules []settingRule, setting string) settingRule {
 	name := variableOf(setting)
 	for _, r := range rules {
@@ -169,7 +173,7 @@ func describeHarm(r settingRule, s userSetting, seen settingContext) string {
 	case r.class == refused && (r.accepts == nil || !r.accepts(s.value)):
 		return fmt.Sprintf("%s=%.60s: %s", s.key, s.value, r.why)
 	case variableOf(s.name) == "default_time_zone" && seen.IsNew && !seen.LoadsTimeZones && isNamedTimeZone(s.value):
-		return fmt.Sprintf("%s=%.60s: a new server knows no time zones by name; set spec.initializeTimezoneData, "+
+		return fmt.Sprintf("%s=%.60s: a new server has no named time zones; set spec.initializeTimezoneData, "+
 			"or use an offset such as +09:00", s.key, s.value)
 	}
 	return ""
@@ -210,7 +214,7 @@ func listUserSettings(user map[string]string) []userSetting {
 	return all
 }
 
-// walkText visits each line of a my.cnf text. The text begins in the server's section.
+// walkText calls visit for each line of a my.cnf text. The text begins in the section [mysqld].
 func walkText(text string, visit func(line string, isServer bool)) {
 	isServer := true
 	for line := range strings.SplitSeq(text, "\n") {

@@ -30,7 +30,8 @@ type ClaimLabels struct {
 	Labels, Annotations map[string]string
 }
 
-// ClaimChange is a change to claim templates. It requires a new StatefulSet, because claim templates are immutable.
+// ClaimChange is a change to the claim templates of a StatefulSet. It requires a new StatefulSet, because claim
+// templates are immutable.
 type ClaimChange struct {
 	// Growing lists the volumes to grow.
 	Growing []VolumeGrowth
@@ -40,11 +41,11 @@ type ClaimChange struct {
 	Shrinking string
 }
 
-// IsPossible reports whether a new StatefulSet would apply the change.
+// IsPossible reports whether there is a change that a new StatefulSet can apply.
 func (c ClaimChange) IsPossible() bool { return len(c.Growing)+len(c.Relabelled) > 0 }
 
-// CompareClaims returns the change if the claim templates differ only in larger sizes, labels and annotations. Users
-// have to handle any other difference.
+// CompareClaims returns the change from the live to the desired claim templates, if they differ only in larger sizes,
+// labels and annotations. Users have to handle any other difference.
 func CompareClaims(live *appsv1.StatefulSet, desired *unstructured.Unstructured) ClaimChange {
 	if live == nil || desired == nil || !live.DeletionTimestamp.IsZero() {
 		return ClaimChange{}
@@ -60,7 +61,7 @@ func CompareClaims(live *appsv1.StatefulSet, desired *unstructured.Unstructured)
 		case order > 0:
 			change.Growing = append(change.Growing, VolumeGrowth{Template: should.Name, Size: more})
 		case order < 0 && is.Name == should.Name:
-			change.Shrinking = fmt.Sprintf("no volume can shrink: %s has %s, and spec.volumeClaimTemplates asks for %s; revert the size, or restore "+
+			change.Shrinking = fmt.Sprintf("no volume can shrink: %s has %s, and spec.volumeClaimTemplates requests %s; revert the size, or restore "+
 				"a backup into a new MySQLCluster", is.Name, size.String(), more.String())
 		}
 		if !maps.Equal(is.Labels, should.Labels) || !maps.Equal(is.Annotations, should.Annotations) {

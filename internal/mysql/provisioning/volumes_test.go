@@ -30,10 +30,10 @@ func TestVolumeGrowth(t *testing.T) {
 		isShrinking bool
 		relabelled  int
 	}{
-		"no StatefulSet: no volume grows":               {claims: []string{data, logs}},
-		"a terminating StatefulSet delays the growth":   {live: going, claims: []string{larger, logs}},
-		"the same size in another unit is not a growth": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
-		"the first of two volumes grows":                {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"no StatefulSet: no volume grows":             {claims: []string{data, logs}},
+		"a terminating StatefulSet delays the growth": {live: going, claims: []string{larger, logs}},
+		"the same size in another unit is not growth": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
+		"the first of two volumes grows":              {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
 		"two volumes grow": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},
@@ -60,7 +60,7 @@ func TestVolumeGrowth(t *testing.T) {
 			}
 			testenv.ExpectEqual(t, "growing", c.growing, strings.TrimPrefix(fmt.Sprint(found), "[]"))
 			testenv.ExpectEqual(t, "relabelled", c.relabelled, len(change.Relabelled))
-			testenv.ExpectEqual(t, "shrinking", c.isShrinking, strings.Contains(change.Shrinking, "logs has 1Gi, and spec.volumeClaimTemplates asks for 1Mi; revert the size"))
+			testenv.ExpectEqual(t, "shrinking", c.isShrinking, strings.Contains(change.Shrinking, "logs has 1Gi, and spec.volumeClaimTemplates requests 1Mi; revert the size"))
 		})
 	}
 }

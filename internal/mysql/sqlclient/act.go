@@ -26,8 +26,8 @@ func (s *Server) SetReadOnly(ctx context.Context) error {
 	return nil
 }
 
-// SetWritable makes commits wait for waitFor replicas, and allows clients to write. Both settings are made in one
-// session, because a server that restarts in between loses the first one.
+// SetWritable makes commits wait for waitFor replicas, and allows clients to write. It makes both changes in one
+// session: if the server restarts in between and loses the first change, the second one fails.
 func (s *Server) SetWritable(ctx context.Context, like SemiSync, waitFor int) error {
 	return s.execAll(ctx, "make the server writable", append(like.awaitReplicasStatements(waitFor), "set global read_only = off"))
 }
@@ -41,8 +41,8 @@ func (s *Server) KillConnections(ctx context.Context, keep []string) error {
 const selectClients = selectOtherConnections + `user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`
 
 // EndCommitWaits makes commits stop waiting for replicas that the server no longer has. KILL disconnects the waiting
-// clients but does not end the wait. The wait ends only where no further commit can begin, because such a commit would
-// not wait either. The server reports super_read_only even while the statement that sets it still waits for these
+// clients but does not end the wait. The wait ends only if the server is super_read_only, because any later commit
+// would not wait either. The server reports super_read_only even while the statement that sets it still waits for these
 // commits.
 func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
 	// A client whose commit stops waiting could assume that its transaction is safe, so it is disconnected first. This
@@ -57,13 +57,13 @@ func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
 	return nil
 }
 
-// CancelStatements kills the connections that still run a marked statement of any manager.
+// CancelStatements kills the connections that still run a statement of a manager, recognized by statementMark.
 func (s *Server) CancelStatements(ctx context.Context) error {
 	return s.killConnections(ctx, selectOtherConnections+isPendingAct, nil)
 }
 
-// isPendingAct and isOwnStatement select the statements of managers by account and mark. The mark is not sufficient,
-// because statements of other clients may contain it too.
+// isPendingAct and isOwnStatement select the statements of managers by account and statementMark. The mark is not
+// sufficient, because statements of other clients may contain it too.
 const (
 	isManagers     = "user = substring_index(current_user(), '@', 1)"
 	isPendingAct   = isManagers + " and command = 'Query' and info like '" + statementMark + "%'"
@@ -152,8 +152,8 @@ func (s *Server) StartApplying(ctx context.Context) error {
 	return nil
 }
 
-// BecomeSource removes the former source and makes commits wait until waitFor replicas have received them; 0 disables
-// the wait. It does not change whether clients can write.
+// BecomeSource removes the replication channel and makes commits wait until waitFor replicas have received them; 0
+// disables the wait. It does not change whether clients can write.
 func (s *Server) BecomeSource(ctx context.Context, like SemiSync, waitFor int) error {
 	_, replica := like.variablePrefixes()
 	statements := []string{"stop replica", "reset replica all", "set global " + replica + "_enabled = off"}
@@ -186,7 +186,8 @@ type ReplicationSource struct {
 }
 
 // FollowSource makes the server a replica of a source. It changes the channel only if the source differs, because a
-// change drops the relay log. An external source gets no acknowledgements, and its password may have changed.
+// change drops the relay log. An external source gets no acknowledgements. Its password is always set, because it may
+// have changed.
 func (s *Server) FollowSource(ctx context.Context, like SemiSync, from ReplicationSource) error {
 	source, replica := like.variablePrefixes()
 	flag := map[bool]string{true: " = on", false: " = off"}[from.IsAcknowledged]
@@ -207,7 +208,7 @@ func (s *Server) FollowSource(ctx context.Context, like SemiSync, from Replicati
 		err = s.changeSource(ctx, from, "source_password = ?", from.As.Password)
 	}
 	if err != nil {
-		return fmt.Errorf("follow %s: %w", from.Host, err)
+		return fmt.Errorf("replicate from %s: %w", from.Host, err)
 	}
 	return s.execAll(ctx, "start replicating", []string{"start replica"})
 }
@@ -278,7 +279,7 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	}
 	donor := net.JoinHostPort(from.Host, strconv.Itoa(from.Port))
 	if err := s.execStatement(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {
-		return fmt.Errorf("allow the donor: %w", err)
+		return fmt.Errorf("set clone_valid_donor_list: %w", err)
 	}
 	if err := s.AllowClonePackets(ctx); err != nil {
 		return err
@@ -286,16 +287,16 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	// CLONE does not accept a recipient that is read-only for administrators. The recipient stays read-only for
 	// clients.
 	if err := s.execStatement(ctx, "set global super_read_only = off"); err != nil {
-		return fmt.Errorf("let administrators write: %w", err)
+		return fmt.Errorf("turn super_read_only off: %w", err)
 	}
 	clone := "clone instance from ?@?:? identified by ?"
 	if from.IsVerified {
 		if err := s.execStatement(ctx, "set global clone_ssl_ca = @@global.ssl_ca"); err != nil {
-			return fmt.Errorf("trust the donor: %w", err)
+			return fmt.Errorf("set clone_ssl_ca: %w", err)
 		}
 		clone += " require ssl"
 	}
-	// The statement has no mark, because the server reports the clone in a different way.
+	// The statement does not begin with statementMark, because ServerFacts.Clone reports a running clone.
 	_, err = s.db.ExecContext(ctx, clone, from.As.Name, from.Host, from.Port, from.As.Password)
 	if err == nil || errorNumber(err) == errServerRestart || errorNumber(err) == errShutdown {
 		return nil
@@ -353,8 +354,8 @@ func (s *Server) execAll(ctx context.Context, what string, statements []string) 
 	return nil
 }
 
-// execOrKill runs a statement that may wait for a long time. Closing the connection does not end a statement in the
-// server, so it runs KILL.
+// execOrKill runs a statement that may wait for a long time. If ctx is cancelled, it kills the statement, because
+// closing the connection does not end the statement in the server.
 func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -376,7 +377,7 @@ func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	return err
 }
 
-// listVariables returns the names of the variables to read. They depend on the server's plugins.
+// listVariables returns the names of the variables that buildReadStatement reads. They depend on the server's plugins.
 func (s *Server) listVariables(ctx context.Context) ([]string, error) {
 	if known := s.variables.Load(); known != nil {
 		return *known, nil
@@ -395,14 +396,15 @@ func (s *Server) listVariables(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// buildReadStatement returns one statement that reads all facts, to keep the load of an idle cluster minimal. MySQL
-// evaluates the statement from left to right. The read-only state is therefore read before the executed transactions.
-// The transactions being committed are read before the executed ones, too: a transaction that is committed in between
-// is then in both sets instead of in neither.
+// buildReadStatement returns one statement that reads all of ServerFacts, to keep the load of an idle cluster minimal.
+// MySQL evaluates the statement from left to right. The read-only state is therefore read before the executed
+// transactions. The transactions being committed are read before the executed ones, too: a transaction that is
+// committed in between is then in both sets instead of in neither.
 //
 // A server that was killed during CLONE keeps reporting that CLONE is in progress, with the error that interrupted it.
-// A transaction that waits because of SOURCE_DELAY has not reached a worker, so its age is the delay. Each variable is
-// read by name, because the table of all variables cannot be read while a GRANT waits for a replica.
+// A transaction that waits because of SOURCE_DELAY has not reached a worker, so its age is the part of the delay that
+// has passed. Each variable is read by name, because the table of all variables cannot be read while a GRANT waits for
+// a replica.
 func buildReadStatement(variables []string) string {
 	var pairs []string
 	for _, name := range variables {
@@ -442,11 +444,10 @@ func buildReadStatement(variables []string) string {
 // certificateTime is the format in which the server returns the times of a certificate.
 const certificateTime = "Jan _2 15:04:05 2006 MST"
 
-// ownerSuffix matches the ID of the committing connection, which gtid_owned appends to each number.
+// ownerSuffix matches the ID of the committing connection, which gtid_owned contains after each transaction number.
 var ownerSuffix = regexp.MustCompile(`#\d+`)
 
-// ReadFacts reads all facts from the server with one statement. The first call also reads the names of the server's
-// variables.
+// ReadFacts reads ServerFacts with one statement. The first call also reads the names of the server's variables.
 func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	var f ServerFacts
 	var variables, status, clone, connected, channel sql.NullString
@@ -495,8 +496,8 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 
 // AccountFacts describes Torpor's accounts in a server.
 type AccountFacts struct {
-	// Version is the version of the list from which the accounts were created; empty for accounts that are older than
-	// the list.
+	// Version is the version of the list from which the accounts were created; empty if the accounts were created
+	// without a version.
 	Version string
 	// MayExpire is true if the password of an account can expire by age. Expired lists the accounts whose passwords a
 	// statement has expired.
@@ -585,8 +586,8 @@ func parseSemiSync(values map[string]string) SemiSync {
 	return s
 }
 
-// durableSettings returns settings that can be changed in a running server. With other values, the server may lose
-// acknowledged commits, or acknowledge commits that no replica has.
+// durableSettings returns the required values of settings that can be changed in a running server. With other values,
+// the server may lose acknowledged commits, or acknowledge commits that no replica has.
 func (s SemiSync) durableSettings() map[string]string {
 	source, replica := s.variablePrefixes()
 	return map[string]string{
@@ -601,15 +602,15 @@ func (s *Server) RestoreDurability(ctx context.Context, like SemiSync, weakened 
 	for name, value := range like.durableSettings() {
 		statements = append(statements, "set global "+name+" = "+value)
 	}
-	// The source no longer waits for replicas, so no commit waits.
+	// The source has stopped waiting for replicas, so no commit is waiting while semi-sync is turned off and on.
 	if source, _ := like.variablePrefixes(); slices.Contains(weakened, source+"_status") {
 		statements = append(statements, "set global "+source+"_enabled = off", "set global "+source+"_enabled = on")
 	}
 	return s.execAll(ctx, "restore durability", statements)
 }
 
-// ErrNoReplica is returned for a statement that too few replicas could acknowledge.
-var ErrNoReplica = errors.New("too few replicas are connected to acknowledge it")
+// ErrNoReplica is returned if a statement was not run, because too few replicas could acknowledge it.
+var ErrNoReplica = errors.New("too few replicas are connected to acknowledge the statement")
 
 // ChangeAccounts runs statements in one session. A statement runs only while enough replicas are connected, because a
 // statement that waits for a replica holds locks that block every login. Errors do not contain the statements, because

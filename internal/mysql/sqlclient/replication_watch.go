@@ -9,13 +9,13 @@ import (
 	"fmt"
 )
 
-// replicationWatchBegin distinguishes a watch from other statements.
+// replicationWatchBegin is the beginning of replicationWatchStatement, which distinguishes it from other statements.
 const replicationWatchBegin = "select source_pos_wait("
 
 // replicationWatchStatement waits for a position that no source reaches, and returns NULL as soon as the SQL thread
-// stops. It opens no table, so FLUSH TABLES of a backup does not wait for it. It ends after an hour, because a server
-// does not detect the disconnection of a waiting client. A binary log file with another name would end the wait, but
-// all instances use the same name.
+// stops. It opens no table, so the FLUSH TABLES statement of a backup does not wait for it. It ends after an hour,
+// because a server does not detect the disconnection of a waiting client. A binary log file with another name would end
+// the wait, but all instances use the same name.
 const replicationWatchStatement = replicationWatchBegin + "concat(substring_index(@@global.log_bin_basename, '/', -1), '.2147483647'), 4, 3600)"
 
 // WatchReplication returns nil as soon as the server stops applying received transactions. If ctx is cancelled, it

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlclient queries and changes the servers of one cluster with SQL. It reads all facts for a decision with one
-// statement, and carries out decisions. Every change may be repeated.
+// Package sqlclient queries and changes the servers of one cluster with SQL. It reads the state of a server with one
+// statement. Every change may be repeated.
 package sqlclient
 
 import (
@@ -31,8 +31,7 @@ const (
 	// another one for pings; one is for reads, one for actions, and one for statements that run in parallel. They are
 	// not shared, because an additional connection would need a login, which is impossible while a GRANT waits.
 	maxConnections = 5
-	// pingInterval is the time within which a frozen server is detected. pingTimeout is the time that a slow server may
-	// take to respond.
+	// pingInterval is the interval between two pings. pingTimeout is the time that a slow server may take to respond.
 	pingInterval, pingTimeout = time.Second, 2 * time.Second
 	// MySQL error numbers.
 	errAccessDenied    = 1045
@@ -45,7 +44,7 @@ const (
 )
 
 // ErrSilent is returned for a server that keeps its connections open but does not respond.
-var ErrSilent = errors.New("the server does not answer")
+var ErrSilent = errors.New("the server keeps the connection open, but does not answer")
 
 // Account is a MySQL user with its password.
 type Account struct{ Name, Password string }
@@ -57,9 +56,9 @@ type Server struct {
 	variables atomic.Pointer[[]string]
 }
 
-// OpenServer returns a server that is reached by host, a name or an address, on the admin port. It does not connect
-// yet. The account needs SERVICE_CONNECTION_ADMIN. trust is nil for a server without a certificate of the cluster. TLS
-// is then used if the server supports it, but the certificate is not verified.
+// OpenServer returns the server at the admin port of host, which is a name or an address. It does not connect yet. The
+// account needs SERVICE_CONNECTION_ADMIN. trust is nil for a server without a certificate of the cluster. TLS is then
+// used if the server supports it, but the certificate is not verified.
 func OpenServer(host string, as Account, trust *tls.Config) (*Server, error) {
 	config := driver.NewConfig()
 	config.User, config.Passwd, config.Net = as.Name, as.Password, "tcp"
@@ -86,7 +85,8 @@ func sessionSettings() map[string]string {
 	return map[string]string{
 		"wait_timeout": "31536000", // Spare connections may be idle for a long time.
 		"autocommit":   "1", "transaction_read_only": "0", "max_execution_time": "0", "sql_select_limit": "18446744073709551615", "sql_safe_updates": "0",
-		"sql_big_selects":      "1", // max_join_size refuses joins without it.
+		"sql_big_selects":      "1",    // max_join_size refuses joins without it.
+		"max_sort_length":      "1024", // A lower value sorts names by their first bytes only.
 		"group_concat_max_len": "1048576", "completion_type": "0", "time_zone": "'+00:00'",
 		// With NO_BACKSLASH_ESCAPES, LIKE patterns would have no escape character. With ANSI_QUOTES, text in double
 		// quotes would be an identifier.
@@ -230,7 +230,7 @@ func DescribeError(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.Is(err, context.Canceled):
-		return "given up"
+		return "the request was cancelled"
 	default:
 		return "the connection is broken"
 	}
@@ -240,19 +240,19 @@ func DescribeError(err error) string {
 type ServerFacts struct {
 	UUID, Version    string
 	Executed, Purged string
-	// Owned is the set of transactions that are being committed. They have numbers and may have reached replicas, but
-	// are not executed yet.
+	// Owned is the set of transactions that are being committed. They have GTIDs and may have reached replicas, but are
+	// not executed yet.
 	Owned                   string
 	ReadOnly, SuperReadOnly bool
 	SemiSync                SemiSync
-	// Weakened lists, sorted, the settings with which the server may lose acknowledged commits.
+	// Weakened lists the settings, sorted, whose values may make the server lose acknowledged commits.
 	Weakened []string
 	// CertificateFrom and CertificateUntil are the validity period of the certificate that the server presents.
 	CertificateFrom, CertificateUntil time.Time
 	// Connected lists the UUIDs of the connected replicas.
 	Connected []string
-	// Pending is true if a manager's statement still runs in the server. PendingFor is the statement's duration so far,
-	// in whole seconds.
+	// Pending is true if the statement of a manager still runs in the server. PendingFor is the statement's duration so
+	// far, in whole seconds.
 	Pending    bool
 	PendingFor time.Duration
 	// Replication is nil if the server has no replication channel.

@@ -342,16 +342,16 @@ func (p *countingProxy) carry(ctx context.Context, client net.Conn, server strin
 // TestSessionsDependOnNoSetting covers a server with unusual settings that users may choose for their clients.
 func TestSessionsDependOnNoSetting(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
-	bed.Settings = []string{"autocommit=0", "sql_mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES", "max_execution_time=1", "max_join_size=1", "group_concat_max_len=4", "default_time_zone=-05:00", "completion_type=2"}
+	bed.Settings = []string{"autocommit=0", "sql_mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES", "max_execution_time=1", "max_join_size=1", "group_concat_max_len=4", "max_sort_length=4", "default_time_zone=-05:00", "completion_type=2"}
 	machine := bed.StartServer(t)
 	failOnError(t, openServer(t, machine).execAll(t.Context(), "change settings", []string{
 		"set global transaction_read_only = on", "set global sql_select_limit = 1", "set global sql_safe_updates = on", "set global completion_type = 1",
 	}))
 	server := openServer(t, machine)
 	var found string
-	const settings = "select concat_ws(' ', @@autocommit, @@max_execution_time, @@transaction_read_only, @@sql_select_limit > 1, @@sql_big_selects, @@completion_type, @@time_zone, @@sql_mode)"
+	const settings = "select concat_ws(' ', @@autocommit, @@max_execution_time, @@transaction_read_only, @@sql_select_limit > 1, @@sql_big_selects, @@completion_type, @@time_zone, @@max_sort_length, @@sql_mode)"
 	failOnError(t, server.db.QueryRowContext(t.Context(), settings).Scan(&found))
-	testenv.ExpectEqual(t, "settings of a session", "1 0 0 1 1 NO_CHAIN +00:00 STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION", found)
+	testenv.ExpectEqual(t, "settings of a session", "1 0 0 1 1 NO_CHAIN +00:00 1024 STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION", found)
 	if f := readFacts(t, server); len(f.Weakened) > 0 {
 		t.Errorf("expected settings that lose no commit, found %v", f.Weakened)
 	}

@@ -10,7 +10,8 @@ import (
 // serverVersion is a version of MySQL. Suffixes such as -log and those of distributions are ignored.
 type serverVersion struct{ major, minor, patch int }
 
-// parseVersion parses a server's variable version, such as 8.0.36-28. It returns false for an unknown format.
+// parseVersion parses the value of the server variable `version`, such as 8.0.36-28. It returns false for an unknown
+// format.
 func parseVersion(text string) (serverVersion, bool) {
 	var v serverVersion
 	_, err := fmt.Sscanf(text, "%d.%d.%d", &v.major, &v.minor, &v.patch)
@@ -22,8 +23,8 @@ func (v serverVersion) isOlderThan(other serverVersion) bool {
 }
 
 // DiscardLogsStatement returns the statement that removes all binary logs and the set of executed transactions. version
-// is the value of the server's variable version. No other statement depends on the version: MySQL 8.0.30, 8.4 and 9
-// accept all others. https://dev.mysql.com/doc/refman/8.4/en/added-deprecated-removed.html
+// is the value of the server variable `version`. All other statements are the same for every version: MySQL 8.0.30, 8.4
+// and 9 accept them. https://dev.mysql.com/doc/refman/8.4/en/added-deprecated-removed.html
 func DiscardLogsStatement(version string) string {
 	if v, isKnown := parseVersion(version); isKnown && v.isOlderThan(serverVersion{8, 2, 0}) {
 		return "reset master" // Removed in 8.4.

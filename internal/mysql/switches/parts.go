@@ -22,23 +22,23 @@ const (
 	refuseSeverity = "refuse"
 )
 
-// Part is a part of a MySQLCluster that users stop and start.
+// Part describes a part of a MySQLCluster that users can stop and start.
 type Part struct {
 	stoprecord.AnnotationSwitch
 	// PartName is "clustering" or "reconciliation".
 	PartName string
-	// Condition is the type of the condition that reports the part.
+	// Condition is the type of the condition that reports the state of the part.
 	Condition string
-	// Controllers is the group of controllers that act on the part.
+	// Controllers is the name of the group of controllers that act on the part.
 	Controllers string
 }
 
-// ClusteringPart is the part that performs failovers and switchovers and repairs replication.
+// ClusteringPart returns the part that performs failovers and switchovers and repairs replication.
 func ClusteringPart() Part {
 	return Part{ClusteringSwitch(), "clustering", mocov1beta2.ClusteringActiveCondition, "clustering"}
 }
 
-// ReconciliationPart is the part that applies the spec to other objects.
+// ReconciliationPart returns the part that applies the spec to other objects.
 func ReconciliationPart() Part {
 	return Part{ReconciliationSwitch(), "reconciliation", mocov1beta2.ReconciliationActiveCondition, "provisioning"}
 }
@@ -90,7 +90,8 @@ func (p Part) readState(c *mocov1beta2.MySQLCluster) string {
 	}
 }
 
-// StartCommand returns a command that can be run as printed, regardless of the current namespace.
+// StartCommand returns the command that starts the part. It works in any current namespace, because it contains that of
+// the cluster.
 func (p Part) StartCommand(c *mocov1beta2.MySQLCluster) string {
 	return fmt.Sprintf("kubectl moco start -n %s %s %s", c.Namespace, p.PartName, c.Name)
 }
@@ -108,18 +109,18 @@ type AnnotationChange struct {
 	Annotations map[string]string
 	// AlreadyDone is true if the part was already in the requested state.
 	AlreadyDone bool
-	// RemovedValue is a previous value that did not stop anything.
+	// RemovedValue is the previous value of the part's stop annotation if it did not stop the part.
 	RemovedValue string
 }
 
-// ChangeAnnotations returns the changes for the request. A part's own reason and end are removed with its stop. The
+// ChangeAnnotations returns the effect of the request. A part's own reason and end are removed with its stop. The
 // shared reason and end are removed with the last stop.
 func (r PartRequest) ChangeAnnotations(annotations map[string]string, now time.Time) AnnotationChange {
 	c := AnnotationChange{Annotations: maps.Clone(annotations)}
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	// An expired stop may end at any moment. A new stop is independent of it, and does not keep the expired end.
+	// An expired stop may end at any moment. A new stop replaces it, and does not keep the expired end.
 	was := r.Part.IsStopped(annotations) && (!r.IsStop || !r.Part.isOver(annotations, now))
 	value, found := annotations[r.Part.Name]
 	c.AlreadyDone = was == r.IsStop
@@ -183,7 +184,7 @@ type PartState struct {
 	// Refusal is the reason why the manager refuses to start a part whose stop is no longer requested; empty if the
 	// start is not refused.
 	Refusal string
-	// Next is the next step, which the user or Torpor takes.
+	// Next is the next step of the user or of Torpor.
 	Next string
 }
 
@@ -214,7 +215,7 @@ func (p Part) describe(c *mocov1beta2.MySQLCluster, stop *mocov1beta2.Stop) Part
 // hasEnd reports whether the recorded stop of a part has an end time.
 func (s PartState) hasEnd() bool { return s.Stop != nil && s.Stop.Until != nil }
 
-// nextStep returns the next step, which the user or Torpor takes.
+// nextStep returns the next step of the user or of Torpor.
 func nextStep(c *mocov1beta2.MySQLCluster, clustering, reconciliation PartState, noted mocov1beta2.Pause) string {
 	for _, p := range ListParts() {
 		if value, found := c.Annotations[p.Name]; found && value != StopValue {
@@ -224,7 +225,7 @@ func nextStep(c *mocov1beta2.MySQLCluster, clustering, reconciliation PartState,
 	harmful := slices.IndexFunc(noted.StartFindings, IsRefusal)
 	switch {
 	case noted.Quiescing != "":
-		return "wait for a safe point of: " + noted.Quiescing
+		return "wait until this operation reaches a safe point: " + noted.Quiescing
 	case harmful >= 0:
 		return "before a start: " + noted.StartFindings[harmful].Message + ": " + noted.StartFindings[harmful].Remedy
 	case clustering.State == "stopped" && !clustering.hasEnd():

@@ -9,8 +9,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// ApplyScheduled returns the cluster in its wanted state at a given time: offline while a Slumber stops it, regardless
-// of its spec. The cluster itself is not modified, and the result is never written to the API server.
+// ApplyScheduled returns a copy of the cluster with spec.offline set to true if a Slumber stops the cluster at a given
+// time. Otherwise it returns the cluster itself. The copy is never written to the API server.
 func ApplyScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.MySQLCluster {
 	if cluster.Spec.Offline || stoprecord.FindScheduled(cluster.Status.ScheduledStops, cluster.Annotations, now) == nil {
 		return cluster
@@ -20,8 +20,8 @@ func ApplyScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1bet
 	return wanted
 }
 
-// DescribeScheduled returns the Slumber that stops a cluster, with the reason and the end; empty if no Slumber stops
-// it.
+// DescribeScheduled describes the Slumber that stops a cluster, with the reason and the end time; empty if no Slumber
+// stops it.
 func DescribeScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) string {
 	scheduled := stoprecord.FindScheduled(cluster.Status.ScheduledStops, cluster.Annotations, now)
 	if scheduled == nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package switches keeps the stop records of a MySQLCluster: for clustering, for reconciliation, and for clustering of
-// single instances. Each kind has its own annotations. torpor.dev/until and torpor.dev/reason apply to stops without an
-// end or reason of their own.
+// Package switches computes the stop records of a MySQLCluster from its annotations. Users can stop clustering,
+// reconciliation, and the clustering of single instances. Each of these stops has its own annotations. torpor.dev/until
+// and torpor.dev/reason apply to stops without an end or reason of their own.
 package switches
 
 import (
@@ -18,17 +18,17 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Switch describes one kind of stop of a cluster. A stop does not end at its end time but when its annotation is
-// removed after that, because a start of clustering may be refused.
+// Switch describes one kind of stop of a cluster. A stop ends when its annotation is removed after the end time, not at
+// the end time itself, because the start of clustering may be refused.
 type Switch struct {
 	Annotation stoprecord.AnnotationSwitch
 	// until is the annotation that contains the end of the stop.
 	until string
-	// Before holds the records in the status. Records holds those that follow from the current annotations.
+	// Before holds the stop records in the status. Records holds the stop records for the current annotations.
 	Before, Records stoprecord.Records
 	// IsOverdue means that the end time of the stop has passed and the stop's annotation still exists. IsEndSaved means
-	// that the status records the cause of the end. Only then may the annotation be removed; otherwise the cause would
-	// be lost if the manager restarted after the removal.
+	// that the status already records why the stop ends. The annotation may be removed only then. Otherwise the reason
+	// would be lost if the manager restarted after the removal.
 	IsOverdue, IsEndSaved bool
 }
 
@@ -37,7 +37,7 @@ type Switches struct {
 	Clustering, Reconciliation, Instances Switch
 }
 
-// ClusteringSwitch stops failovers, switchovers and the repair of replication.
+// ClusteringSwitch returns the annotations that stop failovers, switchovers and the repair of replication.
 func ClusteringSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        mocov1beta2.ClusteringStoppedAnnotation,
@@ -46,7 +46,7 @@ func ClusteringSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
-// ReconciliationSwitch stops the application of spec changes to other objects.
+// ReconciliationSwitch returns the annotations that stop the application of spec changes to other objects.
 func ReconciliationSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        mocov1beta2.ReconciliationStoppedAnnotation,
@@ -55,7 +55,7 @@ func ReconciliationSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
-// InstancesSwitch stops clustering for single instances.
+// InstancesSwitch returns the annotations that stop clustering for single instances.
 func InstancesSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        mocov1beta2.StoppedInstancesAnnotation,
@@ -89,8 +89,8 @@ func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, bef
 	}
 	s.IsOverdue = s.Records.HasExpired()
 	newest.EndedAt, newest.StartedBy = nil, ""
-	// If the status lacks the stop, another writer drops the record and would drop its end too. The stop must end
-	// nevertheless.
+	// If the status does not contain the stop, another writer removes the record, and would remove the reason for the
+	// end too. The stop must end nevertheless.
 	s.IsEndSaved = s.IsOverdue && (before.RequestedStop() == nil || s.Records.IsEndSavedIn(before))
 	return s
 }
@@ -129,8 +129,8 @@ func (s Switch) Changes(part string) []decision.Change {
 	return stoprecord.Changes(part, s.Before, s.Records)
 }
 
-// End returns the records for the time after the removal of annotations. An overdue stop whose end is saved has ended.
-// An overdue stop whose end is not saved gets the cause of its end.
+// End returns the records after the annotations of overdue stops were removed. If IsEndSaved is true, the stop has
+// ended. If the stop is only overdue, its record contains why it will end.
 func (s Switch) End(now time.Time) stoprecord.Records {
 	if s.IsEndSaved {
 		newest := s.Records.RequestedStop()
@@ -139,7 +139,7 @@ func (s Switch) End(now time.Time) stoprecord.Records {
 	return s.AnnounceEnd()
 }
 
-// AnnounceEnd returns the records. An overdue stop gets the cause of its end.
+// AnnounceEnd returns the records. The record of an overdue stop contains why the stop will end.
 func (s Switch) AnnounceEnd() stoprecord.Records {
 	if newest := s.Records.RequestedStop(); newest != nil && s.IsOverdue {
 		newest.StartedBy = torporv1alpha1.UntilAnnotation
@@ -147,7 +147,8 @@ func (s Switch) AnnounceEnd() stoprecord.Records {
 	return s.Records
 }
 
-// EndEvent returns the event for the end of an overdue stop, or for the reason why the stop could not be ended.
+// EndEvent returns the event for the end of an overdue stop, or a warning if why contains the reason why the stop could
+// not be ended.
 func (s Switch) EndEvent(action, why string) decision.Event {
 	if why != "" {
 		return decision.Event{
@@ -163,7 +164,7 @@ func (s Switch) EndEvent(action, why string) decision.Event {
 
 func (s Switches) all() []Switch { return []Switch{s.Clustering, s.Reconciliation, s.Instances} }
 
-// OverdueDuration returns the time for which a stop has been overdue. If there are several, it returns the longest.
+// OverdueDuration returns how long a stop has been overdue. If several stops are overdue, it returns the longest time.
 func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	var longest time.Duration
 	for _, one := range s.all() {
@@ -174,7 +175,7 @@ func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	return longest
 }
 
-// NextEnd returns the earliest end time of a stop; zero if no stop has one.
+// NextEnd returns the earliest end time of the stops that are not overdue; zero if none of them has an end time.
 func (s Switches) NextEnd() time.Time {
 	var next time.Time
 	for _, one := range s.all() {
@@ -189,8 +190,8 @@ func (s Switches) NextEnd() time.Time {
 	return next
 }
 
-// ListEnding returns the annotations of the overdue stops of clustering that may be removed, and whether nothing
-// remains stopped after the removal.
+// ListEnding returns the annotations of overdue stops of clustering, or of clustering of single instances, that may be
+// removed. The second result reports whether nothing remains stopped after the removal.
 func (s Switches) ListEnding() (annotations []string, areAll bool) {
 	for _, one := range []Switch{s.Clustering, s.Instances} {
 		if one.IsEndSaved {
@@ -203,7 +204,8 @@ func (s Switches) ListEnding() (annotations []string, areAll bool) {
 	return annotations, areAll
 }
 
-// ListLeftovers returns the annotations of a MySQLCluster that describe a stop of one kind that is no longer requested.
+// ListLeftovers returns the annotations that describe a stop, such as its reason, although the annotation that requests
+// the stop is missing.
 func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	var left []string
 	for _, one := range s.all() {
@@ -219,7 +221,7 @@ func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	return left
 }
 
-// DescribeIgnored returns the first end of a stop that is ignored, and the reason, or an empty string if there is none.
+// DescribeIgnored returns the first end time that is ignored, with the reason; empty if no end time is ignored.
 func (s Switches) DescribeIgnored() string {
 	for _, one := range s.all() {
 		if ignored := one.Records.DescribeIgnored(one.until); ignored != "" {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package users lists the MySQL accounts that every instance has: the keys of their passwords, their grants, and
-// the statements that create them. It is pure.
+// Package users lists the MySQL accounts that every instance has: the keys of their passwords, their grants, and the
+// statements that create them. It does no I/O.
 package users
 
 import (
@@ -137,15 +137,15 @@ func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
 	return append(statements, fmt.Sprintf(`ALTER USER '%s'@'%%' ATTRIBUTE '{"%s": "%s"}'`, AdminUser, VersionAttribute, hashStatements(statements)))
 }
 
-// startSession is the first of the statements that a server runs at startup. They are not written to the binary log,
-// and do not depend on settings that users choose for clients.
+// startSession is the first statement of a server's --init-file. It keeps the later statements out of the binary log,
+// and makes them independent of settings that users choose for clients.
 const startSession = "SET SESSION sql_log_bin = OFF, SESSION autocommit = ON, SESSION transaction_read_only = OFF, SESSION completion_type = 0, " +
 	"SESSION sql_big_selects = ON, SESSION max_execution_time = 0, SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'"
 
-// BuildTakeOverStatements returns the statements that create the accounts in a copy of another server. Accounts in the
-// copy with the same names get the cluster's passwords, and their old passwords become invalid. The statements are for
-// --init-file. They are not written to the binary log, because the copy would otherwise have errant transactions. The
-// server stops reading the file at the first statement that fails.
+// BuildTakeOverStatements returns the statements that create the accounts in a copy of an external server. Accounts in
+// the copy with the same names get the cluster's passwords, and their old passwords become invalid. The statements are
+// for --init-file. They are not written to the binary log, because the copy would otherwise have errant transactions.
+// The server stops reading the file at the first statement that fails.
 func BuildTakeOverStatements(passwords map[string][]byte, requireTLS bool) []string {
 	statements := []string{startSession}
 	var users []string
@@ -172,17 +172,17 @@ func BuildRenewalStatements() []string {
 	}
 }
 
-// VersionAttribute is the attribute of AdminUser that contains the version of the list from which the accounts were
+// VersionAttribute is the user attribute of AdminUser with the version of the account list from which the accounts were
 // created.
 const VersionAttribute = "torporAccounts"
 
-// CurrentVersion returns the version of the list. It does not depend on passwords.
+// CurrentVersion returns the version of the account list: a hash that does not depend on passwords.
 func CurrentVersion(requireTLS bool) string {
 	all := BuildStatements(nil, requireTLS)
 	return hashStatements(all[:len(all)-1])
 }
 
-// hashStatements skips the statements with passwords. The other statements contain the names of the same accounts.
+// hashStatements returns a hash of the statements without passwords. These contain the names of all accounts.
 func hashStatements(statements []string) string {
 	sum := fnv.New64a()
 	for _, s := range statements {
@@ -196,8 +196,8 @@ func hashStatements(statements []string) string {
 // ClientFileOf returns the name of the mysql client's option file for an account.
 func ClientFileOf(name string) string { return name + "-my.cnf" }
 
-// RotationAttribute is an attribute of every account with two passwords. Its value is the ID of the rotation that set
-// the newer password.
+// RotationAttribute is a user attribute of every account with two passwords. Its value is the ID of the rotation that
+// set the newer password.
 const RotationAttribute = "torporRotation"
 
 // nextPrefix is the prefix of the key of a password that is about to replace an account's password.

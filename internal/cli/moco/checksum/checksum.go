@@ -30,7 +30,7 @@ type TableComparison struct {
 	// Out receives a line for each table that differs.
 	Out   io.Writer
 	Clock clock.WithTicker
-	// RunMysql runs the mysql client next to the instance with the ordinal until its input ends.
+	// RunMysql runs the mysql client in the Pod of the instance with the ordinal, until its input ends.
 	RunMysql func(ctx context.Context, ordinal int, args []string, in io.Reader, out io.Writer) error
 }
 
@@ -47,7 +47,7 @@ func (p TableComparison) CompareInstances(ctx context.Context, n int) error {
 		return err
 	}
 	if !areEqual(versions) {
-		return fmt.Errorf("cannot compare: expected one version of MySQL, found %q; their checksums of equal rows may differ", versions)
+		return fmt.Errorf("cannot compare: expected one version of MySQL, found %q, whose checksums of equal rows may differ", versions)
 	}
 	at, err := p.openSnapshots(ctx, sessions)
 	if err != nil {

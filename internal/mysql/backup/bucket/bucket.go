@@ -39,11 +39,12 @@ type Store interface {
 	DeleteObject(ctx context.Context, key string) error
 }
 
-// Config describes the bucket. The credentials are in the environment variables of AWS's own tools.
+// Config describes the bucket. The credentials come from the same places as those of AWS's own tools, such as
+// environment variables.
 type Config struct {
-	// Folder is a path. If it is set, the other fields are ignored.
+	// Folder is the path of the folder to use instead of a bucket. If it is set, the other fields are ignored.
 	Folder string
-	// Name of the bucket.
+	// Name is the name of the bucket.
 	Name string
 	// Region and Endpoint (a URL) locate the storage. If they are empty, the environment's settings apply.
 	Region, Endpoint string
@@ -61,9 +62,9 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Name, "bucket", "", "name of the bucket")
 	f.StringVar(&c.Region, "region", "", "region of the bucket")
 	f.StringVar(&c.Endpoint, "endpoint", "", "URL of the storage, if it is not AWS's own")
-	f.StringVar(&c.CACert, "ca-cert", "", "file with the CA certificates that the storage's certificate is verified with")
-	f.StringVar(&c.Encryption, "sse", "", "encryption at the storage: AES256, aws:kms or aws:kms:dsse; empty leaves it to the bucket")
-	f.StringVar(&c.KMSKeyID, "sse-kms-key-id", "", "key of aws:kms; empty means the account's own")
+	f.StringVar(&c.CACert, "ca-cert", "", "file with the CA certificates for verifying the certificate of the storage")
+	f.StringVar(&c.Encryption, "sse", "", "server-side encryption: AES256, aws:kms or aws:kms:dsse; empty means the default of the bucket")
+	f.StringVar(&c.KMSKeyID, "sse-kms-key-id", "", "ID of the key for aws:kms; empty means the default key of the account")
 	f.BoolVar(&c.PathStyle, "path-style", false, "put the bucket's name into the path instead of the host name")
 }
 
@@ -186,7 +187,7 @@ func (e *contextReader) Read(p []byte) (int, error) {
 }
 
 const (
-	// partSize limits the size of an object to 320 GB, because S3 allows 10000 parts.
+	// partSize limits the size of an object to 312 GiB, because S3 allows 10000 parts.
 	partSize = 32 << 20
 	// uploads is the number of concurrent part uploads. Each of them has one part in memory.
 	uploads = 2
@@ -219,7 +220,7 @@ func openS3(ctx context.Context, c Config) (*s3Store, error) {
 		return nil, fmt.Errorf("read the storage's settings: %w", err)
 	}
 	if cfg.Region == "" {
-		cfg.Region = "us-east-1" // The region name that storages other than AWS's use.
+		cfg.Region = "us-east-1" // Storage other than AWS's expects this region name.
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle, o.DisableLogOutputChecksumValidationSkipped = c.PathStyle, true

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller applies the CronJob, the Deployment and the Job that package backup decides on for a MySQLCluster.
-// It reports the results in status.backup, status.restoredTime and events.
+// Package controller applies the CronJob, the Deployment and the Job that package backup plans for a MySQLCluster. It
+// reports the results in status.backup, status.restoredTime and events.
 package controller
 
 import (
@@ -39,19 +39,19 @@ type Controller struct {
 	// Image is Torpor's own image, which supplies the program to the Jobs' Pods. Jobs cannot be created without it.
 	Image string
 	Clock clock.PassiveClock
-	// Guard skips objects that another project's controller writes; nil disables the check.
+	// Guard skips MySQLClusters that MOCO's controller writes; nil disables the check.
 	Guard *reconcile.WriterGuard
-	// Metrics exports the last backups.
+	// Metrics exports the last backup of each cluster.
 	Metrics *Metrics
 	// WatchNamespaces limits the cache to these namespaces; empty means all namespaces.
 	WatchNamespaces []string
 
 	client client.Client
-	// jobReader caches the backup and restore Jobs and their Pods.
+	// jobReader reads the workloads for backups and restores, and their Pods, from a separate cache.
 	jobReader client.Reader
 	shipping  *shippingPoller
 	startedAt time.Time
-	// reportedFailures holds the notes of events that must not be repeated, by the UID of the Job or the cluster.
+	// reportedFailures holds the notes of the warning events that were emitted, by the UID of the Job or the cluster.
 	reportedFailures *sync.Map
 }
 

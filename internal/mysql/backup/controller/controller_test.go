@@ -150,7 +150,7 @@ func TestBackups(t *testing.T) {
 	}
 
 	e.runJob(t, "two", cron, "instance 0 does not answer", batchv1.JobFailed)
-	e.WaitForEvent(t, e.namespace, backupFailed, "Job two gave up: instance 0 does not answer")
+	e.WaitForEvent(t, e.namespace, backupFailed, "Job two failed: instance 0 does not answer")
 	if err := e.get(t, "test", cluster); err != nil || !cluster.Status.Backup.Time.Equal(&at) {
 		t.Errorf("expected the last good backup to stay, found %v, %v", cluster.Status.Backup.Time, err)
 	}
@@ -190,9 +190,9 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 		wait    time.Duration
 	}{
 		{"a Pod that is not in the cache yet delays the report", 3 * time.Second, "", "", 7 * time.Second},
-		{"the termination message of the Pod is reported", 3 * time.Second, "no space", "Job one gave up: no space", 0},
-		{"a missing Pod delays the report by at most messageWait", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
-		{"a Job with an end time in the future does not delay the report", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"the termination message of the Pod is reported", 3 * time.Second, "no space", "Job one failed: no space", 0},
+		{"a missing Pod delays the report by at most messageWait", messageWait, "", "Job one failed: too often; see the logs of its Pods", 0},
+		{"a Job with an end time in the future does not delay the report", -time.Hour, "", "Job one failed: too often; see the logs of its Pods", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := Controller{Clock: clocktesting.NewFakePassiveClock(ended.Add(tt.age)), startedAt: ended.Add(-time.Hour), reportedFailures: &sync.Map{}}
@@ -246,7 +246,7 @@ func TestJobsOfAnEarlierCluster(t *testing.T) {
 		restored, backedUp bool
 		note               string
 	}{
-		"a restore Job of this cluster is reported":                             {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "1", true, false, "the data of 2026-11-20 11:00:00 +0000 UTC were restored"},
+		"a restore Job of this cluster is reported":                             {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "1", true, false, "the data were restored as of 2026-11-20 11:00:00 +0000 UTC"},
 		"a restore Job of a deleted cluster with the same name is not reported": {completeJob("moco-restore-test", "1", backup.RestoreKind, before, clusterRef("old")), "1", false, false, ""},
 		"a restore does not report the result of an earlier restore":            {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "2", true, false, "the data were restored"},
 		"a backup Job of this cluster is reported":                              {completeJob("one", "1", backup.BackupKind, after, cronRef("cron")), "1", false, true, "instance 0 was backed up: 7 bytes in 0s"},
@@ -277,8 +277,8 @@ func TestJobsOfAnEarlierCluster(t *testing.T) {
 func TestRestoreThatIsRefused(t *testing.T) {
 	ended := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for reason, note := range map[string]string{
-		batchv1.JobReasonPodFailurePolicy:     "Job moco-restore-test gave up: restore all schemas",
-		batchv1.JobReasonBackoffLimitExceeded: "delete the Job to try again; Job moco-restore-test gave up: restore all schemas",
+		batchv1.JobReasonPodFailurePolicy:     "Job moco-restore-test failed: restore all schemas",
+		batchv1.JobReasonBackoffLimitExceeded: "delete the Job to try again; Job moco-restore-test failed: restore all schemas",
 	} {
 		cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "cluster"}}
 		cluster.Spec.Restore = &mocov1beta2.Restore{}
@@ -306,7 +306,7 @@ func TestRestores(t *testing.T) {
 	cluster := &mocov1beta2.MySQLCluster{}
 	e.createObject(t, fmt.Sprintf(manifest, "test", restoreField), cluster)
 	e.runJob(t, "moco-restore-test", nil, "expected moco-test-0 to be empty", batchv1.JobFailed)
-	e.WaitForEvent(t, e.namespace, restoreFailed, "delete the Job to try again; Job moco-restore-test gave up: expected moco-test-0 to be empty")
+	e.WaitForEvent(t, e.namespace, restoreFailed, "delete the Job to try again; Job moco-restore-test failed: expected moco-test-0 to be empty")
 	job := &batchv1.Job{}
 	e.waitForObject(t, "moco-restore-test", job)
 	old, pod := job.UID, &corev1.Pod{}
@@ -324,7 +324,7 @@ func TestRestores(t *testing.T) {
 	})
 	testenv.ExpectNoError(t, err)
 	e.runJob(t, "moco-restore-test", nil, message, batchv1.JobComplete)
-	e.WaitForEvent(t, e.namespace, restored, "the data of 2026-11-20 11:00:00 +0000 UTC were restored")
+	e.WaitForEvent(t, e.namespace, restored, "the data were restored as of 2026-11-20 11:00:00 +0000 UTC")
 	e.WaitForEvent(t, e.namespace, restored, "; a right is missing")
 	if err := e.get(t, "test", cluster); err != nil || cluster.Status.RestoredTime == nil {
 		t.Errorf("expected the time of the restore, found %v, %v", cluster.Status.RestoredTime, err)
@@ -405,7 +405,7 @@ func TestReportShipping(t *testing.T) {
 		{"a backup after the start of shipping is the first restorable point", at(6), nil, shipped(5, 9), at(6), ""},
 		{"a backup before the start of shipping is not a restorable point", at(4), nil, shipped(5, 9), nil, ""},
 		{"later backups do not change the first restorable point", at(8), at(6), shipped(5, 9), at(6), ""},
-		{"a gap is reported", at(6), at(6), shipped(7, 9), nil, "binary logs before 2026-11-20T12:07:00Z are missing in the bucket: no point after 2026-11-20T12:06:30Z can be restored until the next backup"},
+		{"a gap is reported", at(6), at(6), shipped(7, 9), nil, "binary logs before 2026-11-20T12:07:00Z are missing from the bucket: no restore point after 2026-11-20T12:06:30Z is available until the next backup"},
 		{"the next backup ends the gap", at(8), nil, shipped(7, 9), at(8), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -441,7 +441,7 @@ func TestGapIsReportedWithoutShippedLogs(t *testing.T) {
 		if since.Equal(first.Time) {
 			continue
 		}
-		want := "binary logs before 2026-11-20T12:01:00Z are missing in the bucket: no point after 2026-11-20T12:00:00Z can be restored until the next backup"
+		want := "binary logs before 2026-11-20T12:01:00Z are missing from the bucket: no restore point after 2026-11-20T12:00:00Z is available until the next backup"
 		if len(events.list) != 1 || events.list[0].Note != want {
 			t.Errorf("expected the gap to be reported, found %+v", events.list)
 		}
@@ -501,7 +501,7 @@ func (o *shippingObjects) List(_ context.Context, list client.ObjectList, _ ...c
 
 // TestAShipperThatDoesNotRun polls, once per minute, a Pod that is replaced and a Pod that never starts.
 func TestAShipperThatDoesNotRun(t *testing.T) {
-	const notRunning = "no Pod of Deployment moco-binlog-test runs, so nothing is copied; look at its Pods and events"
+	const notRunning = "no Pod of Deployment moco-binlog-test is running, so no binary logs are copied; check its Pods and events"
 	labels := backup.JobLabels("test", backup.ShipperKind)
 	shipper := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "moco-binlog-test", Labels: labels}}
 	asleep := *shipper.DeepCopy()

@@ -87,7 +87,7 @@ func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLC
 	return nil
 }
 
-// takeJobs sorts the Jobs that are labelled with the name of a cluster.
+// takeJobs stores the cluster's restore Job and backup Jobs. jobs are all Jobs with the cluster's name as a label.
 func (o *observation) takeJobs(cluster *mocov1beta2.MySQLCluster, jobs []batchv1.Job) {
 	for i := range jobs {
 		job := &jobs[i]
@@ -101,9 +101,9 @@ func (o *observation) takeJobs(cluster *mocov1beta2.MySQLCluster, jobs []batchv1
 	slices.SortFunc(o.backups, func(a, b batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
-// isBackupOf reports whether a Job backs up this cluster, as opposed to an earlier cluster with the same name. A
-// CronJob that the earlier cluster left behind is adopted, together with its Jobs. kubectl makes a CronJob the owner of
-// a Job, but not its controller.
+// isBackupOf reports whether a Job backs up this cluster, as opposed to an earlier cluster with the same name. The
+// CronJob may be left from that cluster, so its Jobs that are older than this cluster do not count. kubectl create job
+// --from makes a CronJob the owner of a Job, but not its controller.
 func isBackupOf(cluster *mocov1beta2.MySQLCluster, cron *batchv1.CronJob, job *batchv1.Job) bool {
 	isOwner := func(owner metav1.OwnerReference) bool { return cron != nil && owner.UID == cron.UID }
 	return slices.ContainsFunc(job.OwnerReferences, isOwner) && !job.CreationTimestamp.Before(&cluster.CreationTimestamp)
@@ -131,7 +131,7 @@ func terminationMessage(pod *corev1.Pod) string {
 	return ""
 }
 
-// findJobCondition returns the condition of the given type with which a Job ended; nil if none exists.
+// findJobCondition returns the condition of the given type if its status is True; otherwise nil.
 func findJobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i, c := range job.Status.Conditions {
 		if c.Type == kind && c.Status == corev1.ConditionTrue {

@@ -20,14 +20,14 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// messageWait is how long a finished Job waits for its Pod's message. Jobs and Pods are watched separately, so the
-// Pod's update may arrive later.
+// messageWait limits how long the report about a finished Job is delayed until its Pod's termination message arrives.
+// Jobs and Pods are watched separately, so the Pod's update may arrive after the Job's.
 const messageWait = 10 * time.Second
 
 type newEvents struct {
 	list []decision.Event
-	// requeueAfter is the delay before the next pass: for the message of a Job that has just finished, or for the
-	// expiry of a stop. 0 means that neither applies.
+	// requeueAfter is the delay before the next reconciliation: until messageWait has passed or a stop expires. 0 means
+	// that neither applies.
 	requeueAfter time.Duration
 	// failures holds the notes of warnings that must not be repeated, by the UID of the object they are about.
 	failures map[types.UID]string
@@ -52,7 +52,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 		events.requeueAfter = left // Backups resume when the stop expires.
 	}
 	return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: events.requeueAfter, Events: events.list, AfterSave: func() {
-		// A report that is not saved emits no events, so events count as emitted only from here on.
+		// Events are emitted only if the status was saved, so they are recorded as emitted only here.
 		for about, note := range events.failures {
 			c.reportedFailures.Store(about, note)
 		}
@@ -93,7 +93,7 @@ func withWarnings(event decision.Event, warnings []string) decision.Event {
 }
 
 // reportShipping reports the range of times that can be restored. The range starts at the first backup after which no
-// binary log is missing.
+// binary log is missing, and is limited by retentionDays.
 func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
 	old := cluster.Status.BinlogShipping
 	switch {
@@ -133,7 +133,7 @@ func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events 
 	if hadPoints && status.RestorableSince == nil {
 		events.list = append(events.list, decision.Event{
 			Warning: true, Reason: binlogGap, Action: "Ship",
-			Note: fmt.Sprintf("binary logs before %s are missing in the bucket: no point after %s can be restored until the next backup",
+			Note: fmt.Sprintf("binary logs before %s are missing from the bucket: no restore point after %s is available until the next backup",
 				since.UTC().Format(time.RFC3339), lastPoint(old).UTC().Format(time.RFC3339)),
 		})
 	}
@@ -149,8 +149,8 @@ func withProblem(status *mocov1beta2.BinlogShippingStatus, problem string) *moco
 	return after
 }
 
-// lastPoint returns the last restorable time in a status with such times. Until binary logs are shipped, this is the
-// time of the backup.
+// lastPoint returns the last time that can be restored. status.RestorableSince must be set. Until binary logs are
+// shipped, this is the time of the backup.
 func lastPoint(status *mocov1beta2.BinlogShippingStatus) *metav1.Time {
 	if status.ShippedUntil == nil {
 		return status.RestorableSince
@@ -175,10 +175,10 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 	cluster.Status.RestoredTime = &done.LastTransitionTime
 	event := decision.Event{Reason: restored, Action: "Restore", Note: "the data were restored"}
 	if from, err := backup.ParseRestoreResult(seen.messages[job.UID]); err == nil {
-		event.Note = fmt.Sprintf("the data of %s were restored", from.Time.UTC())
+		event.Note = fmt.Sprintf("the data were restored as of %s", from.Time.UTC())
 		if missing := backup.MissingBeforePoint(from.Time.Time, cluster.Spec.Restore.RestorePoint.Time, job.CreationTimestamp.Time); missing > 0 {
 			event.Warning = true
-			event.Note += fmt.Sprintf(", which is %s before the restore point: nothing that was written between them is there", missing)
+			event.Note += fmt.Sprintf(", which is %s before the restore point: later changes are missing", missing)
 		}
 		event = withWarnings(event, from.Warnings)
 		c.setRestoreComplete(cluster, from.Warnings[:from.LeftOut])
@@ -211,7 +211,7 @@ func (c Controller) observeRestoreComplete(cluster *mocov1beta2.MySQLCluster) {
 	}
 }
 
-// reportFailedJob adds one event for a Job that gave up.
+// reportFailedJob adds one event for a Job that failed.
 func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobCondition, message string, events *newEvents) {
 	// Failures before the start of this manager were reported by the previous manager. Times in conditions have a
 	// resolution of one second.
@@ -221,9 +221,9 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 	if _, reported := c.reportedFailures.Load(job.UID); reported || c.awaitsMessage(failed, message, events) {
 		return
 	}
-	note := fmt.Sprintf("Job %s gave up: %s: look at the logs of its Pods", job.Name, failed.Message)
+	note := fmt.Sprintf("Job %s failed: %s; see the logs of its Pods", job.Name, failed.Message)
 	if message != "" {
-		note = fmt.Sprintf("Job %s gave up: %s", job.Name, message)
+		note = fmt.Sprintf("Job %s failed: %s", job.Name, message)
 	}
 	reason := backupFailed
 	if job.Labels[mocov1beta2.NameLabel] == backup.RestoreKind {
@@ -238,8 +238,8 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 // awaitsMessage reports whether a Job ended so recently that the message of its Pod may still arrive.
 func (c Controller) awaitsMessage(end *batchv1.JobCondition, message string, events *newEvents) bool {
 	age := c.Clock.Since(end.LastTransitionTime.Time)
-	// A Job with an end time in the future was updated by a machine with another clock, so the wait for its message
-	// would be too long.
+	// An end time in the future was written by a machine with another clock. Waiting until messageWait after it would
+	// take too long.
 	if message != "" || age < 0 || age >= messageWait {
 		return false
 	}

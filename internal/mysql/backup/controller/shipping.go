@@ -30,15 +30,17 @@ const (
 	// shippingPace is the interval at which the Pods that ship binary logs are polled. It also limits how often their
 	// reports change the status of a cluster.
 	shippingPace = time.Minute
-	// absenceGrace is how long a replaced Pod may take until it runs.
+	// absenceGrace is how long a Deployment may have no running Pod before this is reported. A Pod that replaces
+	// another one needs this time to start.
 	absenceGrace = 2 * shippingPace
-	// shippingTimeout, maxShippingReport and shippingCallers limit the resources that tenants' Pods can consume.
+	// shippingTimeout, maxShippingReport and shippingCallers limit the resources of the manager that Pods in users'
+	// namespaces can consume.
 	shippingTimeout   = 3 * time.Second
 	maxShippingReport = 64 << 10
 	shippingCallers   = 8
 )
 
-// shippingPoller polls the Pods that ship binary logs for their progress. Passes read the last response.
+// shippingPoller polls the Pods that ship binary logs for their progress. Reconciliations read the last response.
 type shippingPoller struct {
 	objects client.Reader
 	clock   clock.PassiveClock
@@ -46,7 +48,7 @@ type shippingPoller struct {
 	changed chan event.GenericEvent
 	// reports holds backup.ShippingReports, keyed by the types.NamespacedName of the cluster.
 	reports sync.Map
-	// absentSince holds, by cluster, the time since which there has been no running Pod.
+	// absentSince holds, by cluster, the time since which the Deployment has had no running Pod.
 	absentSince map[types.NamespacedName]time.Time
 }
 
@@ -103,13 +105,13 @@ func canAnswer(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
 }
 
-// clusterOf returns the cluster whose binary logs a Pod or a Deployment copies.
+// clusterOf returns the cluster whose binary logs a Pod or a Deployment ships.
 func clusterOf(obj client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[mocov1beta2.InstanceLabel]}
 }
 
-// updateAbsences returns, for each cluster that should have a running Pod but has none, the time since which there has
-// been none.
+// updateAbsences returns the clusters whose Deployment should have a running Pod but has none, with the time since
+// which this has been so.
 func updateAbsences(before map[types.NamespacedName]time.Time, shippers []appsv1.Deployment, running []corev1.Pod, now time.Time) map[types.NamespacedName]time.Time {
 	absent, isRunning := map[types.NamespacedName]time.Time{}, map[types.NamespacedName]bool{}
 	for i := range running {
@@ -161,7 +163,7 @@ func (p *shippingPoller) askPod(ctx context.Context, pod *corev1.Pod) {
 func (p *shippingPoller) reportAbsence(ctx context.Context, cluster types.NamespacedName) {
 	before := p.lastReport(cluster)
 	after := before
-	after.Problem = fmt.Sprintf("no Pod of Deployment %s runs, so nothing is copied; look at its Pods and events", backup.ShipperName(cluster.Name))
+	after.Problem = fmt.Sprintf("no Pod of Deployment %s is running, so no binary logs are copied; check its Pods and events", backup.ShipperName(cluster.Name))
 	if after != before {
 		p.storeReport(ctx, cluster, after)
 	}
@@ -189,15 +191,15 @@ func (p *shippingPoller) fetchReport(ctx context.Context, address string) (backu
 	var report backup.ShippingReport
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+backup.StatusPath, http.NoBody)
 	if err != nil {
-		return report, fmt.Errorf("ask %s: %w", address, err)
+		return report, fmt.Errorf("request the status from %s: %w", address, err)
 	}
 	answer, err := p.http.Do(request)
 	if err != nil {
-		return report, fmt.Errorf("ask %s: %w", address, err)
+		return report, fmt.Errorf("request the status from %s: %w", address, err)
 	}
 	defer func() { _ = answer.Body.Close() }() // The response was only read.
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxShippingReport)).Decode(&report); err != nil {
-		return report, fmt.Errorf("read the answer of %s: %w", address, err)
+		return report, fmt.Errorf("decode the response of %s: %w", address, err)
 	}
 	return report, nil
 }

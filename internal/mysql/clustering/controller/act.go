@@ -29,7 +29,7 @@ const (
 	keyAction   = "action"
 )
 
-// errNoPassword is returned for accounts that cannot be created yet.
+// errNoPassword is returned if accounts cannot be created, because the Secret lacks their passwords.
 var errNoPassword = errors.New("the cluster's Secret lacks passwords")
 
 // act performs the action of a plan and waits only briefly for its completion. A failed action is recorded in the
@@ -48,7 +48,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 	case clustering.RemoveLeftovers{}:
 		return c.removeAnnotations(ctx, seen.cluster, listLeftovers(seen.cluster, seen.switches))
 	}
-	// The object is read from the API server, not from a cache. Otherwise an action could run after a stop was
+	// The MySQLCluster is read from the API server, not from a cache. Otherwise an action could run after a stop was
 	// recorded, or be repeated for an instance that is no longer the primary.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.cluster, &mocov1beta2.MySQLCluster{}); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (s *observation) discardData(ctx context.Context, do clustering.DiscardData
 	})
 }
 
-// callServer is runAction for actions that use only the server.
+// callServer is like runAction, for actions that need only the server.
 func (s *observation) callServer(ctx context.Context, i int, do clustering.Action, call func(*sqlclient.Server, context.Context) error) error {
 	return s.runAction(ctx, i, do, func(ctx context.Context, server *sqlclient.Server) error { return call(server, ctx) })
 }
@@ -200,7 +200,7 @@ func (s *observation) runAction(ctx context.Context, i int, do clustering.Action
 	return s.clusterConns.startAction(ctx, i, do, func(ctx context.Context) error { return run(ctx, conn.server) })
 }
 
-// runBeside runs statements that are allowed while another action runs.
+// runBeside runs statements in an instance in which another action may still run.
 func (s *observation) runBeside(ctx context.Context, i int, run func(context.Context, *sqlclient.Server) error) error {
 	return s.runBesideWithin(ctx, i, readTimeout, run)
 }
@@ -336,8 +336,8 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.CloneFrom(ctx, from) })
 }
 
-// setRole changes the label. Before it adds a label, it kills the sessions of clients that connected under another
-// label.
+// setRole changes the role label of the Pod. Before it adds a label, it kills the sessions of clients that connected
+// under another label.
 func (c Controller) setRole(ctx context.Context, seen *observation, do clustering.SetRole) error {
 	if do.Role != clustering.RoleNone && seen.Instances[do.Index].Reachable {
 		err := seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error {
@@ -385,7 +385,7 @@ func (c Controller) patchPod(ctx context.Context, seen *observation, i int, fiel
 	return nil
 }
 
-// describeError describes an error in a stable text without secrets.
+// describeError returns a stable text about an error, without secrets.
 func describeError(err error) string {
 	wrong, isSecret := errors.AsType[secretError](err)
 	switch {
@@ -396,7 +396,7 @@ func describeError(err error) string {
 	case errors.Is(err, errBusy), errors.Is(err, errNoConnection), errors.Is(err, errClosed), errors.Is(err, errNoPassword):
 		return err.Error()
 	case k8serrors.ReasonForError(err) != "":
-		return "the API server answered " + string(k8serrors.ReasonForError(err))
+		return "the API server returned " + string(k8serrors.ReasonForError(err))
 	default:
 		return sqlclient.DescribeError(err)
 	}

@@ -43,13 +43,13 @@ func TestAFailedActNamesTheSecret(t *testing.T) {
 		want string
 	}{
 		"a deleted Secret: the error contains the Secret's name":                    {reading(k8serrors.NewNotFound(secrets, "moco-test")), "expected the Secret moco-test, found none; restore it"},
-		"no permission to read the Secret: the error contains the Secret's name":    {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server answered Forbidden"},
+		"no permission to read the Secret: the error contains the Secret's name":    {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server returned Forbidden"},
 		"an API server that does not respond: the error contains the Secret's name": {reading(context.DeadlineExceeded), "the Secret moco-test cannot be read: no answer in time"},
 		"an unreachable API server: the error contains the Secret's name":           {reading(errors.New("read tcp 10.0.0.1:41234: broken")), "the Secret moco-test cannot be read: the connection is broken"},
 		"a missing key: the error contains the Secret's name": {func(*testing.T) error {
 			_, err := findPassword("moco-test", map[string][]byte{"ADMIN_PASSWORD": []byte("pass-of-admin")}, "REPLICATION_PASSWORD")
 			return err
-		}, "the Secret moco-test: expected a password under REPLICATION_PASSWORD, found none; add it"},
+		}, "the Secret moco-test: expected a password under the key REPLICATION_PASSWORD, found none; add it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

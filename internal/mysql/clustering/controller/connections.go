@@ -23,7 +23,7 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
-// lostBuffer is the maximum number of clusters that wait for a pass after losing a connection.
+// lostBuffer is the capacity of connManager.lost.
 const lostBuffer = 1024
 
 // failedWatchInterval is the minimum time between passes that failing watches of one server trigger. The regular passes
@@ -39,7 +39,8 @@ type connManager struct {
 	clock clock.PassiveClock
 	// onClone is called when a clone has ended.
 	onClone func(name types.NamespacedName, i int, took time.Duration, err error)
-	// lost receives clusters that have lost the connection to their primary, or that have a server that responds again.
+	// lost receives clusters that need a pass soon: the connection to the primary is lost, a server responds again, or
+	// a replica stopped applying.
 	lost chan event.GenericEvent
 
 	mu       sync.Mutex
@@ -84,7 +85,7 @@ func (m *connManager) connsOf(cluster *mocov1beta2.MySQLCluster) *clusterConns {
 		c.closeAll()
 	}
 	c = &clusterConns{manager: m, name: name, uid: cluster.UID, instances: map[int]*instanceConn{}, stalePodVersions: map[int]string{}, closed: m.closed}
-	// The time limit of a stop continues from the time at which an earlier manager began the stop.
+	// If an earlier manager began a stop, the time limit of the stop still counts from that time.
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
 		c.history.StopAskedSince = p.Clustering.Since.Time
 	}
@@ -157,8 +158,8 @@ func (c *instanceConn) readFacts(ctx context.Context) (sqlclient.ServerFacts, er
 // accountsInterval is the poll interval of accounts that need no change.
 const accountsInterval = time.Minute
 
-// observeAccounts reports whether the accounts have another version than wanted or passwords that can expire, and which
-// passwords have expired.
+// observeAccounts reports whether the accounts do not have the version wanted or have passwords that can expire, and
+// returns the accounts whose passwords have expired.
 func (c *instanceConn) observeAccounts(ctx context.Context, now time.Time, wanted string) (areOld bool, expired []string) {
 	if wanted == c.accountsWanted && now.Sub(c.accountsReadAt) < accountsInterval {
 		return false, nil
@@ -194,7 +195,7 @@ func (c *clusterConns) awaitAnswer(ctx context.Context, conn *instanceConn) {
 	})
 }
 
-// requestLook triggers a pass soon.
+// requestLook enqueues the cluster for a pass.
 func (c *clusterConns) requestLook() {
 	select {
 	case c.manager.lost <- event.GenericEvent{Object: &mocov1beta2.MySQLCluster{
@@ -390,7 +391,7 @@ const (
 	// actionTimeout limits how long an action may take. After that it is abandoned, and its statements that still run
 	// in the server are cancelled.
 	actionTimeout = 30 * time.Second
-	// cloneTimeout limits a copy of all data.
+	// cloneTimeout limits how long a clone may take.
 	cloneTimeout = 24 * time.Hour
 )
 

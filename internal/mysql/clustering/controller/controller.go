@@ -24,8 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
 // Name is the name of the controller, its events and its field manager.
@@ -33,21 +33,22 @@ const Name = "torpor-clustering"
 
 // Controller reconciles MySQLClusters.
 type Controller struct {
-	// HostOf returns the host name under which other instances reach the instance with the index. Its Pod may not
-	// exist.
+	// HostOf returns the host name under which other instances reach the instance with the given index. pod is nil if
+	// the instance has no Pod.
 	HostOf func(cluster *mocov1beta2.MySQLCluster, index int, pod *corev1.Pod) string
-	// Clock is the clock.
+	// Clock is the source of the current time.
 	Clock clock.PassiveClock
 	// Waits define how long a primary may be unreachable before a failover.
 	Waits clustering.FailoverWaits
-	// Guard excludes objects that another project writes. If it is nil, no object is excluded.
+	// Guard makes the controller skip MySQLClusters that MOCO's controller writes. If it is nil, no MySQLCluster is
+	// skipped.
 	Guard *reconcile.WriterGuard
-	// Metrics receives states and counts.
+	// Metrics exports the states of clusters and counts passes.
 	Metrics *Metrics
 	// WatchNamespaces are the namespaces whose objects are cached; empty means all.
 	WatchNamespaces []string
-	// Ends lists the stops of all controllers that are overdue. If it is nil, they get no precedence.
-	Ends *urgency.OverdueEnds
+	// Ends contains the overdue stops of all controllers. If it is nil, overdue stops have no priority.
+	Ends *overdueends.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -66,7 +67,8 @@ func ServiceHost(cluster *mocov1beta2.MySQLCluster, index int, _ *corev1.Pod) st
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// SetupWithManager adds the controller. Passwords are read when a connection is opened and never cached.
+// SetupWithManager adds the controller to the manager. Passwords are read when a connection is opened, and never
+// cached.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.conns = newConnManager(c.Clock)
@@ -82,7 +84,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.Metrics.useReaders(cacheReaders{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
 	// The durations of a pass's calls add up. Each call has a deadline below PassTimeout.
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
-	ends := urgency.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
+	ends := overdueends.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(

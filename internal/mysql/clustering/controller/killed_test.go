@@ -41,7 +41,7 @@ import (
 )
 
 // maxKillPoints is the number of points at which a manager is killed, unless TORPOR_E2E=full selects all points.
-const maxKillPoints = 4
+const maxKillPoints = 2
 
 type operation struct {
 	name string

@@ -26,7 +26,8 @@ import (
 const scrapeTimeout = 5 * time.Second
 
 // Metrics exports the state of every MySQLCluster from the cache, so values are correct after a restart and disappear
-// with the object. It also counts actions. One instance exists for the lifetime of the process, and is registered once.
+// with the object. It also counts passes, switchovers, failovers and clones. One instance exists for the lifetime of
+// the process, and is registered once.
 type Metrics struct {
 	readers atomic.Pointer[cacheReaders]
 
@@ -48,16 +49,16 @@ type cacheReaders struct {
 	clock          clock.PassiveClock
 }
 
-// NewMetrics creates the metrics of this feature, with the names and help texts of upstream.
+// NewMetrics creates the metrics of this feature. Metrics that MOCO also has keep their names.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	instanceLabels := []string{"name", "namespace", "index"}
 	return &Metrics{
 		delay: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "moco_instance_replication_delay_seconds", Help: "Age in seconds of the transaction that the replica applies; absent while it cannot be measured",
+			Name: "moco_instance_replication_delay_seconds", Help: "Age in seconds of the transaction that the replica applies; absent while the age cannot be measured",
 		}, instanceLabels),
 		cloning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "moco_instance_clone_in_progress", Help: "1 while the instance becomes a clone of another server",
+			Name: "moco_instance_clone_in_progress", Help: "1 while another server is cloned to the instance",
 		}, instanceLabels),
 		cloneCount: newAgentCounter(prometheus.CounterOpts{
 			Name: "moco_instance_clone_count", Help: "Number of clone operations of the instance that have ended",
@@ -69,17 +70,19 @@ func NewMetrics() *Metrics {
 			Name: "moco_instance_clone_duration_seconds", Help: "Duration of the clone operations of the instance",
 		}, instanceLabels),
 		ongoing:               stopmetrics.NewGauges(mocov1beta2.MySQLClusterKind().Kind),
-		clusteringStopped:     prometheus.NewDesc("moco_cluster_clustering_stopped", "Indicates if clustering has stopped", labels, nil),
-		reconciliationStopped: prometheus.NewDesc("moco_cluster_reconciliation_stopped", "Indicates if reconciliation has stopped", labels, nil),
-		available:             prometheus.NewDesc("moco_cluster_available", "The cluster status about available condition", labels, nil),
-		healthy:               prometheus.NewDesc("moco_cluster_healthy", "The cluster status about healthy condition", labels, nil),
-		replicas:              prometheus.NewDesc("moco_cluster_replicas", "The number of instances in the cluster", labels, nil),
-		readyReplicas:         prometheus.NewDesc("moco_cluster_ready_replicas", "The number of ready Pods in the cluster", labels, nil),
-		errantReplicas:        prometheus.NewDesc("moco_cluster_errant_replicas", "The number of instances that have errant transactions", labels, nil),
+		clusteringStopped:     prometheus.NewDesc("moco_cluster_clustering_stopped", "1 if clustering is stopped for the cluster", labels, nil),
+		reconciliationStopped: prometheus.NewDesc("moco_cluster_reconciliation_stopped", "1 if reconciliation is stopped for the cluster", labels, nil),
+		available: prometheus.NewDesc("moco_cluster_available",
+			"1 if the condition Available is True, or clustering is stopped and the observed state is Healthy or Degraded", labels, nil),
+		healthy: prometheus.NewDesc("moco_cluster_healthy",
+			"1 if the condition Healthy is True, or clustering is stopped and the observed state is Healthy", labels, nil),
+		replicas:       prometheus.NewDesc("moco_cluster_replicas", "Number of instances of the cluster", labels, nil),
+		readyReplicas:  prometheus.NewDesc("moco_cluster_ready_replicas", "Number of ready Pods of the cluster", labels, nil),
+		errantReplicas: prometheus.NewDesc("moco_cluster_errant_replicas", "Number of instances that have errant transactions", labels, nil),
 		overdue: prometheus.NewDesc("torpor_mysql_stop_overdue_seconds",
 			"Seconds since the requested end of a stop that is still in effect; 0 if there is none", labels, nil),
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "torpor_mysql_state", Help: "1 for the last observed state of the cluster, also while clustering is stopped",
+			Name: "torpor_mysql_state", Help: "1 for the last observed state of the cluster, which is updated even while clustering is stopped",
 		}, []string{"name", "namespace", "state"}),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "torpor_mysql_instance_lag_seconds", Help: "Minimum age in seconds of the data that readers of the instance see; it grows while the instance does not replicate",
@@ -88,14 +91,14 @@ func NewMetrics() *Metrics {
 			Name: "torpor_mysql_waiting_sessions", Help: "Number of sessions of the primary that wait for the acknowledgement of a replica",
 		}, labels),
 		processing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "moco_cluster_processing_time_seconds", Help: "The length of time in seconds processing the cluster",
+			Name: "moco_cluster_processing_time_seconds", Help: "Duration in seconds of reconciliations of the cluster",
 			Buckets: []float64{.1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 30},
 		}, labels),
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_checks_total", Help: "The number of times MOCO has checked the cluster",
+			Name: "moco_cluster_checks_total", Help: "Number of reconciliations of the cluster",
 		}, labels),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_errors_total", Help: "The number of times MOCO has got errors from the cluster",
+			Name: "moco_cluster_errors_total", Help: "Number of failed reconciliations of the cluster",
 		}, labels),
 		switchovers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "moco_cluster_switchover_total", Help: "Number of switchovers in the cluster",
@@ -106,7 +109,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// newAgentCounter creates a counter with a name of MOCO's agent. Such names do not end in _total.
+// newAgentCounter creates a counter with a name that MOCO's agent uses. These names do not end in _total.
 func newAgentCounter(opts prometheus.CounterOpts, labels []string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(opts, labels)
 }
@@ -171,8 +174,8 @@ func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1bet
 	m.ongoing.CollectStop(ch, cluster, "clustering", switches.Clustering.Records)
 	m.ongoing.CollectStop(ch, cluster, "reconciliation", switches.Reconciliation.Records)
 	m.ongoing.CollectStop(ch, cluster, "instances", switches.Instances.Records)
-	// While clustering is stopped, the conditions are Unknown. The metric must not cause an alert for a cluster that
-	// looks healthy, and must cause one for a cluster that does not.
+	// While clustering is stopped, the conditions are Unknown, so the metrics use the observed state. Alerts then fire
+	// only for a cluster whose state is not healthy.
 	looks := func(kind string, states ...clustering.ClusterState) bool {
 		p := cluster.Status.Pause
 		isSeen := p != nil && slices.Contains(states, clustering.ClusterState(p.State))

@@ -50,7 +50,7 @@ type observation struct {
 	// readSecret reads the Secret with the cluster's passwords, at most once per pass.
 	readSecret func() (*corev1.Secret, error)
 	// outside is the external server that the cluster is cloned from and follows. It is empty if no server is
-	// configured or its Secret is not known yet.
+	// configured, or its Secret cannot be read or is invalid.
 	outside clustering.OutsideSource
 	// channelPassword is the hash of the password that channels should have; empty unless a rotation is requested.
 	channelPassword string
@@ -59,8 +59,8 @@ type observation struct {
 	// isRotationUnread means that the passwords of an instance were not read, because a commit waits there or the query
 	// failed.
 	isRotationUnread atomic.Bool
-	// passwordProblem explains why there is no password for new connections. It is empty if there is one, or none was
-	// needed.
+	// passwordProblem is the last error about a Secret of the cluster or about opening a connection; empty if there was
+	// none.
 	passwordProblem string
 }
 
@@ -143,7 +143,8 @@ func (c Controller) connect(ctx context.Context, seen *observation) {
 	}
 }
 
-// openServer opens a connection that accepts only a certificate of the cluster, if the Pod has a certificate.
+// openServer prepares the connections to an instance. If its Pod has a certificate, the connections accept only a
+// server certificate that a CA of the cluster signed.
 func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*sqlclient.Server, error) {
 	password, err := seen.password(mysqlusers.AdminUser)
 	if err != nil {
@@ -178,7 +179,7 @@ func tlsSecretOf(pod *corev1.Pod) string {
 	return pod.Spec.Volumes[at].Secret.SecretName
 }
 
-// observeServers reads the primary last.
+// observeServers reads the replicas in parallel, and then the primary.
 //
 // Invariant: when a replica is read before the primary, the primary has executed, or is committing, every transaction
 // that the replica has received from it. Otherwise a transaction in flight would appear to exist only in the replica.
@@ -233,8 +234,8 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	}
 }
 
-// readRotation reads which passwords an instance has. It reads nothing while a commit waits for an acknowledgement,
-// because the query could be blocked by it.
+// readRotation reads the ID of the rotation that gave the instance's accounts a second password, and reports whether it
+// succeeded. It reads nothing while a commit waits for an acknowledgement, because this commit could block the query.
 func (s *observation) readRotation(ctx context.Context, i int) bool {
 	if s.facts[i].SemiSync.Waiting > 0 {
 		return false
@@ -256,7 +257,7 @@ func (s *observation) watchPrimary(ctx context.Context) {
 }
 
 // watchReplicas watches the replicas that apply transactions. All watches are cancelled before a stop is reached,
-// because after that no statement is sent to the servers.
+// because after that no statement of the manager may wait in the servers.
 func (s *observation) watchReplicas(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -280,7 +281,7 @@ func (s *observation) watchReplicas(ctx context.Context) {
 	}
 }
 
-// secretError describes an error about a Secret in a stable text without any of its values.
+// secretError is an error about a Secret. Its text is stable and contains no value of the Secret.
 type secretError struct {
 	problem string
 	// cause is the API server's error; nil if the content of the Secret is wrong.
@@ -317,7 +318,7 @@ func (s *observation) newestPassword(user string) (string, error) {
 
 func findPassword(secret string, data map[string][]byte, key string) (string, error) {
 	if len(data[key]) == 0 {
-		return "", secretError{problem: fmt.Sprintf("the Secret %s: expected a password under %s, found none; add it", secret, key)}
+		return "", secretError{problem: fmt.Sprintf("the Secret %s: expected a password under the key %s, found none; add it", secret, key)}
 	}
 	return string(data[key]), nil
 }
@@ -354,7 +355,7 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Swi
 	}
 }
 
-// maxDelay returns the maximum lag of a replica that serves readers.
+// maxDelay returns the maximum lag of a replica that serves clients.
 func maxDelay(cluster *mocov1beta2.MySQLCluster) time.Duration {
 	if cluster.Spec.MaxDelaySeconds == nil {
 		return 0

@@ -25,7 +25,7 @@ import (
 // stopAction is the action field of events about the end of a stop.
 const stopAction = "Stop"
 
-// report writes the plan into the status, and returns the follow-up actions for the time after the status is saved.
+// report changes the status according to the plan, and returns the actions that follow after the status is saved.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if seen.IsBeingDeleted {
 		return reconcile.FollowUp{Rule: plan.Rule}
@@ -45,7 +45,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	status.ClusteringStops, status.InstanceStops = seen.switches.Clustering.Records, seen.switches.Instances.Records
 	instances := buildInstanceStatuses(seen, plan, primary)
 	conns := seen.clusterConns
-	// A user who has stopped clustering and works on the instances needs current values.
+	// While clustering is stopped, users work on the instances and need current values.
 	isProgressOld := plan.Stop != nil || changesProtection(plan) || seen.Now.Sub(conns.progressSavedAt) >= progressInterval
 	savesInstances := isProgressOld || !differOnlyInProgress(status.Instances, instances)
 	if savesInstances {
@@ -190,7 +190,7 @@ func isStopped(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
 }
 
-// leftoverAnnotations returns the annotations that describe a stop or its end in more detail.
+// leftoverAnnotations returns the annotations that only add details to a stop, such as its reason and end.
 func leftoverAnnotations() []string {
 	return []string{
 		torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation, mocov1beta2.ForceStartAnnotation, mocov1beta2.LookRequestedAnnotation,
@@ -270,7 +270,7 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Unfinished: p.Unfinished}
 }
 
-// buildPause returns status.pause. Its record of a stop of reconciliation belongs to another controller.
+// buildPause returns status.pause. The provisioning controller owns its field reconciliation, which is not changed.
 func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *observation) *mocov1beta2.Pause {
 	p := &mocov1beta2.Pause{}
 	before := mocov1beta2.Pause{}
@@ -308,8 +308,8 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 	return p
 }
 
-// rememberStatus stores the fields that upstream's schema drops and that later passes need: the index of the primary,
-// the number of replicas that have every commit, the discarded transactions, and the stop.
+// rememberStatus returns the fields that later passes need and that MOCO's schema drops: the index of the primary, the
+// number of replicas that have every commit, the discarded transactions, and the stop.
 func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {

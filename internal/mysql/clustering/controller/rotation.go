@@ -49,8 +49,8 @@ func hashPassword(password string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// passwordsKnownSince returns the time since which the Secret that the Pods mount has contained a password. It is zero
-// if the Secret does not contain it.
+// passwordsKnownSince returns the time since which the Secret that the Pods mount has contained the password, or the
+// zero time if it does not contain the password.
 func (c Controller) passwordsKnownSince(ctx context.Context, cluster *mocov1beta2.MySQLCluster, password []byte) time.Time {
 	files, err := c.readSecret(ctx, cluster, cluster.ClientSecretName())
 	if err != nil || !strings.Contains(string(files.Data[mysqlusers.ClientFileOf(mysqlusers.AgentUser)]), mysqlusers.EscapePassword(password)) {
@@ -109,7 +109,7 @@ func (c Controller) endRotation(ctx context.Context, seen *observation, do clust
 	return c.removeAnnotations(ctx, seen.cluster, []string{mocov1beta2.RotationAnnotation})
 }
 
-// changeSecret changes the Secret only if it still has the observed version.
+// changeSecret changes the cluster's Secret, unless it was changed after it was read.
 func (c Controller) changeSecret(ctx context.Context, seen *observation, change func(*corev1.Secret)) error {
 	before, err := seen.readSecret()
 	if err != nil {

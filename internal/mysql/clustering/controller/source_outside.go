@@ -44,8 +44,8 @@ func (s *observation) outsideSource() sqlclient.ReplicationSource {
 	}
 }
 
-// finishCopy finishes the copy. The pass waits for it, because it must be done before the status reports a complete
-// copy.
+// finishCopy runs the user's SQL in the copy of the external server. The pass waits until the SQL has run, because the
+// status then reports a complete copy.
 func (s *observation) finishCopy(ctx context.Context, do clustering.FinishCopy) error {
 	if s.outside.AfterClone == "" {
 		return nil

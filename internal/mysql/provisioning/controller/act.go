@@ -29,7 +29,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// applyError is the reason why a pass did not apply the spec to every object.
+// applyError describes why a pass did not apply every desired object.
 type applyError struct {
 	// problems lists errors that only a user can fix.
 	problems []string
@@ -41,8 +41,8 @@ func (f *applyError) Error() string { return f.err.Error() }
 
 func (f *applyError) Unwrap() error { return f.err }
 
-// newFailure returns nil if there is no error. If only a user can fix the problems, it returns a RefusedError, which is
-// not retried immediately.
+// newFailure returns nil if there is no problem and no error. If there are only problems, which only a user can fix, it
+// returns a RefusedError, which is not retried immediately.
 func newFailure(problems []string, err error) error {
 	switch {
 	case err != nil:
@@ -65,13 +65,14 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 		}
 		return newFailure(nil, reconcile.PatchObserved(ctx, c.client, seen.Cluster, after, Name))
 	}
-	// A stop may have been requested since the cluster was read. After a stop nothing may be written.
+	// A stop may have been requested after the MySQLCluster was read. While reconciliation is stopped, nothing may be
+	// written.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.Cluster, &mocov1beta2.MySQLCluster{}); err != nil {
 		return newFailure(nil, err)
 	}
 	switch {
 	case changes.CompletesPasswords:
-		// There is nothing to report until the next pass creates the objects.
+		// ErrStale starts the next pass, which creates the objects; this pass reports nothing.
 		return cmp.Or(newFailure(nil, c.addPasswords(ctx, seen)), error(reconcile.ErrStale))
 	case changes.RenewsCertificate:
 		return cmp.Or(newFailure(nil, c.renewCertificate(ctx, seen)), error(reconcile.ErrStale))
@@ -135,12 +136,13 @@ func (c Controller) writeSecret(ctx context.Context, cluster *mocov1beta2.MySQLC
 	}
 	if err != nil && !errors.Is(err, reconcile.ErrStale) && !k8serrors.IsConflict(err) && !k8serrors.IsAlreadyExists(err) {
 		// The API server's message may contain the submitted data.
-		return fmt.Errorf("the API server answered %s to the Secret %s", k8serrors.ReasonForError(err), wanted.Name)
+		return fmt.Errorf("the API server returned %s for the Secret %s", k8serrors.ReasonForError(err), wanted.Name)
 	}
 	return nil
 }
 
-// applyObjects continues after a rejected object, so a single invalid object does not prevent the update of the others.
+// applyObjects continues after a rejected object, so an invalid object does not prevent the update of the other
+// objects.
 func (c Controller) applyObjects(ctx context.Context, seen observation, objects []*unstructured.Unstructured) error {
 	var problems []string
 	var failed error
@@ -173,7 +175,8 @@ func (c Controller) applyObject(ctx context.Context, seen observation, desired *
 }
 
 // takeFieldsOver transfers the ownership of an object's fields from MOCO to Torpor before Torpor first applies the
-// object. Otherwise fields that only MOCO's Pods need would remain, and the API server would reject the mixture.
+// object. Otherwise fields that only MOCO's Pods need would remain, and the API server would reject their combination
+// with Torpor's fields.
 func (c Controller) takeFieldsOver(ctx context.Context, cluster *mocov1beta2.MySQLCluster, desired *unstructured.Unstructured) error {
 	applied := c.applied.stateOf(client.ObjectKeyFromObject(cluster), desired)
 	if applied.AppliedHash != (provisioning.ContentHash{}) || !c.Guard.HasUpstreamWritten(cluster) {
@@ -190,12 +193,12 @@ func isRefusal(err error) bool {
 	return k8serrors.IsInvalid(err) || k8serrors.IsBadRequest(err) || unknownField
 }
 
-// describeRefusal returns the API server's response without secrets.
+// describeRefusal describes the API server's response, without secrets.
 func describeRefusal(o *unstructured.Unstructured, err error) string {
 	if o.GetKind() != "Secret" && isRefusal(err) {
 		return fmt.Sprintf("the API server refuses the %s: %v", describeObject(o), err)
 	}
-	return fmt.Sprintf("the API server answered %s to the %s", k8serrors.ReasonForError(err), describeObject(o))
+	return fmt.Sprintf("the API server returned %s for the %s", k8serrors.ReasonForError(err), describeObject(o))
 }
 
 // refusalHint returns the next step for a rejection with a known reason.
@@ -210,7 +213,7 @@ func refusalHint(seen observation, o *unstructured.Unstructured) string {
 		"kubectl delete statefulset --cascade=orphan -n " + o.GetNamespace() + " " + o.GetName()
 }
 
-// rollOut acts only on the observed Pod, and never on a newer Pod with the same name.
+// rollOut changes only the observed Pod, and never a newer Pod with the same name.
 func (c Controller) rollOut(ctx context.Context, seen observation, action provisioning.RolloutAction) error {
 	switch action := action.(type) {
 	case provisioning.Nothing:
@@ -244,8 +247,9 @@ func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) erro
 // finalizeRetry is the interval at which the finalizer checks whether the Pods are deleted.
 const finalizeRetry = 2 * time.Second
 
-// finalize releases a cluster that is being deleted. Its servers have to stop before the garbage collector may delete
-// the objects that they need. A stop does not delay the deletion of a cluster.
+// finalize deletes the StatefulSet of a cluster that is being deleted. It returns zero once the Pods are deleted, too.
+// The servers have to stop before the garbage collector may delete the objects that they need. A stop does not delay
+// the deletion of a cluster.
 func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (time.Duration, error) {
 	// The objects are read from the API server. If the finalizer were removed because of an outdated cache, Pods would
 	// remain without their configuration.
@@ -266,8 +270,8 @@ func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLClus
 	return 0, nil
 }
 
-// appliedHashes records the applied objects and the API server's responses, to avoid requests that change nothing. A
-// new manager applies everything once, which changes nothing either.
+// appliedHashes records the applied objects and the API server's responses, to avoid requests that change nothing.
+// After a restart, the manager applies every object once. This changes no object that is up to date.
 type appliedHashes struct {
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]map[string]appliedHash

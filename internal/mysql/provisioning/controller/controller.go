@@ -35,21 +35,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-provisioning"
 
-// maxServerIDBase leaves room for adding the ordinals.
+// maxServerIDBase is the maximum of a generated spec.serverIDBase. It leaves room for adding the ordinals.
 const maxServerIDBase = 1 << 30
 
 // Controller creates and updates the objects of MySQLClusters.
 type Controller struct {
 	Clock clock.PassiveClock
-	// Guard skips objects that another project's controller writes; nil disables the check.
+	// Guard makes the controller skip MySQLClusters that MOCO's controller writes. If it is nil, no MySQLCluster is
+	// skipped.
 	Guard *reconcile.WriterGuard
 	// WatchNamespaces limits the cache to these namespaces; empty means all namespaces.
 	WatchNamespaces []string
@@ -60,8 +61,8 @@ type Controller struct {
 	ExporterImage string
 	// Metrics must be registered by the caller.
 	Metrics *Metrics
-	// Ends lists the overdue stops of all controllers; may be nil.
-	Ends *urgency.OverdueEnds
+	// Ends contains the overdue stops of all controllers. If it is nil, overdue stops have no priority.
+	Ends *overdueends.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -83,7 +84,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// SetupWithManager adds the controller.
+// SetupWithManager adds the controller to the manager.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	children, err := newChildCache(mgr, c.WatchNamespaces)
 	if err != nil {
@@ -92,7 +93,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), children, newAppliedHashes()
 	c.turns = newRolloutTurns(c.RolloutsAtOnce, c.Clock)
 	c.Metrics.useReaders(mgr.GetClient(), children)
-	ends := urgency.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
+	ends := overdueends.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
@@ -109,7 +110,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-func (c Controller) newPass(mgr manager.Manager, ends *urgency.EndTracker[*mocov1beta2.MySQLCluster]) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
+func (c Controller) newPass(mgr manager.Manager, ends *overdueends.EndTracker[*mocov1beta2.MySQLCluster]) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
 	return &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet]{
 		Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard, Ends: ends,
 		Status:    reconcilestatus.Storage[*mocov1beta2.MySQLCluster]{IsShared: true, Remember: rememberStop},
@@ -127,8 +128,8 @@ func (c Controller) newPass(mgr manager.Manager, ends *urgency.EndTracker[*mocov
 	}
 }
 
-// setDefaults sets the fields that upstream's webhook sets: the finalizer and the server IDs. While reconciliation is
-// stopped, even these changes are not made.
+// setDefaults sets the fields that MOCO's webhook sets, the finalizer and spec.serverIDBase, and reports whether it
+// changed any. While reconciliation is stopped, it changes nothing.
 func setDefaults(cluster *mocov1beta2.MySQLCluster) bool {
 	if cluster.ReconciliationStopped() {
 		return false
@@ -137,14 +138,15 @@ func setDefaults(cluster *mocov1beta2.MySQLCluster) bool {
 	if cluster.Spec.ServerIDBase == 0 {
 		n, err := rand.Int(rand.Reader, big.NewInt(maxServerIDBase))
 		if err != nil {
-			return changed // The reader never fails. If it did, the next pass would choose the ID.
+			return changed // The reader never fails. If it did, the next pass would set the field.
 		}
 		cluster.Spec.ServerIDBase, changed = int32(n.Int64())+1, true
 	}
 	return changed
 }
 
-// primaryOrHealthChanged selects status updates that a rollout waits for.
+// primaryOrHealthChanged selects updates that change the primary or the condition Healthy, because a rollout waits for
+// both.
 func primaryOrHealthChanged() predicate.Predicate {
 	healthy := func(c *mocov1beta2.MySQLCluster) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition)
@@ -157,23 +159,24 @@ func primaryOrHealthChanged() predicate.Predicate {
 }
 
 // isStopOverdue reports whether the end time of a stop of reconciliation has passed. After an outage, all overdue stops
-// end before the first cluster applies its pending objects, which are fifteen per cluster.
+// end before the first cluster applies its pending objects, fifteen per cluster.
 func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ReconciliationStopped() && mysqlswitches.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
 }
 
-// hasJustStarted reports whether a cluster is applying the changes that its stop delayed.
+// hasJustStarted reports whether a stop of reconciliation has just expired, so that the changes that it delayed are
+// being applied.
 func (c Controller) hasJustStarted(_ context.Context, cluster *mocov1beta2.MySQLCluster) bool {
 	return !cluster.ReconciliationStopped() && stoprecord.Records(cluster.Status.ReconciliationStops).HasJustExpired(c.Clock.Now())
 }
 
-// scheduledStopsChanged selects updates in which a Slumber's request changes.
+// scheduledStopsChanged selects updates that change stops scheduled by Slumbers.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return c.Status.ScheduledStops })
 }
 
-// childKinds returns the kinds of objects that belong to MySQLClusters, except Secrets, which are not cached. Desired
-// objects are unstructured, so the live objects are too.
+// childKinds returns the kinds of objects that belong to MySQLClusters, except Secrets, which are not cached. Except
+// for Pods, the objects are unstructured, like the desired objects with which they are compared.
 func childKinds() []client.Object {
 	kinds := []client.Object{&corev1.Pod{}}
 	for _, kind := range []schema.GroupVersionKind{

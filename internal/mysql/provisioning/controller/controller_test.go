@@ -226,7 +226,8 @@ func TestHarmfulSettingsReachNoServer(t *testing.T) {
 	e.waitUntilReconciled(t)
 	used := e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name
 	setData(map[string]string{"binlog_ignore_db": "audit"})
-	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "spec.mysqlConfigMapName", "lower_case_table_names", "binlog_ignore_db=audit", "remove it")
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "spec.mysqlConfigMapName", "lower_case_table_names",
+		"binlog_ignore_db=audit", "remove the setting")
 	setData(map[string]string{"lower_case_table_names": "0", "gtid_mode": "OFF"})
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected 1, as in the existing data directories, found 0")
 	e.waitForCondition(t, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionFalse, "gtid_mode")
@@ -657,7 +658,7 @@ func TestRolloutWaitsForFrozenClustering(t *testing.T) {
 	e.reportRevision(t, "two")
 	e.waitUntilGone(t, podName(0), &corev1.Pod{})
 	e.addUnservedPod(t, 0, "two")
-	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "until clustering lets clients find Pod moco-test-0")
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "until clustering sets the role label of Pod moco-test-0")
 	for other := range 3 {
 		testenv.ExpectNoError(t, e.get(t, podName(other), &corev1.Pod{}))
 	}

@@ -10,6 +10,6 @@ const (
 	podReplaced = "PodReplaced"
 	// rolloutForced means that a Pod of a cluster that is not healthy is replaced, because an annotation forces the rollout.
 	rolloutForced = "RolloutForced"
-	// switchoverRequested means that a rollout requests another primary before it replaces the primary's Pod.
+	// switchoverRequested means that a rollout requests a switchover before it replaces the primary's Pod.
 	switchoverRequested = "SwitchoverRequested"
 )

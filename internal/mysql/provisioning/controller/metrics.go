@@ -22,7 +22,7 @@ import (
 const scrapeTimeout = 5 * time.Second
 
 // Metrics exports the progress of rollouts from the caches, and counts changes to volumes and StatefulSets. The names
-// match upstream's. One instance exists for the lifetime of the process, and is registered once.
+// are those of MOCO's metrics. One instance exists for the lifetime of the process, and is registered once.
 type Metrics struct {
 	clusters reconcile.ScrapedCache
 	// children caches the Pods and StatefulSets.
@@ -38,13 +38,13 @@ func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{
 		currentReplicas: prometheus.NewDesc("moco_cluster_current_replicas",
-			"Number of Pods that the rollout in progress has not replaced yet; number of all Pods if there is none", labels, nil),
+			"Number of Pods that the rollout in progress has not replaced yet; number of all Pods if there is no rollout", labels, nil),
 		updatedReplicas: prometheus.NewDesc("moco_cluster_updated_replicas", "Number of Pods that no rollout has to replace", labels, nil),
 		lastReplaced: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "moco_cluster_last_partition_updated", Help: "Time at which a rollout last replaced a Pod, in Unix time",
 		}, labels),
 		turnWaits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_partition_update_retries_total", Help: "Number of checks at which a rollout waited for the rollouts of other clusters",
+			Name: "moco_cluster_partition_update_retries_total", Help: "Number of passes in which a rollout waited for the rollouts of other clusters",
 		}, []string{"namespace"}),
 		resized: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "moco_cluster_volume_resized_total", Help: "Number of volume claims that were grown",
@@ -53,7 +53,7 @@ func NewMetrics() *Metrics {
 			Name: "moco_cluster_volume_resized_errors_total", Help: "Number of attempts to grow a volume claim that failed",
 		}, labels),
 		setsReplaced: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_statefulset_recreate_total", Help: "Number of StatefulSets that were deleted without their Pods to be created again",
+			Name: "moco_cluster_statefulset_recreate_total", Help: "Number of StatefulSets that were deleted without their Pods, to be recreated",
 		}, labels),
 		setReplaceErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "moco_cluster_statefulset_recreate_errors_total", Help: "Number of attempts to delete a StatefulSet without its Pods that failed",
@@ -99,9 +99,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// countReplicas returns the numbers of Pods from before and after the rollout in progress. If there is no rollout, all
-// Pods count as both. The status of a StatefulSet with the strategy OnDelete does not count current Pods after a
-// rollout.
+// countReplicas returns the number of Pods that the rollout in progress has not replaced yet, and the number of all
+// other Pods. Without a rollout, both are the number of all Pods. The Pods are counted here, because the status of a
+// StatefulSet with the strategy OnDelete does not count current Pods after a rollout.
 func countReplicas(pods []*corev1.Pod, set *appsv1.StatefulSet) (current, updated int) {
 	for _, p := range pods {
 		switch {

@@ -193,8 +193,8 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 	return c.observeConfigMaps(ctx, seen)
 }
 
-// readRunningCnf returns the my.cnf that the Pods use; empty without a StatefulSet. The content of a ConfigMap with
-// this name never changes, so reading from the cache is sufficient.
+// readRunningCnf returns the my.cnf that the Pods use; empty without a StatefulSet, or if the user has no settings. The
+// content of a ConfigMap with this name never changes, so reading from the cache is sufficient.
 func (c Controller) readRunningCnf(ctx context.Context, seen *observation) (string, error) {
 	name := provisioning.ConfigMapInUse(seen.StatefulSet)
 	if name == "" || len(seen.settings) == 0 {
@@ -209,8 +209,8 @@ func (c Controller) readRunningCnf(ctx context.Context, seen *observation) (stri
 	return provisioning.RunningCnf(m), nil
 }
 
-// observeObject reads an object from the cache. If the cached object differs from the desired one, it reads the object
-// from the API server, because the cache may be outdated.
+// observeObject reads an object from the cache. If the cached object would have to be applied again, it reads the
+// object from the API server, because the cache may be outdated.
 func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQLCluster, desired *unstructured.Unstructured) (provisioning.ObjectState, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -239,7 +239,8 @@ func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQ
 	return state, nil
 }
 
-// observeConfigMaps lists the configurations of the cluster, and those that Pods use.
+// observeConfigMaps lists the ConfigMaps that belong to the cluster, and the names of the ConfigMaps that its Pods
+// mount.
 func (c Controller) observeConfigMaps(ctx context.Context, seen *observation) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -274,8 +275,8 @@ func observedRollout(seen *observation, now time.Time) provisioning.ObservedRoll
 		Name: c.Name, Offline: c.Spec.Offline, Primary: chosenPrimary(c), ClusteringStopped: c.ClusteringStopped(),
 		StoppedInstances: mysqlswitches.HasStoppedInstances(c.Annotations), Forced: c.RolloutForced(),
 		// This is the only decision of this controller that depends on a condition. Only clustering queries the
-		// servers, and the other fields that it reports keep their values while it is stopped or cannot observe. The
-		// condition can only delay a rollout.
+		// servers. While clustering is stopped or cannot reach them, the other fields that it reports keep their
+		// values, but the condition does not stay True. The condition can only delay a rollout.
 		Healthy: meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}
 	set := seen.StatefulSet
@@ -310,7 +311,7 @@ func podStateOf(p *corev1.Pod, set *appsv1.StatefulSet, now time.Time) provision
 	return state
 }
 
-// chosenPrimary returns the primary that clustering has chosen.
+// chosenPrimary returns the ordinal of the primary that clustering has chosen, or None.
 func chosenPrimary(cluster *mocov1beta2.MySQLCluster) int {
 	if i, chosen := cluster.Status.Primary(); chosen && i < cluster.InstanceCount() {
 		return i

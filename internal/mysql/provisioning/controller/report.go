@@ -27,13 +27,13 @@ import (
 )
 
 const (
-	// version is the version of the reconciler, for status.reconcileInfo. It is incremented when the same spec results
-	// in different objects.
+	// version is the value of status.reconcileInfo.reconcileVersion. It is incremented when a change of Torpor makes
+	// the same spec result in different objects.
 	version = 1
 	// userRetry is the retry interval for problems that only a user can fix, and for a ConfigMap that may not be
 	// watched.
 	userRetry = time.Minute
-	// secretRetry is the delay before the result of applying a Secret is read.
+	// secretRetry is the delay before a Secret is read after it was applied.
 	secretRetry = time.Second
 	// renewalInterval is the maximum time between two checks of a certificate.
 	renewalInterval = 12 * time.Hour
@@ -146,7 +146,7 @@ func describeFailure(refused *reconcile.RefusedError) string {
 func joinProblems(problems []string, err error) string {
 	all := slices.Clone(problems)
 	if reason := k8serrors.ReasonForError(err); reason != "" {
-		all = append(all, "the API server answered "+string(reason))
+		all = append(all, "the API server returned "+string(reason))
 	} else if err != nil {
 		all = append(all, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -169,7 +169,8 @@ func withIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, active decision.C
 	return active, []decision.Event{{Warning: true, Reason: annotationIgnored, Action: reconcileAction, Note: ignored}}
 }
 
-// unknownConditions returns the object conditions of the last pass, or Unknown for a missing condition.
+// unknownConditions returns Unknown for StatefulSetReady and ReconcileSuccess if they are missing. Existing conditions
+// keep their values.
 func unknownConditions(cluster *mocov1beta2.MySQLCluster, message string) map[string]decision.Condition {
 	unknown := map[string]decision.Condition{}
 	for _, kind := range []string{mocov1beta2.StatefulSetReadyCondition, mocov1beta2.ReconcileSuccessCondition} {
@@ -218,7 +219,7 @@ func describeWaitingContainer(pods []*corev1.Pod) string {
 	return ""
 }
 
-// withForce adds the note that rollouts do not wait for a healthy cluster.
+// withForce adds to a message that rollouts do not wait for a healthy cluster, if the annotation forces them.
 func withForce(seen observation, message string) string {
 	if !seen.Rollout.Forced {
 		return message
@@ -227,7 +228,7 @@ func withForce(seen observation, message string) string {
 		" once the cluster is healthy", "; ")
 }
 
-// specSupport returns a condition that lists the fields and settings without effect.
+// specSupport returns the condition SpecFullySupported, whose message lists the fields and settings without effect.
 func specSupport(cluster *mocov1beta2.MySQLCluster, overruled []string) decision.Condition {
 	var ignored []string
 	if fields := mocov1beta2.UnsupportedFields(cluster.Spec); len(fields) > 0 {
@@ -274,8 +275,8 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	return strings.Join(wrong, "; ")
 }
 
-// stopRecord returns status.pause with the current stop of reconciliation. The other stops in it belong to other
-// controllers.
+// stopRecord returns status.pause with the current stop of reconciliation. It does not change the other fields of
+// status.pause, which the clustering controller owns.
 func stopRecord(cluster *mocov1beta2.MySQLCluster, switched mysqlswitches.Switch, now time.Time) *mocov1beta2.Pause {
 	p, before := &mocov1beta2.Pause{}, cluster.Status.Pause
 	if before != nil {
@@ -309,7 +310,7 @@ func describeStop(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string 
 	return text + "; changes to the spec are not applied and no Pod is replaced; to continue, run: kubectl moco start reconciliation " + cluster.Name
 }
 
-// rememberStop returns the fields of the stop's record, which upstream's schema drops.
+// rememberStop returns the status fields about stops that MOCO's schema drops.
 func rememberStop(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Reconciliation != nil {

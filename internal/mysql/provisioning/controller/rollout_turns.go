@@ -10,13 +10,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// strangersWait is how long a turn without progress delays clusters in other namespaces. A fault in one tenant's Pods
-// must not block the rollouts of other tenants.
+// strangersWait is how long a rollout without progress delays the rollouts in other namespaces. A fault in one tenant's
+// Pods must not block the rollouts of other tenants.
 const strangersWait = 15 * time.Minute
 
-// rolloutTurns limits the number of clusters that are rolled out at the same time. A new version of Torpor may change
-// the Pods of all clusters, and its faults should affect only a few of them. Turns are not persisted, so after a
-// restart of the manager an unfinished rollout continues when it gets a new turn.
+// rolloutTurns limits the number of clusters that are rolled out at the same time. A turn is the permission to roll out
+// one cluster. A new version of Torpor may change the Pods of all clusters, and its faults should affect only a few
+// clusters. Turns are not persisted, so after a restart of the manager an unfinished rollout continues when it gets a
+// new turn.
 type rolloutTurns struct {
 	// most is the maximum number of turns; 0 means no limit.
 	most  int

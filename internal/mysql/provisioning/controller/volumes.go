@@ -16,8 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// replaceSet changes the claims, and then deletes the StatefulSet, whose claim templates are immutable. Its Pods are
-// orphaned. The StatefulSet that the next pass creates adopts them, so no server is restarted.
+// replaceSet changes the PersistentVolumeClaims, and then deletes the StatefulSet, whose claim templates are immutable.
+// The Pods are orphaned. The next pass creates a StatefulSet that adopts the Pods, so no server is restarted.
 func (c Controller) replaceSet(ctx context.Context, seen observation, change provisioning.ClaimChange) error {
 	for i := range seen.Cluster.InstanceCount() {
 		if err := c.changeClaims(ctx, seen, seen.Cluster.PodName(i), change); err != nil {
@@ -34,11 +34,11 @@ func (c Controller) replaceSet(ctx context.Context, seen observation, change pro
 	return reconcile.ErrStale // The next pass applies the new StatefulSet.
 }
 
-// changeClaims changes the claims of one Pod.
+// changeClaims changes the PersistentVolumeClaims of one Pod.
 func (c Controller) changeClaims(ctx context.Context, seen observation, pod string, change provisioning.ClaimChange) error {
 	for _, g := range change.Growing {
 		isSmaller := false
-		err := c.changeClaim(ctx, seen, g.ClaimName(pod), "grow to "+g.Size.String(), func(claim *corev1.PersistentVolumeClaim) {
+		err := c.changeClaim(ctx, seen, g.ClaimName(pod), "the size "+g.Size.String(), func(claim *corev1.PersistentVolumeClaim) {
 			if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(g.Size) < 0 {
 				isSmaller = true
 				claim.Spec.Resources.Requests[corev1.ResourceStorage] = g.Size
@@ -52,7 +52,7 @@ func (c Controller) changeClaims(ctx context.Context, seen observation, pod stri
 		}
 	}
 	for _, l := range change.Relabelled {
-		err := c.changeClaim(ctx, seen, l.Template+"-"+pod, "change its labels", func(claim *corev1.PersistentVolumeClaim) {
+		err := c.changeClaim(ctx, seen, l.Template+"-"+pod, "changed labels", func(claim *corev1.PersistentVolumeClaim) {
 			for name, value := range l.Labels {
 				metav1.SetMetaDataLabel(&claim.ObjectMeta, name, value)
 			}
@@ -67,7 +67,8 @@ func (c Controller) changeClaims(ctx context.Context, seen observation, pod stri
 	return nil
 }
 
-// changeClaim patches a claim, if it exists and does not have the change yet.
+// changeClaim patches a PersistentVolumeClaim, if it exists and change modifies it. what describes the change in an
+// error.
 func (c Controller) changeClaim(ctx context.Context, seen observation, name, what string, change func(*corev1.PersistentVolumeClaim)) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
@@ -84,8 +85,8 @@ func (c Controller) changeClaim(ctx context.Context, seen observation, name, wha
 	}
 	err := reconcile.PatchObserved(ctx, c.client, claim, after, Name)
 	if k8serrors.IsForbidden(err) || k8serrors.IsInvalid(err) {
-		return newFailure([]string{fmt.Sprintf("the API server refuses the PersistentVolumeClaim %s, which should %s: %v; "+
-			"to grow it, use a StorageClass with allowVolumeExpansion: true; or revert spec.volumeClaimTemplates", name, what, err)}, nil)
+		return newFailure([]string{fmt.Sprintf("the API server refuses the PersistentVolumeClaim %s with %s: %v; "+
+			"for a larger volume, use a StorageClass with allowVolumeExpansion: true; or revert spec.volumeClaimTemplates", name, what, err)}, nil)
 	}
 	return err
 }

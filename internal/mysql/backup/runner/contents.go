@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+)
+
+// dumpContents describes the contents of a dump, for comparison after a restore.
+type dumpContents struct {
+	// Version is the version of the source. Servers of other versions may format definitions differently.
+	Version string `json:"version"`
+	// Rows holds the number of rows by the quoted name of the table; unknownRows for a table that was not counted.
+	Rows map[string]int64 `json:"rows"`
+	// Definitions holds a hash of the definition by the kind and quoted name of an object.
+	Definitions map[string]string `json:"definitions"`
+}
+
+const unknownRows = -1
+
+// snapshotSession is a session with the same snapshot as the dump.
+type snapshotSession struct{ *sql.Conn }
+
+// openSnapshotSession opens a session before writers are blocked, because connecting may take longer than the snapshot.
+func openSnapshotSession(ctx context.Context, s *mysqlServer) (snapshotSession, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return snapshotSession{}, fmt.Errorf("connect to %s: the instance %s", s.host, describeError(err))
+	}
+	// lock_wait_timeout limits how long this session waits for a DDL statement. The times in a dump are in UTC.
+	settings := fmt.Sprintf("set session lock_wait_timeout = %d, transaction_isolation = 'REPEATABLE-READ', time_zone = '+00:00'", int(LockTimeout.Seconds()))
+	if _, err := c.ExecContext(ctx, settings); err != nil {
+		return snapshotSession{}, errors.Join(fmt.Errorf("prepare a session for the snapshot: the instance %s", describeError(err)), closeSession(c))
+	}
+	return snapshotSession{c}, nil
+}
+
+// takeSnapshot takes the snapshot. The caller must hold the writers' lock.
+func (s snapshotSession) takeSnapshot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for _, statement := range []string{"start transaction with consistent snapshot, read only", "savepoint tables"} {
+		if _, err := s.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("take the snapshot: the instance %s", describeError(err))
+		}
+	}
+	return nil
+}
+
+// releaseTables rolls back to the savepoint, which releases the metadata locks of tables. A DDL statement that waits
+// for them would block other sessions.
+func (s snapshotSession) releaseTables(ctx context.Context) error {
+	if _, err := s.ExecContext(ctx, "rollback to savepoint tables"); err != nil {
+		return fmt.Errorf("release the tables of the snapshot: the instance %s", describeError(err))
+	}
+	return nil
+}
+
+// rowCounter counts the rows of a snapshot.
+type rowCounter struct {
+	snapshotSession
+	tables []string
+	// cancel stops the counting, and counting waits until it has stopped.
+	cancel   context.CancelFunc
+	counting sync.WaitGroup
+}
+
+// rowCounts holds the result of counting.
+type rowCounts struct {
+	rows map[string]int64
+	err  error
+}
+
+// start counts rows in the background.
+func (r *rowCounter) start(ctx context.Context, unsafe []string) <-chan rowCounts {
+	ctx, r.cancel = context.WithCancel(ctx)
+	result := make(chan rowCounts, 1)
+	r.counting.Go(func() {
+		rows, err := r.countRows(ctx, unsafe)
+		result <- rowCounts{rows, err}
+	})
+	return result
+}
+
+// stop stops the counting and closes the session.
+func (r *rowCounter) stop() error {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.counting.Wait()
+	return closeSession(r.Conn)
+}
+
+// countRows counts the rows of all tables. The result is unknownRows for a table that is not transactional, or for
+// which MySQL rejects the query, for example because the table was changed since the snapshot.
+func (r *rowCounter) countRows(ctx context.Context, unsafe []string) (map[string]int64, error) {
+	rows := map[string]int64{}
+	for _, table := range r.tables {
+		rows[table] = unknownRows
+		if slices.Contains(unsafe, table) {
+			continue
+		}
+		n, err := countTable(ctx, r.Conn, table)
+		if err != nil && errorNumber(err) == 0 {
+			return nil, fmt.Errorf("count the rows of %s: the instance %s", table, describeError(err))
+		}
+		if err == nil {
+			rows[table] = n
+		}
+		if err := r.releaseTables(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// countTable counts rows without using an index, as a dump reads them. An index on an expression may contain too many
+// entries: when a row is changed in the SQL mode PAD_CHAR_TO_FULL_LENGTH, MySQL does not find its old entry.
+func countTable(ctx context.Context, c *sql.Conn, table string) (n int64, err error) {
+	err = c.QueryRowContext(ctx, "select count(*) from "+table+" use index ()").Scan(&n)
+	return n, err
+}
+
+// definedKind is a kind of object and its source in information_schema.
+type definedKind struct{ kind, from, object, where, text string }
+
+// definitionsQuery returns a query for the kind with the quoted name, and a hash of the definition, of each user
+// object.
+func definitionsQuery() string {
+	const routine = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
+	var parts []string
+	for _, k := range []definedKind{
+		{
+			"table", "columns", "table", "table_name in (select t.table_name from information_schema.tables t" +
+				" where t.table_schema = columns.table_schema and t.table_type = 'BASE TABLE')",
+			"group_concat(concat_ws(' ', column_name, column_type, is_nullable, extra, collation_name) order by ordinal_position)",
+		},
+		// The definition of a view that was created from a dump has additional parentheses. It also has quotes, even if
+		// the original CREATE VIEW ran with sql_quote_show_create = 0.
+		{"view", "views", "table", "true", "concat_ws(' ', replace(replace(replace(view_definition, '`', ''), '(', ''), ')', ''), check_option, definer, security_type)"},
+		{"trigger", "triggers", "trigger", "true", "concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)"},
+		{
+			"event", "events", "event", "true", "concat_ws(' ', event_definition, sql_mode, definer, time_zone, event_type, execute_at," +
+				" interval_value, interval_field, starts, ends, on_completion)",
+		},
+		{"procedure", "routines", "routine", "routine_type = 'PROCEDURE'", routine},
+		{"function", "routines", "routine", "routine_type = 'FUNCTION'", routine},
+	} {
+		parts = append(parts, k.query())
+	}
+	return strings.Join(parts, " union all ")
+}
+
+func (k definedKind) query() string {
+	schema, name := k.object+"_schema", k.object+"_name"
+	query := fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, left(sha2(%s, 256), 16) as hash"+
+		" from information_schema.%s where %s and %s not in %s", k.kind, schema, name, k.text, k.from, k.where, schema, ownSchemas)
+	if k.from == "columns" {
+		query += " group by table_schema, table_name"
+	}
+	return query
+}
+
+// definitionsSession makes every server show the same columns, and prevents long definitions from being truncated.
+const definitionsSession = "set session group_concat_max_len = 67108864 /*!80030 , show_gipk_in_create_table_and_information_schema = on */"
+
+func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error) {
+	if _, err := c.ExecContext(ctx, definitionsSession); err != nil {
+		return nil, fmt.Errorf("prepare the list of definitions: the instance %s", describeError(err))
+	}
+	rows, err := c.QueryContext(ctx, definitionsQuery())
+	if err != nil {
+		return nil, fmt.Errorf("list definitions: the instance %s", describeError(err))
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error.
+	all := map[string]string{}
+	for rows.Next() {
+		var name string
+		var hash sql.NullString
+		if err := rows.Scan(&name, &hash); err != nil {
+			return nil, fmt.Errorf("list definitions: %w", err)
+		}
+		all[name] = hash.String
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("list definitions: %w", err)
+	}
+	return all, nil
+}
+
+// describeContents combines the inventories from before and after the snapshot. Definitions that changed in between
+// are not compared.
+func describeContents(before, after serverInventory, rows map[string]int64) *dumpContents {
+	c := &dumpContents{Version: before.version, Rows: rows, Definitions: map[string]string{}}
+	for name, hash := range before.definitions {
+		if after.definitions[name] == hash {
+			c.Definitions[name] = hash
+		}
+	}
+	for _, v := range before.broken {
+		delete(c.Definitions, "view "+v.quotedName())
+	}
+	return c
+}
+
+// compareContents adds the differences between the backup and the instance to left. It runs after the dump was loaded
+// and before the binary logs are applied. Parts that are already in left are not added again.
+func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, want *dumpContents, left *leftOutParts) error {
+	if want == nil {
+		o.Log.Info("Did not compare the restored data, because an earlier version of Torpor made the backup")
+		return nil
+	}
+	found, err := readDefinitions(ctx, t.Conn)
+	if err != nil {
+		return err
+	}
+	version, err := t.readVersion(ctx)
+	if err != nil {
+		return err
+	}
+	isWanted := func(name string) bool {
+		return (o.Schema == "" || strings.Contains(name, " "+mocodump.QuoteName(o.Schema)+".")) && !left.names[name]
+	}
+	for _, name := range slices.Sorted(maps.Keys(want.Definitions)) {
+		hash, isThere := found[name]
+		switch {
+		case !isWanted(name):
+		case !isThere:
+			left.add(name, "%s is in the backup, but is missing after the load", name)
+		case version == want.Version && hash != want.Definitions[name]:
+			left.add(name, "the definition of %s differs from that in the backup", name)
+		}
+	}
+	compared := 0
+	for _, table := range slices.Sorted(maps.Keys(want.Rows)) {
+		name := "table " + table
+		if _, isThere := found[name]; !isThere || !isWanted(name) || want.Rows[table] == unknownRows {
+			continue
+		}
+		n, err := countTable(ctx, t.Conn, table)
+		if err != nil {
+			return fmt.Errorf("count the rows of %s: the instance %s", table, describeError(err))
+		}
+		compared++
+		if n != want.Rows[table] {
+			left.add(name, "%s has %d rows, but %d in the backup", name, n, want.Rows[table])
+		}
+	}
+	o.Log.Info("Compared the restored data with the backup", "definitions", len(want.Definitions), "countedTables", compared)
+	return nil
+}
