@@ -20,9 +20,9 @@ type Actuator interface {
 	Platform() string
 	// Observe returns every machine of the cluster, from all pages, sorted by ID. Terminated machines are omitted.
 	Observe(ctx context.Context, t Target) ([]Machine, error)
-	// Stop requests that the machines with these IDs be stopped. Machines that are already stopping or stopped cause
-	// no error. No machine is stopped if the cloud reports in advance that permissions to stop or start one of them
-	// are missing, or if it rejects a joint request because one of them can never be stopped.
+	// Stop requests that the machines with these IDs be stopped. Machines that are already stopping or stopped cause no
+	// error. No machine is stopped if the cloud reports in advance that permissions to stop or start one of the
+	// machines are missing, or if it rejects a request for several machines because one of them can never be stopped.
 	Stop(ctx context.Context, t Target, ids []string) error
 	// Start requests that the machines with these IDs be started. A machine that cannot start does not prevent the
 	// others from starting.
@@ -37,8 +37,8 @@ type Target struct {
 	Namespace string
 	// Region is the region of the machines. It is empty if one call to the cloud covers all regions.
 	Region string
-	// Cloud selects one of several clouds of a platform, such as AzureChinaCloud, or holds the address of an engine.
-	// It is empty if the platform has only one cloud.
+	// Cloud selects one of several clouds of a platform, such as AzureChinaCloud, or holds the address of a container
+	// engine. It is empty if the platform has only one cloud.
 	Cloud string
 	// Machines are the machines of the cluster, if its owner lists them in the spec.
 	Machines []ListedMachine
@@ -50,8 +50,8 @@ type Target struct {
 	// FreesCapacity defines whether a stop releases the capacity that is reserved for the machines, if the cloud
 	// offers the choice. A later start may then fail for lack of capacity.
 	FreesCapacity bool
-	// Role, if set, is used instead of Credentials: the manager assumes it with its own identity. If its Name is
-	// empty, the manager uses its own access for clusters of the namespace in Role.
+	// Role, if set, is used instead of Credentials: the manager assumes this role with its own identity. If Role.Name
+	// is empty, the manager uses its own identity for clusters in Role.Namespace.
 	Role *Role
 }
 
@@ -63,9 +63,9 @@ type ListedMachine struct {
 	Address string
 }
 
-// Role is an identity at the cloud that another identity may assume.
+// Role is an identity in the cloud that another identity may assume.
 type Role struct {
-	// Name is the name of the role at the cloud. It is empty if the manager uses its own access.
+	// Name identifies the role in the cloud, on AWS by its ARN. It is empty if the manager uses its own access.
 	Name string
 	// ExternalID is the value that the role's owner requires from an identity that assumes the role. It may be
 	// empty.
@@ -96,11 +96,19 @@ type Machine struct {
 	// Group is the name of the group that replaces the machine if it stops, such as an Auto Scaling group. It is
 	// empty if the machine belongs to no such group.
 	Group string
+	// MissingReservation is the capacity reservation that the machine requires to start, if the machine currently runs
+	// outside of it, for example because the reservation was cancelled. After a stop, the machine would not start
+	// again. It is empty if the machine requires no reservation, or runs in the required one.
+	MissingReservation string
+	// ExceededQuotas are the quotas of the machine's region whose usage exceeds their limit, for example because the
+	// limit was lowered. After a stop, not every machine that uses such a quota could start again. The list is empty if
+	// the cloud does not report quotas.
+	ExceededQuotas []string
 	// Account is the name of the account that owns the machine, unique among all accounts of all clouds. It is empty
 	// if the cloud does not report the account.
 	Account string
-	// Addresses are the IP addresses and DNS names of the machine as the cloud reports them, with which the
-	// addresses in certificate requests of nodes are verified. The list is empty if the cloud does not report them.
+	// Addresses are the IP addresses and DNS names of the machine as the cloud reports them. The addresses in a node's
+	// certificate request are compared with them. The list is empty if the cloud does not report them.
 	Addresses []string
 }
 

@@ -8,8 +8,9 @@ import "context"
 // clusters in one call. Without it, each cluster is observed by separate calls
 // (docs/adr/0016-accounts-look-and-order.md).
 type BatchActuator interface {
-	// AccountOf returns a name that is the same for all targets that one call can serve: those with the same
-	// credentials, region and endpoint. The name contains no secret. AccountOf does not call the cloud.
+	// AccountOf returns a name for the account of a target. The name is the same for all targets that one call can
+	// serve, because they have the same credentials, region and endpoint. It contains no secret. AccountOf does not
+	// call the cloud.
 	AccountOf(ctx context.Context, t Target) (string, error)
 	// ObserveAll returns the machines of several clusters of an account, by infraID, as Observe does for one
 	// cluster. It returns the machines of all clusters or an error. ObserveAll and the methods below ignore

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// GroupActuator is an optional interface of a BatchActuator whose cloud has groups whose replacement of stopped
-// machines can be suspended. Without it, a cluster with a machine in a group is not stopped
-// (docs/adr/0050-groups-are-held-when-asked-for.md).
+// GroupActuator is an optional interface of a BatchActuator. Its cloud has groups that replace stopped machines, and
+// can suspend this replacement. If an actuator does not implement it, a cluster with a machine in a group is not
+// stopped (docs/adr/0050-groups-are-held-when-asked-for.md).
 type GroupActuator interface {
 	BatchActuator
 	// ObserveGroups returns the groups of the queries. Groups that do not exist are omitted.
@@ -20,12 +20,12 @@ type GroupActuator interface {
 	ChangeGroups(ctx context.Context, t Target, changes []GroupChange) error
 }
 
-// GroupQuery names a group to observe.
+// GroupQuery identifies a group to observe.
 type GroupQuery struct {
 	// Name is the name of the group, as in Machine.Group.
 	Name string
-	// WantsSize is true if the size of the group may be changed. Otherwise, a size that takes a call of its own is not
-	// read.
+	// WantsSize is true if the caller may change the size of the group. If it is false, the size is not read from
+	// clouds that need a separate call for it.
 	WantsSize bool
 }
 
@@ -33,21 +33,21 @@ type GroupQuery struct {
 type Group struct {
 	// Name is the name of the group, as in Machine.Group.
 	Name string
-	// Processes are the processes with which a group of this cloud changes its machines. Suspended are those
-	// processes that are suspended.
+	// Processes are the processes with which a group of this cloud changes its machines. Suspended are the suspended
+	// processes among them.
 	Processes, Suspended []string
 	// Min and Desired are the numbers of machines that the group keeps.
 	Min, Desired int32
 	// InService is the number of machines that the group counts as in service.
 	InService int32
-	// Unscalable is the reason why the size of the group must not be changed, such as launches that are suspended. It
-	// is empty if the size may be changed.
+	// Unscalable is the reason why the size of the group must not be changed, such as suspended launches. It is empty
+	// if the size may be changed.
 	Unscalable string
-	// Unsettled is the reason why Min and Desired may change without another request, or are not known: the cloud is
-	// carrying out a change, and accepts no other one until then. It is empty for a settled group.
+	// Unsettled is the reason why Min and Desired are unknown or may still change: the cloud is carrying out an earlier
+	// change, and accepts no other change until it has finished. It is empty if no change is in progress.
 	Unsettled string
-	// Manager is the object of the cloud that sets the size of the group, such as an EKS node group, if it was read in
-	// a call of its own.
+	// Manager is the cloud resource that sets the size of the group, such as an EKS node group. It is set only if this
+	// resource was read in a separate call.
 	Manager string
 }
 

@@ -4,8 +4,9 @@ package actuator
 
 import "context"
 
-// Terminator is an optional interface of a BatchActuator whose cloud has spot machines that can only be terminated.
-// Without it, a cluster with such a machine is not stopped (docs/adr/0024-spot-machines-are-terminated-last.md).
+// Terminator is an optional interface of a BatchActuator. Its cloud has spot machines that can be terminated, but not
+// stopped. If an actuator does not implement it, a cluster with such a machine is not stopped
+// (docs/adr/0024-spot-machines-are-terminated-last.md).
 type Terminator interface {
 	BatchActuator
 	// RequireTerminateRights returns an error if the cloud reports in advance that permissions to terminate one of

@@ -21,7 +21,7 @@ import (
 
 // Cloud is a cluster at a real or simulated cloud, for tests.
 type Cloud interface {
-	// Actuator returns the actuator under test. Several clusters may share one.
+	// Actuator returns the actuator under test. Several clusters may share one actuator.
 	Actuator() actuator.Actuator
 	// Target returns the target of the cluster, with valid credentials.
 	Target() actuator.Target
@@ -30,8 +30,8 @@ type Cloud interface {
 	Create(t *testing.T, n int) []string
 	// Settle waits until no machine of the cluster is starting or stopping.
 	Settle(t *testing.T)
-	// Fail makes an operation fail with an error class until the test ends: in every call, or only in calls that
-	// name one of ids. It returns false if the cloud cannot fail in this way; tests that need the failure are then
+	// Fail makes an operation fail with an error class until the test ends. If ids are given, only calls for one of
+	// these machines fail. It returns false if the cloud cannot fail in this way; tests that need the failure are then
 	// skipped.
 	Fail(t *testing.T, class actuator.ErrorClass, op Operation, ids ...string) bool
 }
@@ -114,7 +114,7 @@ func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 // callDeadline is much longer than any call to a simulated cloud takes.
 const callDeadline = time.Minute
 
-// testCluster is a Cloud with machines, and has the helpers of the tests.
+// testCluster is a Cloud with machines. Its methods are helpers for the tests.
 type testCluster struct {
 	Cloud
 	t   *testing.T
@@ -408,7 +408,7 @@ func batchesClusters(t *testing.T, newCloud func(*testing.T) Cloud) {
 	}
 	account, err := batch.AccountOf(t.Context(), one.Target())
 	if again, _ := batch.AccountOf(t.Context(), other.Target()); err != nil || again != account {
-		t.Errorf("clusters of one account are of %q and %q, error %v", account, again, err)
+		t.Errorf("clusters of one account have the account names %q and %q, error %v", account, again, err)
 	}
 	infraIDs := []string{one.Target().InfraID, other.Target().InfraID, empty.Target().InfraID}
 	found, err := batch.ObserveAll(t.Context(), one.Target(), infraIDs)
@@ -494,7 +494,7 @@ func machinesNameTheirAccount(t *testing.T, newCloud func(*testing.T) Cloud) {
 		accounts[machines[0].Account] = true
 	}
 	if len(accounts) != 1 {
-		t.Errorf("machines of one account are of %v", slices.Sorted(maps.Keys(accounts)))
+		t.Errorf("machines of one account have the account names %v, want one name", slices.Sorted(maps.Keys(accounts)))
 	}
 }
 
@@ -531,7 +531,7 @@ func (c testCluster) expectHeld(ids ...string) {
 		}
 	}
 	if !slices.Equal(held, ids) {
-		c.t.Errorf("machines that are off and hold their places: %v, want %v", held, ids)
+		c.t.Errorf("stopped machines that hold capacity: %v, want %v", held, ids)
 	}
 }
 
@@ -557,8 +557,8 @@ func ordersDespiteLag(t *testing.T, newCloud func(*testing.T) Cloud) {
 	})
 }
 
-// membersNameTheirGroup checks the field Group, by which the manager detects machines that it must not stop without
-// holding their group.
+// membersNameTheirGroup checks the field Group. If it is set, the manager must suspend the group before it stops the
+// machine.
 func membersNameTheirGroup(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c, other := newCluster(t, newCloud, 3), newCluster(t, newCloud, 1)
 	cloud, ok := c.Cloud.(GroupCloud)

@@ -61,8 +61,8 @@ func (f *Faults) CountCalls() map[string]int {
 	return counted
 }
 
-// FindFault returns the fault of a call of an operation for a machine, or for no particular machine if id is empty.
-// The caller holds the lock.
+// FindFault returns the fault that applies to a call of the operation for the machine with this ID. An empty id means
+// that the call is for no particular machine. The caller must hold the lock.
 func (f *Faults) FindFault(operation, id string) (Fault, bool) {
 	for _, fault := range f.injected {
 		if fault.Operation == operation && (len(fault.IDs) == 0 || slices.Contains(fault.IDs, id)) {
@@ -72,7 +72,7 @@ func (f *Faults) FindFault(operation, id string) (Fault, bool) {
 	return Fault{}, false
 }
 
-// CountCall counts a call of an operation, and returns the number of calls so far. The caller holds the lock.
+// CountCall counts a call of an operation, and returns the number of calls so far. The caller must hold the lock.
 func (f *Faults) CountCall(operation string) int {
 	if f.calls == nil {
 		f.calls = map[string]int{}

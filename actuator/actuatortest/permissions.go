@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// PermissionsOf returns the permissions that calls need. The table has those of every operation; an operation that needs
-// none has an empty list.
+// PermissionsOf returns the permissions that the calls need. table lists the permissions of every operation; the list
+// is empty for an operation that needs no permission.
 func PermissionsOf(t *testing.T, calls map[string]int, table map[string][]string) map[string]bool {
 	t.Helper()
 	needed := map[string]bool{}
@@ -30,7 +30,8 @@ func PermissionsOf(t *testing.T, calls map[string]int, table map[string][]string
 	return needed
 }
 
-// ExpectDocumented compares permissions with those on the page of a platform, which the pattern finds.
+// ExpectDocumented compares the needed permissions with the permissions documented on the platform's page. pattern is a
+// regular expression that matches a permission on this page.
 func ExpectDocumented(t *testing.T, platform, pattern string, needed map[string]bool) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "clouds", platform+".md"))
@@ -46,7 +47,7 @@ func ExpectDocumented(t *testing.T, platform, pattern string, needed map[string]
 	}
 }
 
-// HibernateAndResume stops and starts machines of a cloud as a hibernation and a resume do, each order twice.
+// HibernateAndResume stops machines twice and then starts them twice, as a hibernation and a resume do.
 func HibernateAndResume(t *testing.T, cloud Cloud, ids []string) {
 	t.Helper()
 	orders := cloud.Actuator()

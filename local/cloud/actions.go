@@ -58,7 +58,8 @@ func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer
 	return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(*made, created)}, nil
 }
 
-// launchCount returns the number of instances to create: always MaxCount, because the cloud has enough room.
+// launchCount returns the number of instances that RunInstances creates. It is always MaxCount, because the simulated
+// cloud never creates only some of the requested instances.
 func launchCount(q ec2query.Request) (int, error) {
 	least, given, err := q.ParseNumber("MinCount")
 	if err != nil {
@@ -108,8 +109,8 @@ func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 	return i, err
 }
 
-// commandOf reads a machine's command from user data. It ignores user data that is not a JSON object, which is for
-// the guest.
+// commandOf reads a machine's command from user data. It ignores user data that is not a JSON object, because such user
+// data is meant for the guest.
 func (c *Cloud) commandOf(userData string) (*machineCommand, error) {
 	text, err := base64.StdEncoding.DecodeString(userData)
 	if err != nil {
@@ -236,7 +237,7 @@ func (c *Cloud) stopInstances(q ec2query.Request, now time.Time) (ec2query.Answe
 	return c.changePower(q, stop, now)
 }
 
-// changePower applies one verb to all named instances, or to none of them.
+// changePower applies one verb to all instances in the request, or to no instance.
 func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2query.Answer, error) {
 	force, err := q.ParseFlag("Force")
 	if err != nil {
@@ -278,6 +279,9 @@ func (c *Cloud) requestAll(before []instance, v powerVerb, now time.Time) ([]ins
 			return nil, ec2query.NewErrorf(ec2query.OperationNotPermitted, "The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.", i.ID)
 		}
 		if v == start && i.State == stopped {
+			if i.isReservationCancelled() {
+				return nil, ec2query.NewErrorf(ec2query.ReservationCapacityExceeded, "The targeted Capacity Reservation of '%s' does not have enough available instance capacity to fulfill your request.", i.ID)
+			}
 			starting[i.Type]++
 		}
 		if v == stop && i.Spot && !i.Persistent {
@@ -316,8 +320,8 @@ func (c *Cloud) modifyInstanceAttribute(q ec2query.Request, now time.Time) (ec2q
 	return &ec2query.ReturnAnswer{Return: true}, nil
 }
 
-// signalMachine signals the machine of an instance that has to end: SIGTERM once, or SIGKILL if forced, even during a
-// stop.
+// signalMachine signals the machine of an instance that has to end. It sends SIGTERM once, or SIGKILL if forced, even
+// during a stop.
 func (c *Cloud) signalMachine(before, after instance, force bool) {
 	p := c.processes[after.ID]
 	if p == nil || (after.State != stopping && after.State != shuttingDown) {
@@ -371,8 +375,8 @@ func (c *Cloud) describeInstances(q ec2query.Request, now time.Time) (ec2query.A
 	return answer, nil
 }
 
-// candidates looks up the ids of the instances that may match in the indexes. The second result is true if the
-// indexes exclude no instance.
+// candidates returns the ids of the instances that may match, according to the indexes. The second result is true if
+// the indexes exclude no instance.
 func (s *cloudState) candidates(ids []string, filters filterCriteria) (map[string]bool, bool) {
 	found := map[string]bool{}
 	if len(ids) > 0 {
@@ -439,7 +443,7 @@ func pageToken(sequence int, q ec2query.Request) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "after %d of %s", sequence, q.HashParameters("NextToken", "MaxResults", "Version")))
 }
 
-// filterCriteria are parsed filters: all of them must match.
+// filterCriteria are parsed filters. An instance must match all of them.
 type filterCriteria []filterCriterion
 
 type filterCriterion struct {
@@ -483,8 +487,8 @@ func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error)
 	return read, nil
 }
 
-// tagKeys returns the tag keys of which an instance must have at least one. The second result is false if the filter
-// does not concern tags.
+// tagKeys returns the tag keys that the filter requires. An instance must have at least one of them. The second result
+// is false if the filter does not concern tags.
 func (f filterCriterion) tagKeys() ([]string, bool) {
 	if key, ok := strings.CutPrefix(f.name, "tag:"); ok {
 		return []string{key}, true
@@ -574,10 +578,22 @@ func answerInstance(i instance, zone, clientToken string) ec2query.Instance {
 	if i.Spot {
 		answer.InstanceLifecycle = "spot"
 	}
+	if wanted := i.Tags[reservationTag]; wanted != "" {
+		answer.CapacityReservation = &ec2query.CapacityReservationSpecification{TargetID: wanted}
+		if !i.isReservationCancelled() {
+			answer.CapacityReservationID = wanted
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(i.Tags)) {
 		answer.Tags.Items = append(answer.Tags.Items, ec2query.ResourceTag{Key: key, Value: i.Tags[key]})
 	}
 	return answer
+}
+
+// isReservationCancelled reports whether the instance requires a capacity reservation that was cancelled. As in EC2,
+// such an instance continues to run, but cannot be started again.
+func (i instance) isReservationCancelled() bool {
+	return i.Tags[reservationTag] != "" && i.Tags[cancelledTag] != ""
 }
 
 func answerState(s powerState) ec2query.InstanceState {
@@ -596,8 +612,8 @@ func (c *Cloud) createTags(q ec2query.Request, now time.Time) (ec2query.Answer, 
 	})
 }
 
-// deleteTags deletes the named tags, or all tags if none is named. If a value is given, it deletes the tag only if
-// the values are equal.
+// deleteTags deletes the tags in the request, or all tags if the request contains none. A tag with a value in the
+// request is deleted only if the values are equal.
 func (c *Cloud) deleteTags(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	named := q.ListTags("Tag")
 	return c.changeTags(q, now, func(i instance) (instance, error) {
@@ -611,7 +627,7 @@ func (c *Cloud) deleteTags(q ec2query.Request, now time.Time) (ec2query.Answer, 
 	})
 }
 
-// changeTags changes the tags of all named instances, or of none of them.
+// changeTags changes the tags of all instances in the request, or of no instance.
 func (c *Cloud) changeTags(q ec2query.Request, now time.Time, change func(instance) (instance, error)) (ec2query.Answer, error) {
 	ids := q.ListValues("ResourceId")
 	if len(ids) == 0 {
@@ -648,11 +664,14 @@ const (
 	groupTag = "aws:autoscaling:groupName"
 	// nodeGroupTag marks the instances, and the group, of a managed node group of EKS.
 	nodeGroupTag = "eks:nodegroup-name"
-	// eksClusterTag names the cluster of EKS.
+	// eksClusterTag contains the name of the EKS cluster.
 	eksClusterTag = "eks:cluster-name"
+	// reservationTag makes an instance run in a capacity reservation, and require this reservation at each start.
+	// cancelledTag cancels the reservation. Callers set these tags because the cloud has no API calls for reservations.
+	reservationTag, cancelledTag = "local:capacity-reservation", "local:capacity-reservation-cancelled"
 )
 
-// withTags returns a copy of the tags with more tags added; an error if they exceed EC2's limits.
+// withTags returns a copy of the tags with more tags added, or an error if the tags exceed EC2's limits.
 func withTags(tags map[string]string, given []ec2query.Tag) (map[string]string, error) {
 	const most, longestKey, longestValue = 50, 128, 256
 	after := maps.Clone(tags)

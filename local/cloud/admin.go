@@ -153,8 +153,8 @@ func (c *Cloud) setLatency(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// changeLatency changes the latency of the named instances permanently. Without names, it changes the latency of the
-// cloud until the cloud ends.
+// changeLatency changes the latency of the instances with these ids permanently. Without ids, it changes the latency of
+// the cloud until the cloud ends.
 func (c *Cloud) changeLatency(wanted powerLatencies, ids []string) error {
 	if len(ids) == 0 {
 		c.latencies = c.latencies.overriddenBy(wanted)
@@ -191,7 +191,7 @@ func writeJSON(w http.ResponseWriter, status int, answer any) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// These are the kinds of faults that affect an instance rather than the answer of a call.
+// Kinds of faults that affect an instance, and not the answer to a call.
 const (
 	stuckPending  = "stuckPending"
 	stuckStopping = "stuckStopping"
@@ -205,7 +205,8 @@ type injectedFault struct {
 	Kind string `json:"kind"`
 	// Action limits a fault of calls to one action; empty means every action.
 	Action string `json:"action"`
-	// InstanceIDs limits the fault to these instances, or to calls that name one of them; empty means all.
+	// InstanceIDs limits the fault to these instances, or to calls whose parameters contain one of them; empty means
+	// all.
 	InstanceIDs []string `json:"instanceIDs"`
 	// Code and Message are the error to return; without a code the call succeeds.
 	Code    string `json:"code"`
@@ -236,11 +237,11 @@ func (f injectedFault) validate(known func(action string) bool) error {
 		}
 	case stuckPending, stuckStopping:
 		if call || f.Times != 0 {
-			return fmt.Errorf("%s takes instanceIDs only; it lasts until the faults are cleared", f.Kind)
+			return fmt.Errorf("expected only instanceIDs for %s, found other fields; the fault lasts until the faults are cleared", f.Kind)
 		}
 	case lostStart:
 		if call {
-			return fmt.Errorf("%s takes instanceIDs and times only", f.Kind)
+			return fmt.Errorf("expected only instanceIDs and times for %s, found other fields", f.Kind)
 		}
 	default:
 		return fmt.Errorf("kind must be empty, %s, %s or %s, found %q", stuckPending, stuckStopping, lostStart, f.Kind)
@@ -253,7 +254,7 @@ func (f injectedFault) concernsInstance(ids ...string) bool {
 }
 
 // useCallFault returns the fault of a call and decrements its count; the zero value means no fault. A dry run only
-// checks permissions, and ignores faults of instances.
+// checks permissions, so it ignores faults with a code other than UnauthorizedOperation.
 func (c *Cloud) useCallFault(action string, ids []string, dry bool) injectedFault {
 	return c.useFault(func(f injectedFault) bool {
 		return f.Kind == "" && (!dry || f.Code == ec2query.UnauthorizedOperation) && (f.Action == "" || f.Action == action) && f.concernsInstance(ids...)
@@ -265,7 +266,8 @@ func (c *Cloud) isStuck(i instance) bool {
 	return slices.ContainsFunc(c.faults, func(f injectedFault) bool { return kind != "" && f.Kind == kind && f.concernsInstance(i.ID) })
 }
 
-// losesStart reports whether the start of the instance is lost, and decrements the count of the fault.
+// losesStart reports whether a fault lets the accepted start of an instance fall back to stopped, and decrements the
+// count of the fault.
 func (c *Cloud) losesStart(i instance) bool {
 	return c.useFault(func(f injectedFault) bool { return f.Kind == lostStart && f.concernsInstance(i.ID) }).Kind != ""
 }

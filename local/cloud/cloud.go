@@ -3,7 +3,8 @@
 // Package cloud is a simulated cloud that speaks the EC2 Query API on one machine.
 //
 // Its instances have EC2's states, answers and errors, and take real time to start and stop. Each instance may run a
-// real command as its machine. Its state survives kill -9: each change is written to the disk before it is answered.
+// real command as its machine. The state of the cloud survives kill -9, because each change is written to the disk
+// before the call is answered.
 //
 // Reading order: state.go (the transitions) → state_store.go (the file) → cloud.go (time and processes) → handler.go
 // (one call) → actions.go → admin.go (the settings of benchmarks and tests).
@@ -24,12 +25,12 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
-	"github.com/torpor-dev/torpor/local/cloud/process"
+	"github.com/torpor-dev/torpor/local/cloud/machineprocess"
 )
 
 // Config is the configuration of a cloud.
 type Config struct {
-	// Dir is the folder of the durable state, which is created. Only one cloud at a time can use it.
+	// Dir is the folder of the durable state. It is created if it does not exist. Only one cloud at a time can use it.
 	Dir string
 	// StartLatency and StopLatency are how long an instance stays pending, and stopping or shutting-down.
 	StartLatency, StopLatency time.Duration
@@ -37,7 +38,7 @@ type Config struct {
 	PageSize int
 	// AllowCommands lets every caller of RunInstances run commands as this user; set AccessKeys with it.
 	AllowCommands bool
-	// AccessKeys are the accepted access key ids; empty accepts any. Signatures are not verified.
+	// AccessKeys are the accepted access key ids; if empty, all are accepted. Signatures are not verified.
 	AccessKeys []string
 	// Region is the region for which calls must be signed; empty means us-east-1.
 	Region string
@@ -49,7 +50,7 @@ type Config struct {
 	Burst         int
 	// EC2Limits throttles the calls of each access key, by kinds of calls, as EC2 throttles the calls of an account.
 	EC2Limits bool
-	// ReadLag is the age of described data: a change becomes visible only after this time.
+	// ReadLag is how old the data in answers to DescribeInstances is: a change becomes visible only after this time.
 	ReadLag time.Duration
 	// Log receives one line per change to an instance; nil drops them.
 	Log *slog.Logger
@@ -89,7 +90,7 @@ func (c Config) withDefaults() (Config, error) {
 type Cloud struct {
 	config  Config
 	store   *stateStore
-	starter *process.Starter
+	starter *machineprocess.Starter
 	// gracePeriod is how long Close waits between SIGTERM and SIGKILL, and again after SIGKILL.
 	gracePeriod time.Duration
 	wake        chan struct{}
@@ -100,7 +101,7 @@ type Cloud struct {
 	closed    bool
 	state     *cloudState
 	latencies powerLatencies
-	processes map[string]*process.Process
+	processes map[string]*machineprocess.Process
 	faults    []injectedFault
 	calls     map[string]int
 	// limiters throttle the calls of each access key, by kinds of calls.
@@ -109,7 +110,7 @@ type Cloud struct {
 	looks dueLooks
 	// listed records the time at which DescribeInstances first returned an instance in its current state.
 	listed map[string]listedState
-	// past contains earlier states of instances while reads may still return them.
+	// past contains earlier states of instances, as long as reads with a lag may return them.
 	past map[string][]pastInstance
 	// capacity limits the running instances of a type; a missing type is unlimited.
 	capacity map[string]int
@@ -128,10 +129,10 @@ func New(config Config) (*Cloud, error) {
 		return nil, err
 	}
 	c := &Cloud{
-		config: config, store: store, starter: process.NewStarter(), gracePeriod: 5 * time.Second,
+		config: config, store: store, starter: machineprocess.NewStarter(), gracePeriod: 5 * time.Second,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		latencies: powerLatencies{Start: &config.StartLatency, Stop: &config.StopLatency},
-		state:     newState(), processes: map[string]*process.Process{}, calls: map[string]int{}, limiters: map[string]*rate.Limiter{},
+		state:     newState(), processes: map[string]*machineprocess.Process{}, calls: map[string]int{}, limiters: map[string]*rate.Limiter{},
 		past: map[string][]pastInstance{}, capacity: map[string]int{}, listed: map[string]listedState{},
 	}
 	if err := c.restoreMachines(); err != nil {
@@ -141,7 +142,7 @@ func New(config Config) (*Cloud, error) {
 	return c, nil
 }
 
-// Close ends all processes, as a power cut would: the next call of New for the folder starts the machines of running
+// Close ends all processes, as a power cut would. The next call of New for the folder starts the machines of running
 // instances again.
 func (c *Cloud) Close() error {
 	c.mu.Lock()
@@ -170,13 +171,13 @@ func (c *Cloud) Close() error {
 	return errors.Join(stays, c.store.close())
 }
 
-func (c *Cloud) awaitGone(left []*process.Process) []*process.Process {
+func (c *Cloud) awaitGone(left []*machineprocess.Process) []*machineprocess.Process {
 	ctx, cancel := context.WithTimeout(context.Background(), c.gracePeriod)
 	defer cancel()
 	tick := time.NewTicker(recheckInterval)
 	defer tick.Stop()
 	for {
-		left = slices.DeleteFunc(left, (*process.Process).IsGone)
+		left = slices.DeleteFunc(left, (*machineprocess.Process).IsGone)
 		if len(left) == 0 || ctx.Err() != nil {
 			return left
 		}
@@ -205,7 +206,7 @@ func (c *Cloud) restoreMachines() error {
 		if err := i.Process.KillOrphan(ctx, i.ID); err != nil {
 			return fmt.Errorf("end the machine of %s left by the previous process of the cloud (pid %d): %w", i.ID, i.Process.PID, err)
 		}
-		i.Process = process.Identity{}
+		i.Process = machineprocess.Identity{}
 		if i.State == running {
 			i = c.bootMachine(i, time.Now())
 		}
@@ -274,7 +275,7 @@ func (d *dueLooks) Pop() any {
 	return last
 }
 
-// lookAtAll schedules a check of every instance in transition, for a change to a fault or a capacity.
+// lookAtAll schedules a check of every instance in transition. It is called after a change to a fault or a capacity.
 func (c *Cloud) lookAtAll() {
 	c.looks = nil
 	for id, i := range c.state.Instances {
@@ -285,7 +286,7 @@ func (c *Cloud) lookAtAll() {
 	heap.Init(&c.looks)
 }
 
-// advanceAll performs all due transitions and returns the time of the next check; zero if no check is scheduled.
+// advanceAll performs all due transitions. It returns the time of the next check, or zero if no check is scheduled.
 func (c *Cloud) advanceAll(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,12 +321,12 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 	return next
 }
 
-// takeDue returns the instances that are due, and those whose machines may have exited.
+// takeDue returns the instances that are due, and the instances whose machines may have exited.
 func (c *Cloud) takeDue(now time.Time) map[string]instance {
 	due := map[string]instance{}
 	for len(c.looks) > 0 && !c.looks[0].at.After(now) {
 		look, _ := heap.Pop(&c.looks).(dueLook)
-		// An entry may be outdated: the latest change has added another one.
+		// An entry may be outdated, because the latest change has added another entry.
 		if i, ok := c.state.Instances[look.id]; ok && (i.State == running || !i.Due.IsZero() && !i.Due.After(now)) {
 			due[i.ID] = i
 		}
@@ -338,8 +339,8 @@ func (c *Cloud) takeDue(now time.Time) map[string]instance {
 	return due
 }
 
-// saveTransitions saves transitions. The transitions have happened, so a disk error does not undo them: the next
-// change writes them, too.
+// saveTransitions saves transitions. A disk error does not undo them, because they have already happened. The next
+// change then writes these transitions, too.
 func (c *Cloud) saveTransitions(change stateChange, now time.Time) {
 	if err := c.saveChange(change, now); err != nil {
 		c.config.Log.Error("cannot write the state of the cloud to the disk", "error", err)
@@ -400,7 +401,8 @@ func (c *Cloud) keepPast(id string, now time.Time) {
 	c.past[id] = append(visible, pastInstance{c.state.Instances[id], now})
 }
 
-// readInstance returns an instance as DescribeInstances shows it. The second result is false if it is not shown yet.
+// readInstance returns an instance as DescribeInstances shows it. The second result is false if the instance is not
+// shown yet.
 func (c *Cloud) readInstance(id string, now time.Time) (instance, bool) {
 	for _, p := range c.past[id] {
 		if p.until.After(now.Add(-c.config.ReadLag)) {
@@ -411,8 +413,8 @@ func (c *Cloud) readInstance(id string, now time.Time) (instance, bool) {
 	return i, ok
 }
 
-// advanceInstance performs a due transition and returns the instance, and the time of its next check unless an event
-// triggers one earlier.
+// advanceInstance performs a due transition. It returns the instance and the time of its next check. An event may
+// trigger an earlier check.
 func (c *Cloud) advanceInstance(i instance, now time.Time) (instance, time.Time) {
 	switch {
 	case i.State == running:
@@ -473,7 +475,7 @@ func (c *Cloud) watchMachine(i instance, now time.Time) (instance, time.Time) {
 	return i.stoppedUnasked(ec2query.ClientInstanceInitiatedShutdown, "Instance initiated shutdown", now), time.Time{}
 }
 
-// haltMachine completes a stop or a termination after its latency, once the machine has really ended.
+// haltMachine completes a stop or a termination once the latency has passed and the machine has really ended.
 func (c *Cloud) haltMachine(i instance, now time.Time) (instance, time.Time) {
 	if !c.ensureEnded(i.ID) {
 		return i, now.Add(recheckInterval)
@@ -494,9 +496,9 @@ func (c *Cloud) ensureEnded(id string) bool {
 	return true
 }
 
-func (i instance) processCommand() process.Command {
+func (i instance) processCommand() machineprocess.Command {
 	own := strings.NewReplacer("{{ip}}", i.PrivateIP, "{{id}}", i.ID, "{{dns}}", i.PrivateDNS)
-	c := process.Command{Marker: i.ID, Log: own.Replace(i.Command.Log), Env: map[string]string{}}
+	c := machineprocess.Command{Marker: i.ID, Log: own.Replace(i.Command.Log), Env: map[string]string{}}
 	for _, arg := range i.Command.Argv {
 		c.Argv = append(c.Argv, own.Replace(arg))
 	}

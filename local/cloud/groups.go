@@ -23,7 +23,7 @@ const (
 	replaceUnhealthyProcess = "ReplaceUnhealthy"
 )
 
-// groupProcesses are the processes that can be suspended.
+// groupProcesses returns the processes that can be suspended.
 func groupProcesses() []string {
 	return []string{
 		launchProcess, terminateProcess, "AddToLoadBalancer", "AlarmNotification", "AZRebalance", healthCheckProcess,
@@ -45,13 +45,13 @@ type scalingGroup struct {
 	Tags map[string]string `json:"tags,omitempty"`
 	// NodeGroup is the node group of EKS that sets the size of the group.
 	NodeGroup *nodeGroup `json:"nodeGroup,omitempty"`
-	// Template is the pattern of new members.
+	// Template is the instance from which new members are copied.
 	Template instance `json:"template"`
 }
 
 func (g scalingGroup) isActive(process string) bool { return !slices.Contains(g.Suspended, process) }
 
-// joinedGroups returns the groups of instances that were changed by tags.
+// joinedGroups returns the groups that are changed when tags change instances from before to after.
 func (s *cloudState) joinedGroups(before, after []instance) []scalingGroup {
 	changed := map[string]scalingGroup{}
 	for n, i := range after {
@@ -88,7 +88,7 @@ func (s *cloudState) members(group string) []instance {
 	return found
 }
 
-// actForGroups performs the active processes of all groups.
+// actForGroups performs the processes that are not suspended, for all groups.
 func (c *Cloud) actForGroups(now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(c.state.Groups)) {
 		c.actForGroup(c.state.Groups[name], now)
@@ -149,7 +149,7 @@ func (c *Cloud) launchMembers(g scalingGroup, count int, now time.Time) {
 	c.saveTransitions(stateChange{Reservation: made, Instances: created}, now)
 }
 
-// findGroup returns the group that a call names.
+// findGroup returns the group whose name is in the request.
 func (c *Cloud) findGroup(q ec2query.Request) (scalingGroup, error) {
 	name := q.StringParameter("AutoScalingGroupName")
 	g, ok := c.state.Groups[name]
@@ -203,7 +203,7 @@ func (c *Cloud) resumeProcesses(q ec2query.Request, now time.Time) (ec2query.Ans
 	})
 }
 
-// changeProcesses changes the suspended processes of a group. A call without names concerns all processes.
+// changeProcesses changes the suspended processes of a group. A request without process names concerns all processes.
 func (c *Cloud) changeProcesses(q ec2query.Request, now time.Time, change func(suspended, named []string) []string) (ec2query.Answer, error) {
 	g, err := c.findGroup(q)
 	if err != nil {

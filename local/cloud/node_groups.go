@@ -13,9 +13,10 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// An Auto Scaling group becomes that of a managed node group of EKS by tags of a member. EKS then sets its size: an
-// update takes as long as the start of a machine, the former size is shown until then, and no other update is accepted.
-// The size that another caller gives to the Auto Scaling group is undone after the group has acted.
+// Tags of a member turn an Auto Scaling group into the group of a managed node group of EKS. EKS then sets the size of
+// the Auto Scaling group. An update takes as long as the start of a machine. Until it ends, the former size is shown,
+// and no other update is accepted. If another caller sets the size of the Auto Scaling group, EKS reverts the size
+// after the group has acted on it.
 
 const (
 	describeNodegroup     = "DescribeNodegroup"
@@ -24,7 +25,7 @@ const (
 	maxNodeGroupRequest = 64 << 10
 )
 
-// isOfEKS reports whether EKS has an action.
+// isOfEKS reports whether an action belongs to the API of EKS.
 func isOfEKS(action string) bool {
 	return action == describeNodegroup || action == updateNodegroupConfig
 }
@@ -46,8 +47,8 @@ type nodeGroup struct {
 	Ends time.Time      `json:"ends,omitzero"`
 }
 
-// withNodeGroup returns a group with the node group that the tags of a member name. A new node group has the size of the
-// Auto Scaling group.
+// withNodeGroup returns the Auto Scaling group with the node group whose name is in the tags of a member. A new node
+// group has the size of the Auto Scaling group.
 func (g scalingGroup) withNodeGroup(member map[string]string) scalingGroup {
 	if name := member[nodeGroupTag]; name != "" {
 		g.Tags = map[string]string{nodeGroupTag: name, eksClusterTag: member[eksClusterTag]}
@@ -77,7 +78,7 @@ func (c *Cloud) actForNodeGroup(g scalingGroup, now time.Time) {
 	}
 }
 
-// nextUpdateEnd returns when the next update of a node group ends; zero if none is in progress.
+// nextUpdateEnd returns when the next update of a node group ends, or zero if no update is in progress.
 func (s *cloudState) nextUpdateEnd() time.Time {
 	var next time.Time
 	for _, g := range s.Groups {
@@ -96,7 +97,8 @@ func (c *Cloud) addNodeGroupRoutes(mux *http.ServeMux) {
 // nodeGroupAction performs a call for the node group of an Auto Scaling group.
 type nodeGroupAction func(*http.Request, scalingGroup, time.Time) (any, error)
 
-// serveNodeGroup counts and admits a call of EKS, and performs it for the node group in the path.
+// serveNodeGroup counts a call of EKS, checks its access key and rate limit, and performs it for the node group in the
+// path.
 func (c *Cloud) serveNodeGroup(action string, act nodeGroupAction) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxNodeGroupRequest)
@@ -113,7 +115,7 @@ func (c *Cloud) serveNodeGroup(action string, act nodeGroupAction) http.HandlerF
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // The caller has gone.
+		_ = json.NewEncoder(w).Encode(answer) // A caller that has disconnected needs no answer.
 	}
 }
 
@@ -183,10 +185,10 @@ func (c *Cloud) updateNodeGroup(r *http.Request, g scalingGroup, now time.Time) 
 	var asked struct {
 		Scaling *nodeGroupSize `json:"scalingConfig"`
 	}
-	next := g.NodeGroup.Size // Numbers that the request does not have are kept.
+	next := g.NodeGroup.Size // Numbers that are not in the request do not change.
 	asked.Scaling = &next
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		return nil, ec2query.NewErrorf("InvalidParameterException", "The request is no JSON: %s", err)
+		return nil, ec2query.NewErrorf("InvalidParameterException", "The request is not JSON: %s", err)
 	}
 	switch {
 	case next.Max < 1:

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
-	"github.com/torpor-dev/torpor/local/cloud/process"
+	"github.com/torpor-dev/torpor/local/cloud/machineprocess"
 )
 
 type powerState string
@@ -35,7 +35,8 @@ const (
 	terminate powerVerb = "terminate"
 )
 
-// stateAfterRequest returns the state after a caller's verb. The second result is false if EC2 refuses the verb.
+// stateAfterRequest returns the state of an instance after a start, stop or termination. The second result is false if
+// EC2 refuses the verb.
 func stateAfterRequest(s powerState, v powerVerb) (powerState, bool) {
 	switch {
 	case v == terminate && s == stopped:
@@ -71,13 +72,13 @@ func stateAfterLatency(s powerState) powerState {
 	return s
 }
 
-// powerLatencies are the durations of an instance's transitions; nil in an instance means those of the cloud.
+// powerLatencies are the durations of an instance's transitions. If a duration is nil, that of the cloud is used.
 type powerLatencies struct {
 	Start *time.Duration `json:"start,omitempty"`
 	Stop  *time.Duration `json:"stop,omitempty"`
 }
 
-// overriddenBy returns the latencies, each replaced by the other's if that is set.
+// overriddenBy returns the latencies. Those that other sets are replaced with the value in other.
 func (l powerLatencies) overriddenBy(other powerLatencies) powerLatencies {
 	if other.Start != nil {
 		l.Start = other.Start
@@ -105,7 +106,7 @@ type machineCommand struct {
 	Log  string            `json:"log,omitempty"`
 }
 
-// instance is everything that the cloud stores about one machine. It is a value: changes return a new one.
+// instance is everything that the cloud stores about one machine. Methods that change an instance return a new value.
 type instance struct {
 	ID          string `json:"id"`
 	LaunchIndex int    `json:"launchIndex"`
@@ -132,13 +133,13 @@ type instance struct {
 	Reason           *ec2query.StateReason `json:"reason,omitempty"`
 	TransitionReason string                `json:"transitionReason,omitempty"`
 	// Process identifies the instance's process for the next process of the cloud.
-	Process process.Identity `json:"process,omitzero"`
+	Process machineprocess.Identity `json:"process,omitzero"`
 
 	// reservation is the sequence number of the instance's reservation.
 	reservation int
 }
 
-// inState returns the instance in another state, with all fields that depend on the state.
+// inState returns the instance in another state, and updates all fields that depend on the state.
 func (i instance) inState(to powerState, now time.Time, cloud powerLatencies) instance {
 	// EC2 shows a terminated instance for about an hour.
 	const shownTerminated = time.Hour
@@ -155,7 +156,7 @@ func (i instance) inState(to powerState, now time.Time, cloud powerLatencies) in
 	case running, stopped:
 	}
 	if to == stopped || to == terminated {
-		i.Process = process.Identity{}
+		i.Process = machineprocess.Identity{}
 	}
 	return i
 }
@@ -193,7 +194,7 @@ func (i instance) afterLatency(now time.Time) instance {
 	return after
 }
 
-// stoppedUnasked returns the instance after a stop that was not requested.
+// stoppedUnasked returns the instance after a stop that no caller has requested.
 func (i instance) stoppedUnasked(code, message string, now time.Time) instance {
 	after := i.inState(stopped, now, powerLatencies{})
 	after.Reason = &ec2query.StateReason{Code: code, Message: code + ": " + message}
@@ -327,8 +328,8 @@ func (s *cloudState) removeFromIndexes(i instance) {
 	}
 }
 
-// freeAddresses returns the lowest addresses of a network that no instance has; terminated instances keep their
-// addresses while they are shown.
+// freeAddresses returns the lowest addresses of a network that no instance has. Terminated instances keep their
+// addresses as long as they are shown.
 func (s *cloudState) freeAddresses(network string, count int) []string {
 	var free []string
 	for n := s.lowestFree; n < 255*256 && len(free) < count; n++ {

@@ -36,7 +36,7 @@ func openStore(dir string) (*stateStore, error) {
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock of the cloud's folder: %w", err)
+		return nil, fmt.Errorf("open the lock file in the cloud's folder: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another cloud uses the folder %s; end it or choose another folder: %w", dir, err), lock.Close())
@@ -109,7 +109,7 @@ func (s *stateStore) saveChange(state *cloudState, c stateChange) error {
 	return nil
 }
 
-// saveState replaces the whole file and returns when the new one is on the disk.
+// saveState replaces the whole file and returns when the new file is on the disk.
 func (s *stateStore) saveState(state *cloudState) error {
 	text, err := json.Marshal(state)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *stateStore) saveState(state *cloudState) error {
 	if err != nil {
 		return fmt.Errorf("write the cloud's state: %w", err)
 	}
-	// Sync the new file before renaming it, so that a crash leaves either the old state or the new one.
+	// Sync the new file before renaming it, so that a crash leaves either the old state or the new state.
 	_, err = next.Write(append(text, '\n'))
 	err = errors.Join(err, next.Sync())
 	if err == nil {

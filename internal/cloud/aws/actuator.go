@@ -3,7 +3,7 @@
 // Package aws stops and starts clusters' EC2 machines.
 //
 // Reading order: credentials.go (the Secret) → client.go (one client per account, region and endpoint) → actuator.go
-// (a refused machine does not affect the others) → errors.go (messages for users).
+// (the calls; a refused machine does not affect other machines) → errors.go (messages for users).
 package aws
 
 import (
@@ -44,7 +44,7 @@ type RequestSender interface {
 
 // Options configures the access to the cloud. The zero value is suitable for production.
 type Options struct {
-	// HTTPClient is shared by all accounts. If nil, a client with the SDK's timeouts is used that limits the size of
+	// HTTPClient is shared by all accounts. If nil, a client is used that has the SDK's timeouts and limits the size of
 	// answers.
 	HTTPClient RequestSender
 	// Endpoint replaces EC2's own URLs, as the environment variable AWS_ENDPOINT_URL does. A Secret's endpoint_url
@@ -97,8 +97,8 @@ func (*Actuator) Describe() actuator.Description {
 }
 
 const (
-	// pageSize applies to one cluster, batchPageSize to several. A page of machines with all optional fields must not
-	// become too large to read.
+	// pageSize is the page size of a listing for one cluster, and batchPageSize that for several clusters. A page of
+	// machines with all optional fields must not become too large to read.
 	pageSize, batchPageSize = 100, 500
 	// maxPages and maxMachines limit one listing. The largest clusters have 5,000 nodes.
 	maxPages    = 100
@@ -159,7 +159,7 @@ func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs [
 	return all, nil
 }
 
-// errListTooLarge is returned for a listing that is too large, but can be split.
+// errListTooLarge means that a listing is too large. A listing for several clusters can then be split.
 var errListTooLarge = errors.New("the list is too large")
 
 // observeClusters lists the machines of clusters. It splits a listing that is too large.
@@ -185,7 +185,7 @@ func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (ma
 	wanted, keys, size := map[string]string{}, []string{}, int32(batchPageSize)
 	for _, infraID := range infraIDs {
 		if infraID == "" {
-			return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and machines are found by it: set spec.clusterMetadata.infraID")
+			return nil, actuator.Errorf(actuator.Other, "the infraID is empty, but Torpor finds machines by it: set spec.clusterMetadata.infraID")
 		}
 		wanted[clusterTagPrefix+infraID] = infraID
 		keys = append(keys, escapeWildcards(clusterTagPrefix+infraID))
@@ -230,7 +230,7 @@ func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (ma
 	return found, nil
 }
 
-// escapeWildcards keeps an infraID from matching others in a filter.
+// escapeWildcards escapes the wildcards of EC2's filters, so that an infraID matches only itself.
 func escapeWildcards(value string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`).Replace(value)
 }
@@ -241,8 +241,8 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 	count := 0
 	for _, reservation := range page.Reservations {
 		for _, i := range reservation.Instances {
-			// The tags are checked again, because returned machines may be stopped. An endpoint that ignores the
-			// filter must not add machines of other owners.
+			// The tags are checked again, because the caller may stop any returned machine. An endpoint that ignores
+			// the filter must not add machines of other owners.
 			owners := ownersOf(i, wanted)
 			if len(owners) == 0 || isTerminated(i) {
 				continue
@@ -260,7 +260,7 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 				ID: awssdk.ToString(i.InstanceId), State: state,
 				Name: strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], ""), Addresses: addressesOf(i),
 				Account: c.accountName(awssdk.ToString(reservation.OwnerId)), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
-				Group: groupOf(i),
+				Group: groupOf(i), MissingReservation: missingReservationOf(i),
 			}
 			for _, owner := range owners {
 				machine.Role = actuator.FindRole(eachTag(i), owner, machine.Name)
@@ -272,8 +272,8 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 	return count, nil
 }
 
-// groupTag is the tag that EC2 Auto Scaling adds to the instances of a group. Other callers cannot set tags that
-// begin with aws:.
+// groupTag is the tag that EC2 Auto Scaling adds to the instances of a group. Only AWS can set tags that begin with
+// aws:.
 const groupTag = "aws:autoscaling:groupName"
 
 // groupOf returns the name of the Auto Scaling group of an instance, or "". Such a group terminates each instance that
@@ -282,6 +282,25 @@ const groupTag = "aws:autoscaling:groupName"
 func groupOf(i types.Instance) string {
 	name := tagValue(i, groupTag)
 	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "")
+}
+
+// missingReservationOf returns the capacity reservation that a running instance requires but does not use, or "". When
+// a reservation is cancelled, its instances continue to run, but cannot be started again. An instance that targets a
+// group of reservations can also start outside of them:
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-release.html
+func missingReservationOf(i types.Instance) string {
+	wanted := i.CapacityReservationSpecification
+	if wanted == nil || awssdk.ToString(i.CapacityReservationId) != "" || i.State == nil || i.State.Name != types.InstanceStateNameRunning {
+		return ""
+	}
+	required := ""
+	if wanted.CapacityReservationPreference == types.CapacityReservationPreferenceCapacityReservationsOnly {
+		required = string(wanted.CapacityReservationPreference)
+	}
+	if target := wanted.CapacityReservationTarget; target != nil {
+		required = cmp.Or(awssdk.ToString(target.CapacityReservationId), required)
+	}
+	return strings.ToValidUTF8(required[:min(len(required), maxNameBytes)], "")
 }
 
 // ownersOf returns the infraIDs of the wanted clusters that own an instance according to its tags.
@@ -295,8 +314,8 @@ func ownersOf(i types.Instance, wanted map[string]string) []string {
 	return owners
 }
 
-// accountName returns a name that differs between accounts of different clouds, because any endpoint could claim to
-// be a given account.
+// accountName returns the name of an account. Unless the endpoint is one of AWS, the name includes the endpoint,
+// because any endpoint could claim to be a given account.
 func (c *accountClient) accountName(owner string) string {
 	if c.isAWS {
 		return "aws/" + owner
@@ -363,17 +382,17 @@ func stateOf(i types.Instance) (actuator.MachineState, bool) {
 	return state, ok
 }
 
-// maxBatchSize is the number of machines in one call. EC2 advises to stay below 1000. StartInstances has the
-// strictest limit of all calls, two per second.
+// maxBatchSize is the number of machines in one call. EC2 recommends fewer than 1000. Large batches are necessary
+// because StartInstances has the lowest rate limit of all calls, two per second.
 const maxBatchSize = 900
 
-// Start implements actuator.Actuator. If EC2 refuses single machines, the error lists them, and the other machines
-// are started.
+// Start implements actuator.Actuator. If EC2 refuses some machines, the error lists them, and the other machines are
+// started.
 func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
-// Stop implements actuator.Actuator. If EC2 can only terminate one of the given machines, such as one from a one-time
+// Stop implements actuator.Actuator. If EC2 cannot stop one of the given machines, such as the machine of a one-time
 // spot request, no machine of the cluster is stopped and the error contains EC2's message.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
@@ -427,15 +446,16 @@ func (a *Actuator) TerminateAll(ctx context.Context, t actuator.Target, clusters
 	})
 }
 
-// maxPermissionRefusals limits the refused orders that are spent on finding the clusters with missing rights.
+// maxPermissionRefusals limits the number of orders that are refused while changeClusters searches for the clusters
+// with missing rights.
 const maxPermissionRefusals = 20
 
-// withoutRetries keeps the SDK from repeating an order. Before repeating an order, a caller must check that the order
-// is still wanted.
+// withoutRetries disables the SDK's retries for an order. Before a caller repeats an order, it must check that the
+// order is still wanted.
 func withoutRetries(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
 
-// requirePermissions checks by dry runs that the machines may be started and stopped. A refusal halfway would leave a
-// cluster partly stopped, and a cluster without the right to start could not resume.
+// requirePermissions checks with dry runs that the caller may start and stop the machines. If EC2 refused a stop
+// halfway, the cluster would remain partly stopped. If the right to start were missing, the cluster could not resume.
 func (c *accountClient) requirePermissions(ctx context.Context, ids []string) error {
 	dryRun := awssdk.Bool(true)
 	for _, call := range []struct {
@@ -458,7 +478,7 @@ func (c *accountClient) requirePermissions(ctx context.Context, ids []string) er
 	return nil
 }
 
-// requirePermission checks one operation by dry runs.
+// requirePermission checks one operation with dry runs.
 func (c *accountClient) requirePermission(ctx context.Context, operation string, ids []string, ask func(context.Context, []string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelCalls)
@@ -517,8 +537,8 @@ type powerChange struct {
 	do        func(context.Context, []string) error
 	clusters  [][]string
 	errs      []error
-	// refusals is the remaining number of refusals for missing rights. After that, all remaining clusters count as
-	// refused. All parts share the number.
+	// refusals is the remaining number of refusals for missing rights. At 0, all remaining clusters count as refused.
+	// All parts of a powerChange share this number.
 	refusals *int
 }
 
@@ -527,9 +547,10 @@ func (p powerChange) part(from, to int) powerChange {
 	return p
 }
 
-// changeClusters starts, stops or terminates the machines of clusters in one call. EC2 refuses the whole call for one
-// invalid machine. Each half of the clusters is then tried separately, down to the machines of one cluster. Missing
-// rights may also concern only one cluster, except the right to assume a role.
+// changeClusters starts, stops or terminates the machines of clusters in one call. EC2 refuses the whole call if it
+// refuses one machine, or if rights are missing, possibly for one cluster only. Each half of the clusters is then tried
+// separately, down to single clusters. If the role cannot be assumed, the error concerns all clusters, and they are not
+// split.
 func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
 	if len(p.clusters) == 1 {
 		if p.errs[0] = c.changeCluster(ctx, p); actuator.ClassOf(p.errs[0]) == actuator.PermissionDenied {
@@ -570,7 +591,8 @@ func (c *accountClient) changeCluster(ctx context.Context, p powerChange) error 
 	return refused.combinedError(p.operation)
 }
 
-// changePowerOfBatch collects the refused machines. It returns an error if trying the other machines is pointless.
+// changePowerOfBatch starts, stops or terminates machines, and adds the machines that EC2 refuses to refused. It
+// returns an error if no other machine should be tried.
 func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, ids []string, refused refusedMachines) error {
 	err := c.callWithTimeout(ctx, p.operation, func(ctx context.Context) error { return p.do(ctx, ids) })
 	machine, ok := errors.AsType[*machineRefusedError](err)
@@ -580,8 +602,8 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 	case !ok:
 		return err
 	case p.operation == stopInstances && machine.class == actuator.Other:
-		// A machine that can never be stopped keeps its cluster running, because a partly stopped cluster is of no
-		// use.
+		// If one machine can never be stopped, its whole cluster is kept running, because a partly stopped cluster is
+		// of no use.
 		return actuator.Errorf(machine.class, "%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)
 	case p.operation == terminateInstances && machine.class == actuator.NotFound && len(ids) == 1:
 		return nil // The machine is already terminated.
@@ -598,7 +620,7 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 	return c.changePowerOfBatch(ctx, p, ids[middle:], refused)
 }
 
-// refusedMachines are the machines that the cloud refused, by error code.
+// refusedMachines maps error codes to the machines that the cloud refused.
 type refusedMachines map[string][]refusedMachine
 
 type refusedMachine struct {
@@ -606,14 +628,16 @@ type refusedMachine struct {
 	why *machineRefusedError
 }
 
-// combinedError returns one error for all refused machines, with the most urgent class, or nil without refusals.
+// combinedError returns one error for all refused machines, with the most urgent class. It returns nil if no machine
+// was refused.
 func (r refusedMachines) combinedError(operation string) error {
 	if len(r) == 0 {
 		return nil
 	}
 	var parts, ids []string
 	urgent := actuator.WrongState
-	// The message does not depend on the order of the calls, because a condition shows it and each change is a write.
+	// The message does not depend on the order of the calls. A condition shows the message, so each change would cause
+	// a write.
 	for _, code := range slices.Sorted(maps.Keys(r)) {
 		machines := slices.SortedFunc(slices.Values(r[code]), func(a, b refusedMachine) int { return cmp.Compare(a.id, b.id) })
 		if class := machines[0].why.class; urgencyOf(class) > urgencyOf(urgent) {
@@ -629,13 +653,13 @@ func (r refusedMachines) combinedError(operation string) error {
 	return &actuator.Error{Class: urgent, Message: operation + ": " + strings.Join(parts, "; "), RefusedIDs: ids}
 }
 
-// urgencyOf ranks the classes of refusals of single machines. It is negative for all other classes.
+// urgencyOf returns the rank of an error class that can concern single machines, and -1 for all other classes.
 func urgencyOf(c actuator.ErrorClass) int {
 	// A wrong state ranks last because it is temporary.
 	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
 }
 
-// joinIDs lists only the first machines, to keep the message readable.
+// joinIDs lists the first machines and counts the rest, to keep the message readable.
 func joinIDs(ids []string) string {
 	const shown = 20
 	text := strings.Join(ids[:min(shown, len(ids))], ", ")

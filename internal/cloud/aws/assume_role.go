@@ -58,7 +58,7 @@ func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region
 	}
 	if !isListed {
 		return nil, actuator.Errorf(actuator.Other, "spec.platform.aws.credentialsAssumeRole: expected a role that --aws-assume-roles lists for the namespace %s, found %.200q: "+
-			"have it listed, or use credentialsSecretRef", role.Namespace, role.Name)
+			"ask the administrator to list it, or use credentialsSecretRef", role.Namespace, role.Name)
 	}
 	return a.clients.GetOrBuild(role.Namespace, []string{"role", role.Name, role.ExternalID, role.Namespace, region}, func(name string) (*accountClient, error) {
 		session, err := a.newSession(ctx, role, region)
@@ -74,7 +74,7 @@ func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region
 	})
 }
 
-// newSession returns credentials that are fetched on demand, and again before they expire.
+// newSession returns credentials that are fetched on demand, and renewed before they expire.
 func (a *Actuator) newSession(ctx context.Context, role actuator.Role, region string) (*awssdk.CredentialsCache, error) {
 	if a.identity == nil {
 		// The sources are the environment, a web identity such as that of a ServiceAccount, and the role of a

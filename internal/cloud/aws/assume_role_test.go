@@ -139,8 +139,8 @@ func TestRolesThatCannotBeAssumed(t *testing.T) {
 		want   string
 	}{
 		"empty list of roles":                  {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
-		"role of another namespace":            {[]string{"team-b=" + testRole}, "", actuator.Other, "have it listed"},
-		"unlisted role":                        {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "have it listed"},
+		"role of another namespace":            {[]string{"team-b=" + testRole}, "", actuator.Other, "ask the administrator to list it"},
+		"unlisted role":                        {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "ask the administrator to list it"},
 		"role that does not trust the manager": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
 		"STS that throttles":                   {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
 		"region in which STS is disabled":      {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},

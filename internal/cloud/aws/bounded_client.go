@@ -26,7 +26,8 @@ const (
 	largeAnswers     = 2
 )
 
-// newBoundedClient returns the client for all accounts. The author of a credentials Secret chooses the endpoint.
+// newBoundedClient returns an HTTP client for all accounts. It limits answers, because the author of a credentials
+// Secret chooses the endpoint.
 func newBoundedClient(endpoints httpguard.Endpoints) RequestSender {
 	transport := awshttp.NewBuildableClient().
 		WithDialerOptions(func(d *net.Dialer) { d.Control = endpoints.ControlDial }).
@@ -35,8 +36,9 @@ func newBoundedClient(endpoints httpguard.Endpoints) RequestSender {
 	return &wholeAnswers{base: httpguard.NewClient(transport, maxAnswerBytes, 0), slots: make(chan struct{}, largeAnswers)}
 }
 
-// wholeAnswers reads each answer completely before the SDK decodes it. Answers that would grow too large are refused,
-// and a slow server does not occupy a place that other requests wait for.
+// wholeAnswers reads each answer completely before the SDK decodes it. It refuses answers that the SDK would decode to
+// too many items. A large answer occupies a slot only once it is complete, so a slow server does not occupy a slot that
+// other requests wait for.
 type wholeAnswers struct {
 	base  RequestSender
 	slots chan struct{}
@@ -65,10 +67,10 @@ func (w *wholeAnswers) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// maxJSONBytes allows for a node group with all optional fields. The SDK decodes JSON that it does not use, too.
+// maxJSONBytes allows for a node group with all optional fields. The SDK also decodes JSON fields that it does not use.
 const maxJSONBytes = 256 << 10
 
-// smallAnswers refuses larger answers than EKS sends.
+// smallAnswers refuses answers of more than maxJSONBytes. Answers of EKS are smaller.
 type smallAnswers struct{ base RequestSender }
 
 // Do implements RequestSender.
@@ -94,7 +96,7 @@ func countItems(body []byte) int {
 	return bytes.Count(bytes.ToLower(body), []byte("item"))
 }
 
-// wholeBody releases its place when the SDK closes it, which happens after decoding.
+// wholeBody releases its slot when the SDK closes it. The SDK does so after decoding.
 type wholeBody struct {
 	io.Reader
 	release func()

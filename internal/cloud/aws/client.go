@@ -23,7 +23,7 @@ import (
 )
 
 // accountClient accesses an account's machines in a region. Each client has a separate retry quota, so a throttled
-// account does not use up the attempts of others. All clients share one pool of connections.
+// account does not use up the attempts of other accounts. All clients share one pool of connections.
 type accountClient struct {
 	api *ec2.Client
 	// scaling calls EC2 Auto Scaling with the same credentials.
@@ -45,7 +45,8 @@ type accountClient struct {
 	account string
 }
 
-// clientFor returns the client for the target's account, region and endpoint. A changed Secret gets a new client.
+// clientFor returns the client for the target's account, region and endpoint. If the Secret changes, a new client is
+// created.
 func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountClient, error) {
 	if t.Region == "" || strings.Trim(t.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return nil, actuator.Errorf(actuator.Other, "the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
@@ -115,7 +116,7 @@ func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
 	}
 	if !c.isTrusted && !a.options.Endpoints.IsEmpty() {
 		return actuator.Errorf(actuator.Other, "endpoint_url in the credentials Secret: expected EC2's own endpoint in region %s or one that --allow-endpoints lists, found %s: "+
-			"correct it, or have it listed", c.region, c.host)
+			"correct it, or ask the administrator to list the endpoint", c.region, c.host)
 	}
 	return nil
 }
@@ -155,7 +156,7 @@ func (c *accountClient) callWithTimeout(ctx context.Context, operation string, d
 	return cloudrest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
 		explained := c.explainError(operation, err)
 		if c.session != nil && actuator.ClassOf(explained) == actuator.CredentialsInvalid {
-			// A revoked session must not be used until it expires.
+			// A revoked session must not be used again, although it has not expired.
 			c.session.Invalidate()
 		}
 		return explained

@@ -19,7 +19,7 @@ const (
 	configFile      = "aws_config"
 )
 
-// staticCredentials is the content of a Secret. It is complete and well-formed.
+// staticCredentials contains the validated content of a credentials Secret.
 type staticCredentials struct {
 	id, secret, token, endpoint string
 }
@@ -71,8 +71,8 @@ func refuseIndirectKeys(profile map[string]string) error {
 	// act with the manager's identity.
 	for _, key := range indirect {
 		if _, ok := profile[key]; ok {
-			return actuator.Errorf(actuator.CredentialsInvalid, "aws_config in the credentials Secret uses %s, and Torpor takes static keys only: "+
-				"give %s and %s of an IAM user instead", key, accessKeyID, secretAccessKey)
+			return actuator.Errorf(actuator.CredentialsInvalid, "aws_config in the credentials Secret uses %s, but Torpor supports only static keys: "+
+				"set %s and %s of an IAM user instead", key, accessKeyID, secretAccessKey)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestReadCredentials(t *testing.T) {
 		},
 		"profile that runs a program": {
 			secret:  map[string]string{configFile: profile + "credential_process = /bin/sh -c id"},
-			wantErr: actuator.CredentialsInvalid, saying: "uses credential_process, and Torpor takes static keys only: give aws_access_key_id and aws_secret_access_key",
+			wantErr: actuator.CredentialsInvalid, saying: "uses credential_process, but Torpor supports only static keys: set aws_access_key_id and aws_secret_access_key",
 		},
 		"profile that assumes a role": {
 			secret:  map[string]string{configFile: profile + "Role_ARN = arn:aws:iam::1:role/x\nsource_profile = default"},

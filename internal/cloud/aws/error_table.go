@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
 // errorTable classifies the error codes of EC2, EC2 Auto Scaling, EKS and STS:
@@ -14,8 +14,8 @@ import (
 // https://docs.aws.amazon.com/autoscaling/ec2/APIReference/CommonErrors.html
 // https://docs.aws.amazon.com/eks/latest/APIReference/CommonErrors.html
 // https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
-func errorTable() errorclass.Table {
-	return errorclass.Table{
+func errorTable() errortable.Table {
+	return errortable.Table{
 		{Codes: []string{
 			"AuthFailure", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidAccessKeyId",
 			"InvalidClientTokenId", "InvalidToken", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
@@ -41,6 +41,6 @@ func errorTable() errorclass.Table {
 		}, Class: actuator.WrongState},
 		{Codes: []string{"InvalidInstanceID*", "ResourceNotFoundException"}, Class: actuator.NotFound},
 		{Codes: []string{"IDPCommunicationError"}, Class: actuator.Unreachable},
-		errorclass.StatusFrom(http.StatusInternalServerError, actuator.Unreachable),
+		errortable.StatusFrom(http.StatusInternalServerError, actuator.Unreachable),
 	}
 }

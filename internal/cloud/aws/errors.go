@@ -19,7 +19,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
@@ -47,7 +47,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 	status := statusOf(err)
 	if status >= http.StatusMultipleChoices && status < http.StatusBadRequest {
-		return c.unreachableError(operation, "it redirects, which is not followed")
+		return c.unreachableError(operation, "the API answers with a redirect, which Torpor does not follow")
 	}
 	api, ok := asAPIError(err)
 	if !ok {
@@ -63,7 +63,8 @@ func (c *accountClient) explainError(operation string, err error) error {
 	switch {
 	case class == actuator.Unreachable:
 		return c.unreachableError(operation, c.describeStatus(status))
-	// Other machines may succeed, unlike when the error concerns the account, the network or the request rate.
+	// The error concerns single machines, so other machines may succeed. It does not concern the account, the network
+	// or the request rate.
 	case urgencyOf(class) >= 0 && slices.Contains([]string{stopInstances, startInstances, terminateInstances}, operation):
 		return &machineRefusedError{class: class, code: code, message: message}
 	default:
@@ -71,7 +72,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 }
 
-// explainMissingAnswer describes an error other than an answer from the API.
+// explainMissingAnswer converts the error of a call that received no valid answer from the API.
 func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
@@ -83,7 +84,7 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 		return c.unreachableError(operation, "the host is unknown")
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return c.unreachableError(operation, "its certificate is not trusted")
+		return c.unreachableError(operation, "the certificate of the API is not trusted")
 	}
 	_, notSent := errors.AsType[*smithyhttp.RequestSendError](err)
 	_, broken := errors.AsType[net.Error](err)
@@ -100,7 +101,8 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 	}
 }
 
-// describeStatus hides the status of a server that a user of the hub may not read.
+// describeStatus describes an HTTP status. It hides the status of an untrusted endpoint, because the author of the
+// Secret may not be allowed to call that server.
 func (c *accountClient) describeStatus(status int) string {
 	if !c.isTrusted {
 		return "the answer is not a valid EC2 response"
@@ -122,9 +124,9 @@ func hintFor(operation, code string) string {
 	return ""
 }
 
-// classOf classifies an error code. Some endpoints add the side that caused the error as a prefix.
+// classOf returns the class of an error code. Some endpoints add the prefix Client. or Server. to codes.
 func classOf(code string, status int) actuator.ErrorClass {
-	return errorTable().ClassOf(errorclass.Found{Code: strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server."), Status: status})
+	return errorTable().ClassOf(errortable.Found{Code: strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server."), Status: status})
 }
 
 // statusOf returns the HTTP status of an answer, or 0.

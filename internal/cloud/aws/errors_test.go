@@ -92,7 +92,7 @@ func TestUntrustedCertificate(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	_, err := New(Options{Attempts: 1, Endpoint: server.URL}).Observe(t.Context(), testTarget())
-	want := "unreachable: DescribeInstances: 127.0.0.1 in region eu-west-1: its certificate is not trusted; check the region, the endpoint and the network"
+	want := "unreachable: DescribeInstances: 127.0.0.1 in region eu-west-1: the certificate of the API is not trusted; check the region, the endpoint and the network"
 	if err == nil || err.Error() != want {
 		t.Errorf("observe: %v, want %q", err, want)
 	}

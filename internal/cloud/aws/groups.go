@@ -17,7 +17,7 @@ import (
 )
 
 // heldProcesses returns the processes of an Auto Scaling group that terminate or launch instances, or change the
-// group's size. AddToLoadBalancer does neither:
+// group's size. AddToLoadBalancer does none of these:
 // https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-suspend-resume-processes.html
 func heldProcesses() []string {
 	return []string{"AZRebalance", "AlarmNotification", "HealthCheck", "InstanceRefresh", "Launch", "ReplaceUnhealthy", "ScheduledActions", "Terminate"}
@@ -60,7 +60,7 @@ func (a *Actuator) ObserveGroups(ctx context.Context, t actuator.Target, queries
 	return groups, nil
 }
 
-// describeGroups returns the named groups that exist.
+// describeGroups returns the existing groups with the given names.
 func (c *accountClient) describeGroups(ctx context.Context, names []string) ([]scalingtypes.AutoScalingGroup, error) {
 	var groups []scalingtypes.AutoScalingGroup
 	for some := range slices.Chunk(names, maxGroupsPerCall) {
@@ -103,7 +103,7 @@ func describeGroup(found scalingtypes.AutoScalingGroup) actuator.Group {
 			g.InService++
 		}
 	}
-	// The size does not change if the group's instances are neither terminated nor launched.
+	// A new size takes effect only if the group can launch and terminate instances.
 	for _, process := range []string{"Launch", "Terminate"} {
 		if slices.Contains(g.Suspended, process) {
 			g.Unscalable = cmp.Or(g.Unscalable, "its process "+process+" is suspended")
@@ -140,7 +140,8 @@ func (a *Actuator) ChangeGroups(ctx context.Context, t actuator.Target, changes 
 	return &actuator.Error{Class: first.Class, Message: first.Message, RefusedIDs: refused, RetryAfter: first.RetryAfter}
 }
 
-// scaleOnce keeps the SDK from repeating a call: a caller must first check that the change is still wanted.
+// scaleOnce disables the SDK's retries for a call. Before a caller repeats a call, it must check that the change is
+// still wanted.
 func scaleOnce(o *autoscaling.Options) { o.Retryer = awssdk.NopRetryer{} }
 
 // changeGroup changes one group. Each change is one call, which the cloud applies completely or not at all.
@@ -170,7 +171,8 @@ func (c *accountClient) changeGroup(ctx context.Context, change actuator.GroupCh
 	})
 }
 
-// resizeGroup sets the size of a group. EKS sets the sizes of its groups, and undoes changes by others.
+// resizeGroup sets the size of a group. If the group belongs to a node group of EKS, it sets the size of the node
+// group, because EKS reverts other changes.
 func (c *accountClient) resizeGroup(ctx context.Context, name string, size actuator.GroupSize) error {
 	found, err := c.describeGroups(ctx, []string{name})
 	if err != nil {

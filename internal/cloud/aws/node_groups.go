@@ -27,11 +27,11 @@ const (
 // nodeGroup is a managed node group of EKS.
 type nodeGroup struct {
 	cluster, name string
-	// group is its Auto Scaling group.
+	// group is the name of the node group's Auto Scaling group.
 	group string
 }
 
-// String returns the name for users.
+// String returns the text that messages contain.
 func (n nodeGroup) String() string { return "node group " + n.cluster + "/" + n.name }
 
 // nodeGroupOf returns the node group that sets the size of an Auto Scaling group.
@@ -50,8 +50,8 @@ func nodeGroupOf(g scalingtypes.AutoScalingGroup) (found nodeGroup, isOwned bool
 	return found, isOwned
 }
 
-// readNodeGroup replaces the size of a group by that of its node group. A node group that cannot be read affects only
-// its group. An error prevents the poll.
+// readNodeGroup replaces the size in g with the size of the node group owner. If only this node group cannot be read,
+// it records the reason in g. It returns an error if the whole poll must fail.
 func (c *accountClient) readNodeGroup(ctx context.Context, owner nodeGroup, g *actuator.Group) error {
 	g.Manager = "EKS " + owner.String()
 	found, err := c.describeNodeGroup(ctx, owner)
@@ -73,8 +73,9 @@ func (c *accountClient) readNodeGroup(ctx context.Context, owner nodeGroup, g *a
 	return nil
 }
 
-// isOfAccount reports whether an error of one node group prevents the poll of the account. Permissions may be limited to
-// single node groups, and a network may reach EC2 and not EKS.
+// isOfAccount reports whether an error of one node group prevents the poll of the account. A missing permission does
+// not, because permissions may be limited to single node groups. Nor does an unreachable API, because a network may
+// reach EC2 but not EKS.
 func isOfAccount(class actuator.ErrorClass) bool {
 	return class == actuator.CredentialsInvalid || class == actuator.Throttled
 }
@@ -95,7 +96,7 @@ func (c *accountClient) describeNodeGroup(ctx context.Context, n nodeGroup) (*ek
 	if found == nil || found.ScalingConfig == nil || found.ScalingConfig.MinSize == nil || found.ScalingConfig.DesiredSize == nil {
 		return nil, actuator.Errorf(actuator.Other, "%s: expected the size of the node group, found none", describeNodegroup)
 	}
-	// Tags can be written by others than EKS: they must not lead to a node group of another cluster.
+	// Users can write these tags, too. The tags must not select a node group with a different Auto Scaling group.
 	if parts := found.Resources; parts == nil || len(parts.AutoScalingGroups) != 1 || awssdk.ToString(parts.AutoScalingGroups[0].Name) != n.group {
 		return nil, actuator.Errorf(actuator.Other, "%s: expected a node group with only the Auto Scaling group %s", describeNodegroup, n.group)
 	}

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package azure stops and starts clusters' virtual machines in Microsoft Azure. A cluster's machines are those in its
-// resource group. A stopped machine is deallocated, because a machine that is only shut down is still billed.
+// Package azure stops and starts clusters' virtual machines in Microsoft Azure. A cluster's machines are the virtual
+// machines in its resource group. A stopped machine is deallocated, because a machine that is only shut down is still
+// billed.
 //
 // Reading order: credentials.go (the Secret) → client.go (one client per service principal and subscription) →
-// list_machines.go (one listing for all clusters of a subscription) → rights.go, order.go (one call per machine) →
-// errors.go (messages for users).
+// list_machines.go, scale_sets.go (two listings for all clusters of a subscription) → rights.go, order.go (one call per
+// machine) → errors.go (messages for users).
 package azure
 
 import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/actuator"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
@@ -37,6 +39,8 @@ type Options struct {
 	TokenFile string
 	// CallTimeout limits one API call, including all attempts; 0 means 15 s.
 	CallTimeout time.Duration
+	// Clock decides when quotas are read again; nil means the system clock.
+	Clock clock.PassiveClock
 	// Attempts is the number of attempts of a call while the cloud throttles or does not respond; 0 means 4.
 	Attempts int32
 }
@@ -57,6 +61,9 @@ func New(o Options) *Actuator {
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 15 * time.Second
 	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	if o.Attempts == 0 {
 		o.Attempts = 4
 	}
@@ -73,7 +80,7 @@ func (*Actuator) Platform() string { return "azure" }
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "the resource group", Stopped: "deallocated", Credentials: "a service principal with a secret, a certificate or a workload identity",
-		Calls:  "one listing for a subscription, one order for each machine",
+		Calls:  "two listings for a subscription, one order for each machine",
 		Errors: errorTable().Describe(),
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 func TestCallsAreFew(t *testing.T) {
 	cloud := startAzure(t)
-	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}, map[string]int{"login": 1, list: 3, deallocate: 12})
+	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}, map[string]int{"login": 1, list: 3, scaleSetRead: 1, quotaRead: 1, deallocate: 12})
 	c := cloud.newCluster()
 	if err := cloud.actuator.RequireStopRights(t.Context(), c.Target(), c.Create(t, 4)); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"next page at another host is refused":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a host outside Azure: evil.example.com"},
+		"next page at another host is refused":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a URL outside Azure: evil.example.com"},
 		"next page without TLS is refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "the answer is not a valid Azure response"},
 		"endless pages are refused":                  {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than allowed"},
 		"answer that is not JSON is refused":         {`<html>`, "the answer is not a valid Azure response"},
@@ -228,7 +228,10 @@ func TestPowerStates(t *testing.T) {
 func TestMachinesThatAreDeletedAreLeftOut(t *testing.T) {
 	cloud := startAzure(t)
 	c := cloud.newCluster()
-	cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+	cloud.interfere = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(strings.ToLower(r.URL.Path), "/virtualmachines") {
+			return false
+		}
 		machine := func(name, state string) map[string]any {
 			return map[string]any{
 				"id":         "/subscriptions/" + goodSubscription + "/resourceGroups/SLEEPYX/providers/Microsoft.Compute/virtualMachines/" + name,
@@ -272,7 +275,7 @@ func TestCredentials(t *testing.T) {
 		"subscription with a path traversal":    {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
 		"tenant with a host":                    {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
 		"missing client secret and certificate": {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"path of a file of the manager":         {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "names a file"},
+		"path of a file of the manager":         {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "refers to a file"},
 		"certificate without its key":           {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
 		"wrong client secret": {
 			secret: content(strings.Replace(string(goodCredentials()[servicePrincipalKey]), goodSecret, "hush", 1)), class: actuator.CredentialsInvalid, says: "login: invalid_client: AADSTS7000215",
@@ -335,13 +338,13 @@ func TestAccountNames(t *testing.T) {
 		change func(*actuator.Target)
 		shared bool
 	}{
-		"another resource group has the same account": {func(t *actuator.Target) { t.InfraID = "other" }, true},
-		"another region has the same account":         {func(t *actuator.Target) { t.Region = "westeurope" }, true},
-		"another cloud has another account":           {func(t *actuator.Target) { t.Cloud = "AzureChinaCloud" }, false},
-		"another subscription has another account":    {replace(goodSubscription, "other"), false},
-		"another tenant has another account":          {replace(goodTenant, "other"), false},
-		"another client has another account":          {replace(goodClient, "other"), false},
-		"another secret has another account":          {replace(goodSecret, "other"), false},
+		"targets with different resource groups have the same account":  {func(t *actuator.Target) { t.InfraID = "other" }, true},
+		"targets with different regions have the same account":          {func(t *actuator.Target) { t.Region = "westeurope" }, true},
+		"targets with different clouds have different accounts":         {func(t *actuator.Target) { t.Cloud = "AzureChinaCloud" }, false},
+		"targets with different subscriptions have different accounts":  {replace(goodSubscription, "other"), false},
+		"targets with different tenants have different accounts":        {replace(goodTenant, "other"), false},
+		"targets with different clients have different accounts":        {replace(goodClient, "other"), false},
+		"targets with different client secrets have different accounts": {replace(goodSecret, "other"), false},
 	} {
 		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodSecret) {
 			t.Errorf("%s: accounts %s and %s, want it to be shared: %t", name, got, first, row.shared)

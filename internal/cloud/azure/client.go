@@ -3,12 +3,14 @@
 package azure
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -21,6 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
@@ -28,7 +31,7 @@ const (
 	// maxAnswerBytes allows a page of a thousand machines of 8 KiB each.
 	maxAnswerBytes = 8 << 20
 	// firstRetryPause and maxRetryPause limit the pauses between the attempts of a call. If Azure requests a longer
-	// pause, the account waits instead.
+	// pause, the call is not repeated, and the account waits.
 	firstRetryPause, maxRetryPause = 500 * time.Millisecond, 5 * time.Second
 	// maxApplicationIDBytes is the maximum length that the SDK accepts in the user agent.
 	maxApplicationIDBytes = 24
@@ -55,7 +58,7 @@ func findCloud(name string) (azureCloud, error) {
 	}
 }
 
-// newBoundedClient returns the client for all accounts.
+// newBoundedClient returns an HTTP client for all accounts that limits the size of answers.
 func newBoundedClient(endpoints httpguard.Endpoints) policy.Transporter {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
@@ -66,8 +69,8 @@ func newBoundedClient(endpoints httpguard.Endpoints) policy.Transporter {
 	return httpguard.NewClient(transport, maxAnswerBytes, 0)
 }
 
-// ownHosts sends requests only to the hosts of a cloud. Answers contain URLs of the next page and the login, and a
-// token or a secret is sent along.
+// ownHosts sends requests only to the hosts of a cloud. The URLs of the next page and of the login come from answers,
+// and requests to them contain a token or a secret.
 type ownHosts struct {
 	base  policy.Transporter
 	hosts []string
@@ -89,15 +92,22 @@ func (o ownHosts) Do(r *http.Request) (*http.Response, error) {
 type foreignHostError struct{ host string }
 
 // Error implements error.
-func (e *foreignHostError) Error() string { return fmt.Sprintf("%.100q is no host of Azure", e.host) }
+func (e *foreignHostError) Error() string {
+	return fmt.Sprintf("%.100q is not a host of Azure", e.host)
+}
 
 // NonRetriable implements the SDK's marker interface, because the next attempt would fail in the same way.
 func (*foreignHostError) NonRetriable() {}
 
 // accountClient accesses a subscription's machines.
 type accountClient struct {
-	machines *armcompute.VirtualMachinesClient
-	resource *arm.Client
+	machines  *armcompute.VirtualMachinesClient
+	scaleSets *armcompute.VirtualMachineScaleSetsClient
+	usage     *armcompute.UsageClient
+	quotas    *cloudrest.QuotaCache
+	resource  *arm.Client
+	// mayNotReadScaleSets is true if the last listing of scale sets was refused for a missing right.
+	mayNotReadScaleSets atomic.Bool
 	// subscription is the prefix of the machines' IDs. owner identifies the subscription among the accounts of all
 	// clouds.
 	subscription, owner string
@@ -110,8 +120,8 @@ type accountClient struct {
 // Name implements rest.OneByOneAccount.
 func (c *accountClient) Name() string { return c.account }
 
-// clientFor returns the client for the target's service principal and subscription. A changed Secret gets a new
-// client.
+// clientFor returns the client for the target's service principal and subscription. If the Secret changes, a new client
+// is created.
 func (a *Actuator) clientFor(t actuator.Target) (*accountClient, error) {
 	p, err := readCredentials(t.Credentials, func(p servicePrincipal) bool { return a.mayUseWorkloadIdentity(t.Namespace, p) })
 	if err != nil {
@@ -137,29 +147,28 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud, account strin
 	}
 	login, err := a.newLogin(p, options)
 	if err != nil && p.isFederated {
-		return nil, actuator.Errorf(actuator.Other, "the manager has no token of a workload identity: expected AZURE_FEDERATED_TOKEN_FILE to name its file, as Azure's webhook for workload identities "+
+		return nil, actuator.Errorf(actuator.Other, "the manager has no token of a workload identity: expected AZURE_FEDERATED_TOKEN_FILE to contain the path of its file, as Azure's webhook for workload identities "+
 			"sets it for the manager's ServiceAccount; see docs/clouds/azure.md")
 	}
 	if err != nil {
-		return nil, actuator.Errorf(actuator.CredentialsInvalid, "tenantId and clientId of %s in the credentials Secret are rejected at the login: correct them", servicePrincipalKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "tenantId and clientId of %s in the credentials Secret are rejected by the login: correct them", servicePrincipalKey)
 	}
 	// Torpor does not register resource providers in a subscription.
 	manager := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
-	machines, err := armcompute.NewVirtualMachinesClient(p.SubscriptionID, login, manager)
-	if err != nil {
-		return nil, actuator.Errorf(actuator.Other, "the client of Azure cannot be made: update Torpor")
-	}
-	resource, err := arm.NewClient("torpor", "v1.0.0", login, manager)
-	if err != nil {
-		return nil, actuator.Errorf(actuator.Other, "the client of Azure cannot be made: update Torpor")
+	machines, machinesErr := armcompute.NewVirtualMachinesClient(p.SubscriptionID, login, manager)
+	scaleSets, scaleSetsErr := armcompute.NewVirtualMachineScaleSetsClient(p.SubscriptionID, login, manager)
+	usage, usageErr := armcompute.NewUsageClient(p.SubscriptionID, login, manager)
+	resource, resourceErr := arm.NewClient("torpor", "v1.0.0", login, manager)
+	if errors.Join(machinesErr, scaleSetsErr, usageErr, resourceErr) != nil {
+		return nil, actuator.Errorf(actuator.Other, "the client for Azure cannot be created: update Torpor")
 	}
 	return &accountClient{
-		machines: machines, resource: resource, subscription: p.SubscriptionID, timeout: a.options.CallTimeout,
+		machines: machines, scaleSets: scaleSets, usage: usage, quotas: cloudrest.NewQuotaCache(a.options.Clock), resource: resource, subscription: p.SubscriptionID, timeout: a.options.CallTimeout,
 		account: account, owner: "azure/" + where.hosts[0] + "/" + strings.ToLower(p.SubscriptionID), secrets: []string{p.ClientSecret},
 	}, nil
 }
 
-// newLogin returns a credential that fetches tokens on demand, and again before they expire.
+// newLogin returns a credential that fetches tokens on demand, and renews them before they expire.
 func (a *Actuator) newLogin(p servicePrincipal, options policy.ClientOptions) (azcore.TokenCredential, error) {
 	// The hosts are fixed, so the SDK need not verify that they belong to Azure.
 	if p.isFederated {

@@ -13,14 +13,14 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Keys of the credentials Secret. Hive defines the first one. The second one contains the certificate and the key of
-// a service principal without a client secret.
+// Keys of the credentials Secret. Hive defines servicePrincipalKey. certificateKey contains the certificate and the key
+// of a service principal without a client secret.
 const (
 	servicePrincipalKey = "osServicePrincipal.json"
 	certificateKey      = "clientCertificate.pem"
 )
 
-// servicePrincipal is the content of a Secret. It is complete and well-formed.
+// servicePrincipal contains the validated content of a credentials Secret.
 type servicePrincipal struct {
 	SubscriptionID string `json:"subscriptionId"`
 	TenantID       string `json:"tenantId"`
@@ -37,7 +37,7 @@ type servicePrincipal struct {
 }
 
 // readCredentials reads the Secret. mayFederate reports whether the manager's own token may be used if the Secret
-// contains no other proof. Errors do not contain any part of the Secret's values.
+// contains neither a secret nor a certificate. Errors do not contain any part of the Secret's values.
 func readCredentials(secret map[string][]byte, mayFederate func(servicePrincipal) bool) (servicePrincipal, error) {
 	content, ok := secret[servicePrincipalKey]
 	if !ok {
@@ -71,8 +71,8 @@ func isID(text string) bool {
 // maxIDBytes limits the length of an ID. Azure's IDs are shorter.
 const maxIDBytes = 128
 
-// withProof checks the proof of the service principal: a secret, a certificate with its key, or the manager's own
-// token.
+// withProof checks the credential with which the service principal logs in: a secret, a certificate with its key, or
+// the manager's own token.
 func (p servicePrincipal) withProof(pem []byte, mayFederate func(servicePrincipal) bool) (servicePrincipal, error) {
 	p.ClientSecret = strings.TrimSpace(p.ClientSecret)
 	switch {
@@ -87,13 +87,13 @@ func (p servicePrincipal) withProof(pem []byte, mayFederate func(servicePrincipa
 		return p, nil
 	case p.CertificateFile != "":
 		// A user who may write a Secret must not be able to make the manager read its own files.
-		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret names a file as clientCertificate, which Torpor does not read: put its content into the key %s",
+		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret refers to a file in clientCertificate, but Torpor does not read files: put the content of the file into the key %s",
 			servicePrincipalKey, certificateKey)
 	case mayFederate(p):
 		p.isFederated = true
 		return p, nil
 	default:
-		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsMissing, "%s in the credentials Secret has no clientSecret: add it, or the key %s, or have --azure-workload-identities list the service principal for the namespace",
+		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsMissing, "%s in the credentials Secret has no clientSecret: add it, or add the key %s, or ask the administrator to list the service principal in --azure-workload-identities for the namespace",
 			servicePrincipalKey, certificateKey)
 	}
 }

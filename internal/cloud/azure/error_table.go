@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
 // errorTable classifies the errors of Azure. Azure uses the code OperationNotAllowed for an exhausted quota, for an
@@ -14,8 +14,8 @@ import (
 // resource name can contain one of them:
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
-func errorTable() errorclass.Table {
-	return append(errorclass.Table{
+func errorTable() errortable.Table {
+	return append(errortable.Table{
 		{Codes: []string{
 			"AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest",
 			"QuotaExceeded", "SkuNotAvailable", "NotAvailableForSubscription", "SpotQuotaExceeded",
@@ -34,5 +34,5 @@ func errorTable() errorclass.Table {
 			Lowest: http.StatusConflict, Highest: http.StatusPreconditionFailed, Phrases: []string{"not supported", "ephemeral os"},
 			Class: actuator.Other,
 		},
-	}, errorclass.ByStatus()...)
+	}, errortable.ByStatus()...)
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass/errorclasstest"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable/errortabletest"
 )
 
 func TestErrorTable(t *testing.T) {
-	errorclasstest.RunWithStatuses(t, errorTable(), map[actuator.ErrorClass][]errorclass.Found{
+	errortabletest.RunWithStatuses(t, errorTable(), map[actuator.ErrorClass][]errortable.Found{
 		actuator.CredentialsInvalid: {
 			{Code: "SubscriptionNotFound", Status: 404},
 			{Code: "InvalidSubscriptionId", Status: 400},

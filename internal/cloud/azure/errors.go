@@ -21,12 +21,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// Operations, with their names in rights.
+// Operations, with their names in Azure's permissions.
 const (
 	list       = "virtualMachines/read"
 	deallocate = "virtualMachines/deallocate"
@@ -44,7 +44,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 		return explainMissingAnswer(operation, err)
 	}
 	code, message := readError(answer)
-	class := errorTable().ClassOf(errorclass.Found{
+	class := errorTable().ClassOf(errortable.Found{
 		Operation: operation, Code: code, Message: message, Status: answer.StatusCode, HasPause: readRetryAfter(answer.RawResponse) > 0,
 	})
 	code, message = c.scrub(code), c.scrub(message)
@@ -58,7 +58,8 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 }
 
-// readError returns the code and the message of an error. Azure nests errors, and the inner ones only add details.
+// readError returns the code and the message of an error. Azure nests errors. Only the outer error is read, because the
+// inner errors only add details.
 func readError(answer *azcore.ResponseError) (code, message string) {
 	var content struct {
 		Error struct {
@@ -68,7 +69,7 @@ func readError(answer *azcore.ResponseError) (code, message string) {
 	}
 	if answer.RawResponse != nil {
 		if body, err := runtime.Payload(answer.RawResponse); err == nil {
-			// An answer without a message still has a status.
+			// If the body has no message, the status describes the error.
 			_ = json.Unmarshal(body, &content)
 		}
 	}
@@ -85,7 +86,7 @@ func readError(answer *azcore.ResponseError) (code, message string) {
 	return code, message
 }
 
-// explainLogin explains why the login returned no token.
+// explainLogin converts the error of a login that returned no token.
 func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedError) error {
 	if failed.RawResponse == nil {
 		return unreachableErrorf("login", "the API does not answer, or the answer is not a valid Azure response")
@@ -109,10 +110,10 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 	return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", c.scrub(content.Error), c.scrub(description))
 }
 
-// explainMissingAnswer describes an error other than an answer from the API.
+// explainMissingAnswer converts the error of a call that received no valid answer from the API.
 func explainMissingAnswer(operation string, err error) error {
 	if foreign, ok := errors.AsType[*foreignHostError](err); ok {
-		return unreachableErrorf(operation, "the answer names a host outside Azure: %.100s", foreign.host)
+		return unreachableErrorf(operation, "the answer contains a URL outside Azure: %.100s", foreign.host)
 	}
 	_, notSent := errors.AsType[*url.Error](err)
 	_, broken := errors.AsType[net.Error](err)

@@ -47,4 +47,14 @@ func TestAClusterHibernatesAndResumes(t *testing.T) {
 func TestMembersOfAScaleSetAreNotStopped(t *testing.T) {
 	story, c := newStory(t)
 	story.RunWithMembers(t, c.JoinGroup)
+	c.expectNoReplacements(t)
+}
+
+// TestInstancesOfAUniformScaleSetKeepTheClusterRunning has a machine and a scale set, such as an agent pool of AKS.
+// Without the set, the machine would be stopped.
+func TestInstancesOfAUniformScaleSetKeepTheClusterRunning(t *testing.T) {
+	story, c := newStory(t)
+	story.RunWithMembers(t, c.joinUniformSet)
+	c.expectNoReplacements(t)
+	testenv.ExpectEqual(t, "orders to stop machines", 0, c.CountCalls()[deallocate])
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -28,7 +29,8 @@ const (
 	maxNameBytes = 128
 )
 
-// machineName is a parsed ID. Azure ignores case, and its answers spell the same group in several ways.
+// machineName is the parsed ID of a machine. Azure ignores case in names, and its answers spell the same group
+// differently.
 type machineName struct{ group, name string }
 
 func (m machineName) id() string { return strings.ToLower(m.group + "/" + m.name) }
@@ -43,57 +45,89 @@ func parseMachineName(id string) (machineName, bool) {
 // power states covers the whole subscription and serves any number of groups. A listing of a single group has no
 // power states, and would need one call for each machine.
 func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[string][]actuator.Machine, error) {
-	wanted := map[string][]string{}
+	l := machineListing{wanted: map[string][]string{}, found: map[string][]actuator.Machine{}, locations: map[string]string{}}
 	for _, group := range groups {
 		if group == "" {
-			return nil, actuator.Errorf(actuator.Other, "the resource group is empty, and machines are found by it: set spec.clusterMetadata.platform.azure.resourceGroupName")
+			return nil, actuator.Errorf(actuator.Other, "the resource group is empty, but Torpor finds machines by it: set spec.clusterMetadata.platform.azure.resourceGroupName")
 		}
 		key := strings.ToLower(group)
-		wanted[key] = append(wanted[key], group)
+		l.wanted[key] = append(l.wanted[key], group)
 	}
 	all, cancel := context.WithTimeout(ctx, listTimeoutFactor*c.timeout)
 	defer cancel()
+	err := c.listVirtualMachines(all, l)
+	if err == nil {
+		err = c.listScaleSets(all, l)
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return nil, unreachableErrorf(list, "the list takes too long to read")
+	case err != nil:
+		return nil, err
+	}
+	c.quotas.NoteExceeded(all, l.found, l.quotaLocationOf, c.readQuotas)
+	for _, machines := range l.found {
+		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return l.found, nil
+}
+
+// machineListing collects the machines of resource groups.
+type machineListing struct {
+	// wanted maps the names of groups in lower case to the requested names.
+	wanted map[string][]string
+	// found maps the requested names of groups to their machines.
+	found map[string][]actuator.Machine
+	// locations maps the IDs of machines to their locations.
+	locations map[string]string
+}
+
+// listVirtualMachines lists the machines with power states. Instances of scale sets with uniform orchestration are not
+// among them.
+func (c *accountClient) listVirtualMachines(ctx context.Context, l machineListing) error {
 	pages := c.machines.NewListAllPager(&armcompute.VirtualMachinesClientListAllOptions{StatusOnly: new("true")})
-	found, count := map[string][]actuator.Machine{}, 0
-	// All pages are read before a decision. A machine on a missing page would seem deleted, and the cluster would
-	// count as stopped while it runs.
+	return readPages(ctx, c, list, pages, func(page armcompute.VirtualMachinesClientListAllResponse) (int, error) {
+		return len(page.Value), c.addMachines(l, page.Value)
+	})
+}
+
+// readPages reads all pages of a listing. add evaluates a page, and returns the number of its entries. All pages are
+// read before a decision. A machine on a missing page would seem deleted, and the cluster would count as stopped while
+// it runs.
+func readPages[P any](ctx context.Context, c *accountClient, operation string, pages *runtime.Pager[P], add func(P) (int, error)) error {
+	count := 0
 	for n := 0; pages.More(); n++ {
 		if n >= maxPages || count > maxMachines {
-			return nil, unreachableErrorf(list, "the list has more pages or machines than allowed")
+			return unreachableErrorf(operation, "the list has more pages or machines than allowed")
 		}
-		var page armcompute.VirtualMachinesClientListAllResponse
-		err := c.callWithTimeout(all, list, func(ctx context.Context) (err error) {
+		var page P
+		err := c.callWithTimeout(ctx, operation, func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
 			return err
 		})
-		switch {
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, unreachableErrorf(list, "the list takes too long to read")
-		case err != nil:
-			return nil, err
+		if err != nil {
+			return err
 		}
-		count += len(page.Value)
-		if err := c.addMachines(found, page.Value, wanted); err != nil {
-			return nil, err
+		added, err := add(page)
+		if err != nil {
+			return err
 		}
+		count += added
 	}
-	for _, machines := range found {
-		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
-	}
-	return found, nil
+	return nil
 }
 
 // addMachines assigns the machines of a page to the wanted groups.
-func (c *accountClient) addMachines(found map[string][]actuator.Machine, page []*armcompute.VirtualMachine, wanted map[string][]string) error {
+func (c *accountClient) addMachines(l machineListing, page []*armcompute.VirtualMachine) error {
 	for _, vm := range page {
-		if vm == nil || vm.ID == nil {
+		if vm == nil {
 			return unreachableErrorf(list, "the answer is not a valid Azure response")
 		}
-		id, err := arm.ParseResourceID(*vm.ID)
-		if err != nil || len(id.Name) > maxNameBytes || !strings.EqualFold(id.SubscriptionID, c.subscription) {
-			return unreachableErrorf(list, "the answer is not a valid Azure response")
+		id, err := c.parseResourceID(list, vm.ID)
+		if err != nil {
+			return err
 		}
-		owners := wanted[strings.ToLower(id.ResourceGroupName)]
+		owners := l.wanted[strings.ToLower(id.ResourceGroupName)]
 		if len(owners) == 0 || isBeingDeleted(vm) {
 			continue
 		}
@@ -103,18 +137,33 @@ func (c *accountClient) addMachines(found map[string][]actuator.Machine, page []
 		machine.State, machine.HoldsCapacity = powerStateOf(vm)
 		machine.Group = scaleSetOf(vm)
 		for _, owner := range owners {
-			// A group has its cluster's name unless its owner chose another name.
-			machine.Role = actuator.FindRole(eachTag(vm), strings.TrimSuffix(strings.ToLower(owner), "-rg"), id.Name)
-			found[owner] = append(found[owner], machine)
+			// A resource group has the name of its cluster, followed by -rg, unless its owner chose another name.
+			machine.Role = actuator.FindRole(eachTag(vm.Tags), strings.TrimSuffix(strings.ToLower(owner), "-rg"), id.Name)
+			l.found[owner] = append(l.found[owner], machine)
+		}
+		if vm.Location != nil {
+			l.locations[machine.ID] = strings.ToLower(*vm.Location)
 		}
 	}
 	return nil
 }
 
-// eachTag yields the tags of a machine.
-func eachTag(vm *armcompute.VirtualMachine) iter.Seq2[string, string] {
+// parseResourceID parses the ID of a resource of the subscription.
+func (c *accountClient) parseResourceID(operation string, text *string) (*arm.ResourceID, error) {
+	if text == nil {
+		return nil, unreachableErrorf(operation, "the answer is not a valid Azure response")
+	}
+	id, err := arm.ParseResourceID(*text)
+	if err != nil || len(id.Name) > maxNameBytes || !strings.EqualFold(id.SubscriptionID, c.subscription) {
+		return nil, unreachableErrorf(operation, "the answer is not a valid Azure response")
+	}
+	return id, nil
+}
+
+// eachTag yields the tags of a machine or a scale set.
+func eachTag(tags map[string]*string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		for key, value := range vm.Tags {
+		for key, value := range tags {
 			if value != nil && !yield(key, *value) {
 				return
 			}

@@ -16,6 +16,8 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	actuatortest.ExpectDocumented(t, "azure", `Microsoft\.\w+/\w+[/\w]+`, actuatortest.PermissionsOf(t, c.CountCalls(), map[string][]string{
 		"login":       {},
 		list:          {compute + list, compute + "virtualMachines/instanceView/read"}, // Power states are a part of the instance view.
+		scaleSetRead:  {compute + scaleSetRead},
+		quotaRead:     {compute + quotaRead},
 		deallocate:    {compute + deallocate + action},
 		start:         {compute + start + action},
 		"permissions": {"Microsoft.Authorization/permissions/read"},

@@ -29,6 +29,10 @@ type rolePermission struct {
 // RequireStopRights implements rest.OneByOneAccount. It checks the service principal's rights in the machines'
 // groups, because a cluster that is stopped without the right to start it could not resume.
 func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) error {
+	if c.mayNotReadScaleSets.Load() {
+		return actuator.Errorf(actuator.PermissionDenied, "expected the service principal to have Microsoft.Compute/%s in the subscription, found that no role grants it; "+
+			"no machine is stopped before it is known whether scale sets keep other machines of the cluster running", scaleSetRead)
+	}
 	groups := map[string]bool{}
 	for _, id := range ids {
 		if m, ok := parseMachineName(id); ok {
@@ -46,7 +50,7 @@ func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) err
 func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) error {
 	permissions, err := c.listPermissions(ctx, group)
 	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {
-		// A service principal that may not read its rights may still have the needed ones. A missing group is
+		// A service principal that may not read its rights may still have the required rights. A missing group is
 		// detected at the stop.
 		return nil
 	}
@@ -62,7 +66,7 @@ func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) 
 	if len(missing) == 0 {
 		return nil
 	}
-	return actuator.Errorf(actuator.PermissionDenied, "expected the service principal to have %s in the resource group %s, found that no role gives it; no machine is stopped without the rights to stop and to start all of them",
+	return actuator.Errorf(actuator.PermissionDenied, "expected the service principal to have %s in the resource group %s, found that no role grants it; no machine is stopped without the rights to stop and to start all of them",
 		strings.Join(missing, " and "), group)
 }
 
@@ -101,7 +105,8 @@ func allows(permissions []rolePermission, action string) bool {
 	return false
 }
 
-// matchesAny compares as Azure does: * matches any text, and case is ignored.
+// matchesAny reports whether one of the patterns matches an action. As in Azure, * matches any text, and case is
+// ignored.
 func matchesAny(patterns []string, action string) bool {
 	for _, pattern := range patterns {
 		expression := "(?i)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$"

@@ -40,6 +40,8 @@ const (
 	// transitionLooks is the number of listings in which a machine stays in transition. lateLooks is the number of
 	// listings that show the previous state.
 	transitionLooks, lateLooks = 2, 3
+	// repairTime is the time after which a scale set has replaced a member that is off or deleted.
+	repairTime = 100 * time.Millisecond
 )
 
 // simulatedAzure serves the SDK's own fake of Azure's API over HTTP. It has a login, and machines that change like
@@ -51,6 +53,12 @@ type simulatedAzure struct {
 	actuator *Actuator
 
 	machines map[string]*simulatedMachine
+	// scaleSets are the scale sets that replace members, by ID, and replaced is the number of members that they have
+	// deleted.
+	scaleSets map[string]*simulatedScaleSet
+	replaced  int
+	// quotas are the quotas of all locations.
+	quotas   []*armcompute.Usage
 	isLate   bool
 	clusters int
 	// latency, if set, is how long a change takes. Otherwise a change takes a number of listings.
@@ -65,8 +73,10 @@ type simulatedAzure struct {
 
 type simulatedMachine struct {
 	group, name string
-	// scaleSet is the set with flexible orchestration that the machine belongs to.
+	// scaleSet is the ID of the scale set that the machine belongs to.
 	scaleSet string
+	// offSince is when its scale set found that the machine is off; zero if it has not.
+	offSince time.Time
 	// power is Azure's name of the state. left is the number of listings for which a transitional state lasts, and
 	// arrives is the time at which it ends.
 	power   string
@@ -77,9 +87,18 @@ type simulatedMachine struct {
 	late   int
 }
 
+// simulatedScaleSet is a scale set with automatic repairs: it keeps its capacity of running members.
+type simulatedScaleSet struct {
+	group, name string
+	mode        armcompute.OrchestrationMode
+	capacity    int
+	made        int
+	isDeleting  bool
+}
+
 func startAzure(t *testing.T) *simulatedAzure {
 	t.Helper()
-	s := &simulatedAzure{machines: map[string]*simulatedMachine{}}
+	s := &simulatedAzure{machines: map[string]*simulatedMachine{}, scaleSets: map[string]*simulatedScaleSet{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
 	s.actuator = New(Options{HTTPClient: s.client(), Attempts: 2})
@@ -137,6 +156,7 @@ func (s *simulatedAzure) serveLogin(w http.ResponseWriter, r *http.Request) {
 func (s *simulatedAzure) serveManager(w http.ResponseWriter, r *http.Request) {
 	operation, id := parseOperation(r)
 	s.Lock()
+	s.repairScaleSets(time.Now())
 	s.CountCall(operation)
 	interfere := s.interfere
 	failed, isFailed := s.FindFault(operation, id)
@@ -167,6 +187,10 @@ func parseOperation(r *http.Request) (operation, id string) {
 		return "virtualMachines/" + parts[8], strings.ToLower(parts[3] + "/" + parts[7])
 	case parts[len(parts)-1] == "permissions":
 		return "permissions", ""
+	case parts[len(parts)-1] == "virtualMachineScaleSets":
+		return scaleSetRead, ""
+	case parts[len(parts)-1] == "usages":
+		return quotaRead, ""
 	default:
 		return list, ""
 	}
@@ -174,8 +198,11 @@ func parseOperation(r *http.Request) (operation, id string) {
 
 // serveFake answers with the SDK's fake. Each request has a new fake, because a fake stores orders by machine.
 func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, operation string) {
-	name := map[string]string{list: "NewListAllPager", deallocate: "BeginDeallocate", start: "BeginStart"}[operation]
-	ctx := context.WithValue(r.Context(), runtime.CtxAPINameKey{}, "VirtualMachinesClient."+name)
+	name := map[string]string{
+		list: "VirtualMachinesClient.NewListAllPager", scaleSetRead: "VirtualMachineScaleSetsClient.NewListAllPager", quotaRead: "UsageClient.NewListPager",
+		deallocate: "VirtualMachinesClient.BeginDeallocate", start: "VirtualMachinesClient.BeginStart",
+	}[operation]
+	ctx := context.WithValue(r.Context(), runtime.CtxAPINameKey{}, name)
 	machines := fake.VirtualMachinesServer{
 		NewListAllPager: func(o *armcompute.VirtualMachinesClientListAllOptions) (resp azfake.PagerResponder[armcompute.VirtualMachinesClientListAllResponse]) {
 			resp.AddPage(http.StatusOK, s.page(r.URL, o), nil)
@@ -196,7 +223,20 @@ func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, opera
 			return resp, failed
 		},
 	}
-	answer, err := fake.NewServerFactoryTransport(&fake.ServerFactory{VirtualMachinesServer: machines}).Do(r.WithContext(ctx))
+	scaleSets := fake.VirtualMachineScaleSetsServer{
+		NewListAllPager: func(*armcompute.VirtualMachineScaleSetsClientListAllOptions) (resp azfake.PagerResponder[armcompute.VirtualMachineScaleSetsClientListAllResponse]) {
+			resp.AddPage(http.StatusOK, s.pageOfScaleSets(r.URL), nil)
+			return resp
+		},
+	}
+	usage := fake.UsageServer{
+		NewListPager: func(string, *armcompute.UsageClientListOptions) (resp azfake.PagerResponder[armcompute.UsageClientListResponse]) {
+			resp.AddPage(http.StatusOK, armcompute.UsageClientListResponse{ListUsagesResult: armcompute.ListUsagesResult{Value: s.quotas}}, nil)
+			return resp
+		},
+	}
+	factory := &fake.ServerFactory{VirtualMachinesServer: machines, VirtualMachineScaleSetsServer: scaleSets, UsageServer: usage}
+	answer, err := fake.NewServerFactoryTransport(factory).Do(r.WithContext(ctx))
 	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		writeError(w, refused.StatusCode, refused.ErrorCode)
 		return
@@ -218,36 +258,110 @@ func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, opera
 func (s *simulatedAzure) page(asked *url.URL, o *armcompute.VirtualMachinesClientListAllOptions) (answer armcompute.VirtualMachinesClientListAllResponse) {
 	s.Lock()
 	defer s.Unlock()
-	ids := slices.Sorted(maps.Keys(s.machines))
-	first, _ := strconv.Atoi(asked.Query().Get("$skipToken"))
-	last := min(first+pageSize, len(ids))
-	for _, id := range ids[min(first, last):last] {
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(s.machines)) {
+		if s.isListed(s.machines[id]) {
+			ids = append(ids, id)
+		}
+	}
+	ids, answer.NextLink = cutPage(asked, ids)
+	for _, id := range ids {
 		m := s.machines[id]
 		vm := &armcompute.VirtualMachine{
-			ID:   new("/subscriptions/" + goodSubscription + "/resourceGroups/" + strings.ToUpper(m.group) + "/providers/Microsoft.Compute/virtualMachines/" + m.name),
-			Name: &m.name, Properties: &armcompute.VirtualMachineProperties{ProvisioningState: new("Succeeded")},
+			ID: new(resourceID(strings.ToUpper(m.group), "virtualMachines", m.name)), Name: &m.name, Location: new("WestEurope"),
+			Properties: &armcompute.VirtualMachineProperties{ProvisioningState: new("Succeeded")},
 		}
 		if o != nil && o.StatusOnly != nil && *o.StatusOnly == "true" {
 			vm.Properties.InstanceView = &armcompute.VirtualMachineInstanceView{Statuses: []*armcompute.InstanceViewStatus{
 				{Code: new("ProvisioningState/succeeded")}, {Code: new("PowerState/" + m.look())},
 			}}
 		}
-		if m.scaleSet != "" {
-			vm.Properties.VirtualMachineScaleSet = &armcompute.SubResource{ID: new(
-				"/subscriptions/" + goodSubscription + "/resourceGroups/" + m.group + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + m.scaleSet,
-			)}
+		if set := s.scaleSets[m.scaleSet]; set != nil {
+			vm.Properties.VirtualMachineScaleSet = &armcompute.SubResource{ID: new(resourceID(set.group, "virtualMachineScaleSets", set.name))}
 		}
 		answer.Value = append(answer.Value, vm)
 	}
-	if last < len(ids) {
-		next := *asked
-		next.Scheme, next.Host = "https", "management.azure.com"
-		query := next.Query()
-		query.Set("$skipToken", strconv.Itoa(last))
-		next.RawQuery = query.Encode()
-		answer.NextLink = new(next.String())
+	return answer
+}
+
+// isListed reports whether a machine is a resource of its own, and not an instance of a set with uniform orchestration.
+func (s *simulatedAzure) isListed(m *simulatedMachine) bool {
+	set := s.scaleSets[m.scaleSet]
+	return set == nil || set.mode == armcompute.OrchestrationModeFlexible
+}
+
+// pageOfScaleSets returns a part of the listing of scale sets.
+func (s *simulatedAzure) pageOfScaleSets(asked *url.URL) (answer armcompute.VirtualMachineScaleSetsClientListAllResponse) {
+	s.Lock()
+	defer s.Unlock()
+	var ids []string
+	ids, answer.NextLink = cutPage(asked, slices.Sorted(maps.Keys(s.scaleSets)))
+	for _, id := range ids {
+		set := s.scaleSets[id]
+		state := "Succeeded"
+		if set.isDeleting {
+			state = "Deleting"
+		}
+		answer.Value = append(answer.Value, &armcompute.VirtualMachineScaleSet{
+			ID: new(resourceID(strings.ToUpper(set.group), "virtualMachineScaleSets", set.name)), Name: &set.name, SKU: &armcompute.SKU{Capacity: new(int64(set.capacity))},
+			Properties: &armcompute.VirtualMachineScaleSetProperties{OrchestrationMode: &set.mode, ProvisioningState: &state},
+		})
 	}
 	return answer
+}
+
+func resourceID(group, kind, name string) string {
+	return "/subscriptions/" + goodSubscription + "/resourceGroups/" + group + "/providers/Microsoft.Compute/" + kind + "/" + name
+}
+
+// cutPage returns the part of a listing that a URL asks for, and the URL of the next part; nil for the last one.
+func cutPage(asked *url.URL, ids []string) (page []string, next *string) {
+	first, _ := strconv.Atoi(asked.Query().Get("$skipToken"))
+	last := min(first+pageSize, len(ids))
+	if last < len(ids) {
+		link := *asked
+		link.Scheme, link.Host = "https", "management.azure.com"
+		query := link.Query()
+		query.Set("$skipToken", strconv.Itoa(last))
+		link.RawQuery = query.Encode()
+		next = new(link.String())
+	}
+	return ids[min(first, last):last], next
+}
+
+// repairScaleSets deletes the members of scale sets that have been off for a while, and creates members up to the
+// capacity.
+func (s *simulatedAzure) repairScaleSets(now time.Time) {
+	members := map[string]int{}
+	for id, m := range s.machines {
+		isOff := m.power == "deallocated" || m.power == "stopped"
+		switch {
+		case s.scaleSets[m.scaleSet] == nil:
+			continue
+		case !isOff:
+			m.offSince = time.Time{}
+		case m.offSince.IsZero():
+			m.offSince = now
+		case now.Sub(m.offSince) >= repairTime:
+			delete(s.machines, id)
+			s.replaced++
+			continue
+		}
+		members[m.scaleSet]++
+	}
+	for id, set := range s.scaleSets {
+		for range set.capacity - members[id] {
+			s.addMember(id, fmt.Sprintf("%s_%d", set.name, set.made))
+		}
+	}
+}
+
+// addMember creates a running member of a scale set.
+func (s *simulatedAzure) addMember(set, name string) {
+	owner := s.scaleSets[set]
+	owner.made++
+	id := strings.ToLower(owner.group + "/" + name)
+	s.machines[id] = &simulatedMachine{group: owner.group, name: name, scaleSet: set, power: "running"}
 }
 
 // look returns the state that a listing shows, and advances the machine.
@@ -276,7 +390,7 @@ func (s *simulatedAzure) begin(group, name, to string) (status int, code string)
 	defer s.Unlock()
 	m := s.machines[strings.ToLower(group+"/"+name)]
 	switch {
-	case m == nil:
+	case m == nil, !s.isListed(m): // An instance of a uniform set is no resource of this kind.
 		return http.StatusNotFound, "ResourceNotFound"
 	case m.power == to, to == "starting" && m.power == "running", to == "deallocating" && m.power == "deallocated":
 		return http.StatusOK, ""
@@ -394,9 +508,42 @@ func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
 	c.machines[id].power = "stopped"
 }
 
-// JoinGroup implements actuatortest.GroupCloud.
+// JoinGroup implements actuatortest.GroupCloud. The group is a scale set with flexible orchestration.
 func (c *simulatedCluster) JoinGroup(_ *testing.T, id, group string) {
-	c.Change(func() { c.machines[id].scaleSet = group })
+	c.Change(func() {
+		set := c.scaleSet(group, armcompute.OrchestrationModeFlexible)
+		c.machines[id].scaleSet = set
+		c.scaleSets[set].capacity++
+	})
+}
+
+// joinUniformSet replaces a machine with an instance of a scale set with uniform orchestration.
+func (c *simulatedCluster) joinUniformSet(_ *testing.T, id, group string) {
+	c.Change(func() {
+		delete(c.machines, id)
+		set := c.scaleSet(group, armcompute.OrchestrationModeUniform)
+		c.scaleSets[set].capacity++
+		c.addMember(set, fmt.Sprintf("%s_%d", group, c.scaleSets[set].made))
+	})
+}
+
+// scaleSet returns the ID of a scale set in the resource group of the cluster, and creates a missing one.
+func (c *simulatedCluster) scaleSet(name string, mode armcompute.OrchestrationMode) string {
+	id := strings.ToLower(c.group + "/" + name)
+	if c.scaleSets[id] == nil {
+		c.scaleSets[id] = &simulatedScaleSet{group: c.group, name: name, mode: mode}
+	}
+	return id
+}
+
+// expectNoReplacements expects that no scale set has replaced a member.
+func (s *simulatedAzure) expectNoReplacements(t *testing.T) {
+	t.Helper()
+	s.Change(func() {
+		if s.replaced > 0 {
+			t.Errorf("expected no member of a scale set to be replaced, found %d", s.replaced)
+		}
+	})
 }
 
 // Delay implements actuatortest.LateCloud.

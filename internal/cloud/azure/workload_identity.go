@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// WorkloadIdentity is an entry of --azure-workload-identities. It contains a service principal as which the manager
-// logs in, with the token of its own ServiceAccount, for the clusters of a namespace.
+// WorkloadIdentity is an entry of --azure-workload-identities. It allows the manager to log in as a service principal
+// for the clusters of a namespace, with the token of the manager's own ServiceAccount.
 type WorkloadIdentity struct{ namespace, tenant, client string }
 
 // ParseWorkloadIdentities parses NAMESPACE=TENANT_ID/CLIENT_ID. The namespace may be *.
@@ -26,8 +26,8 @@ func ParseWorkloadIdentities(list []string) ([]WorkloadIdentity, error) {
 }
 
 // mayUseWorkloadIdentity reports whether the manager's own token may be used for a service principal. The author of a
-// Secret chooses the service principal, and those of many tenants may trust the manager. An administrator therefore
-// lists the namespaces for which each may be used.
+// Secret chooses the service principal, and service principals of many tenants may trust the manager. An administrator
+// therefore lists the namespaces for which each service principal may be used.
 func (a *Actuator) mayUseWorkloadIdentity(namespace string, p servicePrincipal) bool {
 	for _, listed := range a.options.WorkloadIdentities {
 		isForCluster := listed.namespace == "*" || listed.namespace == namespace

@@ -30,7 +30,7 @@ func TestWorkloadIdentities(t *testing.T) {
 		"listed service principal uses the manager's token":                    {listed: []string{"team-a=" + mine}, file: file, byToken: true},
 		"service principal listed for all namespaces uses the manager's token": {listed: []string{"*=" + strings.ToUpper(mine)}, file: file, byToken: true},
 		"client secret takes precedence over a listed service principal":       {listed: []string{"*=" + mine}, file: file, secret: goodSecret},
-		"empty list": {file: file, class: actuator.CredentialsMissing, says: "or have --azure-workload-identities list"},
+		"empty list": {file: file, class: actuator.CredentialsMissing, says: "list the service principal in --azure-workload-identities"},
 		"service principal listed for another namespace": {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
 		"another service principal is listed":            {listed: []string{"team-a=" + goodTenant + "/other"}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
 		"service principal listed in another directory":  {listed: []string{"team-a=other/" + goodClient}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},

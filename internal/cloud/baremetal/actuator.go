@@ -2,7 +2,7 @@
 
 // Package baremetal switches machines off and on through their management controllers, over Redfish or IPMI 2.0. A
 // ClusterDeployment lists its cluster's machines. Each machine is called separately, so a controller that hangs does
-// not delay the others.
+// not delay other machines.
 //
 // Reading order: bmc_address.go (the addresses of controllers, and which are allowed) → credentials.go (the Secret) →
 // power.go (the orders) → redfish.go, ipmi.go with ipmi_session.go (the protocols) → machine_results.go (the results
@@ -46,11 +46,12 @@ const (
 
 // Options configures the access to controllers. The zero value is suitable for production.
 type Options struct {
-	// Endpoints are the controllers that ClusterDeployments may refer to. Their messages are shown to users.
+	// Endpoints contains the controllers that ClusterDeployments may refer to. Their messages are shown to users.
 	Endpoints httpguard.Endpoints
 	// VisitTimeout limits all calls to one controller for an observation or an order; 0 means 10 s.
 	VisitTimeout time.Duration
-	// resend is set by tests that lose packets; 0 means resendAfter.
+	// resend is how long to wait for an answer before a packet is sent again; 0 means resendAfter. Only tests that drop
+	// packets set it.
 	resend time.Duration
 	// Clock measures how long ago a machine was ordered to shut down; nil means the system clock.
 	Clock clock.PassiveClock
@@ -163,7 +164,7 @@ func namesOf(t actuator.Target) []string {
 	return names
 }
 
-// visitAll visits the controllers of machines concurrently, and returns an error for each.
+// visitAll calls do for each machine concurrently, and returns an error for each machine.
 func (a *Actuator) visitAll(t actuator.Target, ids []string, do func(int, visitor) error) []error {
 	var work errgroup.Group
 	work.SetLimit(parallelVisits)
@@ -219,7 +220,7 @@ func (v visitor) order(ctx context.Context, choose func(actuator.MachineState) (
 	return given, err
 }
 
-// visitorOf returns a machine's controller. A changed Secret gets a new one.
+// visitorOf returns a machine's controller. If the login in the Secret changes, a new controller is created.
 func (a *Actuator) visitorOf(t actuator.Target, id string) (visitor, error) {
 	i := slices.IndexFunc(t.Machines, func(m actuator.ListedMachine) bool { return m.Name == id })
 	if i < 0 {

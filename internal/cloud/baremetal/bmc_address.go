@@ -49,7 +49,7 @@ func parseAddress(text string) (bmcAddress, error) {
 }
 
 func badAddress() error {
-	return actuator.Errorf(actuator.Other, "expected redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST as bmc: correct it")
+	return actuator.Errorf(actuator.Other, "expected redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST in the field bmc: correct it")
 }
 
 // allowAddress refuses a controller that the target's owner may not reach. The author of a ClusterDeployment chooses
@@ -63,12 +63,12 @@ func (o *Options) allowAddress(address bmcAddress) error {
 		return actuator.Errorf(actuator.Other, "%s", err)
 	}
 	if !o.Endpoints.IsEmpty() && !o.Endpoints.Includes(host) {
-		return actuator.Errorf(actuator.Other, "expected a host that --allow-endpoints lists: correct the address, or have it listed")
+		return actuator.Errorf(actuator.Other, "expected a host that --allow-endpoints lists: correct the address, or ask the administrator to list the host")
 	}
 	return nil
 }
 
-// isTrusted reports whether the administrator has listed the BMC. Only then may its messages be shown.
+// isTrusted reports whether the administrator has listed the BMC. Messages of other BMCs are not shown.
 func (o *Options) isTrusted(address bmcAddress) bool {
 	host, _, err := net.SplitHostPort(address.hostPort)
 	return err == nil && o.Endpoints.Includes(host)

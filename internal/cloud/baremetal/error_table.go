@@ -6,25 +6,25 @@ import (
 	"fmt"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
 // redfishErrors classifies the answers of controllers that speak Redfish. The codes are the names of messages in
 // their registries, including the registry and its version:
 // https://redfish.dmtf.org/registries/
 // https://servermanagementportal.ext.hpe.com/docs/redfishservices/ilos/ilo6/
-func redfishErrors() errorclass.Table {
-	return append(errorclass.Table{
+func redfishErrors() errortable.Table {
+	return append(errortable.Table{
 		{Codes: []string{"*.InvalidOperationForSystemState", "*.ResourceInUse", "*.ResourceInStandby"}, Class: actuator.WrongState},
 		{Codes: []string{"*.SessionLimitExceeded"}, Class: actuator.Throttled},
 		{Codes: []string{"*.PasswordChangeRequired"}, Class: actuator.CredentialsInvalid},
 		{Codes: []string{"*.ActionNotSupported"}, Class: actuator.Other},
-	}, errorclass.ByStatus()...)
+	}, errortable.ByStatus()...)
 }
 
 // ipmiErrors classifies completion codes (IPMI 2.0, table 5-2).
-func ipmiErrors() errorclass.Table {
-	return errorclass.Table{
+func ipmiErrors() errortable.Table {
+	return errortable.Table{
 		{Codes: codeTexts(codeBusy, codeOutOfSpace), Class: actuator.Throttled},
 		{Codes: codeTexts(codeDenied), Class: actuator.PermissionDenied},
 		{Codes: codeTexts(codeDuplicate, codeUpdating, codeInitializing, codeNotNow), Class: actuator.WrongState},

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass/errorclasstest"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable/errortabletest"
 )
 
 func TestRedfishErrors(t *testing.T) {
-	errorclasstest.RunWithStatuses(t, redfishErrors(), map[actuator.ErrorClass][]errorclass.Found{
+	errortabletest.RunWithStatuses(t, redfishErrors(), map[actuator.ErrorClass][]errortable.Found{
 		actuator.CredentialsInvalid: {
 			{Code: "Base.1.8.PasswordChangeRequired", Status: 403},
 			{Code: "Base.1.8.NoValidSession", Status: 401},
@@ -32,7 +32,7 @@ func TestRedfishErrors(t *testing.T) {
 }
 
 func TestIPMIErrors(t *testing.T) {
-	errorclasstest.Run(t, ipmiErrors(), map[actuator.ErrorClass][]errorclass.Found{
+	errortabletest.Run(t, ipmiErrors(), map[actuator.ErrorClass][]errortable.Found{
 		actuator.Throttled: {
 			{Code: "0xc0"},
 			{Code: "0xc4"},

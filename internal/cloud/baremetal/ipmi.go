@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
@@ -119,9 +119,9 @@ func (s *ipmiSession) close(ctx context.Context) {
 	_, _, _ = s.run(limited, functionApplication, commandCloseSession, s.remote[:]...) // The controller would also drop the session without this request.
 }
 
-// explainCode explains a completion code (5.2). It returns nil if the command was executed.
+// explainCode returns the error for a completion code (5.2), or nil if the command was executed.
 func explainCode(order string, code byte) error {
-	class := ipmiErrors().ClassOf(errorclass.Found{Operation: order, Code: codeTexts(code)[0]})
+	class := ipmiErrors().ClassOf(errortable.Found{Operation: order, Code: codeTexts(code)[0]})
 	switch code {
 	case codeDone:
 		return nil
@@ -148,7 +148,7 @@ func explainIPMI(err error) error {
 	case errors.Is(err, errPrivilegeDenied):
 		return &actuator.Error{Class: actuator.PermissionDenied, Message: "its BMC does not grant the operator privilege to the user: grant it"}
 	case errors.Is(err, errSuiteRefused):
-		return actuator.Errorf(actuator.Other, "its BMC has neither cipher suite 17 nor 3: allow one of them")
+		return actuator.Errorf(actuator.Other, "its BMC supports neither cipher suite 17 nor 3: enable one of them")
 	case errors.Is(err, errBusy):
 		return &actuator.Error{Class: actuator.Throttled, Message: "its BMC has no room for another session"}
 	case errors.Is(err, errNotIPMI):

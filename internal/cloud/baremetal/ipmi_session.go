@@ -86,7 +86,7 @@ func (s cipherSuite) algorithms() []byte {
 
 var (
 	errNotIPMI         = errors.New("the answer is not an IPMI message")
-	errSuiteRefused    = errors.New("the BMC has no such cipher suite")
+	errSuiteRefused    = errors.New("the BMC does not support the cipher suite")
 	errLoginRefused    = errors.New("the BMC rejects the login")
 	errPrivilegeDenied = errors.New("the user may not be an operator")
 	errBusy            = errors.New("the BMC has no room for another session")
@@ -145,7 +145,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	if err != nil {
 		return err
 	}
-	// A controller that selects other algorithms, such as none, is not trusted with the login.
+	// The login is not sent to a controller that selects other algorithms, such as no encryption.
 	if len(opened) < 36 || !bytes.Equal(opened[4:8], s.own[:]) || !isSameSuite(opened[12:36], s.suite) {
 		return errNotIPMI
 	}
@@ -257,7 +257,7 @@ func (s *ipmiSession) exchangeMatching(ctx context.Context, kind, answerKind byt
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case isTimeout(err):
-			continue // The manager was delayed, not the controller.
+			continue // The manager was delayed, not the controller, so the packet is sent again.
 		case err != nil:
 			return nil, err
 		}

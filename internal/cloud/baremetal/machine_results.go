@@ -24,8 +24,8 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// combineErrors returns one error for machines, or nil. The message does not depend on the order of the answers,
-// because a condition shows it and each change is a write.
+// combineErrors returns one error for machines, or nil. The message does not depend on the order of the answers. A
+// condition shows the message, so each change would cause a write.
 func combineErrors(operation string, ids []string, errs []error) error {
 	named := map[string][]string{}
 	combined := &actuator.Error{Class: actuator.WrongState}
@@ -62,7 +62,8 @@ func combineErrors(operation string, ids []string, errs []error) error {
 	return combined
 }
 
-// urgencyOf ranks classes by their urgency: a wrong state is temporary, but a wrong Secret is permanent.
+// urgencyOf returns the rank of an error class. A wrong state ranks lowest because it is temporary, and a missing
+// Secret key ranks highest because a user must add it.
 func urgencyOf(c actuator.ErrorClass) int {
 	return slices.Index([]actuator.ErrorClass{
 		actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity, actuator.Throttled, actuator.Unreachable,

@@ -21,7 +21,7 @@ const (
 
 // managementController controls one machine.
 type managementController interface {
-	// visit reads the machine's power, and sends the order that choose returns for it.
+	// visit reads the machine's power state, and sends the order that choose returns for this state.
 	visit(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (actuator.MachineState, error)
 }
 
@@ -33,8 +33,8 @@ const (
 	cutPowerAfter = 5 * time.Minute
 )
 
-// chooseStop returns the order for a machine that should stop. toldFor is the time since the first order. The order
-// is repeated, because a machine that has just started may have missed it.
+// chooseStop returns the order for a machine that should stop. toldFor is the time since the first order to shut down,
+// or 0. The order is repeated, because a machine that has just started may have missed it.
 func chooseStop(seen actuator.MachineState, toldFor time.Duration) (powerOrder, error) {
 	switch seen {
 	case actuator.Stopped, actuator.Stopping:

@@ -19,7 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
@@ -196,9 +196,9 @@ func (c *redfishController) explainError(order string, err error) error {
 	}
 }
 
-// class classifies the answer.
+// class returns the class of the answer's error.
 func (e *answerError) class() actuator.ErrorClass {
-	return redfishErrors().ClassOf(errorclass.Found{Code: e.code, Status: e.status, HasPause: e.retryAfter > 0})
+	return redfishErrors().ClassOf(errortable.Found{Code: e.code, Status: e.status, HasPause: e.retryAfter > 0})
 }
 
 // describe returns the controller's message if the administrator has listed the controller. The author of the

@@ -31,14 +31,14 @@ type engineClient struct {
 	// owner identifies the engine among the accounts of all clouds.
 	owner string
 	base  url.URL
-	// isTrusted reports whether the administrator has listed the engine. Only then may its messages be shown.
+	// isTrusted reports whether the administrator has listed the engine. Messages of other engines are not shown.
 	isTrusted         bool
 	http              *http.Client
 	timeout, patience time.Duration
 	stops             *onebyone.PendingStops
 }
 
-// clientFor returns the client for the target's engine. A changed Secret gets a new client.
+// clientFor returns the client for the target's engine. If the Secret changes, a new client is created.
 func (a *Actuator) clientFor(t actuator.Target) (*engineClient, error) {
 	address, err := parseAddress(t.Cloud)
 	if err != nil {

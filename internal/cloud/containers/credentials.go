@@ -16,8 +16,8 @@ const (
 	authorityKey   = "ca.crt"
 )
 
-// readCredentials returns the TLS settings for an engine. A client certificate is required, because an engine that
-// does not require one accepts any client.
+// readCredentials returns the TLS settings for an engine. A client certificate is required, because an engine that does
+// not require a client certificate accepts any client.
 func readCredentials(secret map[string][]byte) (*tls.Config, error) {
 	for _, key := range []string{certificateKey, privateKeyKey} {
 		if len(secret[key]) == 0 {

@@ -35,7 +35,8 @@ type engineAddress struct{ socket, host string }
 
 const socketScheme = "unix://"
 
-// parseAddress accepts the addresses of docker's own client, except unencrypted ones and those that run programs.
+// parseAddress parses an address in the form that docker's own client accepts. It refuses unencrypted addresses, and
+// addresses for which the client runs a program, such as ssh://HOST.
 func parseAddress(text string) (engineAddress, error) {
 	if file, ok := strings.CutPrefix(text, socketScheme); ok {
 		if !path.IsAbs(file) || path.Clean(file) != file {
@@ -57,7 +58,7 @@ func (o *Options) allowAddress(address engineAddress, t actuator.Target) error {
 		if t.Role != nil && slices.Contains(o.Sockets, Socket{t.Role.Namespace, address.socket}) {
 			return nil
 		}
-		return actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected a socket that --container-engine-sockets lists for the namespace, found %.100s: have it listed, or use tcp:// with a Secret",
+		return actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected a socket that --container-engine-sockets lists for the namespace, found %.100s: ask the administrator to list it, or use tcp:// with a Secret",
 			address.socket)
 	}
 	hostname := (&url.URL{Host: address.host}).Hostname()
@@ -65,7 +66,7 @@ func (o *Options) allowAddress(address engineAddress, t actuator.Target) error {
 		return actuator.Errorf(actuator.Other, "spec.platform.containers.engine: %.100s: %s", hostname, err)
 	}
 	if !o.Endpoints.IsEmpty() && !o.Endpoints.Includes(hostname) {
-		return actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", hostname)
+		return actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected a server that --allow-endpoints lists, found %.100s: correct it, or ask the administrator to list the server", hostname)
 	}
 	return nil
 }

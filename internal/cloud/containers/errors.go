@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/httpguard"
@@ -49,8 +49,8 @@ func readFailure(answer *http.Response, content []byte) error {
 	return failure
 }
 
-// isAboutState reports whether an order may have been refused because of the container's state. Engines use either
-// status for such a refusal.
+// isAboutState reports whether an order may have been refused because of the container's state. Engines use both 409
+// and 500 for such a refusal.
 func isAboutState(err error) bool {
 	failure, ok := errors.AsType[*answerError](err)
 	return ok && (failure.status == http.StatusConflict || failure.status == http.StatusInternalServerError)
@@ -77,9 +77,9 @@ func (c *engineClient) explainError(operation string, err error) error {
 	}
 }
 
-// classOf classifies an answer.
+// classOf returns the class of an answer with an error status.
 func classOf(operation string, failure *answerError) actuator.ErrorClass {
-	return errorTable().ClassOf(errorclass.Found{Operation: operation, Message: failure.message, Status: failure.status, HasPause: failure.retryAfter > 0})
+	return errorTable().ClassOf(errortable.Found{Operation: operation, Message: failure.message, Status: failure.status, HasPause: failure.retryAfter > 0})
 }
 
 // isPortTaken reports whether another program occupies the container's port. That program may release the port later.
@@ -91,7 +91,7 @@ func isPortTaken(err error) bool {
 	return strings.Contains(failure.message, portAllocated) || strings.Contains(failure.message, addressInUse)
 }
 
-// explainMissingAnswer describes an error other than an answer from the API.
+// explainMissingAnswer converts the error of a call that received no valid answer from the API.
 func explainMissingAnswer(operation string, err error) error {
 	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
@@ -124,7 +124,8 @@ func isAboutOwnCertificate(err error) bool {
 	return strings.Contains(text, "certificate") || strings.Contains(text, "access denied")
 }
 
-// describeCertificate explains why a certificate is not accepted, without the server's message.
+// describeCertificate returns the reason why the engine's certificate is not accepted, as a suffix, or "". It does not
+// contain text from the server.
 func describeCertificate(err error) string {
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
 	if ok && invalid.Reason == x509.Expired {

@@ -109,9 +109,9 @@ func (e *engineContainer) isSelectedBy(selector string) bool {
 	return slices.ContainsFunc(e.Names, func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "/"), selector) })
 }
 
-// nameIn returns the cluster's name: the value of the label, or the prefix of the names. FindRole skips it at the
-// beginning of a container's name, because it may contain the name of a role. The names of k3d begin with k3d- instead,
-// but its labels contain the role.
+// nameIn returns the cluster's name: the value of the label, or the prefix of the names. FindRole skips the cluster's
+// name at the beginning of a container's name, because the cluster's name may contain the name of a role. The
+// containers of k3d have names that begin with k3d-, but their labels contain the role.
 func nameIn(selector string) string {
 	if _, value, isLabel := strings.Cut(selector, "="); isLabel {
 		return value
@@ -166,5 +166,6 @@ func (e *engineContainer) addresses() []string {
 	return all
 }
 
-// notAnEngine includes err, which may report that the connection or the budget caused the failure.
+// notAnEngine returns errNotAnEngine joined with err, because err may report that the connection failed or a limit was
+// exceeded.
 func notAnEngine(err error) error { return errors.Join(errNotAnEngine, err) }

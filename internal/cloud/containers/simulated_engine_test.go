@@ -343,8 +343,12 @@ func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
 	c.Change(func() { c.containers[id].state = "paused" })
 }
 
+// serviceCluster is a cluster whose containers can be made tasks of Swarm services. A real engine sets the label of a
+// container only when it creates the container.
+type serviceCluster struct{ *simulatedCluster }
+
 // JoinGroup implements actuatortest.GroupCloud.
-func (c *simulatedCluster) JoinGroup(_ *testing.T, id, group string) {
+func (c serviceCluster) JoinGroup(_ *testing.T, id, group string) {
 	c.Change(func() { c.containers[id].service = group })
 }
 
@@ -360,7 +364,7 @@ func TestContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			engine := startEngine(t)
 			engine.isPodman = isPodman
-			actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return engine.newCluster() })
+			actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return serviceCluster{engine.newCluster()} })
 		})
 	}
 }

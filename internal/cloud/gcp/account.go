@@ -32,9 +32,11 @@ type projectAccount struct {
 	starts             onebyone.PendingStarts
 	// groups caches the groups of instances, by instance ID.
 	groups *lru.Cache
+	quotas *cloudrest.QuotaCache
 }
 
-// accountOf returns the account of the target's service account. A changed Secret gets a new account.
+// accountOf returns the account of the target's service account. If the Secret changes, a new projectAccount is
+// created.
 func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 	s, err := readCredentials(t.Credentials)
 	if err != nil {
@@ -51,7 +53,7 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 		return &projectAccount{
 			client: cloudrest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
 			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, discardsLocalDisks: t.DiscardLocalDisks, starts: onebyone.NewPendingStarts(a.options.Clock),
-			groups: lru.New(maxMachines),
+			groups: lru.New(maxMachines), quotas: cloudrest.NewQuotaCache(a.options.Clock),
 		}, nil
 	})
 }
@@ -69,7 +71,7 @@ type computeRequest struct {
 	body  any
 }
 
-// call makes one call, and explains its error.
+// call makes one call, and converts its error to one for users.
 func (c *projectAccount) call(ctx context.Context, r computeRequest, result any) error {
 	address := computeURL + url.PathEscape(c.project) + r.path
 	if len(r.query) > 0 {

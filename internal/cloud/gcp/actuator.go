@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gcp stops and starts clusters' instances in Google Cloud. A cluster's machines are those with names that
-// begin with its infraID and a hyphen, as in Hive, except those that labels assign to another cluster.
+// Package gcp stops and starts clusters' instances in Google Cloud. A cluster's machines are the instances whose names
+// begin with its infraID and a hyphen, as in Hive, except instances that a label assigns to another cluster.
 //
 // Reading order: credentials.go, login.go (the Secret, a token) → account.go (one for each service account) →
 // list_machines.go (one listing for many clusters, in all zones) → rights.go, order.go (one call per machine, and its

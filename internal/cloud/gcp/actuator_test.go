@@ -26,7 +26,7 @@ import (
 
 func TestCallsAreFew(t *testing.T) {
 	cloud := startGCP(t)
-	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}, map[string]int{login: 1, list: 3, stop: 12})
+	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}, map[string]int{login: 1, list: 3, quotaRead: 1, stop: 12})
 }
 
 func TestTroubleAtGoogleCloud(t *testing.T) {
@@ -235,8 +235,8 @@ func TestListingsAreFiltered(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
 		"endless pages are refused":                          {`{"nextPageToken":"again"}`, "more pages or instances than allowed"},
-		"answer that is not JSON is refused":                 {`<html>`, "the answer is not a valid response from this API"},
-		"list that is not a list is refused":                 {`{"items":"x"}`, "the answer is not a valid response from this API"},
+		"answer that is not JSON is refused":                 {`<html>`, "the answer is not the JSON that the API returns"},
+		"list that is not a list is refused":                 {`{"items":"x"}`, "the answer is not the JSON that the API returns"},
 		"instance without a name is refused":                 {`{"items":{"zones/a":{"instances":[{}]}}}`, "the answer is not a valid Compute Engine response"},
 		"instance name with a path traversal is refused":     {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "the answer is not a valid Compute Engine response"},
 		"instance in a region instead of a zone is refused":  {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "the answer is not a valid Compute Engine response"},

@@ -18,7 +18,7 @@ const (
 	// serviceAccountKey is the key of the credentials Secret that Hive defines. Its value is the key file of a
 	// service account.
 	serviceAccountKey = "osServiceAccount.json"
-	// tokenURL is the only source of tokens, even if the file contains another one.
+	// tokenURL is the only source of tokens, even if the key file contains another URL.
 	tokenURL = "https://oauth2.googleapis.com/token"
 	// googleUniverse is the only supported cloud. Google operates others for governments.
 	googleUniverse = "googleapis.com"
@@ -28,7 +28,7 @@ const (
 	maxKeyBits      = 8192
 )
 
-// serviceAccount is the content of a Secret. It is complete and well-formed.
+// serviceAccount contains the validated content of a credentials Secret.
 type serviceAccount struct {
 	Type         string `json:"type"`
 	ProjectID    string `json:"project_id"`
@@ -43,7 +43,7 @@ type serviceAccount struct {
 func readCredentials(secret map[string][]byte) (serviceAccount, error) {
 	content, ok := secret[serviceAccountKey]
 	if !ok {
-		return serviceAccount{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it, the file of a key of a service account", serviceAccountKey)
+		return serviceAccount{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it, with the key file of a service account as its value", serviceAccountKey)
 	}
 	var a serviceAccount
 	if err := json.Unmarshal(content, &a); err != nil {
@@ -64,7 +64,7 @@ func (a serviceAccount) check() error {
 	switch {
 	case a.Type != "service_account":
 		// Other types refer to files of the manager, or to servers that would receive its identity.
-		return actuator.Errorf(actuator.CredentialsInvalid, "type of %s must be service_account, found %.40q: make a key of a service account", where, a.Type)
+		return actuator.Errorf(actuator.CredentialsInvalid, "type of %s must be service_account, found %.40q: create a key of a service account", where, a.Type)
 	case len(a.ProjectID) > maxProjectBytes || strings.Trim(a.ProjectID, "abcdefghijklmnopqrstuvwxyz0123456789-.:") != "":
 		return actuator.Errorf(actuator.CredentialsInvalid, "project_id of %s must be the id of a project: correct it", where)
 	case cmp.Or(a.Universe, googleUniverse) != googleUniverse:
@@ -73,7 +73,7 @@ func (a serviceAccount) check() error {
 		// A user who may write a Secret must not be able to make the manager send requests elsewhere.
 		return actuator.Errorf(actuator.CredentialsInvalid, "token_uri of %s must be %s: correct it", where, tokenURL)
 	case !isSigningKey(a.PrivateKey):
-		return actuator.Errorf(actuator.CredentialsInvalid, "private_key of %s must be an RSA key in PEM of at most %d bits: put in the file as Google gave it", where, maxKeyBits)
+		return actuator.Errorf(actuator.CredentialsInvalid, "private_key of %s must be an RSA key in PEM of at most %d bits: use the key file from Google unchanged", where, maxKeyBits)
 	default:
 		return nil
 	}

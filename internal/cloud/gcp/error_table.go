@@ -4,14 +4,14 @@ package gcp
 
 import (
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
 // errorTable classifies the reasons of refusals, and the codes of failed orders, which have no status:
 // https://cloud.google.com/compute/docs/reference/rest/v1/errors
 // https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability
-func errorTable() errorclass.Table {
-	return append(errorclass.Table{
+func errorTable() errortable.Table {
+	return append(errortable.Table{
 		{Codes: []string{
 			"rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "RATE_LIMIT_EXCEEDED", "concurrentLimitExceeded",
 		}, Class: actuator.Throttled},
@@ -25,5 +25,5 @@ func errorTable() errorclass.Table {
 		}, Class: actuator.WrongState},
 		{Codes: []string{"RESOURCE_NOT_FOUND"}, Class: actuator.NotFound},
 		{Codes: []string{"PERMISSIONS_ERROR"}, Class: actuator.PermissionDenied},
-	}, errorclass.ByStatus()...)
+	}, errortable.ByStatus()...)
 }

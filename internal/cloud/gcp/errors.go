@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
@@ -33,7 +33,7 @@ func (c *projectAccount) explainError(operation string, err error) error {
 		return unreachableErrorf(operation, "the API answers with status %d", refusal.Status)
 	case isLocalSSD(message) && operation == stop:
 		return &onebyone.RefusedError{Class: actuator.Other, Code: "localSSD", Message: "Google Cloud does not stop instances with local SSDs without a decision about " +
-			"their data: set spec.platform.gcp.discardLocalSsdOnHibernate to true, which loses them"}
+			"their data: set spec.platform.gcp.discardLocalSsdOnHibernate to true, which loses the data, or to false, which keeps it"}
 	case onebyone.IsOfMachine(class) && (operation == stop || operation == start):
 		return &onebyone.RefusedError{Class: class, Code: reason, Message: message}
 	default:
@@ -41,13 +41,13 @@ func (c *projectAccount) explainError(operation string, err error) error {
 	}
 }
 
-// explainOrder returns the error of an accepted order, or nil if it did not fail.
+// explainOrder returns the error of an accepted order, or nil if the order did not fail.
 func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error {
 	if !taken.hasEnded() || taken.Error == nil || len(taken.Error.Errors) == 0 {
 		return nil
 	}
 	failure := taken.Error.Errors[0]
-	class := errorTable().ClassOf(errorclass.Found{Operation: operation, Code: failure.Code, Message: failure.Message})
+	class := errorTable().ClassOf(errortable.Found{Operation: operation, Code: failure.Code, Message: failure.Message})
 	if !onebyone.IsOfMachine(class) {
 		return actuator.Errorf(class, "%s: %s: %s", operation, cloudrest.Scrub(failure.Code), cloudrest.Scrub(failure.Message, c.secret))
 	}

@@ -40,7 +40,7 @@ const (
 	emptyScope = "NO_RESULTS_ON_PAGE"
 )
 
-// machineName is a parsed ID.
+// machineName is the parsed ID of an instance.
 type machineName struct{ zone, name string }
 
 func (m machineName) id() string { return m.zone + "/" + m.name }
@@ -94,7 +94,7 @@ const pageFields = "items/*/instances(name,status,labels,metadata(fingerprint,it
 // would seem deleted, and the cluster would count as stopped while it runs.
 func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
-		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
+		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, but Torpor finds instances by it: set spec.clusterMetadata.infraID")
 	}
 	all, cancel := context.WithTimeout(ctx, c.listTimeout())
 	defer cancel()
@@ -130,6 +130,7 @@ func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (m
 	if err := c.nameGroups(all, found, claims); err != nil {
 		return nil, err
 	}
+	c.quotas.NoteExceeded(all, found, regionOf, c.readQuotas)
 	return found, ctx.Err()
 }
 
@@ -180,7 +181,7 @@ func (c *projectAccount) addPage(found map[string][]actuator.Machine, claims gro
 	return count, nil
 }
 
-// ownerOf returns which of the wanted clusters owns an instance, or "".
+// ownerOf returns the infraID of the wanted cluster that owns an instance, or "".
 func ownerOf(vm *computeInstance, infraIDs []string) string {
 	if owner := infraIDOf(vm); slices.Contains(infraIDs, owner) {
 		return owner
@@ -188,9 +189,9 @@ func ownerOf(vm *computeInstance, infraIDs []string) string {
 	return ""
 }
 
-// infraIDOf returns the infraID of the cluster that owns an instance, independent of the wanted clusters. A cluster
-// label decides; without a label, the name decides. If there are several labels, the longest infraID wins, because
-// one cluster's infraID may begin with another's.
+// infraIDOf returns the infraID of the cluster that owns an instance, independent of the wanted clusters. The infraID
+// is that of the cluster label, or of the name if the instance has no cluster label. If there are several labels, the
+// longest infraID is used, because one cluster's infraID may begin with another's.
 func infraIDOf(vm *computeInstance) string {
 	isLabelled, owner := false, ""
 	for key, value := range vm.Labels {

@@ -44,7 +44,7 @@ type roundTripperFunc func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// explainLogin explains why the login returned no token.
+// explainLogin converts the error of a login that returned no token.
 func explainLogin(ctx context.Context, account serviceAccount, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

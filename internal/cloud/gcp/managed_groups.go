@@ -47,7 +47,7 @@ func (m *instanceMetadata) namesCreator() bool {
 	return slices.ContainsFunc(m.Items, func(item metadataItem) bool { return item.Key == creatorKey })
 }
 
-// managedGroup returns the name of the group in metadata with values, or "".
+// managedGroup returns the name of the group in the metadata, or "". The metadata must contain values.
 func (m *instanceMetadata) managedGroup() string {
 	for _, item := range m.Items {
 		if item.Key == creatorKey {
@@ -61,11 +61,12 @@ func (m *instanceMetadata) managedGroup() string {
 // groupClaims maps the IDs of instances whose metadata may contain a group to the fingerprints of the metadata.
 type groupClaims map[string]string
 
-// knownGroup is the group in the metadata with a given fingerprint.
+// knownGroup is a cached group. The metadata that contained it has this fingerprint.
 type knownGroup struct{ fingerprint, group string }
 
-// nameGroups sets the groups of machines. Each instance is read once for each change to its metadata. An instance
-// that cannot be read, or is deferred to the next listing, counts as a member, because a stop could destroy it.
+// nameGroups sets the groups of machines. The metadata of each instance is read again only after it has changed. An
+// instance that cannot be read, or is deferred to the next listing, counts as a member, because a stop could destroy
+// it.
 func (c *projectAccount) nameGroups(ctx context.Context, found map[string][]actuator.Machine, claims groupClaims) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(parallelMetadataReads)
@@ -81,7 +82,7 @@ func (c *projectAccount) nameGroups(ctx context.Context, found map[string][]actu
 				machine.Group = group
 				continue
 			}
-			// Members have the name of their group plus a suffix.
+			// The name of a member is that of its group, followed by a hyphen and a suffix.
 			machine.Group = machine.Name[:max(strings.LastIndexByte(machine.Name, '-'), 0)]
 			if reads++; reads <= maxMetadataReads {
 				work.Go(func() error { return c.readGroup(ctx, machine) })

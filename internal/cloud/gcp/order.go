@@ -57,7 +57,7 @@ func (c *projectAccount) StopMachine(ctx context.Context, id string) error {
 	return c.acceptState(ctx, m, stop, err, actuator.Stopped, actuator.Stopping)
 }
 
-// readMachineName parses the ID in an order.
+// readMachineName parses the ID in an order. It returns a *onebyone.RefusedError for an invalid ID.
 func readMachineName(id string) (machineName, error) {
 	m, ok := parseMachineName(id)
 	if !ok {
@@ -123,8 +123,8 @@ func (c *projectAccount) readInstance(ctx context.Context, m machineName, operat
 	return found, err
 }
 
-// acceptState returns no error for an instance that has, or is reaching, the requested state. In this case the
-// refusal may only mean that another order is in progress.
+// acceptState returns nil instead of a refusal if the instance is already in one of the accepted states. The refusal
+// may then only mean that another order is in progress.
 func (c *projectAccount) acceptState(ctx context.Context, m machineName, operation string, refusal error, accepted ...actuator.MachineState) error {
 	if !hasClass(refusal, actuator.WrongState) {
 		return refusal

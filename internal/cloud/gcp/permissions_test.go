@@ -20,9 +20,9 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	if err := c.Actuator().Start(t.Context(), c.Target(), ids[2:]); err != nil {
 		t.Fatal(err)
 	}
-	table := map[string][]string{login: {}, testRights: {}, operationRead: {"compute." + operationRead}}
+	table := map[string][]string{login: {}, testRights: {}, quotaRead: {"compute." + quotaRead}, operationRead: {"compute." + operationRead}}
 	for _, operation := range []string{list, zoneRead, stop, start, "instances.resume"} {
 		table[operation] = []string{"compute." + operation}
 	}
-	actuatortest.ExpectDocumented(t, "gcp", `compute\.(instances|zoneOperations)\.\w+`, actuatortest.PermissionsOf(t, c.CountCalls(), table))
+	actuatortest.ExpectDocumented(t, "gcp", `compute\.(instances|regions|zoneOperations)\.\w+`, actuatortest.PermissionsOf(t, c.CountCalls(), table))
 }

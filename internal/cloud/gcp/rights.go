@@ -15,11 +15,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
-// testRights returns the subset of the given rights that the caller has.
+// testRights is the call that returns which of the given rights the caller has.
 const testRights = "instances.testIamPermissions"
 
-// maxZoneQuestions limits the checks for a large batch, in addition to one for each cluster and each zone. If one
-// check is throttled, all are repeated.
+// maxZoneQuestions limits the number of checks for a large batch, because all checks are repeated if one is throttled.
+// One check for each cluster and for each zone is made even beyond the limit.
 const maxZoneQuestions = 500
 
 // RequireStopRights implements rest.OneByOneAccount. It checks the service account's rights on one machine of each
@@ -76,7 +76,7 @@ func (c *projectAccount) requireRightsFor(ctx context.Context, m machineName) er
 		operation: testRights, method: http.MethodPost, path: m.path() + "/testIamPermissions", body: map[string]any{"permissions": needed},
 	}, &granted)
 	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {
-		// If rights cannot be checked, the stop is tried. A missing instance is detected at the stop.
+		// If the rights cannot be checked, the stop is tried. The stop also detects a missing instance.
 		return nil
 	}
 	if err != nil {
@@ -86,6 +86,6 @@ func (c *projectAccount) requireRightsFor(ctx context.Context, m machineName) er
 	if len(missing) == 0 {
 		return nil
 	}
-	return actuator.Errorf(actuator.PermissionDenied, "expected the service account to have %s, found that it lacks the right; no machine is stopped without the rights to stop and to start all of them",
+	return actuator.Errorf(actuator.PermissionDenied, "expected the service account to have %s, found that no role grants it; no machine is stopped without the rights to stop and to start all of them",
 		strings.Join(missing, " and "))
 }

@@ -53,6 +53,8 @@ type simulatedGCP struct {
 
 	instances map[string]*simulatedInstance
 	orders    map[string]*simulatedOrder
+	// quotas are the quotas of a region.
+	quotas map[string]map[string]any
 	// queries are the query parameters of listings.
 	queries  []url.Values
 	tokens   int
@@ -184,6 +186,8 @@ func (s *simulatedGCP) serveCompute(w http.ResponseWriter, r *http.Request) {
 		s.serveList(w, r)
 	case operation == operationRead:
 		s.serveOrder(w, id)
+	case operation == quotaRead:
+		writeJSON(w, http.StatusOK, s.quotas[id])
 	case s.instances[id] == nil:
 		writeRefusal(w, http.StatusNotFound, "notFound", "The resource '"+id+"' was not found")
 	case operation == zoneRead:
@@ -202,6 +206,8 @@ func parseRequest(r *http.Request) (operation, id string) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/aggregated/instances"):
 		return list, ""
+	case len(parts) == 2 && parts[0] == "regions":
+		return quotaRead, parts[1]
 	case len(parts) == 4 && parts[2] == "operations":
 		return operationRead, parts[3]
 	case len(parts) == 4:

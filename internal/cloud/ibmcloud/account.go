@@ -28,7 +28,8 @@ type regionAccount struct {
 	starts onebyone.PendingStarts
 }
 
-// accountOf returns the account of the target's API key and region. A changed Secret gets a new account.
+// accountOf returns the account of the target's API key and region. If the Secret changes, a new regionAccount is
+// created.
 func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
 	apiKey, err := readCredentials(t.Credentials)
 	if err != nil {
@@ -60,7 +61,7 @@ type vpcRequest struct {
 	body                    any
 }
 
-// call makes one call, and explains its error.
+// call makes one call, and converts its error to one for users.
 func (c *regionAccount) call(ctx context.Context, r vpcRequest, result any) error {
 	query := url.Values{"version": {apiVersion}, "generation": {generation}}
 	maps.Copy(query, r.query)

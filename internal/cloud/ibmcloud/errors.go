@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
@@ -58,9 +58,9 @@ func readRefusal(refusal *cloudrest.StatusError) (code, message string) {
 	return code, message
 }
 
-// classOfReason classifies the reason why an instance did not start.
+// classOfReason returns the class of the reason why an instance did not start.
 func classOfReason(code string) actuator.ErrorClass {
-	return errorTable().ClassOf(errorclass.Found{Operation: start, Code: code})
+	return errorTable().ClassOf(errortable.Found{Operation: start, Code: code})
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {

@@ -39,7 +39,7 @@ type vpcInstance struct {
 	ResourceGroup namedReference `json:"resource_group"`
 	// Membership is nil for an instance that is not a member of an instance group.
 	Membership *groupMembership `json:"instance_group_membership"`
-	// An instance has interfaces; newer instances have attachments instead.
+	// Older instances have Interfaces, and newer instances have Attachments.
 	Interfaces  []networkAttachment `json:"network_interfaces"`
 	Attachments []networkAttachment `json:"network_attachments"`
 }
@@ -82,7 +82,7 @@ type instancePage struct {
 // stopped while it runs.
 func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
-		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
+		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, but Torpor finds instances by it: set spec.clusterMetadata.infraID")
 	}
 	all, cancel := context.WithTimeout(ctx, listTimeoutFactor*c.client.Timeout)
 	defer cancel()

@@ -46,7 +46,7 @@ func (a *Actuator) fetchToken(ctx context.Context, apiKey string) (cloudrest.Acc
 	return cloudrest.AccessToken{Value: answer.AccessToken, Expires: a.options.Clock.Now().Add(life)}, nil
 }
 
-// explainLogin explains why the login returned no token.
+// explainLogin converts the error of a login that returned no token.
 func explainLogin(ctx context.Context, apiKey string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

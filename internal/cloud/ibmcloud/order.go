@@ -27,7 +27,7 @@ type instanceAction struct {
 	Type string `json:"type"`
 }
 
-// errNoInstanceID refuses an order with an ID that cannot be that of an instance, because IDs become parts of URLs.
+// errNoInstanceID is the error for an order with an invalid instance ID. IDs become parts of URLs.
 var errNoInstanceID = &onebyone.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the id of an instance"}
 
 // StopMachine implements cloudrest.OneByOneAccount.
@@ -90,8 +90,8 @@ func (c *regionAccount) readInstance(ctx context.Context, id, operation string) 
 	return found, err
 }
 
-// acceptState returns no error for an instance that has, or is reaching, the requested state. IBM Cloud refuses to
-// stop stopped instances.
+// acceptState returns nil instead of a refusal if the instance is already in one of the accepted states. IBM Cloud
+// refuses to stop stopped instances.
 func (c *regionAccount) acceptState(ctx context.Context, id, operation string, refusal error, accepted ...actuator.MachineState) error {
 	refused, ok := errors.AsType[*onebyone.RefusedError](refusal)
 	if !ok || refused.Class != actuator.WrongState {

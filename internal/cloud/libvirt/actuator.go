@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package libvirt stops and starts clusters' virtual machines through libvirt daemons, by ACPI. A cluster's machines
-// are the domains with its infraID in their metadata, and the domains without such metadata with names that begin
-// with the infraID.
+// are the domains with its infraID in their metadata, and the domains without such metadata whose names begin with the
+// infraID.
 //
 // Reading order: credentials.go (the Secret) → connection.go (frames, with budgets) → xdr.go, protocol.go (the calls)
 // → list_machines.go → order.go, with pending_shutdowns.go (requested shutdowns) → errors.go (messages for users).
@@ -28,8 +28,8 @@ var (
 
 // Options configures the access to daemons. The zero value is suitable for production, and refuses sockets.
 type Options struct {
-	// Socket is the daemon's socket on this machine. A Secret may choose it with a URI without a host. If Socket is
-	// empty, such URIs are refused.
+	// Socket is the daemon's socket on this machine. It is used for Secrets whose URI has no host. If Socket is empty,
+	// such URIs are refused.
 	Socket string
 	// Endpoints are the servers that Secrets may refer to. Their messages are shown to users.
 	Endpoints httpguard.Endpoints
@@ -85,7 +85,7 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 // ObserveAll implements actuator.BatchActuator.
 func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
-		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and domains are found by it: set spec.clusterMetadata.infraID")
+		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, but Torpor finds domains by it: set spec.clusterMetadata.infraID")
 	}
 	var found map[string][]actuator.Machine
 	err := a.connect(ctx, t, list, func(ctx context.Context, c *connection) error {

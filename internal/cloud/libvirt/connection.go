@@ -92,7 +92,7 @@ func (a *Actuator) checkEndpoint(d daemon) error {
 	where := uriKey + " of the credentials Secret"
 	switch {
 	case d.transport == overSocket && a.options.Socket == "":
-		return actuator.Errorf(actuator.Other, "%s names no host, and the manager has no local socket from --libvirt-socket: name a host, or have the flag set", where)
+		return actuator.Errorf(actuator.Other, "%s contains no host, and the manager runs without --libvirt-socket: add a host, or ask the administrator to set the flag", where)
 	case d.transport == overSocket:
 		return nil
 	}
@@ -102,9 +102,9 @@ func (a *Actuator) checkEndpoint(d daemon) error {
 	isListed := a.options.Endpoints.Includes(d.host)
 	switch {
 	case !isListed && !a.options.Endpoints.IsEmpty():
-		return actuator.Errorf(actuator.Other, "%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, d.host)
+		return actuator.Errorf(actuator.Other, "%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or ask the administrator to list the server", where, d.host)
 	case !isListed && d.transport == overTCP:
-		return actuator.Errorf(actuator.Other, "%s: tcp has no authentication, so --allow-endpoints must list %.100s: use tls, or have it listed", where, d.host)
+		return actuator.Errorf(actuator.Other, "%s: tcp has no authentication, so --allow-endpoints must list %.100s: use tls, or ask the administrator to list the server", where, d.host)
 	default:
 		return nil
 	}
@@ -127,7 +127,7 @@ func (a *Actuator) dialTransport(ctx context.Context, d daemon) (net.Conn, error
 	return encrypted, nil
 }
 
-// handshake includes the final byte, which reports whether the daemon accepts the client's certificate.
+// handshake performs the TLS handshake, and reads the byte with which the daemon accepts the client's certificate.
 func handshake(ctx context.Context, conn *tls.Conn) error {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		if said, ok := errors.AsType[*net.OpError](err); ok && said.Op == "remote error" { // The error is a TLS alert.

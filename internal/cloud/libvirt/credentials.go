@@ -88,7 +88,7 @@ func parseURI(text string) (daemon, error) {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
 		return daemon{}, wrong("one with a user or parameters, which are not supported")
 	case !slices.Contains([]transport{overSocket, overTCP, overTLS}, d.transport):
-		return daemon{}, wrong("one with another transport than tls, tcp or unix")
+		return daemon{}, wrong("one with a transport other than tls, tcp and unix")
 	case (d.transport == overSocket) != (u.Host == ""):
 		return daemon{}, wrong("one with a host and the transport unix, or with neither")
 	}

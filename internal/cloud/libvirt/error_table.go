@@ -6,15 +6,15 @@ import (
 	"fmt"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
 // errorTable classifies the errors of a daemon. OPERATION_TIMEOUT, OPERATION_ABORTED and RESOURCE_BUSY concern
 // domains that another client is changing. A guest agent does not respond while the guest starts or is busy. A
 // hypervisor reports a host without memory only in the message:
 // https://libvirt.org/html/libvirt-virterror.html
-func errorTable() errorclass.Table {
-	return errorclass.Table{
+func errorTable() errortable.Table {
+	return errortable.Table{
 		{Codes: []string{"AUTH_FAILED", "AUTH_CANCELLED", "AUTH_UNAVAILABLE"}, Class: actuator.CredentialsInvalid},
 		{Codes: []string{"OPERATION_DENIED", "ACCESS_DENIED"}, Class: actuator.PermissionDenied},
 		{Codes: []string{"NO_DOMAIN"}, Class: actuator.NotFound},

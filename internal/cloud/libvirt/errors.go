@@ -11,12 +11,12 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// Error codes that are treated differently, from libvirt's virterror.h.
+// Error codes from libvirt's virterror.h that Torpor distinguishes.
 const (
 	codeNoMemory          = 2
 	codeOperationDenied   = 29
@@ -47,7 +47,7 @@ func hasCode(err error, code uint32) bool {
 	return ok && said.code == code
 }
 
-// openingError explains why a daemon does not open a driver.
+// openingError reports why a daemon cannot open a driver.
 type openingError struct {
 	driver string
 	err    error
@@ -63,7 +63,7 @@ func (e *openingError) Unwrap() error { return e.err }
 type errorExplainer struct {
 	// driver is the URI that the daemon opens.
 	driver string
-	// isTrusted reports whether the administrator has listed the daemon. Only then may its messages be shown. The
+	// isTrusted reports whether the administrator has listed the daemon. Messages of other daemons are not shown. The
 	// author of the Secret chooses the server, and could otherwise read answers of other servers.
 	isTrusted bool
 }
@@ -72,7 +72,8 @@ func (a *Actuator) errorExplainer(d daemon) errorExplainer {
 	return errorExplainer{driver: d.driver, isTrusted: d.transport == overSocket || a.options.Endpoints.Includes(d.host)}
 }
 
-// explainOrder is like explainError, for an order about one domain, which may be refused separately.
+// explainOrder converts the error of an order for one domain. It returns an *onebyone.RefusedError if the error may
+// concern only this domain, and otherwise the result of explainError.
 func (d errorExplainer) explainOrder(ctx context.Context, operation string, err error) error {
 	if known, ok := errors.AsType[*onebyone.RefusedError](err); ok {
 		return known
@@ -102,14 +103,15 @@ func (d errorExplainer) explainError(ctx context.Context, operation string, err 
 	case classOf(said) == actuator.CredentialsInvalid:
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon refuses the login: %s: correct the credentials Secret, or the daemon's settings", operation, d.describe(said))
 	case isOpening && classOf(said) != actuator.PermissionDenied:
-		return unreachableErrorf(operation, fmt.Sprintf("it does not open %s: %s", opening.driver, d.describe(said)))
+		return unreachableErrorf(operation, fmt.Sprintf("the daemon cannot open %s: %s", opening.driver, d.describe(said)))
 	default:
 		return actuator.Errorf(classOf(said), "%s: %s", operation, d.describe(said))
 	}
 }
 
-// explainMissingAnswer describes an error other than the daemon's own. An unreachable daemon, a broken connection and
-// a timeout have the same description, because users only need to know that the daemon does not respond.
+// explainMissingAnswer converts the error of a call that received no valid answer from the daemon. An unreachable
+// daemon, a broken connection and a timeout have the same description, because users only need to know that the daemon
+// does not respond.
 func explainMissingAnswer(operation string, err error) error {
 	_, isUnknownServer := errors.AsType[*tls.CertificateVerificationError](err)
 	_, isPlain := errors.AsType[tls.RecordHeaderError](err)
@@ -119,7 +121,7 @@ func explainMissingAnswer(operation string, err error) error {
 	case errors.Is(err, errAuthenticationUnknown):
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon requires a password, but Torpor logs in with a certificate: set the daemon's auth_tls to none", operation)
 	case isUnknownServer:
-		return unreachableErrorf(operation, "its certificate is of another host, or not signed by "+authorityKey)
+		return unreachableErrorf(operation, "the daemon's certificate is not valid for this host, or not signed by "+authorityKey)
 	case errors.Is(err, errAnswerTooLarge):
 		return unreachableErrorf(operation, "the answer is larger than allowed")
 	case errors.Is(err, errListTooLong):
@@ -137,9 +139,9 @@ func unreachableErrorf(operation, found string) error {
 	return actuator.Errorf(actuator.Unreachable, "cannot %s at libvirt: %s; check the daemon, the network and %s of the credentials Secret", operation, found, uriKey)
 }
 
-// classOf classifies an error.
+// classOf returns the class of an error.
 func classOf(e *daemonError) actuator.ErrorClass {
-	return errorTable().ClassOf(errorclass.Found{Code: nameOfCode(e.code), Message: e.message})
+	return errorTable().ClassOf(errortable.Found{Code: nameOfCode(e.code), Message: e.message})
 }
 
 // describe returns the daemon's message if the daemon is trusted, without parts that differ at each call.

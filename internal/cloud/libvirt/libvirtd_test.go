@@ -295,7 +295,7 @@ func TestRealLibvirtdAuthenticatesClients(t *testing.T) {
 		"certificate of another authority": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "rejects clientcert.pem"},
 		"daemon of another authority":      {with(daemon.secret, authorityKey, newTestAuthority(t).pem), actuator.Unreachable, "not signed by cacert.pem"},
 		"daemon under another name":        {with(daemon.secret, uriKey, []byte(strings.Replace(string(daemon.secret[uriKey]), "127.0.0.1", "localhost", 1))), actuator.Other, "--allow-endpoints lists"},
-		"unavailable driver":               {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "does not open qemu:///system"},
+		"unavailable driver":               {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "the daemon cannot open qemu:///system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := daemon.actuator.Observe(t.Context(), actuator.Target{InfraID: c.infraID, Credentials: row.secret})

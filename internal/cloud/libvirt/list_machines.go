@@ -98,8 +98,8 @@ func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []strin
 	return infraID, machine, nil
 }
 
-// findOwner returns which of the wanted clusters owns a domain: the cluster in its metadata, or in its name if it has
-// no metadata. The result does not depend on the other wanted clusters.
+// findOwner returns the infraID of the wanted cluster that owns a domain, or "". The infraID is that in the domain's
+// metadata, or in its name if the domain has no such metadata. The result does not depend on the other wanted clusters.
 func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
 	if !isClaimed {
 		claim = machinenames.FindInfraID(name)
@@ -119,7 +119,7 @@ func machineStateOf(s domainState) actuator.MachineState {
 	case s == domainState{statePaused, pausedStartingUp}:
 		return actuator.Starting
 	case s.state == stateShutOff, s.state == stateCrashed, s.state == statePMSuspended:
-		return actuator.Stopped // The last two occupy memory, but the machine does not work.
+		return actuator.Stopped // A crashed or suspended domain occupies memory, but does not run.
 	default:
 		return actuator.Running // A paused domain occupies memory, and a domain in an unknown state may work.
 	}

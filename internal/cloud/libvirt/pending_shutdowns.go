@@ -15,15 +15,15 @@ const (
 	maxRemembered = 20_000
 )
 
-// pendingShutdowns records which guests were requested to turn off, because libvirt reports them as running until
-// they are off. If the manager loses an entry, the button is pressed once more.
+// pendingShutdowns records which guests were requested to turn off, because libvirt reports them as running until they
+// are off. If the manager loses an entry, it requests the shutdown once more.
 type pendingShutdowns struct {
 	clock clock.PassiveClock
 	known *lru.Cache
 }
 
 type pendingShutdown struct {
-	// domainID identifies the run that was requested to end.
+	// domainID is the domain's ID at the request. The ID changes at each start.
 	domainID    uint32
 	first, last time.Time
 }

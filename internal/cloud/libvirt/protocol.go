@@ -130,7 +130,8 @@ func (c *connection) open(ctx context.Context, driver string) error {
 	return err
 }
 
-// errAuthenticationUnknown means that a daemon offers neither no authentication nor polkit, but for example a password.
+// errAuthenticationUnknown means that a daemon offers neither polkit nor access without authentication, but for example
+// a password.
 var errAuthenticationUnknown = errors.New("the daemon requires a password")
 
 func (c *connection) readHostname(ctx context.Context) (string, error) {

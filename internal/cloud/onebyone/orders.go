@@ -80,7 +80,7 @@ func isOfAccount(err error) bool {
 }
 
 // combineErrors returns one error for the machines of a cluster, or nil. The message does not depend on the order of
-// the calls, because a condition shows it and each change is a write.
+// the calls. A condition shows the message, so each change would cause a write.
 func combineErrors(operation string, ids []string, results []error) error {
 	type refusal struct {
 		code  string
@@ -137,13 +137,13 @@ func combineErrors(operation string, ids []string, results []error) error {
 // IsOfMachine reports whether errors of a class may be refusals of single machines.
 func IsOfMachine(c actuator.ErrorClass) bool { return urgencyOf(c) >= 0 }
 
-// urgencyOf ranks the classes of refusals of single machines. It is negative for all other classes.
+// urgencyOf returns the rank of an error class that can concern single machines, and -1 for all other classes.
 func urgencyOf(c actuator.ErrorClass) int {
 	// A wrong state ranks last because it is temporary.
 	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
 }
 
-// joinIDs lists only the first machines, to keep the message readable.
+// joinIDs lists the first machines and counts the rest, to keep the message readable.
 func joinIDs(ids []string) string {
 	const shown = 20
 	text := strings.Join(ids[:min(shown, len(ids))], ", ")

@@ -12,7 +12,7 @@ import (
 const (
 	// maxPendingStarts is the number of starts that are tracked per account.
 	maxPendingStarts = 50_000
-	// longestStart is how long a start is tracked. After that, a start is sent again.
+	// longestStart is how long a start is tracked. After that, StartMachine sends a new start.
 	longestStart = 10 * time.Minute
 )
 

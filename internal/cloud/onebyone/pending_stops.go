@@ -63,7 +63,7 @@ func (p *PendingStops) IsPending(id string) bool {
 }
 
 // EffectiveState returns the state of a machine. It is Stopping if the cloud reports the machine as running while a
-// stop is pending. The stop of a machine that no longer runs is dropped.
+// stop is pending. If the machine no longer runs, its stop is removed.
 func (p *PendingStops) EffectiveState(id string, seen actuator.MachineState) actuator.MachineState {
 	switch {
 	case seen != actuator.Running:
@@ -76,7 +76,7 @@ func (p *PendingStops) EffectiveState(id string, seen actuator.MachineState) act
 	}
 }
 
-// ForgetMachine drops a stop because the machine is off or was started.
+// ForgetMachine removes the stop of a machine that is off or was started.
 func (p *PendingStops) ForgetMachine(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

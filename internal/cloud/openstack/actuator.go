@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openstack stops and starts clusters' servers in OpenStack. A cluster's servers are those with its infraID
-// in the property openshiftClusterID. OpenShift's installer and its machine API set this property.
+// Package openstack stops and starts clusters' servers in OpenStack. A cluster's servers have its infraID in the
+// property openshiftClusterID. OpenShift's installer and its machine API set this property.
 //
 // Reading order: credentials.go (the Secret) → client.go (one client per project and region, its login) →
 // list_machines.go (one listing for all clusters of a project) → order.go (one call per server) → errors.go (messages
@@ -25,7 +25,7 @@ var (
 
 // Options configures the access to the cloud. The zero value is suitable for production.
 type Options struct {
-	// Transport sends the requests of all accounts with a Secret without certificates. If nil, Go's transport with
+	// Transport sends the requests of all accounts whose Secrets contain no certificates. If nil, Go's transport with
 	// limits is used.
 	Transport http.RoundTripper
 	// Endpoints are the servers that Secrets may refer to. Their messages are shown to users.

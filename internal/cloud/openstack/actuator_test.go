@@ -197,9 +197,9 @@ func TestUnstoppableStateIsAPermanentRefusal(t *testing.T) {
 		{"PAUSED", "", actuator.Other, "openstack server unpause"},
 		{"RESCUE", "", actuator.Other, "openstack server unrescue"},
 		{"VERIFY_RESIZE", "", actuator.Other, "openstack server resize confirm"},
-		{"PAUSED", "unpausing", actuator.WrongState, "does not allow that now"},
-		{"MIGRATING", "migrating", actuator.WrongState, "does not allow that now"},
-		{"BUILD", "spawning", actuator.WrongState, "does not allow that now"},
+		{"PAUSED", "unpausing", actuator.WrongState, "does not allow the order now"},
+		{"MIGRATING", "migrating", actuator.WrongState, "does not allow the order now"},
+		{"BUILD", "spawning", actuator.WrongState, "does not allow the order now"},
 	} {
 		cloud := startOpenStack(t)
 		c := cloud.newCluster()
@@ -266,8 +266,8 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"next page at another host is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
-		"next page at another port is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
+		"next page at another host is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "contains a URL outside the cloud"},
+		"next page at another port is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "contains a URL outside the cloud"},
 		"endless pages are refused":                  {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than allowed"},
 		"answer that is not JSON is refused":         {`<html>`, "the answer is not a valid OpenStack response"},
 		"server without an id is refused":            {`{"servers":[{}]}`, "the answer is not a valid OpenStack response"},
@@ -392,9 +392,9 @@ func TestCredentials(t *testing.T) {
 		"compute service at another host":                   {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "the API does not answer"},
 		"servers without verification":                      {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
 		"cacert outside the Secret":                         {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
-		"cacert without certificates":                       {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
+		"cacert without certificates":                       {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `the key "ca.pem" of the Secret`},
 		"client certificate":                                {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
-		"cloud with a profile":                              {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "names a profile"},
+		"cloud with a profile":                              {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "refers to a profile"},
 		"interface admin":                                   {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -458,12 +458,12 @@ func TestAccountNames(t *testing.T) {
 		change func(*actuator.Target)
 		shared bool
 	}{
-		"another cluster has the same account": {func(t *actuator.Target) { t.InfraID = "other" }, true},
-		"another region has another account":   {replace("here", "there"), false},
-		"another project has another account":  {replace(goodProject, "other"), false},
-		"another user has another account":     {replace("username: torpor", "username: other"), false},
-		"another password has another account": {replace(goodPassword, "other"), false},
-		"another server has another account":   {replace("/identity/v3", "/v3"), false},
+		"targets with different infraIDs have the same account":           {func(t *actuator.Target) { t.InfraID = "other" }, true},
+		"targets with different regions have different accounts":          {replace("here", "there"), false},
+		"targets with different projects have different accounts":         {replace(goodProject, "other"), false},
+		"targets with different users have different accounts":            {replace("username: torpor", "username: other"), false},
+		"targets with different passwords have different accounts":        {replace(goodPassword, "other"), false},
+		"targets with different identity servers have different accounts": {replace("/identity/v3", "/v3"), false},
 	} {
 		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodPassword) {
 			t.Errorf("%s: accounts %s and %s, want them to be equal: %t", name, got, first, row.shared)

@@ -40,7 +40,7 @@ type projectClient struct {
 	settings cloudSettings
 	// account is the client's public name: a hash of all fields that identify it.
 	account string
-	// isTrusted reports whether the administrator has listed the servers. Only then may their messages be shown.
+	// isTrusted reports whether the administrator has listed the servers. Messages of other servers are not shown.
 	isTrusted bool
 	hosts     *ownHosts
 	endpoints httpguard.Endpoints
@@ -71,8 +71,8 @@ func newTransport(endpoints httpguard.Endpoints, roots *x509.CertPool) *http.Tra
 	return transport
 }
 
-// ownHosts sends requests only to the servers of one cloud. Answers contain the URL of the next page, and a token is
-// sent along.
+// ownHosts sends requests only to the servers of one cloud. The URL of the next page comes from an answer, and the
+// request to it contains a token.
 type ownHosts struct {
 	base http.RoundTripper
 
@@ -105,10 +105,10 @@ func (o *ownHosts) add(u *url.URL) {
 
 func originOf(u *url.URL) string { return u.Scheme + "://" + strings.ToLower(u.Host) }
 
-// errForeignHost reports a request that was not sent.
+// errForeignHost means that a request was not sent, because its host does not belong to the cloud.
 var errForeignHost = errors.New("the host is neither that of auth_url nor that of the compute service")
 
-// clientFor returns the client for the target's cloud. A changed Secret gets a new client.
+// clientFor returns the client for the target's cloud. If the Secret changes, a new client is created.
 func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 	s, err := readCredentials(t.Credentials, t.Cloud)
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *projectClient) allowHost(u *url.URL, where string) error {
 		return actuator.Errorf(actuator.Other, "%s: %.100s: %s", where, u.Hostname(), err)
 	}
 	if !c.endpoints.IsEmpty() && !c.endpoints.Includes(u.Hostname()) {
-		return actuator.Errorf(actuator.Other, "%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, u.Hostname())
+		return actuator.Errorf(actuator.Other, "%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or ask the administrator to list the server", where, u.Hostname())
 	}
 	c.hosts.add(u)
 	return nil
@@ -207,8 +207,8 @@ func (c *projectClient) knownService() *gophercloud.ServiceClient {
 	return c.compute
 }
 
-// findComputeService finds the compute service in the catalog of the login. The library would request the service's
-// versions without a deadline.
+// findComputeService finds the compute service in the catalog of the login. The library's own function is not used,
+// because it requests the service's versions without a deadline.
 func (c *projectClient) findComputeService(result tokens.CreateResult) (*gophercloud.ServiceClient, error) {
 	catalog, err := result.ExtractServiceCatalog()
 	if err != nil {
@@ -225,7 +225,7 @@ func (c *projectClient) findComputeService(result tokens.CreateResult) (*gopherc
 				return nil, errNotOpenStack
 			}
 			if c.settings.isEncrypted() && u.Scheme != "https" {
-				return nil, actuator.Errorf(actuator.Other, "the catalog of the cloud names a compute service without TLS, but auth_url has TLS: no token is sent there")
+				return nil, actuator.Errorf(actuator.Other, "the catalog of the cloud lists a compute service without TLS, but auth_url has TLS: no token is sent there")
 			}
 			if err := c.allowHost(u, "the compute service in the catalog of the cloud"); err != nil {
 				return nil, err

@@ -92,13 +92,13 @@ func (s *cloudSettings) check() error {
 	case err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" || u.User != nil || u.RawQuery != "":
 		return actuator.Errorf(actuator.CredentialsInvalid, "auth_url of %s must be a URL such as https://openstack.example.com:5000/v3: correct it", where)
 	case strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/v2.0"):
-		return actuator.Errorf(actuator.CredentialsInvalid, "auth_url of %s is that of version 2.0 of the identity API, and Torpor speaks version 3: correct it", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "auth_url of %s is the URL of version 2.0 of the identity API, but Torpor needs version 3: correct it", where)
 	case s.Profile != "" || s.Cloud != "":
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s names a profile, which is a file that the manager does not have: write auth_url instead", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s refers to a profile in a file that the manager does not have: remove profile, and set auth_url", where)
 	case s.Verify != nil && !*s.Verify:
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s has verify: false, and Torpor sends no credentials to unverified servers: give their certificates as cacert", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s has verify: false, but Torpor sends no credentials to unverified servers: remove verify, and set cacert to the certificates of the servers", where)
 	case s.ClientCert != "":
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s has cert, the name of a file: Torpor logs in with a password or an application credential", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s has cert, the path of a file, but the manager reads no files for users: remove cert, and set a password or an application credential", where)
 	case !slices.Contains([]string{"", "public", "publicURL", "internal", "internalURL"}, s.EndpointType+s.Interface):
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: expected public or internal as interface: correct it", where)
 	}
@@ -129,11 +129,11 @@ func (s *cloudSettings) readRoots(secret map[string][]byte) error {
 	}
 	key, ok := strings.CutPrefix(s.CACert, mountedSecret)
 	if !ok {
-		return actuator.Errorf(actuator.CredentialsInvalid, "cacert in %s of the credentials Secret names a file, and the manager reads no files for users: expected %sKEY, with KEY one of the Secret's", cloudsKey, mountedSecret)
+		return actuator.Errorf(actuator.CredentialsInvalid, "cacert in %s of the credentials Secret refers to a file, but the manager reads no files for users: expected %sKEY, where KEY is a key of the Secret", cloudsKey, mountedSecret)
 	}
 	s.roots, s.rootsPEM = x509.NewCertPool(), string(secret[key])
 	if !s.roots.AppendCertsFromPEM(secret[key]) {
-		return actuator.Errorf(actuator.CredentialsInvalid, "cacert in %s of the credentials Secret names its key %.60q, which must have certificates in PEM: add them", cloudsKey, key)
+		return actuator.Errorf(actuator.CredentialsInvalid, "cacert in %s of the credentials Secret refers to the key %.60q of the Secret, which must contain certificates in PEM: add them", cloudsKey, key)
 	}
 	return nil
 }

@@ -6,20 +6,20 @@ import (
 	"net/http"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
 // errorTable classifies answers by their status, because OpenStack has no error codes. Nova uses the same status for
 // an exhausted quota and for missing rights. With Keystone's unified limits, its message about the quota differs:
 // https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
 // https://docs.openstack.org/nova/latest/admin/unified-limits.html
-func errorTable() errorclass.Table {
-	return append(errorclass.Table{
+func errorTable() errortable.Table {
+	return append(errortable.Table{
 		{
 			Lowest: http.StatusForbidden, Highest: http.StatusForbidden, Phrases: []string{"quota exceeded", "is over a limit for"},
 			Operations: []string{start}, Class: actuator.NoCapacity,
 		},
 		{Lowest: http.StatusConflict, Highest: http.StatusConflict, Phrases: []string{" is locked"}, Class: actuator.Other},
-		errorclass.Status(http.StatusRequestEntityTooLarge, http.StatusRequestEntityTooLarge, actuator.Throttled), // Old versions of nova.
-	}, errorclass.ByStatus()...)
+		errortable.Status(http.StatusRequestEntityTooLarge, http.StatusRequestEntityTooLarge, actuator.Throttled), // Old versions of nova.
+	}, errortable.ByStatus()...)
 }

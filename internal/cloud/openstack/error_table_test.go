@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass/errorclasstest"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable/errortabletest"
 )
 
 func TestErrorTable(t *testing.T) {
-	errorclasstest.RunWithStatuses(t, errorTable(), map[actuator.ErrorClass][]errorclass.Found{
+	errortabletest.RunWithStatuses(t, errorTable(), map[actuator.ErrorClass][]errortable.Found{
 		actuator.PermissionDenied: {
 			{Operation: start, Status: 403, Message: "Policy doesn't allow os_compute_api:servers:start to be performed."},
 			{Operation: stop, Status: 403, Message: "Quota exceeded"},

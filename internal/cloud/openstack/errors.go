@@ -15,7 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/httpguard"
@@ -65,7 +65,7 @@ func (c *projectClient) explainError(operation string, err error) error {
 	}
 }
 
-// explainLogin explains why the login returned no token.
+// explainLogin converts the error of a login that returned no token.
 func (c *projectClient) explainLogin(err error) error {
 	const login = "login"
 	answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
@@ -81,14 +81,15 @@ func (c *projectClient) explainLogin(err error) error {
 	}
 }
 
-// explainMissingAnswer describes an error other than an answer from the API. A request that was not sent, was
-// interrupted or timed out has the same description, because users only need to know that the cloud does not respond.
+// explainMissingAnswer converts the error of a call that received no valid answer from the API. A request that was not
+// sent, was interrupted or timed out has the same description, because users only need to know that the cloud does not
+// respond.
 func (c *projectClient) explainMissingAnswer(operation string, err error) error {
 	syntax, isSyntax := errors.AsType[*json.SyntaxError](err)
 	wrong, isWrongType := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case errors.Is(err, errForeignHost):
-		return c.unreachableErrorf(operation, "the answer names a host outside the cloud")
+		return c.unreachableErrorf(operation, "the answer contains a URL outside the cloud")
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
 		return c.unreachableErrorf(operation, "the answer is larger than allowed")
 	case errors.Is(err, errListTooLong):
@@ -106,9 +107,9 @@ func (*projectClient) unreachableErrorf(operation, format string, args ...any) e
 	return actuator.Errorf(actuator.Unreachable, "%s at OpenStack: %s; check the network and auth_url in %s of the credentials Secret", operation, fmt.Sprintf(format, args...), cloudsKey)
 }
 
-// classOf classifies an answer.
+// classOf returns the class of an answer.
 func classOf(operation string, answer gophercloud.ErrUnexpectedResponseCode) actuator.ErrorClass {
-	return errorTable().ClassOf(errorclass.Found{
+	return errorTable().ClassOf(errortable.Found{
 		Operation: operation, Message: messageOf(answer.Body), Status: answer.Actual, HasPause: cloudrest.ReadRetryAfter(answer.ResponseHeader) > 0,
 	})
 }

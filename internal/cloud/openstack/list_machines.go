@@ -35,7 +35,7 @@ const (
 // because the API filters servers only by name, with one regular expression at a time.
 func (c *projectClient) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
-		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and servers are found by it: set spec.clusterMetadata.infraID")
+		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, but Torpor finds servers by it: set spec.clusterMetadata.infraID")
 	}
 	found := map[string][]actuator.Machine{}
 	err := c.call(ctx, list, listTimeoutFactor*c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {

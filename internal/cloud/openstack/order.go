@@ -78,8 +78,8 @@ func judgeConflict(ctx context.Context, compute *gophercloud.ServiceClient, id s
 	return judge(found)
 }
 
-// unshelveServer unshelves a server. The API accepts the order at once and does not report missing capacity. In that
-// case the server is shelved again.
+// unshelveServer unshelves a server. The API accepts the order at once and does not report missing capacity. If
+// capacity is missing, the cloud shelves the server again.
 func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud.ServiceClient, id string) error {
 	if c.unshelved.Find(id) != "" {
 		c.unshelved.ForgetMachine(id)
@@ -94,8 +94,8 @@ func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud
 	return err
 }
 
-// wayOut returns the command that resolves a state in which nova does not stop a server, and which nova does not
-// leave without a command. It returns "" for other states:
+// wayOut returns the command that ends a state in which nova refuses to stop a server, if the state ends only with a
+// command. It returns "" for other states:
 // https://docs.openstack.org/api-ref/compute/#stop-server-os-stop-action
 func wayOut(status string) string {
 	switch status {
@@ -110,7 +110,7 @@ func wayOut(status string) string {
 	}
 }
 
-// acceptState returns no error for a server that has, or is reaching, the requested state.
+// acceptState returns nil instead of a refusal if the server is already in one of the accepted states.
 func (c *projectClient) acceptState(found *servers.Server, refusal error, accepted ...actuator.MachineState) error {
 	switch {
 	case slices.Contains(accepted, stateOf(found)) && !c.holdsCapacity(found):
@@ -123,6 +123,6 @@ func (c *projectClient) acceptState(found *servers.Server, refusal error, accept
 			Class: actuator.Other, Code: status, Message: "the server is " + status + " and stays so until you run: " + wayOut(found.Status),
 		}
 	default:
-		return &onebyone.RefusedError{Class: actuator.WrongState, Code: "conflict", Message: "its state does not allow that now: " + describeState(found)}
+		return &onebyone.RefusedError{Class: actuator.WrongState, Code: "conflict", Message: "the state of the server does not allow the order now: " + describeState(found)}
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rest calls the REST APIs of clouds that need no SDK. Calls have deadlines and budgets, go only to hosts
-// that the caller fixes, and carry a token that is fetched on demand. Each cloud interprets the errors itself.
+// Package rest calls the REST APIs of clouds that need no SDK. Calls have deadlines and budgets, go only to hosts that
+// the caller fixes, and carry a token that is fetched on demand. The package of each cloud interprets the errors.
 package rest
 
 import (

@@ -121,7 +121,7 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 	}{
 		"oversized answer exceeds the limit":             {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "the answer is larger than allowed"},
 		"denied address is reported":                     {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
-		"answer that is not JSON is reported as invalid": {ErrNotJSON, "the answer is not a valid response from this API"},
+		"answer that is not JSON is reported as invalid": {ErrNotJSON, "the answer is not the JSON that the API returns"},
 		"unknown error is reported as a missing answer":  {errors.New("dial tcp 10.0.0.1:4711: refused"), "the API does not answer"},
 	} {
 		if got := DescribeMissingAnswer(row.err); got != row.want {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
@@ -55,18 +55,19 @@ func ReadRetryAfter(header http.Header) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
-// Class classifies the answer by the possible remedies, as far as the status allows.
+// Class returns the class of the answer according to its status and its Retry-After header.
 func (r *StatusError) Class() actuator.ErrorClass {
-	return errorclass.ByStatus().ClassOf(r.Describe("", "", ""))
+	return errortable.ByStatus().ClassOf(r.Describe("", "", ""))
 }
 
 // Describe describes the answer for a table of errors, with the code and the message in its body.
-func (r *StatusError) Describe(operation, code, message string) errorclass.Found {
-	return errorclass.Found{Operation: operation, Code: code, Message: message, Status: r.Status, HasPause: r.RetryAfter() > 0}
+func (r *StatusError) Describe(operation, code, message string) errortable.Found {
+	return errortable.Found{Operation: operation, Code: code, Message: message, Status: r.Status, HasPause: r.RetryAfter() > 0}
 }
 
-// DescribeMissingAnswer describes an error other than an answer from the API. A request that was not sent, was
-// interrupted or timed out has the same description, because users only need to know that the cloud does not respond.
+// DescribeMissingAnswer describes the error of a call that received no valid answer from the API. A request that was
+// not sent, was interrupted or timed out has the same description, because users only need to know that the cloud does
+// not respond.
 func DescribeMissingAnswer(err error) string {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
@@ -74,7 +75,7 @@ func DescribeMissingAnswer(err error) string {
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return httpguard.ErrAddressDenied.Error()
 	case errors.Is(err, ErrNotJSON):
-		return "the answer is not a valid response from this API"
+		return "the answer is not the JSON that the API returns"
 	default:
 		return "the API does not answer"
 	}
@@ -101,7 +102,7 @@ func Scrub(message string, secrets ...string) string {
 }
 
 // RetryUnreachable repeats a call while the cloud does not respond. It does not wait for a pause that the cloud
-// requests; the account of the caller does.
+// requests. The caller does this for the whole account.
 func RetryUnreachable[T any](ctx context.Context, attempts int, do func() (T, error)) (T, error) {
 	var result T
 	var last error

@@ -24,7 +24,8 @@ type OneByOneAccount interface {
 	StartMachine(ctx context.Context, id string) error
 }
 
-// OneByOneActuator is the shared part of the actuator.BatchActuator for such clouds. It is safe for concurrent use.
+// OneByOneActuator implements the common part of actuator.BatchActuator for clouds that accept orders only for single
+// machines. It is safe for concurrent use.
 type OneByOneActuator[A OneByOneAccount] struct {
 	// FindAccount returns the account of a target. It does not call the cloud.
 	FindAccount func(actuator.Target) (A, error)
@@ -67,7 +68,7 @@ func (a OneByOneActuator[A]) RequireStopRights(ctx context.Context, t actuator.T
 	return account.RequireStopRights(ctx, ids)
 }
 
-// Stop implements actuator.Actuator. If the cloud refuses one machine, the others are still stopped.
+// Stop implements actuator.Actuator. If the cloud refuses to stop one machine, the other machines are still stopped.
 func (a OneByOneActuator[A]) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
 		return err

@@ -72,7 +72,7 @@ func (q Request) ParseNumber(name string) (int, bool, error) {
 	return number, true, nil
 }
 
-// ParseFlag returns the boolean in a parameter; false if the parameter is missing. The error is an *Error.
+// ParseFlag returns the boolean in a parameter, or false if the parameter is missing. The error is an *Error.
 func (q Request) ParseFlag(name string) (bool, error) {
 	switch text := q.StringParameter(name); strings.ToLower(text) {
 	case "", "false":
@@ -198,6 +198,16 @@ type Instance struct {
 	ClientToken        string           `xml:"clientToken"`
 	Tags               Set[ResourceTag] `xml:"tagSet"`
 	Hypervisor         string           `xml:"hypervisor"`
+
+	// CapacityReservationID is the capacity reservation in which the instance runs, and CapacityReservation the one that
+	// it requires.
+	CapacityReservationID string                            `xml:"capacityReservationId,omitempty"`
+	CapacityReservation   *CapacityReservationSpecification `xml:"capacityReservationSpecification"`
+}
+
+// CapacityReservationSpecification identifies the capacity reservation that an instance requires.
+type CapacityReservationSpecification struct {
+	TargetID string `xml:"capacityReservationTarget>capacityReservationId"`
 }
 
 // InstanceState is a power state: its number and its name.
@@ -339,6 +349,7 @@ const (
 	MissingParameter                    = "MissingParameter"
 	OperationNotPermitted               = "OperationNotPermitted"
 	RequestLimitExceeded                = "RequestLimitExceeded"
+	ReservationCapacityExceeded         = "ReservationCapacityExceeded"
 	TagLimitExceeded                    = "TagLimitExceeded"
 	UnauthorizedOperation               = "UnauthorizedOperation"
 	Unavailable                         = "Unavailable"
@@ -373,7 +384,7 @@ func (e *Error) httpStatus() int {
 		return http.StatusForbidden
 	case DryRunOperation:
 		return http.StatusPreconditionFailed
-	case InternalError, InsufficientInstanceCapacity:
+	case InternalError, InsufficientInstanceCapacity, ReservationCapacityExceeded:
 		return http.StatusInternalServerError
 	case RequestLimitExceeded, Unavailable:
 		return http.StatusServiceUnavailable
@@ -382,7 +393,7 @@ func (e *Error) httpStatus() int {
 	}
 }
 
-// WriteError writes an error; an error that is not an *Error becomes an InternalError.
+// WriteError writes an error. An error that is not an *Error is written as an InternalError.
 func WriteError(w http.ResponseWriter, err error) {
 	known, ok := errors.AsType[*Error](err)
 	if !ok {

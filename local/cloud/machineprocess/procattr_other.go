@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package process
+package machineprocess
 
 import "syscall"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process runs the commands that represent the machines of the simulated cloud.
+// Package machineprocess runs the commands that represent the machines of the simulated cloud.
 //
-// Each command leads its own process group, so that a machine ends with all processes that it has started. An
-// Identity (pid and start time) identifies a process after a crash of the cloud, so that another process with a
-// reused pid is never killed.
-package process
+// Each command leads its own process group, so that a machine ends with all processes that it has started. An Identity
+// (pid and start time) identifies a process after a crash of the cloud, so that a process that has reused the pid is
+// never killed.
+package machineprocess
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type Process struct {
 	exited   chan struct{}
 }
 
-// Start runs the command. The error names the program.
+// Start runs the command. The error contains the name of the program.
 func (s *Starter) Start(c Command) (*Process, error) {
 	cmd := exec.CommandContext(context.Background(), c.Argv[0], c.Argv[1:]...)
 	cmd.SysProcAttr = groupAttributes()
@@ -66,7 +66,7 @@ func (s *Starter) Start(c Command) (*Process, error) {
 	p := &Process{identity: readIdentity(cmd.Process.Pid), exited: make(chan struct{})}
 	go func() {
 		defer close(p.exited)
-		// The exit status does not matter: the cloud only reports that the machine has ended.
+		// The exit status is ignored, because the cloud only reports that the machine has ended.
 		_ = cmd.Wait()
 	}()
 	return p, nil
@@ -131,7 +131,7 @@ func NewStarter() *Starter {
 func (s *Starter) Close() { close(s.work) }
 
 func (s *Starter) runStarts() {
-	// Never unlocked: the end of the goroutine is the end of the thread.
+	// The thread is never unlocked, so it ends with the goroutine.
 	runtime.LockOSThread()
 	for start := range s.work {
 		start()
@@ -190,7 +190,8 @@ func (i Identity) findOrphans(marker string) []int {
 	}
 }
 
-// readIdentity reads the start time of a process, even of a zombie; it is empty if the process does not exist.
+// readIdentity reads the start time of a process, even of a zombie. The start time is empty if the process does not
+// exist.
 func readIdentity(pid int) Identity {
 	stat, ok := readStat(pid)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

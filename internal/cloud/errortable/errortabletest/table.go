@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package errorclasstest compares a table of errors with examples.
-package errorclasstest
+// Package errortabletest tests tables of errors with examples.
+package errortabletest
 
 import (
 	"maps"
@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
 // Run expects each example to have its class. It also expects, for each code and phrase of each row, an example that
 // matches it and no earlier row.
-func Run(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass][]errorclass.Found) {
+func Run(t *testing.T, table errortable.Table, examples map[actuator.ErrorClass][]errortable.Found) {
 	t.Helper()
-	matched := make([][]errorclass.Found, len(table))
+	matched := make([][]errortable.Found, len(table))
 	for class, all := range examples {
 		for _, found := range all {
 			if is := table.ClassOf(found); is != class {
@@ -30,7 +30,7 @@ func Run(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass]
 	}
 	for i, row := range table {
 		for _, alternative := range alternativesOf(row) {
-			isMatch := func(found errorclass.Found) bool { return errorclass.Table{alternative}.IndexOf(found) == 0 }
+			isMatch := func(found errortable.Found) bool { return errortable.Table{alternative}.IndexOf(found) == 0 }
 			if !slices.ContainsFunc(matched[i], isMatch) {
 				t.Errorf("row %d: expected an example of %+v, found none", i, alternative)
 			}
@@ -39,8 +39,8 @@ func Run(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass]
 }
 
 // alternativesOf returns rows with one code and one phrase each, which together match the same errors as row.
-func alternativesOf(row errorclass.Row) []errorclass.Row {
-	alternatives := []errorclass.Row{row}
+func alternativesOf(row errortable.Row) []errortable.Row {
+	alternatives := []errortable.Row{row}
 	for _, code := range row.Codes {
 		one := row
 		one.Codes = []string{code}
@@ -54,12 +54,12 @@ func alternativesOf(row errorclass.Row) []errorclass.Row {
 	return alternatives
 }
 
-// RunWithStatuses is like Run for a table that ends with the rows of errorclass.ByStatus. It adds an example for each
+// RunWithStatuses is like Run for a table that ends with the rows of errortable.ByStatus. It adds an example for each
 // of these rows, and for statuses next to their limits.
-func RunWithStatuses(t *testing.T, table errorclass.Table, examples map[actuator.ErrorClass][]errorclass.Found) {
+func RunWithStatuses(t *testing.T, table errortable.Table, examples map[actuator.ErrorClass][]errortable.Found) {
 	t.Helper()
 	all := maps.Clone(examples)
-	for class, statuses := range map[actuator.ErrorClass][]errorclass.Found{
+	for class, statuses := range map[actuator.ErrorClass][]errortable.Found{
 		actuator.CredentialsInvalid: {{Status: http.StatusUnauthorized}},
 		actuator.PermissionDenied:   {{Status: http.StatusForbidden}},
 		actuator.NotFound:           {{Status: http.StatusNotFound}, {Status: http.StatusGone}},

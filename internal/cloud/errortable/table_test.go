@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package errorclass_test
+package errortable_test
 
 import (
 	"testing"
@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass/errorclasstest"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable/errortabletest"
 )
 
 func TestByStatus(t *testing.T) {
-	errorclasstest.Run(t, errorclass.ByStatus(), map[actuator.ErrorClass][]errorclass.Found{
+	errortabletest.Run(t, errortable.ByStatus(), map[actuator.ErrorClass][]errortable.Found{
 		actuator.CredentialsInvalid: {{Status: 401}},
 		actuator.PermissionDenied:   {{Status: 403}},
 		actuator.NotFound:           {{Status: 404}, {Status: 410}},
@@ -25,11 +25,11 @@ func TestByStatus(t *testing.T) {
 }
 
 func TestPatterns(t *testing.T) {
-	table := errorclass.Table{
+	table := errortable.Table{
 		{Codes: []string{"Exact", "Prefix*", "*suffix", "*middle*", "a*b*c"}, Class: actuator.NoCapacity},
 		{Phrases: []string{"exceeding* quota"}, Operations: []string{"start"}, Class: actuator.Throttled},
 	}
-	errorclasstest.Run(t, table, map[actuator.ErrorClass][]errorclass.Found{
+	errortabletest.Run(t, table, map[actuator.ErrorClass][]errortable.Found{
 		actuator.NoCapacity: {{Code: "Exact"}, {Code: "Prefix"}, {Code: "Prefixed"}, {Code: "a suffix"}, {Code: "in the middle of"}, {Code: "abc"}, {Code: "a-b-c"}},
 		actuator.Throttled:  {{Operation: "start", Message: "It results in Exceeding the approved Cores Quota."}},
 		actuator.Other: {
@@ -47,13 +47,13 @@ func TestPatterns(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	table := errorclass.Table{
+	table := errortable.Table{
 		{Codes: []string{"A", "B*"}, Class: actuator.NoCapacity},
 		{Lowest: 409, Highest: 409, Phrases: []string{"in use"}, Operations: []string{"start"}, Class: actuator.WrongState},
 		{Lowest: 503, Highest: 503, HasPause: true, Class: actuator.Throttled},
-		errorclass.StatusFrom(500, actuator.Unreachable),
-		errorclass.Status(409, 412, actuator.Other),
-		errorclass.Status(1, 399, actuator.Unreachable),
+		errortable.StatusFrom(500, actuator.Unreachable),
+		errortable.Status(409, 412, actuator.Other),
+		errortable.Status(1, 399, actuator.Unreachable),
 	}
 	want := []actuator.ErrorDescription{
 		{Errors: "`A`, `B*`", Class: actuator.NoCapacity},

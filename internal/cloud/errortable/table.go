@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package errorclass classifies errors of clouds with tables. Each cloud has one table, which is part of its page in
+// Package errortable classifies errors of clouds with tables. Each cloud has one table, which is part of its page in
 // docs/clouds.
-package errorclass
+package errortable
 
 import (
 	"fmt"
@@ -31,13 +31,13 @@ type Row struct {
 	HasPause bool
 	// Phrases are parts of the message in lower case, one of which must occur. An asterisk matches any text.
 	Phrases []string
-	// Operations are the operations with matching errors.
+	// Operations are the operations whose errors match.
 	Operations []string
 	// Class is the class of the errors.
 	Class actuator.ErrorClass
 }
 
-// Found is an error of a cloud.
+// Found describes an error that a cloud returned.
 type Found struct {
 	// Operation is the operation that failed.
 	Operation string
@@ -117,7 +117,7 @@ func ByStatus() Table {
 		Status(http.StatusTooManyRequests, http.StatusTooManyRequests, actuator.Throttled),
 		// The cloud responds and requests a pause.
 		{Lowest: http.StatusServiceUnavailable, Highest: http.StatusServiceUnavailable, HasPause: true, Class: actuator.Throttled},
-		// Unlike after other errors of the server, no retry succeeds.
+		// Unlike for other errors of the server, a retry cannot succeed.
 		Status(http.StatusNotImplemented, http.StatusNotImplemented, actuator.Other),
 		StatusFrom(http.StatusInternalServerError, actuator.Unreachable),
 		Status(http.StatusRequestTimeout, http.StatusRequestTimeout, actuator.Unreachable),
