@@ -81,8 +81,9 @@ type ClusterDeploymentSpec struct {
 	// PowerState is Running or Hibernating. Empty means Running.
 	// +optional
 	PowerState PowerState `json:"powerState,omitempty"`
-	// HibernateAfter is a duration such as 8h. A cluster that has run for this time, since it was installed, claimed or last resumed,
-	// hibernates, and PowerState is not changed. It does not apply to an unclaimed cluster of a pool.
+	// HibernateAfter is a duration such as 8h. A cluster hibernates when it has run for this time since it was
+	// installed, claimed or last resumed. PowerState is not changed. HibernateAfter does not apply to an unclaimed
+	// cluster of a pool.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
@@ -114,7 +115,7 @@ type ControlPlaneConfig struct {
 	APIServerIPOverride string `json:"apiServerIPOverride,omitempty"`
 }
 
-// ClusterPoolReference names the pool of a cluster, and its claim.
+// ClusterPoolReference identifies the pool of a cluster, and its claim.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterPoolReference struct {
@@ -138,14 +139,14 @@ type ClusterMetadata struct {
 	ClusterID string `json:"clusterID"`
 	// InfraID is the tag or name prefix of the cluster's machines in the cloud.
 	InfraID string `json:"infraID"`
-	// AdminKubeconfigSecretRef names the Secret whose key "kubeconfig" holds the administrator's kubeconfig.
+	// AdminKubeconfigSecretRef references the Secret whose key "kubeconfig" holds the administrator's kubeconfig.
 	AdminKubeconfigSecretRef LocalObjectReference `json:"adminKubeconfigSecretRef"`
 	// Platform holds metadata that only some platforms need.
 	// +optional
 	Platform *ClusterPlatformMetadata `json:"platform,omitempty"`
 }
 
-// LocalObjectReference names an object in the same namespace.
+// LocalObjectReference is a reference to an object in the same namespace.
 type LocalObjectReference struct {
 	// Name is the name of the object.
 	// +optional
@@ -179,8 +180,8 @@ type ClusterDeploymentStatus struct {
 	// Hibernation records the last hibernation: its requester, its times, and the nodes of the cluster.
 	// +optional
 	Hibernation *HibernationRecord `json:"hibernation,omitempty"`
-	// HibernationCheck holds problems that a hibernation, or the resume after it, may meet. A running cluster is checked about once an
-	// hour.
+	// HibernationCheck holds problems that may affect a hibernation, or the resume after it. A running cluster is
+	// checked about once an hour.
 	// +optional
 	HibernationCheck *HibernationCheck `json:"hibernationCheck,omitempty"`
 	// Stops are the last stops that spec.powerState requested, newest first: requester, reason, end, and the user who ended each stop.

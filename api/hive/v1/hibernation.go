@@ -96,7 +96,7 @@ const (
 	// WaitingForMachinesToStopReason means that machines are stopping.
 	WaitingForMachinesToStopReason = "WaitingForMachinesToStop"
 	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are being terminated.
-	// The cluster creates new ones during the resume.
+	// The cluster creates new machines during the resume.
 	TerminatingSpotMachinesReason = "TerminatingSpotMachines"
 	// FailedToStopReason means that the cloud rejected a stop order.
 	FailedToStopReason = "FailedToStop"
@@ -131,14 +131,14 @@ const (
 	NotProbedReason = "NotProbed"
 )
 
-// These are the reasons of the Degraded condition. Stalled has the reasons of Ready.
+// These are the reasons of the Degraded condition. While Stalled is True, it has the reason of Ready.
 const (
-	// MachinesMissingReason means that the cluster runs without the machines that the message names.
+	// MachinesMissingReason means that the cluster runs without the machines that the message lists.
 	MachinesMissingReason = "MachinesMissing"
-	// NodesMissingReason means that the cluster runs without the nodes that the message names.
+	// NodesMissingReason means that the cluster runs without the nodes that the message lists.
 	NodesMissingReason = "NodesMissing"
-	// ClusterOperatorsNotReadyReason means that the resume no longer waits for the ClusterOperators that the message names. They are polled
-	// for another ten minutes.
+	// ClusterOperatorsNotReadyReason means that the resume no longer waits for the ClusterOperators that the message
+	// lists. They are polled for another ten minutes.
 	ClusterOperatorsNotReadyReason = "ClusterOperatorsNotReady"
 	// AsExpectedReason means that nothing is missing, or the operation proceeds.
 	AsExpectedReason = "AsExpected"
@@ -164,7 +164,8 @@ const (
 	// Without it, workers are not drained.
 	DrainBudgetAnnotation = "torpor.dev/drain-budget"
 	// RequireAnnotation refuses a hibernation while the condition HibernationPossible is False, if it has the value
-	// HibernationPossible: no machine is stopped. A hibernation that has begun is not refused.
+	// HibernationPossible: no machine is stopped. A hibernation that has begun is not refused. The condition is then also
+	// False if the cluster may not come back, or not with its data.
 	RequireAnnotation = "torpor.dev/require"
 	// MachineGroupsAnnotation defines what happens to groups of machines that would replace stopped machines, such as EC2 Auto Scaling
 	// groups and Clusters of Cluster API. Without it, a cluster with running members of such a group is not stopped.
@@ -172,8 +173,8 @@ const (
 	// CordonedAnnotation marks the nodes of a cluster that were cordoned for a drain. They are uncordoned during the
 	// resume.
 	CordonedAnnotation = "torpor.dev/cordoned"
-	// ResumeRequestedAtAnnotation is a time (RFC 3339). spec.hibernateAfter counts from it, and a cluster that has
-	// hibernated because of spec.hibernateAfter since before that time resumes.
+	// ResumeRequestedAtAnnotation is the time at which a resume is requested (RFC 3339). spec.hibernateAfter counts
+	// from this time. A cluster resumes if it began to hibernate before this time because of spec.hibernateAfter.
 	ResumeRequestedAtAnnotation = "torpor.dev/resume-requested-at"
 	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment while it parses as true.
 	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
@@ -247,7 +248,7 @@ type HibernationRecord struct {
 	// +listType=atomic
 	Nodes []RecordedNode `json:"nodes,omitempty"`
 	// SpotMachines are the cloud's ids of machines that are terminated once every other machine is stopped. Their
-	// OpenShift Machines are deleted during the resume, so that the MachineSets create new ones.
+	// OpenShift Machines are deleted during the resume, so that the MachineSets create new Machines.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=500
@@ -261,14 +262,15 @@ type HibernationRecord struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	BrokenOperators []string `json:"brokenOperators,omitempty"`
 	// ReadyInPartAt is the time at which the resume was considered finished without some of the machines or nodes.
-	// Machines and nodes that come later do not make the cluster unready.
+	// Machines and nodes that start later do not make the cluster unready.
 	// +optional
 	ReadyInPartAt *metav1.Time `json:"readyInPartAt,omitempty"`
 	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`
-	// MachineGroups are the groups of machines that the hibernation changes, each as it was before: groups of the cloud, Clusters of
-	// Cluster API on the hub, and MachineHealthChecks of the cluster. An entry is removed once the group is so again.
+	// MachineGroups are the groups of machines that the hibernation changes, in their state before the hibernation:
+	// groups of the cloud, Clusters of Cluster API on the hub, and MachineHealthChecks of the cluster. An entry is
+	// removed once this state is restored.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -276,7 +278,7 @@ type HibernationRecord struct {
 	MachineGroups []MachineGroupRecord `json:"machineGroups,omitempty"`
 }
 
-// MachineGroupRecord records a group of machines as it was before a hibernation.
+// MachineGroupRecord records the state of a group of machines before a hibernation.
 type MachineGroupRecord struct {
 	// Name is the cloud's name of the group, or the kind and the name of the object that is paused, such as
 	// Cluster.cluster.x-k8s.io/example.
@@ -311,13 +313,13 @@ type DrainRecord struct {
 	// EndedAt is the time at which the drain ended. Unset while the drain is in progress. No machine is stopped before it ends.
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
-	// Left names the nodes and Pods that were not drained, and the reason. Empty means that everything was drained.
+	// Left lists the nodes and Pods that were not drained, and the reason. Empty means that everything was drained.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Left string `json:"left,omitempty"`
 }
 
-// HibernationCheck holds problems, found in a running cluster, that a hibernation or the resume after it may meet.
+// HibernationCheck holds problems, found in a running cluster, that may affect a hibernation or the resume after it.
 type HibernationCheck struct {
 	// WakeBy is the time at which the first certificate expires that the cluster needs to resume without manual steps:
 	// that of its API server, or of the signer of its kubelets. Unset if neither could be read.
@@ -328,8 +330,8 @@ type HibernationCheck struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Findings []torporv1alpha1.StopFinding `json:"findings,omitempty"`
-	// Unread names lists of the cluster that could not be read, for lack of time or permission. Their findings from an
-	// earlier check are kept.
+	// Unread lists the resources of the cluster that could not be listed, for lack of time or permission. Their
+	// findings from an earlier check are kept.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

@@ -46,7 +46,7 @@ type MachinePoolList struct {
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="expected spec.replicas or spec.autoscaling, found both"
 type MachinePoolSpec struct {
-	// ClusterDeploymentRef names the ClusterDeployment, in the namespace of the MachinePool.
+	// ClusterDeploymentRef references the ClusterDeployment, in the namespace of the MachinePool.
 	ClusterDeploymentRef LocalObjectReference `json:"clusterDeploymentRef"`
 	// Name is the name of the pool in the cluster, such as worker. The MachineSets of the pool have this name in a
 	// label, or after the infraID in their own names.

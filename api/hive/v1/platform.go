@@ -4,7 +4,7 @@ package v1
 
 import "reflect"
 
-// Platform is the cloud of a cluster. Other platforms are preserved and not used.
+// Platform is the cloud of a cluster. Fields of other platforms are preserved and not used.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Platform struct {
@@ -14,10 +14,10 @@ type Platform struct {
 	// Azure is Microsoft Azure.
 	// +optional
 	Azure *AzurePlatform `json:"azure,omitempty"`
-	// BareMetal is physical machines with management controllers (BMCs).
+	// BareMetal describes physical machines with management controllers (BMCs).
 	// +optional
 	BareMetal *BareMetalPlatform `json:"baremetal,omitempty"`
-	// Containers is nodes that are containers of one engine, such as those of kind and k3d.
+	// Containers describes nodes that are containers of one container engine, such as those of kind and k3d.
 	// +optional
 	Containers *ContainersPlatform `json:"containers,omitempty"`
 	// GCP is Google Cloud.
@@ -26,7 +26,7 @@ type Platform struct {
 	// IBMCloud is IBM Cloud VPC.
 	// +optional
 	IBMCloud *IBMCloudPlatform `json:"ibmcloud,omitempty"`
-	// Libvirt is a host with virtual machines of libvirt.
+	// Libvirt describes a host with virtual machines of libvirt.
 	// +optional
 	Libvirt *LibvirtPlatform `json:"libvirt,omitempty"`
 	// OpenStack is a cloud that implements OpenStack's API.
@@ -58,8 +58,8 @@ type PlatformSettings struct {
 	Region string
 	// Machines identifies the machines: the infraID in their tags or names, or the group that contains them.
 	Machines string
-	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment; empty if the
-	// manager uses its own access.
+	// CredentialsSecretName is the name of the Secret of the account, in the namespace of the ClusterDeployment;
+	// empty if the manager uses its own access.
 	CredentialsSecretName string
 	// AssumeRole is the role to assume if CredentialsSecretName is empty; nil if there is none.
 	AssumeRole *AssumeRole

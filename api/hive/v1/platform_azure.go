@@ -12,19 +12,19 @@ import (
 // +kubebuilder:validation:Enum="";AzurePublicCloud;AzureUSGovernmentCloud;AzureChinaCloud;AzureGermanCloud
 type AzureCloudName string
 
-// The clouds of Azure. AzureGermanCloud is closed; manifests of Hive may still name it.
+// The clouds of Azure. AzureGermanCloud is closed; manifests of Hive may still contain it.
 const (
 	AzurePublicCloud       AzureCloudName = "AzurePublicCloud"
 	AzureUSGovernmentCloud AzureCloudName = "AzureUSGovernmentCloud"
 	AzureChinaCloud        AzureCloudName = "AzureChinaCloud"
 )
 
-// AzurePlatform identifies a cluster on Microsoft Azure. Its machines are the virtual machines of the resource group that
-// spec.clusterMetadata.platform.azure names.
+// AzurePlatform identifies a cluster on Microsoft Azure. Its machines are the virtual machines of the resource group
+// that spec.clusterMetadata.platform.azure specifies.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type AzurePlatform struct {
-	// CredentialsSecretRef names the Secret with the key osServicePrincipal.json.
+	// CredentialsSecretRef references the Secret with the key osServicePrincipal.json.
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
 	// Region is the region of the cluster's machines. Machines are listed in all regions of the resource group.
 	Region string `json:"region"`

@@ -15,8 +15,8 @@ import (
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type BareMetalPlatform struct {
-	// CredentialsSecretRef names the Secret with the keys username and password for all controllers, or NAME.username and NAME.password for
-	// single machines, and optionally ca.crt, the CA of their certificates.
+	// CredentialsSecretRef references the Secret with the keys username and password for all controllers, or
+	// NAME.username and NAME.password for single machines, and optionally ca.crt, the CA of their certificates.
 	// +optional
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
 	// Machines are all machines of the cluster.

@@ -20,7 +20,8 @@ type ContainersPlatform struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^(tcp|https|unix)://.+$`
 	Engine string `json:"engine"`
-	// CredentialsSecretRef names the Secret with the keys tls.crt, tls.key and ca.crt for an engine that requires TLS.
+	// CredentialsSecretRef references the Secret with the keys tls.crt, tls.key and ca.crt for an engine that
+	// requires TLS.
 	// +optional
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
 	// Label is the label whose value is the infraID. Empty means the label of kind. The label of k3d is k3d.cluster.

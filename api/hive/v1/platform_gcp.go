@@ -7,7 +7,7 @@ package v1
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type GCPPlatform struct {
-	// CredentialsSecretRef names the Secret with the key osServiceAccount.json.
+	// CredentialsSecretRef references the Secret with the key osServiceAccount.json.
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
 	// Region is the region of the cluster's machines. Machines are listed in all regions of the project.
 	Region string `json:"region"`

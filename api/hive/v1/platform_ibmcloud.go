@@ -7,7 +7,7 @@ package v1
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type IBMCloudPlatform struct {
-	// CredentialsSecretRef names the Secret with the key ibmcloud_api_key.
+	// CredentialsSecretRef references the Secret with the key ibmcloud_api_key.
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
 	// Region is the region of the cluster's machines.
 	Region string `json:"region"`

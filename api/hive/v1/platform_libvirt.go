@@ -2,13 +2,14 @@
 
 package v1
 
-// LibvirtPlatform identifies a cluster whose machines are virtual machines of one libvirt host. Its machines are the domains whose metadata
-// names the cluster's infraID, and domains without such metadata whose names begin with the infraID and a hyphen.
+// LibvirtPlatform identifies a cluster whose machines are virtual machines of one libvirt host. Its machines are the
+// domains whose metadata contains the cluster's infraID, and domains without such metadata whose names begin with the
+// infraID and a hyphen.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type LibvirtPlatform struct {
-	// CredentialsSecretRef names the Secret with the key uri, such as qemu+tls://host.example.com/system, and for TLS clientcert.pem,
-	// clientkey.pem and cacert.pem.
+	// CredentialsSecretRef references the Secret with the key uri, such as qemu+tls://host.example.com/system, and
+	// for TLS clientcert.pem, clientkey.pem and cacert.pem.
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
 }
 

@@ -21,7 +21,7 @@ const (
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type OpenStackPlatform struct {
-	// CredentialsSecretRef names the Secret with the key clouds.yaml.
+	// CredentialsSecretRef references the Secret with the key clouds.yaml.
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
 	// Cloud is the name of the cloud in clouds.yaml.
 	// +kubebuilder:validation:MaxLength=253

@@ -59,7 +59,7 @@ type SelectorSyncSetList struct {
 // +kubebuilder:pruning:PreserveUnknownFields
 type SyncSetSpec struct {
 	SyncSetCommonSpec `json:",inline"`
-	// ClusterDeploymentRefs name the ClusterDeployments, in the namespace of the SyncSet.
+	// ClusterDeploymentRefs reference the ClusterDeployments, in the namespace of the SyncSet.
 	// +kubebuilder:validation:MaxItems=1000
 	// +listType=atomic
 	ClusterDeploymentRefs []LocalObjectReference `json:"clusterDeploymentRefs"`
@@ -142,14 +142,14 @@ type SyncObjectPatch struct {
 
 // SecretMapping copies a Secret of the hub into a cluster.
 type SecretMapping struct {
-	// SourceRef names the Secret of the hub. For a SyncSet, it is in the namespace of the SyncSet. For a SelectorSyncSet, the namespace is
-	// required.
+	// SourceRef references the Secret of the hub. For a SyncSet, it is in the namespace of the SyncSet. For a
+	// SelectorSyncSet, the namespace is required.
 	SourceRef SecretReference `json:"sourceRef"`
-	// TargetRef names the Secret of the cluster. An empty namespace means default.
+	// TargetRef references the Secret of the cluster. An empty namespace means default.
 	TargetRef SecretReference `json:"targetRef"`
 }
 
-// SecretReference names a Secret.
+// SecretReference is a reference to a Secret.
 type SecretReference struct {
 	// Name is the name of the Secret.
 	// +kubebuilder:validation:MinLength=1

@@ -41,7 +41,8 @@ type ClusterSyncSpec struct{}
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterSyncStatus struct {
-	// SyncSets are the results of the SyncSets that name the cluster, and of SyncSets whose objects have not been deleted from it yet.
+	// SyncSets are the results of the SyncSets that reference the cluster, and of SyncSets whose objects have not
+	// been deleted from it yet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -94,7 +95,7 @@ type SyncStatus struct {
 	ResourcesToDelete []SyncResourceReference `json:"resourcesToDelete,omitempty"`
 	// Result is the result of the last attempt.
 	Result SyncSetResult `json:"result"`
-	// FailureMessage names the object that the cluster rejected, and why.
+	// FailureMessage identifies the object that the cluster rejected, and reports the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	FailureMessage string `json:"failureMessage,omitempty"`
@@ -105,7 +106,7 @@ type SyncStatus struct {
 	FirstSuccessTime *metav1.Time `json:"firstSuccessTime,omitempty"`
 }
 
-// SyncResourceReference names an object of a cluster.
+// SyncResourceReference identifies an object of a cluster.
 type SyncResourceReference struct {
 	// APIVersion is the API version of the object.
 	APIVersion string `json:"apiVersion"`
@@ -128,7 +129,7 @@ const (
 
 // These are the reasons of Failed and Synced.
 const (
-	// SyncFailureReason means that the cluster rejects the object that the message names.
+	// SyncFailureReason means that the cluster rejects the object in the message.
 	SyncFailureReason = "Failure"
 	// SyncSuccessReason means that the cluster rejects no object.
 	SyncSuccessReason = "Success"

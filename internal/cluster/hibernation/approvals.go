@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// approvalWindow is the time after the start of a resume in which certificate requests are approved. A node that
-	// needs longer needs a user's approval.
+	// approvalWindow is the time after the start of a resume in which certificate requests are approved. After that, a
+	// user must approve the requests of nodes.
 	approvalWindow = 4 * time.Hour
-	// reportGrace is the time in which a node must report that may have been on all the time. Kubelets renew their
-	// lease every ten seconds.
+	// reportGrace is the time that a node has to report if its machine may have been on all the time. Kubelets renew
+	// their lease every ten seconds.
 	reportGrace = time.Minute
 )
 
@@ -42,9 +42,9 @@ func ClientApprovalsFrom(r *hivev1.HibernationRecord) time.Time {
 }
 
 const (
-	// maxClockAhead is the tolerated lead of a node's last sign of life over the hub's time.
+	// maxClockAhead is how far a node's last lease renewal or heartbeat may be ahead of the hub's time.
 	maxClockAhead = 10 * time.Second
-	// maxClockBehind exceeds the longest interval between two signs of life of a ready node. Without leases, kubelets
+	// maxClockBehind exceeds the longest interval between two heartbeats of a ready node: without leases, kubelets
 	// report every five minutes.
 	maxClockBehind = 6 * time.Minute
 )
@@ -66,7 +66,7 @@ func (n ObservedNode) isClockBehind(now time.Time) bool {
 	return n.Ready && !n.LastSeen.IsZero() && n.LastSeen.Before(now.Add(-maxClockBehind))
 }
 
-// HasReported reports whether a node has shown a sign of life since the resume began.
+// HasReported reports whether a node has renewed its lease or its heartbeat since the resume began.
 func HasReported(r *hivev1.HibernationRecord, n ObservedNode) bool {
 	if n.ClockSkewed {
 		return n.HasChanged
@@ -74,7 +74,7 @@ func HasReported(r *hivev1.HibernationRecord, n ObservedNode) bool {
 	return r != nil && r.ResumeStartedAt != nil && n.LastSeen.After(r.ResumeStartedAt.Time)
 }
 
-// approvalProblem explains why missing nodes get no certificates; empty if the cause is unknown.
+// approvalProblem returns a note about why missing nodes get no certificates; empty if the cause is unknown.
 func (o Observed) approvalProblem() string {
 	record := resumeRecord(o)
 	switch {

@@ -56,7 +56,7 @@ func infraDisabled(o Observed) Plan {
 
 func noMachinesFound(o Observed) Plan {
 	p := unknownPlan(o, hivev1.NoMachinesFoundReason,
-		"Expected machines of the cluster that spec.clusterMetadata names, found none; check infraID or resource group, region and the account of the credentials")
+		"Expected machines of the cluster in spec.clusterMetadata, found none; check infraID or resource group, region and the account of the credentials")
 	p.RequeueAfter = retryInterval
 	return p
 }
@@ -73,7 +73,7 @@ func hibernationUnsupported(o Observed) Plan {
 	switch {
 	case o.hasNotResumed(): // Ready stays Unknown for a cluster that hibernated.
 	case o.API == Reachable:
-		ready = decision.True(hivev1.RunningHibernationReason, "The cluster answers; it cannot be hibernated and is left as it is")
+		ready = decision.True(hivev1.RunningHibernationReason, "The API server answers; the cluster cannot be hibernated and is left as it is")
 	case o.API == Unreachable:
 		ready = decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage)
 	}

@@ -7,10 +7,10 @@ import (
 )
 
 // Rules returns the ordered rules of the decision. The first matching rule wins, and the last one always matches.
-// Actions for a cluster that should run do not depend on the reported situation: certificate requests are approved
-// and machines are started in every situation.
-// Destructive actions follow only from the spec and the observed machines. No action follows from a condition. The
-// only condition in the status that is read is WereOperatorsMissing: it causes one more read of the ClusterOperators.
+// Actions for a cluster that should run do not depend on the reported situation: certificate requests are approved and
+// machines are started in every situation.
+// Destructive actions follow only from the spec and the observed machines. No action follows from a condition. Only
+// WereOperatorsMissing is derived from conditions in the status: it causes one more read of the ClusterOperators.
 // Invariant: an action relies only on a record that an earlier pass has saved, so rules that write the record come
 // first (TestEveryStateConverges).
 func Rules() []decision.Rule[Observed, Plan] {
@@ -88,7 +88,7 @@ func (o Observed) lacksMachines() bool {
 	return len(o.Machines) == 0 && o.NoActuator == "" && !o.hasScaledGroups()
 }
 
-// needsNodeRecord reports whether a hibernation is due that has no record.
+// needsNodeRecord reports whether a hibernation is due whose record has not been written yet.
 func (o Observed) needsNodeRecord() bool { return o.shouldHibernate() && !o.isHibernationOpen() }
 
 // hasUnrecordedSpotMachines reports whether machines that may be terminated are not in the record yet.

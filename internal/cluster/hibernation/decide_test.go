@@ -629,11 +629,11 @@ func TestDegradedAndStalledAreReported(t *testing.T) {
 			in:      observedCluster(wantHibernating, sleeping(stalledAfter+time.Second), actuator.Stopping),
 			stalled: decision.True(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
 		},
-		"permanently refused hibernation is stalled": {
+		"hibernation that the cloud refuses permanently is stalled": {
 			in:      observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Other, "i-0", "i-1")),
 			stalled: decision.True(hivev1.FailedToStopReason, "The cloud refuses; no machine is stopped until all can be stopped: remove the cause, or set spec.powerState to Running"),
 		},
-		"temporarily refused hibernation is not stalled": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
+		"hibernation that the cloud refuses temporarily is not stalled": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)

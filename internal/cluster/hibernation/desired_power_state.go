@@ -25,7 +25,7 @@ type RunTimer struct {
 }
 
 // ReadTimer reads the cluster's run time limit and describes a malformed value. If the ClusterDeployment has no
-// installation time, its creation counts, so an adopted cluster does not appear to have run for years.
+// installation time, its creation time is used, so an adopted cluster does not appear to have run for years.
 func ReadTimer(cd *hivev1.ClusterDeployment) (t RunTimer, malformed string) {
 	pool := cd.Spec.ClusterPoolRef
 	if cd.Spec.HibernateAfter == "" || pool != nil && pool.ClaimName == "" {
@@ -108,7 +108,7 @@ func (o Observed) requestedAt() time.Time {
 	return o.RequestedAt
 }
 
-// timeoutNote explains why a cluster hibernates without a request in spec.powerState, and how to resume it.
+// timeoutNote returns a note about why a cluster hibernates without a request in spec.powerState, and how to resume it.
 func (o Observed) timeoutNote() string {
 	if !o.isTimedOut() {
 		return ""
@@ -126,7 +126,7 @@ func (o Observed) timerNote(r *hivev1.HibernationRecord) string {
 	return fmt.Sprintf("; spec.hibernateAfter will hibernate it at %s", end.UTC().Format(time.RFC3339))
 }
 
-// untilTimeout shortens an interval to the end of a running cluster's run time.
+// untilTimeout shortens an interval so that it ends no later than a running cluster's run time.
 func (o Observed) untilTimeout(r *hivev1.HibernationRecord, interval time.Duration) time.Duration {
 	end := o.Timer.endAt(r)
 	if end.IsZero() || o.shouldHibernate() {

@@ -13,21 +13,22 @@ import (
 )
 
 // MayDial reports whether a cluster responded to the last probe, and either should run or keeps running because it
-// cannot hibernate. Controllers that write to clusters check nothing else: they neither wait for an unreachable
-// cluster nor keep one from stopping.
+// cannot hibernate. Controllers that write to clusters rely on this check alone: they neither wait for an unreachable
+// cluster nor delay a stop.
 func MayDial(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return cd.DeletionTimestamp.IsZero() && (!mayBeStopped(cd, now) || isLeftOn(cd, now)) &&
 		meta.IsStatusConditionFalse(cd.Status.Conditions, hivev1.ClusterUnreachableCondition)
 }
 
-// mayBeStopped does not wait for a report, because machines may stop before the next one.
+// mayBeStopped reports whether the cluster should hibernate. It does not wait until the status reports this, because
+// machines may stop before the next report.
 func mayBeStopped(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, now)
 	return desiredPowerStateOf(cd, scheduled, now) == hivev1.PowerStateHibernating
 }
 
-// isLeftOn reports whether no machine is stopped before the next report: hibernation is impossible, or waits for the
-// first sync.
+// isLeftOn reports whether no machine is stopped before the next report, because hibernation is impossible, is refused,
+// or waits for the first sync.
 func isLeftOn(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -37,8 +38,8 @@ func isLeftOn(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return isKept || c.Reason == hivev1.SyncSetsNotAppliedReason && now.Before(FirstSyncDeadline(cd))
 }
 
-// FirstSyncDeadline is the time until which a hibernation waits for the first application of the cluster's SyncSets.
-// It is zero if the installation time is unknown.
+// FirstSyncDeadline returns the time until which a hibernation waits for the first application of the cluster's
+// SyncSets. It is zero if the installation time is unknown.
 func FirstSyncDeadline(cd *hivev1.ClusterDeployment) time.Time {
 	if cd.Status.InstalledTimestamp == nil {
 		return time.Time{}

@@ -80,7 +80,8 @@ func (o Observed) isDraining() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && o.Record.Drain != nil && o.Record.Drain.EndedAt == nil
 }
 
-// drainEndsAt uses the current value of the option: removing the budget stops the drain.
+// drainEndsAt returns the end of the drain. It uses the current value of the option: removing the budget stops the
+// drain.
 func (o Observed) drainEndsAt() time.Time {
 	return o.Record.SleepStartedAt.Add(o.Options.DrainBudget)
 }
@@ -149,7 +150,7 @@ func (n ObservedNode) version() NodeVersion {
 	return NodeVersion{Name: n.Name, UID: n.UID, ResourceVersion: n.Cordon.ResourceVersion}
 }
 
-// podsToEvict are the Pods of cordoned nodes. A Pod of another node could be scheduled on the same node again.
+// podsToEvict returns the Pods of cordoned nodes. A Pod of another node could be scheduled on the same node again.
 func (o Observed) podsToEvict() []ObservedPod {
 	takesPods := map[string]bool{}
 	for _, n := range o.nodesToCordon() {
@@ -255,7 +256,7 @@ func (o Observed) undrained() string {
 	return strings.ToValidUTF8(text[:min(len(text), maxDrainNote)], "")
 }
 
-// closedNodes are the nodes that the cluster has refused to cordon.
+// closedNodes returns the nodes that the cluster has refused to cordon.
 func (o Observed) closedNodes() (names []string) {
 	for _, n := range o.Nodes {
 		if n.Cordon.IsRefused && !n.Cordon.IsSet {
@@ -297,7 +298,7 @@ func (o Observed) newDrain() *hivev1.DrainRecord {
 	}
 }
 
-// nodesToUncordon are the nodes that were cordoned for a drain.
+// nodesToUncordon returns the nodes that were cordoned for a drain.
 func (o Observed) nodesToUncordon() []NodeVersion {
 	var nodes []NodeVersion
 	for _, n := range o.Nodes {
@@ -315,7 +316,7 @@ func (o Observed) awaitsUncordon() bool {
 }
 
 func awaitUncordon(o Observed) Plan {
-	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason, "The nodes have reported; those that were cordoned for the drain are being uncordoned"+o.cordonNote()))
+	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason, "The nodes have reported; nodes that were cordoned for the drain are being uncordoned"+o.cordonNote()))
 	p.RequeueAfter, p.ProbeInterval = machineWaitInterval, drainInterval
 	return o.withAction(p)
 }

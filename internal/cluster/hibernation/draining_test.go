@@ -188,7 +188,7 @@ func TestIncompleteDrainIsReported(t *testing.T) {
 			left: "all Pods, because the API server does not answer",
 		},
 		"nodes that cannot be uncordoned are listed": {
-			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, func(o *Observed) { o.CordonError, o.IsCordonResting = "no", true }), want: "The cluster runs and answers; cordoned nodes that cannot be uncordoned: n1: no",
+			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, func(o *Observed) { o.CordonError, o.IsCordonResting = "no", true }), want: "The cluster runs and its API server answers; cordoned nodes that cannot be uncordoned: n1: no",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

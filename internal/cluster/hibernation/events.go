@@ -20,7 +20,7 @@ const CertificatesApproved = "CertificatesApproved"
 // CertificateRequestsLeft reports a certificate request that was not approved, and the reason.
 const CertificateRequestsLeft = "CertificateRequestsLeft"
 
-// SpotMachinesReplaced lists Machines that were deleted, so the cluster creates new ones.
+// SpotMachinesReplaced lists Machines that were deleted, so that the cluster creates new Machines.
 const SpotMachinesReplaced = "SpotMachinesReplaced"
 
 // MachineGroupsLeft lists machine groups that stay paused, because another user has paused them during a hibernation.
@@ -104,7 +104,7 @@ func isWarning(c decision.Condition) bool {
 	}
 }
 
-// startsAgain reports whether a plan starts machines of a hibernating cluster for a while.
+// startsAgain reports whether a plan temporarily starts machines of a cluster that should hibernate.
 func startsAgain(p Plan) bool {
 	return p.Hibernating.Reason == hivev1.StoppingHibernationReason && p.Ready.Reason == hivev1.StartingMachinesReason
 }

@@ -37,7 +37,8 @@ func awaitFirstSync(o Observed) Plan {
 	return Plan{
 		Hibernating: decision.False(hivev1.SyncSetsNotAppliedReason,
 			"The hibernation waits for the first application of the cluster's SyncSets, until "+o.SyncAwaitedUntil.UTC().Format(time.RFC3339)+" at the latest"),
-		Ready:        decision.True(hivev1.RunningHibernationReason, "The cluster runs and answers; it hibernates once its SyncSets have been applied"),
+		Ready: decision.True(hivev1.RunningHibernationReason,
+			"The cluster runs and its API server answers; it hibernates once its SyncSets have been applied"),
 		Unreachable:  reachableCondition(),
 		Record:       o.Record,
 		RequeueAfter: max(min(firstSyncInterval, o.SyncAwaitedUntil.Sub(o.Now)), minCloudInterval),
@@ -92,8 +93,8 @@ func awaitStopped(o Observed) Plan {
 	return p
 }
 
-// withAsleepAt returns the record with the time since which every machine is stopped, or without such a time. A time
-// that is already set is kept.
+// withAsleepAt returns the record with AsleepAt, the time since which every machine is stopped, or without it if at is
+// nil. A time that is already set is kept.
 func withAsleepAt(r *hivev1.HibernationRecord, at *metav1.Time) *hivev1.HibernationRecord {
 	if (r.AsleepAt == nil) == (at == nil) {
 		return r
@@ -196,8 +197,9 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 		awaited = o.awaitedNodes()
 	}
 	for _, node := range o.Nodes {
-		// A cancelled resume passes the nodes that it awaited to the next resume: they are not ready only because
-		// their machines were stopped. Such nodes may also have been silent for hours.
+		// The nodes that a cancelled resume awaited are recorded as ready: they are not ready only because their
+		// machines were stopped. Such nodes may also have been silent for hours, which does not mean that their clocks
+		// are behind.
 		node.ClockSkewed = node.isClockAhead(o.Now) || node.isClockBehind(o.Now) && !o.hasNotResumed()
 		node.Ready = node.Ready || slices.ContainsFunc(awaited, func(a ObservedNode) bool { return a.Name == node.Name })
 		record.Nodes = append(record.Nodes, node.RecordedNode)

@@ -12,14 +12,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// PowerReport is the part of a report that differs between Torpor and Hive.
+// PowerReport is the part of the status for which Torpor and Hive use different reasons.
 type PowerReport struct {
 	Hibernating, Ready decision.Condition
 	// PowerState is status.powerState.
 	PowerState string
 }
 
-// ReportPower returns the report in Torpor's reasons.
+// ReportPower returns the report with Torpor's reasons.
 func ReportPower(p Plan) PowerReport {
 	return PowerReport{p.Hibernating, p.Ready, DisplayedPowerState(p.Hibernating)}
 }
@@ -47,7 +47,7 @@ func ReportPowerAsHive(p Plan) PowerReport {
 	case hivev1.RunningHibernationReason:
 		r.Hibernating.Reason = hivev1.ResumingOrRunningHibernationReason
 	case hivev1.UnsupportedHibernationReason, hivev1.RefusedHibernationReason:
-		if r.Ready.Status == metav1.ConditionTrue { // A pool assigns only clusters with this power state.
+		if r.Ready.Status == metav1.ConditionTrue { // A ClusterPool assigns only clusters with this power state.
 			r.PowerState = hivev1.RunningHibernationReason
 		}
 	}
@@ -55,7 +55,7 @@ func ReportPowerAsHive(p Plan) PowerReport {
 }
 
 // ReadReportedConditions returns the conditions of the last report with Torpor's reasons, even if they were reported
-// with Hive's. Transitions are found by comparing them with the plan.
+// with Hive's reasons. Transitions are found by comparing these conditions with the plan.
 func ReadReportedConditions(reported []metav1.Condition, powerState string, p Plan) []metav1.Condition {
 	conditions := slices.Clone(reported)
 	hibernating, ready := meta.FindStatusCondition(conditions, hivev1.ClusterHibernatingCondition), meta.FindStatusCondition(conditions, hivev1.ClusterReadyCondition)

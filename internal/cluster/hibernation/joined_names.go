@@ -11,7 +11,8 @@ import (
 // maxJoinedNames is the maximum number of names in a message.
 const maxJoinedNames = 5
 
-// joinNames joins sorted names. If there are many, it omits the later ones and appends their number.
+// joinNames joins sorted names. If there are more than maxJoinedNames, it omits the later names and appends their
+// number.
 func joinNames(names []string) string {
 	sorted := slices.Sorted(slices.Values(names))
 	if len(sorted) <= maxJoinedNames {

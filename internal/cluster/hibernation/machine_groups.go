@@ -36,9 +36,9 @@ func NeedsGroupSizes(o Observed) bool {
 	return o.Options.MachineGroups == hivev1.MachineGroupsScaleToZero || o.hasScaledGroups()
 }
 
-// groupReason explains why the machines must not be stopped: a group of the cloud replaces each machine that stops.
-// It is empty if no machine belongs to such a group, or if all machines of groups are off. It also interrupts a
-// hibernation in progress, because each further stop would destroy a machine.
+// groupReason returns the reason why the machines must not be stopped, such as a group of the cloud that replaces each
+// machine that stops. It is empty if each group with machines that are on can be held or is recorded. The reason also
+// interrupts a hibernation in progress, because each further stop would terminate a machine.
 func (o Observed) groupReason() string {
 	if o.Options.InvalidMachineGroups != "" && !o.hasNotResumed() {
 		return o.Options.InvalidMachineGroups
@@ -71,7 +71,7 @@ const (
 		hivev1.MachineGroupsSuspend + ", or scale the group down instead"
 )
 
-// optionNote describes the option that would hold a group.
+// optionNote returns a note about the annotation with which a group can be held.
 func (o Observed) optionNote(why string) string {
 	if why != groupNotHeld || !o.CanChangeGroups {
 		return ""
@@ -79,8 +79,8 @@ func (o Observed) optionNote(why string) string {
 	return fmt.Sprintf("; or set the annotation %s to %s or %s", hivev1.MachineGroupsAnnotation, hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero)
 }
 
-// whyNotHeld explains why a group with machines that are not stopped cannot be held. It is empty if the group can be
-// held or is in the record.
+// whyNotHeld returns the reason why a group with machines that are not stopped cannot be held. It is empty if the group
+// can be held or is in the record.
 func (o Observed) whyNotHeld(name string) string {
 	group, isKnown := o.findGroup(name)
 	isScaled := o.Options.MachineGroups == hivev1.MachineGroupsScaleToZero
@@ -102,7 +102,7 @@ func (o Observed) whyNotHeld(name string) string {
 	}
 }
 
-// activeGroups are the sorted names of the groups with machines that are not stopped.
+// activeGroups returns the sorted names of the groups with machines that are not stopped.
 func (o Observed) activeGroups() []string {
 	names := o.activeObjects()
 	for _, m := range o.Machines {
@@ -133,7 +133,8 @@ func (o Observed) recordedGroup(name string) *hivev1.MachineGroupRecord {
 	return &o.Record.MachineGroups[at]
 }
 
-// members are the machines of a group. A group that is an object may replace every machine of the cluster.
+// members returns the machines of a group. A group that is a Kubernetes object may replace every machine of the
+// cluster.
 func (o Observed) members(name string) []actuator.Machine {
 	if !IsGroupOfCloud(name) {
 		return o.Machines
@@ -173,8 +174,8 @@ func (o Observed) heldNote() string {
 	return text.String()
 }
 
-// groupsToRecord are the recorded groups that were not restored yet, which keep their entries, and the other groups
-// that can be held.
+// groupsToRecord returns the groups for the record of a hibernation: the recorded groups that were not restored yet,
+// which keep their entries, and the other groups that can be held.
 func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 	var records []hivev1.MachineGroupRecord
 	if o.Record != nil {
@@ -199,7 +200,7 @@ func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 	return records[:min(len(records), maxGroups)]
 }
 
-// unrecordedGroups are the groups that can be held, but are not in the record yet.
+// unrecordedGroups returns the groups that can be held, but are not in the record yet.
 func (o Observed) unrecordedGroups() []string {
 	if o.Options.MachineGroups == "" {
 		return nil
@@ -221,7 +222,7 @@ func recordGroups(o Observed) Plan {
 	return p
 }
 
-// groupsToHold are the changes that hold the recorded groups.
+// groupsToHold returns the changes that hold the recorded groups.
 func (o Observed) groupsToHold() []actuator.GroupChange {
 	if o.Record == nil {
 		return nil
@@ -241,7 +242,7 @@ func (o Observed) groupsToHold() []actuator.GroupChange {
 	return changes
 }
 
-// unsettledGroups are the recorded groups whose size is still being changed, or is not known.
+// unsettledGroups returns the recorded groups whose size is still being changed, or is not known.
 func (o Observed) unsettledGroups() []string {
 	if o.Record == nil {
 		return nil
@@ -255,8 +256,8 @@ func (o Observed) unsettledGroups() []string {
 	return names
 }
 
-// awaitsSettledGroups reports whether a stop waits for sizes: one that is 0 now may be the size before a change. An
-// update during the hibernation does not end it.
+// awaitsSettledGroups reports whether a stop waits until sizes of groups are settled: a size that is 0 now may be the
+// size before a change. Once all machines were off, an update of a group does not interrupt the hibernation.
 func (o Observed) awaitsSettledGroups() bool {
 	return o.isHibernationOpen() && o.Record.AsleepAt == nil && len(o.unsettledGroups()) > 0
 }
@@ -291,7 +292,8 @@ func (o Observed) withNotes(names []string) []string {
 	return noted
 }
 
-// untilSeen returns the time until the next pass. The change to an object on the hub is observed soon.
+// untilSeen returns the time until the next pass, which is short if an object on the hub is changed: the change can be
+// observed soon.
 func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Duration) time.Duration {
 	if slices.ContainsFunc(changes, func(c actuator.GroupChange) bool { return isOfHub(c.Name) && !o.isRefused(c.Name) }) {
 		return minCloudInterval
@@ -299,8 +301,8 @@ func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Durat
 	return otherwise
 }
 
-// heldGroups are the recorded groups that are not restored to their state before the hibernation. A deleted group
-// does not count once the cluster runs without it.
+// heldGroups returns the recorded groups that are not restored to their state before the hibernation. It omits a
+// deleted group once the cluster runs without it.
 func (o Observed) heldGroups() []string {
 	if o.Record == nil || o.shouldHibernate() {
 		return nil
@@ -336,19 +338,19 @@ func (o Observed) isReleased(r hivev1.MachineGroupRecord) bool {
 	}
 }
 
-// hasFormerSize reports whether a group has the recorded size. A size that is still being changed does not count.
+// hasFormerSize reports whether a group has the recorded size. It returns false while the size is still being changed.
 func hasFormerSize(r hivev1.MachineGroupRecord, group actuator.Group) bool {
 	return group.Unsettled == "" && group.Min == r.MinSize && group.Desired == r.DesiredSize
 }
 
-// processesToResume are the processes that the hibernation has suspended.
+// processesToResume returns the processes that the hibernation has suspended.
 func processesToResume(r hivev1.MachineGroupRecord, group actuator.Group) []string {
 	return slices.DeleteFunc(slices.Clone(group.Suspended), func(process string) bool { return slices.Contains(r.Suspended, process) })
 }
 
-// groupsToRelease are the changes that restore groups. Groups that were scaled to zero are restored first, with their
-// machines. A suspended group is restored once all its members run and the nodes are back, because its health check
-// would replace each member that does not run.
+// groupsToRelease returns the changes that restore groups. Groups that were scaled to zero are restored first, with
+// their machines. A suspended group is restored once all its members run and the nodes are back, because its health
+// check would replace each member that does not run.
 func (o Observed) groupsToRelease() []actuator.GroupChange {
 	if o.Record == nil || o.shouldHibernate() {
 		return nil

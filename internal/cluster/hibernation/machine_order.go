@@ -24,8 +24,8 @@ const (
 	controlPlaneStartWindow = 5 * time.Minute
 )
 
-// isOrdered reports whether an order is requested and possible: at least one machine is known to belong to the
-// control plane. Every other machine counts as a worker.
+// isOrdered reports whether an order is requested and possible: at least one machine is known to belong to the control
+// plane. Every other machine is treated as a worker.
 func (o Observed) isOrdered() bool {
 	return o.Options.WorkersFirst && slices.ContainsFunc(o.Machines, isOfControlPlane)
 }
@@ -46,8 +46,8 @@ func (o Observed) filterByRole(ids []string, isControlPlane bool) []string {
 	return chosen
 }
 
-// workersOn are the workers that the control plane waits for. Spot machines to terminate are excluded: termination is
-// irreversible and comes last.
+// workersOn returns the workers that the control plane waits for. Spot machines to terminate are excluded: termination
+// is irreversible and comes last.
 func (o Observed) workersOn() []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -59,8 +59,9 @@ func (o Observed) workersOn() []string {
 	return ids
 }
 
-// awaitsWorkersOff reports whether the control plane is left on for now. A worker that the cloud refuses to stop
-// keeps the control plane on as long as the refusal lasts. Without an order, such a machine keeps all others on.
+// awaitsWorkersOff reports whether the control plane is left on for now. A worker that the cloud refuses to stop keeps
+// the control plane on as long as the refusal lasts. If no order is requested, such a machine keeps all other machines
+// on.
 func (o Observed) awaitsWorkersOff() bool {
 	on := o.workersOn()
 	if !o.isOrdered() || !o.isHibernationOpen() || len(on) == 0 {
@@ -73,7 +74,7 @@ func (o Observed) controlPlaneStopsAt() time.Time {
 	return o.stopBeganAt().Add(workersStopWindow)
 }
 
-// machinesToStopNow are the machines to stop, except those that wait for other machines.
+// machinesToStopNow returns the machines to stop, except those that wait for other machines.
 func (o Observed) machinesToStopNow() []string {
 	if o.awaitsWorkersOff() {
 		return o.onlyWorkers(o.machinesToStop())
@@ -95,7 +96,7 @@ func (o Observed) workersStartAt() time.Time {
 	return o.Record.ResumeStartedAt.Add(controlPlaneStartWindow)
 }
 
-// machinesToStart are the stopped machines to start, except those that wait for other machines.
+// machinesToStart returns the stopped machines to start, except those that wait for other machines.
 func (o Observed) machinesToStart() []string {
 	if o.awaitsControlPlane() {
 		return o.withoutWorkers(o.machineIDs(actuator.Stopped))

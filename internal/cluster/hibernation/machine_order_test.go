@@ -176,7 +176,7 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		},
 		"malformed order is reported while machines stop": {observedCluster(wantHibernating, openRecord(), on, withBadOrder), "Stopping the cluster's 2 machines" + ignored},
 		"malformed order is reported while the cluster runs": {
-			observedCluster("", nil, on, apiWithNodes(), withBadOrder), "The cluster runs and answers" + ignored,
+			observedCluster("", nil, on, apiWithNodes(), withBadOrder), "The cluster runs and its API server answers" + ignored,
 		},
 		"malformed order is reported while the cluster hibernates": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
 		"order is announced before the start is recorded": {

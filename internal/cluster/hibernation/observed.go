@@ -14,7 +14,7 @@ import (
 )
 
 // Observed is the complete input of Decide. The fields are in the order of observation. A field is left empty if an
-// earlier one makes it irrelevant.
+// earlier field makes it irrelevant.
 type Observed struct {
 	// Now is the time of the hub.
 	Now time.Time
@@ -40,16 +40,16 @@ type Observed struct {
 	RequestedAt time.Time
 	// Invalid describes the missing parts of the spec; empty if the spec is complete.
 	Invalid string
-	// NoActuator explains why no actuator handles the platform; empty if one does.
+	// NoActuator is the reason why Torpor cannot stop or start the machines; empty if an actuator handles the platform.
 	NoActuator string
 	// IsInfraDisabled is true if the owner of the machines has opted out of power management. In this case the cloud
 	// is not called, and NoActuator contains the annotation's name.
 	IsInfraDisabled bool
-	// Incompatible explains why the cluster's version cannot hibernate; empty if it can.
+	// Incompatible is the reason why a cluster of this version cannot hibernate; empty if the version is supported.
 	Incompatible string
 	// HasNoVersion is true if the cluster is not an OpenShift cluster. The version check is skipped then.
 	HasNoVersion bool
-	// IsSurveyed is true if the cluster was surveyed for problems that a hibernation may meet. Obstacles describes
+	// IsSurveyed is true if the cluster was surveyed for problems that may affect a hibernation. Obstacles describes
 	// the blocking findings; empty if none exist.
 	IsSurveyed bool
 	Obstacles  string
@@ -60,10 +60,10 @@ type Observed struct {
 	ObservationError *ObservationError
 	// Machines are the cluster's machines as the cloud lists them.
 	Machines []actuator.Machine
-	// Groups are the machines' groups and the recorded ones. They are read only if NeedsGroups is true.
+	// Groups are the machines' groups and the recorded groups. They are read only if NeedsGroups is true.
 	// CanChangeGroups is true if the platform's groups can be changed. HasReadClusterAPI and HasReadHealthChecks are
-	// true if the respective objects that count as groups were read. GroupsError explains why one kind of them could
-	// not be read.
+	// true if the Cluster of Cluster API and the MachineHealthChecks, which count as groups, were read. GroupsError
+	// explains why one of these kinds could not be read.
 	Groups                                 []actuator.Group
 	CanChangeGroups                        bool
 	HasReadClusterAPI, HasReadHealthChecks bool
@@ -93,18 +93,18 @@ type Observed struct {
 	Replaceable     []ReplaceableMachine
 	HasReadMachines bool
 	// ReplacementError is the error of the last attempt to delete Machines; empty without an error.
-	// IsReplacementResting is true if that attempt was a moment ago.
+	// IsReplacementResting is true if that attempt was too recent to be repeated.
 	ReplacementError     string
 	IsReplacementResting bool
 	// Pods are the Pods of the workers. They are set only if NeedsPods is true.
 	Pods WorkerPods
 	// CordonError is the error of the last attempt to uncordon nodes; empty without an error. IsCordonResting is true
-	// if that attempt was a moment ago.
+	// if that attempt was too recent to be repeated.
 	CordonError     string
 	IsCordonResting bool
 	// Operators are the ClusterOperators of an OpenShift cluster. OperatorsError explains why they could not be read.
-	// Both are set only if NeedsOperators is true. WereOperatorsMissing is true if the previous report listed
-	// operators.
+	// Both are set only if NeedsOperators is true. WereOperatorsMissing is true if the last reported conditions list
+	// ClusterOperators that are not ready.
 	Operators            []ObservedOperator
 	OperatorsError       string
 	WereOperatorsMissing bool
@@ -126,7 +126,7 @@ type BlockedRequest struct {
 
 // ObservationError is an error of an observation that is reported to the user.
 type ObservationError struct {
-	// Class decides which remedy exists.
+	// Class determines the possible remedies.
 	Class actuator.ErrorClass
 	// Message is shown to users: it is stable and contains no secrets.
 	Message string
@@ -152,8 +152,7 @@ const (
 // ObservedNode is a node of the cluster as its API server returns it.
 type ObservedNode struct {
 	hivev1.RecordedNode
-	// LastSeen is the newest sign of life by the node's own clock: the renewal of its lease or the heartbeat of its
-	// Ready condition.
+	// LastSeen is the newest renewal of the node's lease or heartbeat of its Ready condition, by the node's own clock.
 	LastSeen time.Time
 	// HasChanged is true if LastSeen has changed since the first observation of the resume. It is known only for
 	// nodes with ClockSkewed set.
@@ -173,8 +172,8 @@ func MayBeStopped(o Observed) bool {
 	return NeedsCloud(o) && o.shouldHibernate() && !o.isRequestedHibernationUnsupported()
 }
 
-// MayAwaitFirstSync reports whether the first application of SyncSets matters, because the cluster should hibernate
-// for the first time.
+// MayAwaitFirstSync reports whether a hibernation may wait for the first application of SyncSets, because it would be
+// the cluster's first hibernation.
 func MayAwaitFirstSync(o Observed) bool { return MayBeStopped(o) && o.Record == nil }
 
 // awaitsFirstSync reports whether a hibernation waits for the first sync. SyncSets cannot be applied to an
@@ -234,14 +233,14 @@ func NeedsNodes(o Observed) bool {
 	return isManaged && NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())
 }
 
-// MayBeSurveyed reports whether the cluster may be surveyed for problems that a hibernation may meet. This requires
+// MayBeSurveyed reports whether the cluster may be surveyed for problems that may affect a hibernation. This requires
 // that no resume or repair is in progress, or that the cluster is about to be stopped.
 func MayBeSurveyed(o Observed) bool {
 	return NeedsCluster(o) && !o.Paused && o.ObservationError == nil && !o.hasNotResumed() && !o.isInAftercare()
 }
 
-// UnsupportedReason explains why the cluster cannot hibernate. It is empty if the cluster can, or if that is unknown.
-// A running cluster's version is evaluated only after the cluster has responded.
+// UnsupportedReason returns the reason why the cluster cannot hibernate. It is empty if the cluster can hibernate, or
+// if this is unknown. A running cluster's version is evaluated only after the cluster has responded.
 func UnsupportedReason(o Observed) string {
 	grouped := o.groupReason()
 	switch {
@@ -327,10 +326,10 @@ func (o Observed) awaitsMachines() bool {
 	}
 }
 
-// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing. It does
-// so at once if the cloud refuses all missing machines and no node is missing, and otherwise after a while, with the
-// nodes that are back. After that, the cluster counts as running until its resume ends: machines that start late do
-// not make it unready.
+// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing. It does so
+// immediately if the cloud refuses to start all missing machines and no node is missing. Otherwise it does so after
+// partialResumeAfter, if at least one awaited node is back. From then on, the cluster counts as running until its
+// resume ends: machines that start late do not make it unready.
 func (o Observed) mayRunInPart() bool {
 	if o.AwaitsAllMachines || o.API != Reachable || !o.isResuming() {
 		return false
@@ -348,7 +347,7 @@ func (o Observed) awaitsNodes() bool {
 	return o.hasNotResumed() && (len(o.missingNodes()) > 0 || o.awaitsReplacement()) && !o.mayRunInPart()
 }
 
-// missingMachines are the machines that are missing in a cluster that should run. In a cluster that has resumed, a
+// missingMachines returns the machines that are missing in a cluster that should run. In a cluster that has resumed, a
 // starting machine is new and not missing.
 func (o Observed) missingMachines() []string {
 	if o.hasNotResumed() {
@@ -368,7 +367,7 @@ func (o Observed) allMachinesAre(s actuator.MachineState) bool {
 	return len(o.Machines) > 0 && len(o.machineIDs(s)) == len(o.Machines)
 }
 
-// machinesToStop are the running machines, and those that are off but still billed. Machines that are terminated
+// machinesToStop returns the running machines, and those that are off but still billed. Machines that are terminated
 // later or by their group are excluded.
 func (o Observed) machinesToStop() []string {
 	var ids []string

@@ -19,16 +19,16 @@ type ObservedOperator struct {
 	Problem string
 	// IsBroken is true if the operator is degraded or not available. A progressing operator is not broken.
 	IsBroken bool
-	// LastSeen is the newest sign of life by the hub's time: a change to the operator's conditions, or the renewal of
-	// its lease. Conditions do not change while a cluster hibernates, so unchanged conditions are not a sign of life.
+	// LastSeen is the newest change to the operator's conditions or renewal of its lease, by the hub's time. Conditions
+	// do not change while a cluster hibernates, so unchanged conditions do not show that the operator runs.
 	LastSeen time.Time
 }
 
-// notReported is the problem of an operator without a sign of life since the resume began.
+// notReported is the problem of an operator whose LastSeen is before the start of the resume.
 const notReported = "has not reported"
 
 const (
-	// operatorsNamedAfter is the time from the start of the resume until a message names the awaited operators.
+	// operatorsNamedAfter is the time from the start of the resume until a message lists the awaited operators.
 	// Earlier, most operators of a cluster are still awaited.
 	operatorsNamedAfter = 5 * time.Minute
 	// maxBrokenOperators is the limit in the hibernation record, twice the number of OpenShift's operators. The
@@ -38,8 +38,9 @@ const (
 	operatorInterval = 5 * time.Second
 )
 
-// NeedsOperatorRecord reports whether the ClusterOperators must be read before a hibernation, to record the broken
-// ones. A cancelled resume keeps the operators of its hibernation, because operators are not ready during a resume.
+// NeedsOperatorRecord reports whether the ClusterOperators must be read before a hibernation, to record which of them
+// are broken. A cancelled resume keeps the operators of its hibernation, because operators are not ready during a
+// resume.
 func NeedsOperatorRecord(o Observed) bool {
 	return NeedsNodes(o) && o.needsNodeRecord() && !o.hasNotResumed() && !o.Now.Before(o.SyncAwaitedUntil)
 }
@@ -57,7 +58,7 @@ func NeedsOperators(o Observed) bool {
 }
 
 // missingOperators returns the ClusterOperators that are not ready, except those that were broken before the
-// hibernation. During the wait for operators, it includes those that only look ready.
+// hibernation. During the wait for operators, it includes operators that have not reported since the resume began.
 func (o Observed) missingOperators() []string {
 	if o.OperatorsError != "" {
 		return []string{"all, which cannot be read: " + o.OperatorsError}
@@ -90,8 +91,8 @@ func (o Observed) brokenOperators() (names []string) {
 	return names
 }
 
-// operatorsToRecord returns the operators that are broken before a hibernation. If they were not read, the last
-// hibernation's operators count.
+// operatorsToRecord returns the operators that are broken before a hibernation. If they were not read, it returns the
+// operators of the last hibernation.
 func (o Observed) operatorsToRecord() (names []string) {
 	if !NeedsOperators(o) || o.OperatorsError != "" {
 		if o.Record != nil {
@@ -134,7 +135,8 @@ func awaitOperators(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// operatorsCondition reports the operators that a running cluster lacks; empty if all are ready.
+// operatorsCondition returns a condition that lists the operators of a running cluster that are not ready; empty if all
+// are ready.
 func (o Observed) operatorsCondition() decision.Condition {
 	message := "The cluster runs"
 	missing, broken := o.missingOperators(), o.brokenOperators()

@@ -84,23 +84,23 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 		ready       string
 		wantMessage string
 	}{
-		"cluster with an operator that was broken before runs degraded": {
+		"cluster runs degraded if an operator was broken before the hibernation and still is": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.RunningHibernationReason,
 			"The cluster runs; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
 		},
-		"progressing operator is awaited although another one was broken before": {
+		"resume waits for a progressing operator although another operator was broken before the hibernation": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.WaitingForClusterOperatorsReason, "",
 		},
-		"operator that was not broken before is awaited": {
+		"resume waits for a degraded operator that was not broken before the hibernation": {
 			observedCluster("", resumingRecord(6*time.Minute), actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.WaitingForClusterOperatorsReason, "",
 		},
-		"operators that cannot be read are awaited": {
+		"resume waits for operators that cannot be read": {
 			observedCluster("", record, actuator.Running, append(back, func(o *Observed) { o.OperatorsError = "no answer" })...), hivev1.WaitingForClusterOperatorsReason, "",
 		},
-		"cluster with a formerly broken operator that is ready runs": {
+		"cluster runs if an operator was broken before the hibernation and is ready now": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(ObservedOperator{Name: "image-registry"}, fine))...), hivev1.RunningHibernationReason, "",
 		},
-		"cluster with a broken and a late operator runs degraded after the wait": {
+		"cluster runs degraded if an operator is not ready ten minutes after the start of the resume": {
 			observedCluster("", func() *hivev1.HibernationRecord {
 				r := resumingRecord(partialResumeAfter + time.Second)
 				r.BrokenOperators = record.BrokenOperators
@@ -109,11 +109,11 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 			"The cluster runs; the resume no longer waits for ClusterOperators that were not ready after ten minutes: etcd (progressing)" +
 				"; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
 		},
-		"cluster with Hive's label and an operator that is not ready runs degraded": {
+		"cluster with Hive's label runs degraded if an operator is not ready": {
 			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(busy), skips)...), hivev1.RunningHibernationReason,
 			"The cluster runs; ClusterOperators are not ready, and hive.openshift.io/resume-skips-cluster-operators disables the wait for them: etcd (progressing)",
 		},
-		"cluster with Hive's label and an operator that has not reported runs": {
+		"cluster with Hive's label runs although an operator has not reported": {
 			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(ObservedOperator{Name: "etcd"}), skips)...), hivev1.RunningHibernationReason, "",
 		},
 	} {

@@ -78,12 +78,12 @@ func IsGroupOfCloud(group string) bool { return !isOfHub(group) && !IsHealthChec
 
 func isOfHub(group string) bool { return strings.HasPrefix(group, clusterAPIPrefix) }
 
-// clusterAPINotHeld explains why the machines of a Cluster must not be stopped.
+// clusterAPINotHeld is the reason why the machines of a Cluster must not be stopped.
 const clusterAPINotHeld = "Expected machines that stay off once they are stopped, found %s in the namespace of the ClusterDeployment, " +
 	"whose controllers replace machines that are not healthy; set spec.paused of that object, or set the annotation " +
 	hivev1.MachineGroupsAnnotation + " to " + hivev1.MachineGroupsSuspend
 
-// whyNotPaused explains why an object cannot be paused; empty if it can be.
+// whyNotPaused returns the reason why Torpor must not pause an object; empty if Torpor may pause it.
 func (o Observed) whyNotPaused(group string) string {
 	if o.Options.MachineGroups == hivev1.MachineGroupsSuspend {
 		return ""
@@ -91,8 +91,9 @@ func (o Observed) whyNotPaused(group string) string {
 	return fmt.Sprintf(clusterAPINotHeld, group)
 }
 
-// activeObjects are the objects that may act on machines that are not stopped. Without the option, the cluster's
-// MachineHealthChecks are only findings, because they do not act while their cluster is off.
+// activeObjects returns the objects whose controllers may replace machines that are not stopped. Without the option,
+// the cluster's MachineHealthChecks are only reported as findings, because their controllers do not run while the
+// cluster is off.
 func (o Observed) activeObjects() []string {
 	var names []string
 	if len(o.Machines) == 0 || o.allMachinesAre(actuator.Stopped) {
@@ -108,12 +109,12 @@ func (o Observed) activeObjects() []string {
 	return names
 }
 
-// groupsUnread explains why a hibernation must not begin: objects that it would pause cannot be read.
+// groupsUnread returns the reason why a hibernation must not begin, if objects that it would pause cannot be read.
 func (o Observed) groupsUnread() string {
 	if o.GroupsError == "" || o.isHibernationOpen() || o.Options.MachineGroups != hivev1.MachineGroupsSuspend {
 		return ""
 	}
-	return "Expected to pause the controllers that replace machines, found that they cannot be read: " + o.GroupsError
+	return "Cannot read the controllers that replace machines, and that must be paused first: " + o.GroupsError
 }
 
 // NeedsHealthChecks reports whether the cluster's MachineHealthChecks must be read. They are read to record them,
@@ -131,7 +132,7 @@ func NeedsHealthChecks(o Observed) bool {
 	}
 }
 
-// unheldHealthChecks are the recorded MachineHealthChecks that were not yet observed as paused.
+// unheldHealthChecks returns the recorded MachineHealthChecks that were not yet observed as paused.
 func (o Observed) unheldHealthChecks() []string {
 	if o.Record == nil {
 		return nil
@@ -156,8 +157,8 @@ func (o Observed) awaitsPause() bool {
 	return o.needsPauseLook() && (o.API == Reachable || o.Now.Sub(o.stopBeganAt()) < nodeRecordWindow)
 }
 
-// pausedHealthChecks are the MachineHealthChecks with an observed pause that is not recorded yet. A deleted one
-// counts as paused.
+// pausedHealthChecks returns the MachineHealthChecks with an observed pause that is not recorded yet. A deleted
+// MachineHealthCheck counts as paused.
 func (o Observed) pausedHealthChecks() []string {
 	if !o.HasReadHealthChecks {
 		return nil
@@ -189,7 +190,7 @@ func recordPauses(o Observed) Plan {
 	return p
 }
 
-// awaitPause lists the MachineHealthChecks that are not paused yet.
+// awaitPause adds the MachineHealthChecks that are not paused yet to the Ready condition of a plan.
 func (o Observed) awaitPause(p Plan) Plan {
 	names := o.unheldHealthChecks()
 	if len(names) == 0 || o.Refusal != nil {

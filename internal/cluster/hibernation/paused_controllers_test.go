@@ -55,7 +55,7 @@ func TestMachineControllersThatCannotBePausedAreRefused(t *testing.T) {
 			o.Record = openRecord()
 			o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: pausedCluster, Mode: suspend}}
 		}, ""},
-		"objects that cannot be read are refused":                            {suspend, func(o *Observed) { o.GroupsError = "no right" }, "cannot be read: no right"},
+		"objects that cannot be read are refused":                            {suspend, func(o *Observed) { o.GroupsError = "no right" }, "Cannot read the controllers that replace machines, and that must be paused first: no right"},
 		"objects that cannot be read without the annotation are not refused": {"", func(o *Observed) { o.Groups, o.GroupsError = nil, "no right" }, ""},
 		"objects that cannot be read during a hibernation are not refused": {suspend, func(o *Observed) {
 			o.GroupsError, o.Record = "no right", openRecord()

@@ -79,7 +79,7 @@ func (ApproveRequests) isAction()   {}
 func (ReplaceMachines) isAction()   {}
 
 // DisplayedPowerState returns status.powerState, which is derived from the Hibernating condition. No decision reads
-// this field; while it differs from the requested state, only a recent observation of the machines counts.
+// this field. While it differs from the requested state, a pass uses only a recent observation of the machines.
 func DisplayedPowerState(hibernating decision.Condition) string {
 	if hibernating.Status == metav1.ConditionUnknown {
 		return "Unknown"

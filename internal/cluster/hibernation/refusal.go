@@ -16,7 +16,7 @@ func MayBeRefused(o Observed) bool {
 }
 
 // isHibernationRefused reports whether a requested hibernation is refused. A reachable cluster is surveyed first. An
-// unreachable one cannot be surveyed, so its last survey counts.
+// unreachable cluster cannot be surveyed, so its last survey decides.
 func (o Observed) isHibernationRefused() bool {
 	return MayBeRefused(o) && (o.Obstacles != "" || o.awaitsSurvey())
 }
@@ -37,7 +37,7 @@ func hibernationRefused(o Observed) Plan {
 	case o.API == Unreachable:
 		ready = decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage)
 	case o.API == Reachable && o.anyMachineIs(actuator.Running) && o.partialReason() == "":
-		ready = decision.True(hivev1.RunningHibernationReason, "The cluster runs and answers; its hibernation is refused")
+		ready = decision.True(hivev1.RunningHibernationReason, "The cluster runs and its API server answers; its hibernation is refused")
 	}
 	return Plan{
 		Hibernating:  decision.False(hivev1.RefusedHibernationReason, message),

@@ -15,7 +15,7 @@ import (
 
 // TestRequiredHibernationPossible hibernates clusters that require the condition HibernationPossible.
 func TestRequiredHibernationPossible(t *testing.T) {
-	const obstacle = "ClusterUpgrading: Expected no upgrade"
+	const obstacle = "ClusterUpgrading: Expected no upgrade in progress"
 	required := func(o *Observed) { o.Options.RequiresPossible, o.IsSurveyed, o.Obstacles = true, true, obstacle }
 	unsurveyed := func(o *Observed) { o.Options.RequiresPossible = true }
 	const refused = "hibernation refused"

@@ -62,13 +62,14 @@ const (
 	userRetryInterval = 5 * time.Minute
 )
 
-// cloudInterval grows with the wait. A change is noticed late by at most a twentieth of the wait, and long waits stay
-// cheap.
+// cloudInterval returns the interval of polls, which grows with the wait. A change is noticed late by at most a
+// twentieth of the wait, and long waits stay cheap.
 func cloudInterval(since, at time.Time) time.Duration {
 	return min(max(at.Sub(since)/cloudIntervalShare, minMachineInterval), maxCloudInterval)
 }
 
-// aftercareInterval is short at first, when kubelets request serving certificates and a machine may still stop late.
+// aftercareInterval returns the interval of probes after a resume. It is short at first, when kubelets request serving
+// certificates and a machine may still stop late.
 func aftercareInterval(since, at time.Time) time.Duration {
 	return min(max(at.Sub(since)/aftercareShare, minAftercareInterval), maxAftercareInterval)
 }
@@ -110,7 +111,7 @@ func RetryOf(c actuator.ErrorClass) Retry {
 	}
 }
 
-// refusalRest is the back-off for machines that the cloud has refused since a given time.
+// refusalRest returns the back-off for machines that the cloud has refused since a given time.
 func refusalRest(c actuator.ErrorClass, since, at time.Time) time.Duration {
 	retry := RetryOf(c)
 	return max(retry.First, min(at.Sub(since)/refusalShare, retry.Longest))

@@ -37,9 +37,9 @@ func awaitStarted(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// withAction adds the action for a cluster that should run, independent of the report. Certificate requests are
-// approved first, then Machines are replaced, then machines are started, then nodes are uncordoned. A machine with a
-// refused start delays neither certificates nor uncordoning.
+// withAction adds the action for a cluster that should run, independent of the report. Groups are restored first, then
+// overdue workers are started, then certificate requests are approved, then Machines are replaced, then machines are
+// started, then nodes are uncordoned. A machine with a refused start delays neither certificates nor uncordoning.
 func (o Observed) withAction(p Plan) Plan {
 	stopped, replaced := o.machinesToStart(), o.machinesToReplace()
 	mayStart := len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running))
@@ -91,7 +91,7 @@ func (o Observed) resumeProbeInterval() time.Duration {
 	return probeInterval(resumeRecord(o).ResumeStartedAt.Time, o.Now)
 }
 
-// apiProblem explains why the API server does not respond, once it should have started.
+// apiProblem returns a note about why the API server does not respond, once it should have started.
 func (o Observed) apiProblem() string {
 	if o.APIMessage == "" || !o.IsAPICostly && !o.IsAPIProblemLasting && o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) <= lateAfter {
 		return ""
@@ -115,7 +115,7 @@ func awaitNodes(o Observed) Plan {
 func clusterRuns(o Observed) Plan {
 	p := Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster runs"),
-		Ready:        decision.True(hivev1.RunningHibernationReason, "The cluster runs and answers"),
+		Ready:        decision.True(hivev1.RunningHibernationReason, "The cluster runs and its API server answers"),
 		Unreachable:  reachableCondition(),
 		Record:       o.Record,
 		RequeueAfter: driftInterval,
@@ -198,8 +198,8 @@ func clusterUnreachable(o Observed) Plan {
 	})
 }
 
-// resumingPlan is the plan for a cluster that should run and does not run yet. The cluster hibernated, or all its
-// machines were stopped outside Torpor. The latter is repaired as a separate resume.
+// resumingPlan returns the plan for a cluster that should run and does not run yet. Either the cluster hibernated, or
+// all its machines were stopped outside Torpor. The second case is recorded as a resume that is a repair.
 func resumingPlan(o Observed, ready decision.Condition) Plan {
 	p := Plan{
 		Hibernating: decision.True(hivev1.ResumingHibernationReason, "The cluster is being resumed"),
@@ -261,7 +261,7 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isInAftercare() {
 		return record
 	}
-	// Invariant: a repair approves no certificate request, so an attacker gains none by powering off a machine
+	// Invariant: a repair approves no certificate request, so an attacker gets no certificate by powering off a machine
 	// (TestApprovalsFollowTheHibernationRecord).
 	record.Repair = !o.isHibernationOpen()
 	switch {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxOverrideURL and maxOverrideAddress are the limits in the schema. Another project's schema may lack them.
+	// maxOverrideURL and maxOverrideAddress are the limits in the schema. Another project's CRD may lack them.
 	maxOverrideURL, maxOverrideAddress = 2048, 45
 	// maxShownOverride is the maximum length of a value in a message.
 	maxShownOverride = 100

@@ -20,13 +20,14 @@ import (
 const (
 	// maxSpotMachines is the limit in the record's schema.
 	maxSpotMachines = 500
-	// maxReplacementsPerPass limits deletions, because each takes two calls of a poll's time budget.
+	// maxReplacementsPerPass limits deletions of Machines, because each makes two calls within the time limit of a
+	// poll.
 	maxReplacementsPerPass = 10
 )
 
 // ReplaceableMachine is an OpenShift Machine that the cluster replaces when it is deleted.
 type ReplaceableMachine struct {
-	// ID is the cloud's name for the machine.
+	// ID is the cloud's identifier of the machine.
 	ID string
 	// Name and UID identify the Machine.
 	Name, UID string
@@ -55,8 +56,8 @@ func (o Observed) isAtCloud(id string) bool {
 	return slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool { return m.ID == id })
 }
 
-// spotMachinesToRecord are the machines that may be terminated. They include those of a cancelled resume with
-// Machines that may still exist.
+// spotMachinesToRecord returns the machines that may be terminated. After a cancelled resume, they include terminated
+// machines whose Machines may still exist.
 func (o Observed) spotMachinesToRecord() []string {
 	var ids []string
 	if o.hasNotResumed() {
@@ -134,7 +135,7 @@ func startMachinesAgain(o Observed) Plan {
 	return p
 }
 
-// machinesToTerminate are the machines that are terminated once every other machine is stopped.
+// machinesToTerminate returns the machines that are terminated once every other machine is stopped.
 func (o Observed) machinesToTerminate() []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -170,8 +171,8 @@ func terminateMachines(o Observed) Plan {
 	return o.restRefused(p)
 }
 
-// machinesToReplace are the Machines of terminated machines. A Machine is never included while its machine exists in
-// the cloud.
+// machinesToReplace returns the Machines of terminated machines. A Machine is never included while its machine exists
+// in the cloud.
 func (o Observed) machinesToReplace() []ReplaceableMachine {
 	if !o.hasTerminatedMachines() {
 		return nil
@@ -191,7 +192,8 @@ func (o Observed) awaitsReplacement() bool {
 	return len(o.machinesToReplace()) > 0 || o.hasNotResumed() && o.hasTerminatedMachines() && !o.HasReadMachines
 }
 
-// replacementNote describes the problem that prevents the creation of new machines.
+// replacementNote describes the Machines of terminated spot machines that must be deleted before new machines are
+// created.
 func (o Observed) replacementNote() string {
 	machines := o.machinesToReplace()
 	if len(machines) == 0 {
@@ -201,7 +203,7 @@ func (o Observed) replacementNote() string {
 	for _, m := range machines {
 		names = append(names, m.Name)
 	}
-	note := "OpenShift Machines of terminated spot machines, which are to be deleted so that new ones are created: " + joinNames(names)
+	note := "OpenShift Machines of terminated spot machines, which must be deleted so that new Machines are created: " + joinNames(names)
 	if o.ReplacementError != "" {
 		note += "; " + o.ReplacementError
 	}

@@ -123,7 +123,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 		"Machines that could not be read are awaited": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both), waitNodes(NoAction{})},
 		"Machine that could not be deleted is not retried at once": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), func(o *Observed) {
-				o.ReplacementError, o.IsReplacementResting = "they cannot be deleted", true
+				o.ReplacementError, o.IsReplacementResting = "the Machines cannot be deleted", true
 			}), waitNodes(NoAction{}),
 		},
 		"certificate requests are approved before Machines are deleted": {
@@ -191,14 +191,14 @@ func TestSpotMachinesAreRecorded(t *testing.T) {
 func TestTerminatedAndReplacedMachinesAreReported(t *testing.T) {
 	const on, off = actuator.Running, actuator.Stopped
 	left := observedCluster("", withSpot(resumingRecord(partialResumeAfter+time.Second)), on, withoutSecondMachine, apiWithNodes(readyNode("n0")), apiWithMachines(secondOpenShiftMachine()),
-		func(o *Observed) { o.ReplacementError = "they cannot be deleted: no" })
+		func(o *Observed) { o.ReplacementError = "the Machines cannot be deleted: no" })
 	want := decision.True(hivev1.MachinesMissingReason, "Parts of the cluster are missing; OpenShift Machines of terminated spot machines, "+
-		"which are to be deleted so that new ones are created: worker; they cannot be deleted: no")
+		"which must be deleted so that new Machines are created: worker; the Machines cannot be deleted: no")
 	if diff := cmp.Diff(want, Decide(left).Degraded); diff != "" {
 		t.Errorf("degraded (-want +got):\n%s", diff)
 	}
 	left.Record = withSpot(resumingRecord(time.Minute))
-	ready := decision.False(hivev1.WaitingForNodesReason, "Waiting for OpenShift Machines of terminated spot machines, which are to be deleted so that new ones are created: worker; they cannot be deleted: no")
+	ready := decision.False(hivev1.WaitingForNodesReason, "Waiting for OpenShift Machines of terminated spot machines, which must be deleted so that new Machines are created: worker; the Machines cannot be deleted: no")
 	if diff := cmp.Diff(ready, Decide(left).Ready); diff != "" {
 		t.Errorf("ready (-want +got):\n%s", diff)
 	}

@@ -14,8 +14,8 @@ import (
 // maxDrainBudget limits how long a stop waits for pods.
 const maxDrainBudget = time.Hour
 
-// StopOptions are the owner's options for stopping a cluster. They are annotations, because Hive's schema drops
-// unknown fields.
+// StopOptions are the owner's options for stopping a cluster. They are annotations, because Hive's CRD drops unknown
+// fields.
 type StopOptions struct {
 	// WorkersFirst is true if workers are stopped before the control plane, and started after it.
 	WorkersFirst bool
@@ -24,7 +24,7 @@ type StopOptions struct {
 	DrainBudget time.Duration
 	// RequiresPossible is true if a hibernation is refused while the survey of the cluster has blocking findings.
 	RequiresPossible bool
-	// MachineGroups defines how machine groups are kept from replacing stopped machines; empty if they are not.
+	// MachineGroups defines how machine groups are kept from replacing stopped machines; empty without this option.
 	// InvalidMachineGroups describes an unknown value, with which no hibernation begins.
 	MachineGroups, InvalidMachineGroups string
 	// Ignored describes the malformed options; empty if all are valid.

@@ -14,8 +14,9 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// EffectivePowerState returns the effect of spec.powerState. A stop that has expired no longer has any effect, and a
-// Slumber can hibernate the cluster regardless. The spec is never written, because its owner may be a GitOps tool.
+// EffectivePowerState returns the power state that spec.powerState and Slumbers request. A stop that has expired no
+// longer has any effect, and a Slumber can hibernate the cluster regardless of spec.powerState. The spec is never
+// written, because its owner may be a GitOps tool.
 func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, scheduled *torporv1alpha1.ScheduledStop) hivev1.PowerState {
 	if scheduled != nil {
 		return hivev1.PowerStateHibernating
@@ -31,7 +32,8 @@ func IsStoppedWithoutSlumbers(cd *hivev1.ClusterDeployment, now time.Time) bool 
 	return desiredPowerStateOf(cd, nil, now) == hivev1.PowerStateHibernating
 }
 
-// desiredPowerStateOf reads only the object and does not wait for a report.
+// desiredPowerStateOf returns the desired power state from the object alone. It does not wait until the status reports
+// this state.
 func desiredPowerStateOf(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, now time.Time) hivev1.PowerState {
 	timer, _ := ReadTimer(cd) // A malformed timer stops nothing.
 	return DesiredPowerState(EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled), timer, cd.Status.Hibernation, now)
@@ -54,7 +56,7 @@ func (o Observed) stopNote() string {
 	return note
 }
 
-// endedStopNote explains why a cluster runs although spec.powerState is Hibernating.
+// endedStopNote returns a note about why a cluster runs although spec.powerState is Hibernating.
 func (o Observed) endedStopNote() string {
 	if !o.Stops.HasExpired() {
 		return ""
@@ -63,7 +65,7 @@ func (o Observed) endedStopNote() string {
 		torporv1alpha1.UntilAnnotation, o.Stops.RequestedStop().Until.UTC().Format(time.RFC3339))
 }
 
-// untilStopEnds shortens an interval to the end of the stop.
+// untilStopEnds shortens an interval so that it ends no later than the stop.
 func (o Observed) untilStopEnds(interval time.Duration) time.Duration {
 	var end *metav1.Time
 	switch {

@@ -16,8 +16,8 @@ const (
 	maxVersionLength = 256
 )
 
-// IncompatibilityReason explains why a cluster with the first non-empty version cannot hibernate, or returns "" if it
-// can. A pre-release of the minimum is older than the minimum.
+// IncompatibilityReason returns the reason why a cluster with the first non-empty version cannot hibernate, or "" if it
+// can hibernate. A pre-release of the minimum is older than the minimum.
 func IncompatibilityReason(sources ...string) string {
 	for _, v := range sources {
 		if v == "" {

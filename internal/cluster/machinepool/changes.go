@@ -28,7 +28,7 @@ const (
 )
 
 const (
-	// defaultReplicas is upstream's default.
+	// defaultReplicas is Hive's default.
 	defaultReplicas = 1
 	// platformsScalingFromZero are the platforms whose autoscaler can scale a MachineSet up from zero machines.
 	platformsScalingFromZero = "aws azure gcp openstack"
@@ -39,7 +39,8 @@ type Change struct {
 	Name string
 	// Manifest is applied with server-side apply.
 	Manifest []byte
-	// Differences describes the differences to users. It is empty if no difference is visible before the change.
+	// Differences describes the change for users. It is empty if no difference can be seen before the change is
+	// applied.
 	Differences []string
 }
 
@@ -48,12 +49,12 @@ type Change struct {
 type Changes struct {
 	// DeleteAutoscalers are the names of MachineAutoscalers to delete.
 	DeleteAutoscalers []string
-	// MachineSets are all MachineSets of the pool, because it is not visible in advance which fields server-side
-	// apply removes.
+	// MachineSets has one change for every MachineSet of the pool, because it cannot be determined in advance which
+	// fields server-side apply removes.
 	MachineSets []Change
 	Autoscalers []Change
-	// Before and After are the MachineSets before and after the changes, in the order of MachineSets. Unchanged ones
-	// are included.
+	// Before and After are the MachineSets before and after the changes, in the order of MachineSets. Unchanged
+	// MachineSets are included.
 	Before, After []hivev1.MachineSetStatus
 }
 
@@ -88,7 +89,7 @@ func refuse(job *Job, found int, hasAutoscalers bool) *Refusal {
 		return &Refusal{hivev1.NoMachineSetsReason, fmt.Sprintf("Expected MachineSets in %s that have the label %s: %s or the name %s-%s-ZONE, found none; "+
 			"create one: Torpor does not create MachineSets", Namespace, hivev1.MachinePoolNameLabel, name, job.InfraID, name)}
 	case found > MaxMachineSets:
-		return &Refusal{hivev1.TooManyMachineSetsReason, fmt.Sprintf("Expected at most %d MachineSets of one pool, found %d; make several pools of them", MaxMachineSets, found)}
+		return &Refusal{hivev1.TooManyMachineSetsReason, fmt.Sprintf("Expected at most %d MachineSets of one pool, found %d; divide them among several pools", MaxMachineSets, found)}
 	case scaling == nil:
 		return nil
 	case !hasAutoscalers:
@@ -198,8 +199,9 @@ func mergeTaints(all []corev1.Taint) []corev1.Taint {
 	return merged
 }
 
-// planAutoscalers assigns one MachineAutoscaler to each MachineSet that may have machines under autoscaling. A
-// MachineSet with a fixed number of replicas gets none, because an autoscaler would keep changing the number.
+// planAutoscalers plans one MachineAutoscaler for each MachineSet that may have machines, if the pool uses autoscaling.
+// If the pool has a fixed number of replicas, MachineAutoscalers are deleted, because they would keep changing the
+// number.
 func (c *Changes) planAutoscalers(job *Job, found []Autoscaler) {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b Autoscaler) int { return cmp.Compare(a.Name, b.Name) })

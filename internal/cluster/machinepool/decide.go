@@ -30,11 +30,11 @@ type situation struct {
 	problem *Refusal
 }
 
-// rules are all rules of the decision. The first matching rule wins.
+// rules returns all rules of the decision. The first matching rule wins.
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
 		{Name: "the pool is being deleted", When: (*situation).isBeingDeleted, Then: func(*situation) Plan {
-			return waitForEvent(hivev1.MachinePoolDeletingReason, "The pool is being deleted; its MachineSets stay as they are")
+			return waitForEvent(hivev1.MachinePoolDeletingReason, "The pool is being deleted; its MachineSets remain unchanged")
 		}},
 		{Name: "there is no cluster", When: (*situation).lacksCluster, Then: func(s *situation) Plan {
 			return waitForEvent(hivev1.ClusterDeploymentMissingReason, fmt.Sprintf("Expected a ClusterDeployment %s in the namespace of the pool, found none", s.Spec.ClusterDeploymentRef.Name))
@@ -47,7 +47,7 @@ func rules() []decision.Rule[*situation, Plan] {
 			return waitForEvent(hivev1.MachinePoolPausedReason, "An annotation of the ClusterDeployment pauses changes to its MachineSets")
 		}},
 		{Name: "the cluster may not be dialled", When: (*situation).mayNotDial, Then: func(*situation) Plan {
-			return waitForEvent(hivev1.MachinePoolWaitingReason, "Waiting until the cluster runs and answers")
+			return waitForEvent(hivev1.MachinePoolWaitingReason, "Waiting until the cluster runs and its API server answers")
 		}},
 		{Name: "the next attempt must wait", When: (*situation).mustRest, Then: (*situation).awaitRetry},
 		{Name: "read and apply", When: decision.Always[*situation], Then: (*situation).apply},
@@ -77,7 +77,7 @@ func (s *situation) mustRest() bool {
 	return s.Attempt.Fingerprint == s.fingerprint && s.Now.Before(s.Attempt.RetryAt)
 }
 
-// Decide is pure and total.
+// Decide returns the plan for an observation. It is pure and total.
 func Decide(seen Observed) Plan {
 	s := &situation{Observed: seen}
 	s.Status = *seen.Status.DeepCopy()
@@ -108,7 +108,7 @@ func (s *situation) recordAnswer() {
 	}
 }
 
-// findProblem checks the pool without the cluster. Upstream's schema accepts numbers that contradict each other.
+// findProblem checks the pool without the cluster. Hive's CRD accepts numbers that contradict each other.
 func (s *situation) findProblem() *Refusal {
 	scaling := s.Spec.Autoscaling
 	switch {
@@ -125,7 +125,7 @@ func (s *situation) findProblem() *Refusal {
 	}
 }
 
-// isDue reports whether the cluster must be read. The interval counts only while the cluster may be dialled, because
+// isDue reports whether the cluster must be read. The interval applies only while the cluster may be dialled, because
 // nothing changes in a hibernating cluster.
 func (s *situation) isDue() bool {
 	return s.Status.LastSyncTime == nil || s.Status.ObservedGeneration != s.Generation || !s.Status.SyncedResume.Equal(s.Resume) ||
@@ -143,8 +143,8 @@ func (s *situation) nextLook() time.Time {
 	return s.Status.LastSyncTime.Add(interval + interval/10*time.Duration(hash.Sum32()%spread)/spread)
 }
 
-// readFingerprint changes with the pool's spec, the cluster's other pools, the connection settings and each resume.
-// After such a change, an earlier failure does not delay the next attempt.
+// readFingerprint returns a hash of the pool's generation, the cluster's other pools, the connection settings and the
+// last resume. After one of them has changed, an earlier failure does not delay the next attempt.
 func (s *situation) readFingerprint() string {
 	hash := fnv.New64a()
 	// The order of the cached pools is not stable.
@@ -192,7 +192,7 @@ func (s *situation) apply() Plan {
 // pool until the next read of the cluster.
 func (s *situation) judgeConfiguration(synced decision.Condition) (notEnough, unsupported decision.Condition) {
 	notEnough = decision.False(hivev1.EnoughReplicasReason, "There are enough replicas for the MachineSets")
-	unsupported = decision.False(hivev1.ConfigurationSupportedReason, "No setting is known that the cluster or Torpor does not support")
+	unsupported = decision.False(hivev1.ConfigurationSupportedReason, "No setting was found that the cluster or Torpor does not support")
 	refusal := s.problem
 	if refusal == nil && s.Attempt.Fingerprint == s.fingerprint && s.isDue() {
 		refusal = s.Attempt.Refusal

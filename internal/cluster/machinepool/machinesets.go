@@ -28,9 +28,9 @@ const (
 	maxReasonBytes, maxMessageBytes = 256, 1024
 )
 
-// ErrMalformed means that a cluster lists objects that are too large, or objects other than MachineSets and
-// MachineAutoscalers.
-var ErrMalformed = errors.New("expected MachineSets and MachineAutoscalers, found another object or one that is too large")
+// ErrMalformed means that a list from a cluster contains an object that is too large, or is not a MachineSet or
+// MachineAutoscaler.
+var ErrMalformed = errors.New("expected MachineSets and MachineAutoscalers, found another object, or an object that is too large")
 
 // MachineSet is the part of a cluster's MachineSet that Torpor reads.
 type MachineSet struct {
@@ -43,8 +43,8 @@ type MachineSet struct {
 	// NodeLabels and Taints are set on new nodes of the MachineSet.
 	NodeLabels map[string]string
 	Taints     []corev1.Taint
-	// Zone and Location are the location of the MachineSet's machines, in the terms of some clouds. Both are empty if
-	// it is unknown.
+	// Zone and Location locate the MachineSet's machines; the cloud determines which of them is set. Both are empty if
+	// the location is unknown.
 	Zone, Location            string
 	ErrorReason, ErrorMessage string
 }
@@ -197,8 +197,8 @@ func (j *Job) Owns(set *MachineSet) bool {
 	return set.Zone == "" || zone == set.Zone || zone == set.Location+set.Zone || strings.HasSuffix(set.Zone, "-"+zone)
 }
 
-// matchesLongerPoolName reports whether a MachineSet's name fits another pool with a longer name better than this
-// pool.
+// matchesLongerPoolName reports whether another pool has a longer name than this pool, and the MachineSet is named
+// after it.
 func matchesLongerPoolName(other, pool, infraID, name string) bool {
 	full := infraID + "-" + other
 	return len(other) > len(pool) && (name == full || strings.HasPrefix(name, full+"-"))

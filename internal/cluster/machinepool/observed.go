@@ -21,7 +21,8 @@ type Job struct {
 	OtherPools []string
 	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
 	Resume *metav1.Time
-	// Fingerprint is equal for jobs with the same purpose.
+	// Fingerprint is a hash of the pool's generation, the cluster's other pools, its connection settings and its last
+	// resume.
 	Fingerprint string
 }
 
@@ -66,7 +67,7 @@ type Attempt struct {
 func NextAttempt(before Attempt, answer *Answer, retryAt time.Time) Attempt {
 	attempt := Attempt{Fingerprint: answer.Job.Fingerprint, RetryAt: retryAt, NoAnswer: answer.NoAnswer, Refusal: answer.Refusal, Before: before.Refusal}
 	if answer.Refusal == nil && !answer.IsComplete {
-		attempt.Refusal = before.Refusal // An unreachable cluster may still have the cause of the refusal.
+		attempt.Refusal = before.Refusal // It is unknown whether the cause of the refusal still exists.
 	}
 	return attempt
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxResources, maxPatches and maxSecrets are the limits in the schema. They also apply on hubs with another
-	// schema.
+	// maxResources, maxPatches and maxSecrets are the limits in the schema. They are checked here too, because the hub
+	// may use another project's CRD.
 	maxResources, maxPatches, maxSecrets = 500, 200, 100
 	// maxResourceBytes and maxPatchBytes limit the content of one request.
 	maxResourceBytes, maxPatchBytes = 1 << 20, 256 << 10
@@ -55,7 +55,7 @@ func checkCounts(set *hivev1.SyncSetCommonSpec) error {
 		{"resources", len(set.Resources), maxResources}, {"patches", len(set.Patches), maxPatches}, {"secretMappings", len(set.Secrets), maxSecrets},
 	} {
 		if count.found > count.most {
-			return fmt.Errorf("spec.%s: expected at most %d, found %d; make several sets", count.field, count.most, count.found)
+			return fmt.Errorf("spec.%s: expected at most %d entries, found %d; divide them among several sets", count.field, count.most, count.found)
 		}
 	}
 	for i := range set.Patches {

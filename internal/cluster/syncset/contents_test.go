@@ -27,9 +27,9 @@ func TestReasonsOfInvalidSets(t *testing.T) {
 		"group version of three parts is refused":    {resource(`{"apiVersion":"a/b/c","kind":"ConfigMap","metadata":{"name":"a"}}`), "expected apiVersion to be VERSION or GROUP/VERSION"},
 		"value that is not an object is not quoted":  {resource(`"hush"`), "expected an object with apiVersion, kind and metadata"},
 		"object that is too large is refused":        {resource(strings.Repeat("x", maxResourceBytes+1)), "expected at most 1048576 bytes, found 1048577"},
-		"too many resources are refused":             {&hivev1.SyncSetCommonSpec{Resources: make([]runtime.RawExtension, maxResources+1)}, "spec.resources: expected at most 500, found 501"},
-		"too many patches are refused":               {&hivev1.SyncSetCommonSpec{Patches: make([]hivev1.SyncObjectPatch, maxPatches+1)}, "spec.patches: expected at most 200, found 201"},
-		"too many Secrets are refused":               {&hivev1.SyncSetCommonSpec{Secrets: make([]hivev1.SecretMapping, maxSecrets+1)}, "spec.secretMappings: expected at most 100, found 101"},
+		"too many resources are refused":             {&hivev1.SyncSetCommonSpec{Resources: make([]runtime.RawExtension, maxResources+1)}, "spec.resources: expected at most 500 entries, found 501; divide them"},
+		"too many patches are refused":               {&hivev1.SyncSetCommonSpec{Patches: make([]hivev1.SyncObjectPatch, maxPatches+1)}, "spec.patches: expected at most 200 entries, found 201; divide them"},
+		"too many Secrets are refused":               {&hivev1.SyncSetCommonSpec{Secrets: make([]hivev1.SecretMapping, maxSecrets+1)}, "spec.secretMappings: expected at most 100 entries, found 101; divide them"},
 		"patch without a target is refused":          {&hivev1.SyncSetCommonSpec{Patches: []hivev1.SyncObjectPatch{{APIVersion: "v1", Kind: "ConfigMap"}}}, "spec.patches[0]: expected metadata.name"},
 		"Secret target with a slash is refused":      {&hivev1.SyncSetCommonSpec{Secrets: []hivev1.SecretMapping{{TargetRef: hivev1.SecretReference{Name: "a/b"}}}}, "spec.secretMappings[0].targetRef: expected metadata.name"},
 	} {

@@ -23,7 +23,7 @@ const (
 	// syncInterval is the time after which unchanged sets are applied again, because their objects or a source Secret
 	// may have changed. Up to a tenth is added, so a hub does not apply sets to all clusters at once.
 	syncInterval = 2 * time.Hour
-	// recordRetry is the delay of the pass after the objects to apply have been recorded.
+	// recordRetry is the delay until the next pass after the objects to apply have been recorded.
 	recordRetry = time.Millisecond
 	// maxNames is the number of sets that a message lists.
 	maxNames = 5
@@ -33,15 +33,15 @@ const (
 type situation struct {
 	Observed
 	statuses statuses
-	// due are the sets with current content that is not in the cluster. orphans are the objects to delete from the
-	// cluster.
+	// due are the sets to apply: those whose current content is not in the cluster, or all sets in a full sync. orphans
+	// are the objects to delete from the cluster.
 	due     []ObservedSet
 	orphans []Reference
 	isFull  bool
 	refused []string
 }
 
-// rules are all rules of the decision. The first matching rule wins.
+// rules returns all rules of the decision. The first matching rule wins.
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
 		{Name: "everything is applied", When: (*situation).isSettled, Then: (*situation).rest},
@@ -49,7 +49,7 @@ func rules() []decision.Rule[*situation, Plan] {
 			return s.wait(hiveinternalv1alpha1.SyncPausedReason, "An annotation of the ClusterDeployment pauses these changes: "+s.nameWork())
 		}},
 		{Name: "the cluster may not be dialled", When: (*situation).mayNotDial, Then: func(s *situation) Plan {
-			return s.wait(hiveinternalv1alpha1.WaitingForClusterReason, "Waiting until the cluster runs and answers: "+s.nameWork())
+			return s.wait(hiveinternalv1alpha1.WaitingForClusterReason, "Waiting until the cluster runs and its API server answers; pending: "+s.nameWork())
 		}},
 		{Name: "objects to apply are recorded", When: (*situation).needsRecord, Then: (*situation).record},
 		{Name: "the next attempt must wait", When: (*situation).mustRest, Then: (*situation).awaitRetry},
@@ -71,7 +71,7 @@ func (s *situation) mustRest() bool {
 	return s.Attempt.Fingerprint == s.fingerprint() && s.Now.Before(s.Attempt.RetryAt)
 }
 
-// Decide is pure and total.
+// Decide returns the plan for an observation. It is pure and total.
 func Decide(seen Observed) Plan {
 	s := &situation{Observed: seen, statuses: readStatuses(seen.Status)}
 	s.Status = *seen.Status.DeepCopy()
@@ -94,7 +94,7 @@ func Decide(seen Observed) Plan {
 	s.refused = s.describeRefusals()
 	plan, rule := decision.First(rules(), s)
 	plan.Rule = rule
-	plan.Failed = decision.False(hiveinternalv1alpha1.SyncSuccessReason, "The cluster refuses nothing")
+	plan.Failed = decision.False(hiveinternalv1alpha1.SyncSuccessReason, "No set was refused")
 	if len(s.refused) > 0 {
 		plan.Failed = decision.True(hiveinternalv1alpha1.SyncFailureReason, strings.Join(s.refused, "; "))
 	}
@@ -154,7 +154,7 @@ func (s *situation) fingerprint() string {
 	return fmt.Sprintf("%x", hash.Sum64())
 }
 
-// nameWork returns the names of the sets that are due.
+// nameWork returns the names of the sets to apply, and the number of objects to delete.
 func (s *situation) nameWork() string {
 	var parts []string
 	for i, set := range s.due {
@@ -211,7 +211,7 @@ func (s *situation) listUnread() []string {
 }
 
 func (s *situation) rest() Plan {
-	plan := Plan{Synced: decision.True(hiveinternalv1alpha1.AllAppliedReason, "All sets are applied in their current form")}
+	plan := Plan{Synced: decision.True(hiveinternalv1alpha1.AllAppliedReason, "The current content of all sets is applied")}
 	if len(s.refused) > 0 {
 		plan.Synced = decision.False(hiveinternalv1alpha1.SyncFailureReason, strings.Join(s.refused, "; "))
 	} else if s.Status.FirstSuccessTime == nil && len(s.Sets) > 0 {
@@ -228,7 +228,8 @@ func (s *situation) wait(reason, message string) Plan {
 	return Plan{Synced: decision.False(reason, message)}
 }
 
-// needsRecord reports whether a set would create objects with names that a crash of the manager would lose.
+// needsRecord reports whether a set would create objects that the status does not list yet. After a crash of the
+// manager, such objects would never be deleted.
 func (s *situation) needsRecord() bool {
 	return slices.ContainsFunc(s.due, func(set ObservedSet) bool {
 		return set.Deletes && len(s.statuses[set.SetKey].missing(set.References)) > 0
@@ -250,7 +251,7 @@ func (s *situation) awaitRetry() Plan {
 		plan.Synced = decision.False(hiveinternalv1alpha1.NoAnswerReason, fmt.Sprintf("Not applied yet, because the cluster did not answer (%s): %s", s.Attempt.NoAnswer, s.nameWork()))
 		return plan
 	}
-	plan.Synced = decision.False(hiveinternalv1alpha1.SyncFailureReason, "The cluster refuses: "+s.nameWork())
+	plan.Synced = decision.False(hiveinternalv1alpha1.SyncFailureReason, "The cluster rejected changes of: "+s.nameWork())
 	return plan
 }
 

@@ -132,17 +132,17 @@ func TestDecide(t *testing.T) {
 		"all sets are applied again after hours": {
 			oneApplied.with(func(o *Observed) { o.Now = now.Add(3 * time.Hour) }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
 		},
-		"failure of the same sets backs off": {
+		"sets whose last attempt failed are applied again after a pause": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute), NoAnswer: "no answer in time"}
 			}), decided{rule: retry, synced: "NoAnswer", recorded: []string{"a"}},
 		},
-		"failure of other sets does not back off": {
+		"sets are applied without a pause after an attempt of other sets failed": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: "other", RetryAt: now.Add(time.Minute)}
 			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
 		},
-		"failure at another server does not back off": {
+		"sets are applied without a pause after an attempt at another server failed": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute), NoAnswer: "no answer in time"}
 				o.Server = "another"

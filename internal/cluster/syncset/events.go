@@ -18,15 +18,15 @@ const (
 	EventSyncSetsFailed = "SyncSetsFailed"
 	// EventSyncSetsRecovered reports sets that were applied after a cluster had refused them.
 	EventSyncSetsRecovered = "SyncSetsRecovered"
-	// EventCaughtUp reports that a cluster has all sets again after a hibernation.
+	// EventCaughtUp reports that all sets were applied to a cluster after a hibernation.
 	EventCaughtUp = "CaughtUp"
 )
 
 // syncAction is the action in events.
 const syncAction = "Sync"
 
-// events returns the events since the status was written. There is at most one for each reason, regardless of the
-// number of sets.
+// events returns the events for the changes since the saved status. There is at most one for each reason, regardless of
+// the number of sets.
 func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decision.Event {
 	var events []decision.Event
 	before := readStatuses(saved)
@@ -51,7 +51,7 @@ func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decis
 	// All sets were tried after the resume. The cluster has caught up if none was refused.
 	if synced := s.Status.SyncedResume; synced != nil && !synced.Equal(saved.SyncedResume) && len(s.refused) == 0 {
 		events = append(events, decision.Event{
-			Reason: EventCaughtUp, Action: syncAction, Note: "All sets are applied after the resume that began at " + synced.UTC().Format(time.RFC3339),
+			Reason: EventCaughtUp, Action: syncAction, Note: "All sets were applied to the cluster after the resume that began at " + synced.UTC().Format(time.RFC3339),
 		})
 	}
 	return events

@@ -39,7 +39,7 @@ func TestEventsReportTheResultsOfSets(t *testing.T) {
 		"cluster that has caught up emits an event": {
 			answered(applied("s", a), "").with(func(o *Observed) {
 				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
-			}), "Normal CaughtUp All sets are applied after the resume that began at 2026-11-23T11:59:00Z",
+			}), "Normal CaughtUp All sets were applied to the cluster after the resume that began at 2026-11-23T11:59:00Z",
 		},
 		"cluster that refuses a set has not caught up": {
 			answered(failed, "ConfigMap a: no").with(func(o *Observed) {

@@ -23,7 +23,7 @@ type SetKey struct {
 	Name       string
 }
 
-// String returns the name of the set for users.
+// String returns the kind and the name of the set.
 func (k SetKey) String() string {
 	if k.IsSelector {
 		return "SelectorSyncSet " + k.Name
@@ -106,7 +106,7 @@ func (a Attempt) AddReached(before Attempt, answer *Answer) Attempt {
 
 // Job is the work in one connection to a cluster.
 type Job struct {
-	// Sets are applied in this order.
+	// Sets are the sets to apply, in this order.
 	Sets []SetKey
 	// Delete are the objects to delete after the sets are applied.
 	Delete []Reference
@@ -116,7 +116,7 @@ type Job struct {
 	Round  string
 	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
 	Resume *metav1.Time
-	// Fingerprint is equal for jobs with the same purpose.
+	// Fingerprint is a hash of the cluster's sets, its connection settings and its last resume.
 	Fingerprint string
 }
 
@@ -136,7 +136,8 @@ type Observed struct {
 	// Sets are the cluster's sets. Excess is the number of sets beyond the maximum for one cluster.
 	Sets   []ObservedSet
 	Excess int
-	// AreSelectorsUnread reports that SelectorSyncSets are not read. None of them can be assumed to be deleted.
+	// AreSelectorsUnread reports that SelectorSyncSets are not read. No SelectorSyncSet may then be assumed to be
+	// deleted.
 	AreSelectorsUnread bool
 	Status             hiveinternalv1alpha1.ClusterSyncStatus
 	// Answer is the answer of a job that has not been reported yet, or nil.

@@ -12,7 +12,7 @@ import (
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 )
 
-// maxMessageBytes is the limit in the schema.
+// maxMessageBytes is the limit of failureMessage in the schema.
 const maxMessageBytes = 1024
 
 // setStatus is the recorded status of one set.
@@ -139,12 +139,12 @@ func (s *situation) settleStatuses() {
 	maps.DeleteFunc(s.statuses, func(key SetKey, status setStatus) bool { return !current[key] && len(status.ResourcesToDelete) == 0 })
 }
 
-// isUnread reports whether an unread set may still apply to the cluster. The status and objects of such a set must be
-// kept.
+// isUnread reports whether a set is a SelectorSyncSet that is not read. It may still apply to the cluster, so its
+// status and its objects in the cluster must be kept.
 func (s *situation) isUnread(key SetKey) bool { return key.IsSelector && s.AreSelectorsUnread }
 
-// findOrphans returns the objects to delete, and drops those that now belong to another set. No object is deleted
-// while the content of any set is unknown.
+// findOrphans returns the objects to delete from the cluster. It also removes objects that now belong to another set
+// from the recorded objects of a set. No object is deleted while the content of any set is unknown.
 func (s *situation) findOrphans() []Reference {
 	if s.Excess > 0 || slices.ContainsFunc(s.Sets, func(set ObservedSet) bool { return set.Invalid != "" }) {
 		return nil

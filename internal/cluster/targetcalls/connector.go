@@ -18,7 +18,7 @@ import (
 
 const kubeconfigKey = "kubeconfig"
 
-// ErrGateClosed stops a job when its cluster may no longer be dialled.
+// ErrGateClosed ends a job when its cluster may no longer be dialled.
 var ErrGateClosed = errors.New("the cluster may no longer be dialled")
 
 // Connector connects to clusters that may be dialled. Its fields are set before it is used.
@@ -32,7 +32,8 @@ type Connector struct {
 
 // Server defines how a cluster is dialled. Servers are comparable.
 type Server struct {
-	// KubeconfigSecret is in the namespace of the cluster; empty if it is unknown.
+	// KubeconfigSecret is the name of the Secret with the kubeconfig, in the namespace of the cluster; empty if it is
+	// unknown.
 	KubeconfigSecret string
 	// Override replaces the server of the kubeconfig.
 	Override hibernation.ServerOverride
@@ -76,7 +77,8 @@ func ReadSecretWith(reader client.Reader) func(context.Context, types.Namespaced
 	}
 }
 
-// DescribeSecretError contains only the name of the Secret, never its contents.
+// DescribeSecretError describes why a Secret could not be read. The text contains only the name of the Secret, never
+// its contents.
 func DescribeSecretError(name string, err error) string {
 	if k8serrors.IsNotFound(err) {
 		return fmt.Sprintf("Expected the Secret %s on the hub, found none; create it", name)

@@ -36,19 +36,19 @@ type Outcome struct {
 	HasFailed, IsSilent bool
 }
 
-// Runner runs at most one job for each object at any time. J is a job, A is its answer, and M is the memory of the
-// last attempt. The fields are set before the runner is used.
+// Runner runs at most one job for each object at any time. J is a job, A is its answer, and M is the state that is kept
+// about the last attempt. The fields are set before the runner is used.
 type Runner[J, A, M any] struct {
 	// Do runs a job. The job stops at the first request without a response, and when the cluster may no longer be
 	// dialled.
 	Do func(ctx context.Context, job *J) (*A, Outcome)
-	// Remember returns the memory of an attempt, given the memory of the previous one. A zero retryAt means that the
-	// attempt has not failed.
+	// Remember returns the state to keep about an attempt, given the state of the previous attempt. A zero retryAt
+	// means that the attempt has not failed.
 	Remember func(before M, answer *A, retryAt time.Time) M
 
 	clock   clock.PassiveClock
 	objects *background.Service[types.NamespacedName, attemptedJob[J, A, M]]
-	// enqueue triggers a pass of the object soon, and does not block.
+	// enqueue schedules a pass of the object, and does not block.
 	enqueue func(object types.NamespacedName)
 }
 
@@ -85,8 +85,8 @@ func (r *Runner[J, A, M]) Answers() source.Source {
 	})
 }
 
-// RequestAnswer returns the answer of the last job, and the memory of the last attempt. It returns false while
-// a job is in progress; the pass runs again after that.
+// RequestAnswer returns the answer of the last job, and the state of the last attempt. It returns false while a job is
+// in progress; the object is enqueued again when the job ends.
 func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, bool) {
 	r.objects.Lock()
 	defer r.objects.Unlock()

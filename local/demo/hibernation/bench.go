@@ -85,7 +85,7 @@ func (d *clusterDemo) measureMemory(f figures.Figures, name string) {
 
 func (d *clusterDemo) createBareCluster() {
 	d.BeginStep("A cluster of bare machines, whose API always answers")
-	// Delete the other cluster: it is still reconciled, and its calls must not be counted.
+	// Delete the other cluster, because it would still be reconciled, and its calls must not be counted.
 	d.kubectl("delete", "cd", clusterName)
 	c := d.clusterConfig(bareName)
 	c.Nodes, c.Certificates = 1, time.Hour
@@ -112,7 +112,7 @@ func (d *clusterDemo) keepNodeAlive(ctx context.Context) {
 		for pause(ctx, leaseInterval) == nil {
 			if current, err := leases.Get(ctx, bareNode, metav1.GetOptions{}); err == nil {
 				current.Spec.RenewTime = new(metav1.NowMicro())
-				// A failed renewal does not matter: the next one follows soon.
+				// A failed renewal does not matter, because the next renewal follows soon.
 				_, _ = leases.Update(ctx, current, metav1.UpdateOptions{})
 			}
 		}
@@ -147,7 +147,7 @@ func (d *clusterDemo) measureTransition(name, want string) transitionCost {
 	d.patchPowerState(name, want)
 	reported := d.awaitReport(name, want)
 	callsAfter, changed := d.countCloudCalls(), d.lastStateChange(name)
-	// Events are written a little later, so writes are counted after a pause; cloud calls during the pause are not
+	// Events are written a little later, so writes are counted after a pause. Cloud calls during the pause are not
 	// counted.
 	runner.ExpectNoError(pause(d.Context, settleTime))
 	return transitionCost{overhead: reported.Sub(changed).Seconds(), writes: d.countManagerWrites() - writes, calls: callsAfter - calls}

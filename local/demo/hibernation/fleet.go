@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"net/http"
@@ -58,21 +59,36 @@ type FleetOptions struct {
 	Pprof string
 	// TargetAddresses is the number of addresses, each with a separate certificate, of the clusters' API servers.
 	TargetAddresses int
+	// GroupedEvery selects every Nth cluster. Half of the machines of each selected cluster are members of an Auto
+	// Scaling group. These groups are alternately suspended and scaled to zero. Zero creates no groups.
+	GroupedEvery int
+	// PooledEvery selects every Nth cluster. Each selected cluster has a MachineHealthCheck of Cluster API, which is
+	// paused, and a NodePool of Karpenter. Zero selects no cluster.
+	PooledEvery int
 }
 
-// FleetSize is the number of clusters in a fleet, and of their accounts.
-type FleetSize struct{ Clusters, Accounts int }
+// FleetSize contains the number of clusters in a fleet, and the number of their accounts.
+type FleetSize struct {
+	Clusters, Accounts int
 
-// figureName returns the name of a figure with the number of accounts, if there are several.
+	// isMixed is true if some clusters have groups or pools.
+	isMixed bool
+}
+
+// figureName returns the name of a figure. The name includes the number of accounts if there are several.
 func (s FleetSize) figureName(name string) string {
 	name = fmt.Sprintf("%s_%d", name, s.Clusters)
 	if s.Accounts > 1 {
 		name = fmt.Sprintf("%s_%d_accounts", name, s.Accounts)
 	}
+	if s.isMixed {
+		name += "_mixed"
+	}
 	return name
 }
 
-// fleet is a hub with many clusters. Their machines run nothing, and one stub replaces all their API servers.
+// fleet is a hub with many clusters. The machines of the clusters run nothing, and one stub serves as the API server of
+// all clusters.
 type fleet struct {
 	*clusterDemo
 
@@ -93,6 +109,7 @@ func RunFleet(ctx context.Context, c Config, sizes []FleetSize, options FleetOpt
 	f.AddValue("machine_latency_seconds", bareLatency.Seconds())
 	f.AddValue("upstream_seconds_1000", upstreamSeconds)
 	for _, size := range sizes {
+		size.isMixed = options.GroupedEvery > 0 || options.PooledEvery > 0
 		d, err := newClusterDemo(ctx, c)
 		if err != nil {
 			return f, err
@@ -112,7 +129,7 @@ func RunFleet(ctx context.Context, c Config, sizes []FleetSize, options FleetOpt
 }
 
 func (f *fleet) build(ctx context.Context) {
-	f.BeginStep(fmt.Sprintf("%d clusters of %d machines in %d accounts", f.size.Clusters, fleetMachines, f.size.Accounts))
+	f.BeginStep(fmt.Sprintf("%d clusters of %d machines in %d accounts%s", f.size.Clusters, fleetMachines, f.size.Accounts, f.describeMix()))
 	hub := f.StartProgram("hub", f.config.Local, "control-plane", "--api-only", "--dir", f.config.FilePath("hub"))
 	for n := range f.size.Accounts {
 		name := fmt.Sprintf("cloud-%d", n)
@@ -145,6 +162,7 @@ func (f *fleet) build(ctx context.Context) {
 		f.addFault(n, map[string]any{"action": "DescribeInstances", "delay": describeLatency})
 		f.addFault(n, map[string]any{"action": "StartInstances", "delay": changeLatency})
 		f.addFault(n, map[string]any{"action": "StopInstances", "delay": changeLatency})
+		f.addGroupLatencies(n)
 	}
 	f.PrintObserved("the ClusterDeployments exist in the hub, and the machines run")
 	addresses := runner.ReserveAddresses(f.Context, 2)
@@ -182,19 +200,16 @@ func (f *fleet) forEachCluster(do func(ctx context.Context, cluster int) error) 
 
 func (f *fleet) createCluster(ctx context.Context, n int) error {
 	name := fleetName(n)
-	form := url.Values{
-		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {strconv.Itoa(fleetMachines)}, "MaxCount": {strconv.Itoa(fleetMachines)},
-		"TagSpecification.1.ResourceType": {"instance"}, "TagSpecification.1.Tag.1.Key": {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
-		"TagSpecification.1.Tag.2.Key": {"kubernetes.io/cluster/" + targetcluster.Config{Name: name}.InfraID()}, "TagSpecification.1.Tag.2.Value": {"owned"},
-	}
-	// Each cluster has a separate key, because calls are limited by key.
-	if err := f.callCloud(ctx, n, accessKey+name, form); err != nil {
+	if err := f.createMachines(ctx, n); err != nil {
 		return err
 	}
 	c := targetcluster.Config{Name: name, Namespace: name, Region: region, Version: "4.16.3"}
 	deployment, err := c.BuildClusterDeployment()
 	if err != nil {
 		return err
+	}
+	if mode := f.groupMode(n); mode != "" {
+		deployment.SetAnnotations(map[string]string{machineGroupsAnnotation: mode})
 	}
 	for _, o := range []struct {
 		kind   schema.GroupVersionResource
@@ -204,7 +219,7 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 		{coreKind("secrets"), c.BuildSecret(name+"-aws-creds", map[string]any{
 			"aws_access_key_id": accessKey, "aws_secret_access_key": "simulated", "endpoint_url": f.clouds[f.account(n)],
 		})},
-		{coreKind("secrets"), c.BuildSecret(name+"-admin-kubeconfig", map[string]any{"kubeconfig": f.target.kubeconfigOf(n)})},
+		{coreKind("secrets"), c.BuildSecret(name+"-admin-kubeconfig", map[string]any{"kubeconfig": f.kubeconfigOf(n)})},
 		{deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment},
 	} {
 		if _, err := f.hub.Resource(o.kind).Namespace(o.object.GetNamespace()).Create(ctx, o.object, metav1.CreateOptions{}); err != nil {
@@ -214,17 +229,40 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 	return nil
 }
 
-func (f *fleet) callCloud(ctx context.Context, n int, key string, form url.Values) error {
+// createMachines creates the machines of a cluster, and the Auto Scaling group of half of them.
+func (f *fleet) createMachines(ctx context.Context, n int) error {
+	name := fleetName(n)
+	form := url.Values{
+		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {strconv.Itoa(fleetMachines)}, "MaxCount": {strconv.Itoa(fleetMachines)},
+		"TagSpecification.1.ResourceType": {"instance"}, "TagSpecification.1.Tag.1.Key": {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
+		"TagSpecification.1.Tag.2.Key": {"kubernetes.io/cluster/" + targetcluster.Config{Name: name}.InfraID()}, "TagSpecification.1.Tag.2.Value": {"owned"},
+	}
+	var created struct {
+		IDs []string `xml:"instancesSet>item>instanceId"`
+	}
+	if err := f.callCloud(ctx, n, form, &created); err != nil || !f.isGrouped(n) {
+		return err
+	}
+	form = url.Values{"Action": {"CreateTags"}, "Tag.1.Key": {"local:auto-scaling-group"}, "Tag.1.Value": {name}}
+	for i, id := range created.IDs[:len(created.IDs)/2] {
+		form.Set(fmt.Sprintf("ResourceId.%d", i+1), id)
+	}
+	return f.callCloud(ctx, n, form, nil)
+}
+
+// callCloud calls the cloud with a separate key for each cluster, because calls are limited by key. If into is not
+// nil, it decodes the answer.
+func (f *fleet) callCloud(ctx context.Context, n int, form url.Values, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.clouds[f.account(n)], strings.NewReader(form.Encode()))
 	if err != nil {
 		return fmt.Errorf("create request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/20260101/%s/ec2/aws4_request, SignedHeaders=host, Signature=0", key, region))
-	return send(req)
+	req.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/20260101/%s/ec2/aws4_request, SignedHeaders=host, Signature=0", accessKey+fleetName(n), region))
+	return send(req, into)
 }
 
-func send(req *http.Request) error {
+func send(req *http.Request, into any) error {
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("call the cloud: %w", err)
@@ -232,6 +270,12 @@ func send(req *http.Request) error {
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("call the cloud: expected success, found %s", resp.Status)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := xml.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("read the answer of the cloud: %w", err)
 	}
 	return nil
 }
@@ -243,7 +287,7 @@ func (f *fleet) askAdmin(method, cloud, path string, body map[string]any) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, cloud+"/_local/"+path, bytes.NewReader(text))
 	runner.ExpectNoError(err)
-	runner.ExpectNoError(send(req))
+	runner.ExpectNoError(send(req, nil))
 }
 
 func (f *fleet) setStartLatency(latency string) {
@@ -274,6 +318,7 @@ func (f *fleet) measure() {
 			f.size.Clusters-missing, way.state, took, spent.calls/transitions, spent.refused/transitions, spent.statusWrites/transitions, spent.events/transitions,
 			spent.hubReads/transitions, spent.handshakes/transitions, spent.cpu, f.managerMemoryMiB(), readLoad())
 		f.failIfMissing(way.state, missing)
+		f.verifyGroups()
 		if way.state == "Hibernating" && f.options.Idle > 0 {
 			f.measureIdle()
 		}
@@ -284,8 +329,8 @@ func (f *fleet) measure() {
 	}
 }
 
-// measureIdle measures the cost while all clusters hibernate, in the second half of a pause: at first they are
-// polled often.
+// measureIdle measures the cost while all clusters hibernate. It measures only the second half of a pause, because
+// clusters are polled more often at first.
 func (f *fleet) measureIdle() {
 	f.pause(f.options.Idle / 2)
 	before, began := f.count(), time.Now()
@@ -294,7 +339,7 @@ func (f *fleet) measureIdle() {
 	fraction := spent.cpu / time.Since(began).Seconds()
 	f.figures.AddValue(f.size.figureName("idle_cpu_fraction"), fraction)
 	f.figures.AddValue(f.size.figureName("idle_cloud_calls_per_account_and_minute"), spent.calls/minutes/float64(f.size.Accounts))
-	f.PrintObserved("all hibernate: %.2f %% of a CPU core for the manager, %.2f cloud calls a minute and account, %.0f handshakes; %.0f MiB; load %s",
+	f.PrintObserved("all hibernate: %.2f %% of a CPU core for the manager, %.2f cloud calls per account and minute, %.0f handshakes; %.0f MiB; load %s",
 		100*fraction, spent.calls/minutes/float64(f.size.Accounts), spent.handshakes, f.managerMemoryMiB(), readLoad())
 }
 
@@ -333,8 +378,8 @@ func (f *fleet) addCost(c fleetCost, transitions float64) {
 	f.figures.AddValue("manager_cpu_seconds_"+suffix, c.cpu)
 }
 
-// change requests a power state of all clusters, waits until the awaited ones have reached it, and returns the
-// number of clusters that have not reached it in time.
+// change requests a power state of all clusters, waits until the awaited clusters have reached it, and returns the
+// number of awaited clusters that have not reached it in time.
 func (f *fleet) change(state string, awaited []int) (phases *fleetPhases, missing int) {
 	phases = newFleetPhases(state)
 	patch := fmt.Appendf(nil, `{"spec":{"powerState":%q}}`, state)
@@ -361,12 +406,12 @@ func (f *fleet) forEachClusterQuietly(patch []byte, phases *fleetPhases) {
 		})
 	})
 	if err != nil {
-		f.AddNote("%v", err) // A cluster without a request does not change, and the wait for it times out.
+		f.AddNote("%v", err) // A cluster whose request failed does not change, so the wait for it times out.
 	}
 }
 
 // awaitAll waits until a watch has shown every awaited cluster in a power state, and returns the number of clusters
-// that were not in time.
+// that have not reached the state in time.
 func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) int {
 	ctx, cancel := context.WithTimeout(f.Context, f.options.Limit)
 	defer cancel()

@@ -91,7 +91,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// noteMachines records the states of machines in the cloud: a cluster has passed a phase once its last machine has.
+// noteMachines records the states of machines in the cloud. A cluster has passed a phase when its last machine has
+// passed it.
 func (p *fleetPhases) noteMachines(machines []cloudInstance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +102,9 @@ func (p *fleetPhases) noteMachines(machines []cloudInstance) {
 		phaseListed:  func(i cloudInstance) time.Time { return i.ListedAt },
 	} {
 		for _, i := range machines {
-			p.passed[phase][i.Name] = later(p.passed[phase][i.Name], at(i))
+			if moment := at(i); moment.After(p.began) { // A machine that a group has terminated or launched may lack this time.
+				p.passed[phase][i.Name] = later(p.passed[phase][i.Name], moment)
+			}
 		}
 	}
 }
@@ -115,7 +118,10 @@ func (p *fleetPhases) secondsOf(phase, after fleetPhase) []float64 {
 	for cluster, at := range p.passed[phase] {
 		since := p.began
 		if after != "" {
-			since = p.passed[after][cluster]
+			var isKnown bool
+			if since, isKnown = p.passed[after][cluster]; !isKnown {
+				continue
+			}
 		}
 		all = append(all, at.Sub(since).Seconds())
 	}

@@ -20,14 +20,15 @@ import (
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
-// targetDouble is a stub for the API servers of all clusters of a fleet: it is always up, and the leases of its
-// nodes are always current.
+// targetDouble is a stub that serves as the API server of all clusters of a fleet. It always answers, and the leases of
+// its nodes are always current.
 type targetDouble struct {
 	// kubeconfigs are kubeconfigs of the stub, each for a separate address.
 	kubeconfigs []string
 	// handshakes counts full TLS handshakes, requests counts requests.
 	handshakes, requests atomic.Int64
 	nodes                []byte
+	pooled               pooledTargets
 }
 
 const fleetHeaderTimeout = 10 * time.Second
@@ -39,7 +40,7 @@ func startTargetDouble(ctx context.Context, dir string, machines, addresses int)
 	if err != nil {
 		return nil, err
 	}
-	d := &targetDouble{}
+	d := &targetDouble{pooled: pooledTargets{checks: map[string]*healthCheckDouble{}}}
 	var nodes corev1.NodeList
 	for i := range machines {
 		nodes.Items = append(nodes.Items, corev1.Node{
@@ -117,6 +118,7 @@ func (d *targetDouble) handler(machines int) http.Handler {
 		// A client that has disconnected needs no answer.
 		_ = json.NewEncoder(w).Encode(leases)
 	})
+	d.pooled.addRoutes(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.requests.Add(1)
 		mux.ServeHTTP(w, r)

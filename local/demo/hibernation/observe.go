@@ -33,6 +33,8 @@ type cloudInstance struct {
 	ChangedAt time.Time `json:"changedAt"`
 	ListedAt  time.Time `json:"listedAt"`
 	PID       int       `json:"pid"`
+
+	Tags map[string]string `json:"tags"`
 }
 
 func (d *clusterDemo) askCloud(what string, into any) {
@@ -68,7 +70,7 @@ func (d *clusterDemo) lastStateChange(cluster string) (last time.Time) {
 	return last
 }
 
-// countCloudCalls counts the calls to the cloud; during a measurement, only Torpor makes any.
+// countCloudCalls returns the number of calls to the cloud. During a measurement, only Torpor calls the cloud.
 func (d *clusterDemo) countCloudCalls() float64 {
 	var calls map[string]float64
 	d.askCloud("calls", &calls)
@@ -127,7 +129,7 @@ func (d *clusterDemo) verifyControllerRuns(want bool) {
 		return labels["group"] == "hibernation" && labels["state"] == "Running"
 	})
 	if running := sum == 1; running != want {
-		runner.FailStep("expected the controller's running to be %t, found %t", want, running)
+		runner.FailStep("expected that the controller runs: %t, found %t", want, running)
 	}
 }
 
@@ -191,7 +193,7 @@ func verifyNoProcesses() error {
 	return errors.Join(left...)
 }
 
-// listDescendants lists this process and its descendants; it is empty without /proc.
+// listDescendants lists this process and its descendants. The list is empty on a system without /proc.
 func listDescendants() []procfs.ProcStat {
 	list, err := procfs.AllProcs()
 	if err != nil {
@@ -199,7 +201,7 @@ func listDescendants() []procfs.ProcStat {
 	}
 	all := map[int]procfs.ProcStat{}
 	for _, p := range list {
-		// A process may end while the list is read; kernel threads and zombies have no memory.
+		// A process may end while the list is read. Kernel threads and zombies have no memory.
 		if stat, err := p.Stat(); err == nil && stat.RSS > 0 {
 			all[stat.PID] = stat
 		}

@@ -22,8 +22,8 @@ const (
 	extension = 75 * time.Second
 )
 
-// RunRecordDemo shows how one person stops a cluster, another one asks why, a third one extends the stop, and the
-// stop ends automatically.
+// RunRecordDemo shows how one person stops a cluster, a second person asks why, a third person extends the stop, and
+// the stop ends automatically.
 func RunRecordDemo(ctx context.Context, c Config) error {
 	d, err := newClusterDemo(ctx, c)
 	if err != nil {
@@ -43,7 +43,7 @@ func RunRecordDemo(ctx context.Context, c Config) error {
 	})
 }
 
-// as runs kubectl torpor as the given person.
+// as runs kubectl torpor and impersonates a person with administrator access.
 func (d *clusterDemo) as(person string, limit time.Duration, args ...string) string {
 	all := append([]string{"torpor"}, args...)
 	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: append(all, "--as", person, "--as-group", "system:masters"), Limit: limit})

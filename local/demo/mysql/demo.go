@@ -2,8 +2,9 @@
 
 //go:build linux
 
-// Package mysql demonstrates stops of clustering and of reconciliation on a real MySQL cluster: with real pods on
-// this machine, or in a Kubernetes cluster of the user. It prints only what it has observed.
+// Package mysql demonstrates how clustering and reconciliation of a real MySQL cluster are stopped and started. The
+// cluster has real pods on this machine, or runs in a Kubernetes cluster of the user. It prints only what it has
+// observed.
 package mysql
 
 import (
@@ -74,7 +75,7 @@ func RunDemo(ctx context.Context, c Config) error {
 //go:embed cluster.yaml
 var manifest string
 
-// probes is the address at which the manager of the demo reports that it is ready.
+// probes is the address at which the manager of the demo answers readiness probes.
 const probes = "127.77.250.1:8081"
 
 // startPodCluster starts a cluster with real pods on this machine, and torpor next to it.
@@ -240,7 +241,7 @@ func (d *mysqlDemo) stopReconciliation() {
 	d.PrintObserved("the Service has the label")
 }
 
-// killPrimary kills the primary's server and measures how long no write was possible.
+// killPrimary kills the primary's server and measures how long no writes are possible.
 func (d *mysqlDemo) killPrimary() {
 	d.BeginStep("kill -9 of the primary's server")
 	old := d.findPrimary()
@@ -271,7 +272,7 @@ func (d *mysqlDemo) kubectl(args ...string) string {
 	return d.run(d.config.Kubectl, "", append([]string{"--namespace", namespace}, args...)...)
 }
 
-// kubectlMoco runs kubectl moco, which expects flags after its name.
+// kubectlMoco runs the program kubectl-moco in the namespace of the demo.
 func (d *mysqlDemo) kubectlMoco(args ...string) string {
 	program := filepath.Join(filepath.Dir(d.config.Torpor), "kubectl-moco")
 	return d.run(program, "", append([]string{"--namespace", namespace}, args...)...)

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cloud/process"
+	"github.com/torpor-dev/torpor/local/cloud/machineprocess"
 	"github.com/torpor-dev/torpor/local/loopback"
 )
 
@@ -28,7 +28,7 @@ const (
 
 // Program is a program that runs until the clean-up of the demo.
 type Program struct {
-	*process.Process
+	*machineprocess.Process
 
 	name, log string
 }
@@ -36,7 +36,7 @@ type Program struct {
 // StartProgram starts a program whose output is written to a log file with its name.
 func (r *Runner) StartProgram(name string, argv ...string) *Program {
 	log := r.config.FilePath(name + ".log")
-	started, err := r.starter.Start(process.Command{Argv: argv, Log: log, Marker: "demo-" + name})
+	started, err := r.starter.Start(machineprocess.Command{Argv: argv, Log: log, Marker: "demo-" + name})
 	if err != nil {
 		FailStep("start %s: %w", name, err)
 	}
@@ -84,7 +84,7 @@ func (r *Runner) AwaitLogLine(p *Program, prefix string) (found string) {
 	return found
 }
 
-// AwaitReady waits until the program answers at its address for probes.
+// AwaitReady waits until the program reports that it is ready, at its address for probes.
 func (r *Runner) AwaitReady(p *Program, address string) {
 	r.Poll("the "+p.name, readyLimit, func(ctx context.Context) {
 		if _, err := FetchURL(ctx, "http://"+address+"/readyz"); err != nil {
@@ -113,7 +113,7 @@ func (r *Runner) RunCommand(c CommandLine) string {
 	cmd.Stdin = strings.NewReader(c.Stdin)
 	path := filepath.Dir(r.config.Torpor) + ":" + filepath.Dir(r.config.Local) + ":" + os.Getenv("PATH")
 	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+r.Kubeconfig, "PATH="+path), c.Env...)
-	// Only this program gets an interrupt at the terminal; it then ends the others in order.
+	// Only this program gets an interrupt at the terminal. It then ends the other programs in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems

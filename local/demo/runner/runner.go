@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cloud/process"
+	"github.com/torpor-dev/torpor/local/cloud/machineprocess"
 )
 
 // Config defines where a demo finds its programs and where it prints.
@@ -44,7 +44,7 @@ type Runner struct {
 	Kubeconfig string
 
 	config   Config
-	starter  *process.Starter
+	starter  *machineprocess.Starter
 	began    time.Time
 	cleanups []func()
 }
@@ -65,7 +65,7 @@ func NewRunner(ctx context.Context, c *Config, paths ...*string) (*Runner, error
 	}
 	return &Runner{
 		Transcript: &Transcript{Out: c.Out, Colour: c.Colour}, Context: ctx,
-		config: *c, starter: process.NewStarter(), began: time.Now(),
+		config: *c, starter: machineprocess.NewStarter(), began: time.Now(),
 	}, nil
 }
 
@@ -212,7 +212,7 @@ type Transcript struct {
 	stepBegan time.Time
 }
 
-// permanentError is an error for which retries are useless.
+// permanentError is an error after which a poll does not retry.
 type permanentError struct{ error }
 
 func (t *Transcript) paint(escape, text string) string {

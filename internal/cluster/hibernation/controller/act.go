@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudcalls"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
@@ -28,18 +28,18 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 	c.pool.ChangeHealthChecks(seen.name, nil, 0)
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
-		c.accounts.OrderStop(seen.name, cloudpoller.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
+		c.accounts.OrderStop(seen.name, cloudcalls.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
 	case hibernation.TerminateMachines:
 		log.FromContext(ctx).Info("Terminating spot machines", "machines", do.IDs)
-		c.accounts.Order(seen.name, cloudpoller.TerminateVerb, do.IDs, plan.RetryAfter)
+		c.accounts.Order(seen.name, cloudcalls.TerminateVerb, do.IDs, plan.RetryAfter)
 	case hibernation.StartMachines:
-		c.accounts.Order(seen.name, cloudpoller.StartVerb, do.IDs, plan.RetryAfter)
+		c.accounts.Order(seen.name, cloudcalls.StartVerb, do.IDs, plan.RetryAfter)
 	case hibernation.HoldGroups:
 		log.FromContext(ctx).Info("Holding groups of machines", "groups", do.Changes)
 		return c.holdGroups(ctx, seen, do.Changes, plan.RetryAfter)
 	case hibernation.ReleaseGroups:
-		log.FromContext(ctx).Info("Setting groups of machines back", "groups", do.Changes)
-		return c.changeGroups(ctx, seen, cloudpoller.ReleaseVerb, do.Changes, plan.RetryAfter)
+		log.FromContext(ctx).Info("Restoring groups of machines", "groups", do.Changes)
+		return c.changeGroups(ctx, seen, cloudcalls.ReleaseVerb, do.Changes, plan.RetryAfter)
 	case hibernation.ApproveRequests:
 		// Machines that are starting are not interrupted.
 		c.withdrawStops(seen.name)
@@ -64,12 +64,12 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 
 // withdrawStops drops the orders of a hibernation. Machines that are starting are not interrupted.
 func (c Controller) withdrawStops(cluster types.NamespacedName) {
-	c.accounts.Withdraw(cluster, cloudpoller.HoldVerb, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
+	c.accounts.Withdraw(cluster, cloudcalls.HoldVerb, cloudcalls.StopVerb, cloudcalls.TerminateVerb)
 }
 
 func (c Controller) withdrawAll(cluster types.NamespacedName) {
 	c.withdrawStops(cluster)
-	c.accounts.Withdraw(cluster, cloudpoller.ReleaseVerb, cloudpoller.StartVerb)
+	c.accounts.Withdraw(cluster, cloudcalls.ReleaseVerb, cloudcalls.StartVerb)
 }
 
 // drainWorkers reads the spec again before pods are evicted, as before a stop.
@@ -94,11 +94,11 @@ func (c Controller) holdGroups(ctx context.Context, seen *clusterObservation, ch
 	if !mayStop {
 		return nil
 	}
-	return c.changeGroups(ctx, seen, cloudpoller.HoldVerb, changes, rest)
+	return c.changeGroups(ctx, seen, cloudcalls.HoldVerb, changes, rest)
 }
 
-// changeGroups sends each change to the group's location: the cloud, the hub, or the cluster.
-func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, verb cloudpoller.Verb, changes []actuator.GroupChange, rest time.Duration) error {
+// changeGroups sends each change to the place where the group exists: the cloud, the hub, or the cluster.
+func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, verb cloudcalls.Verb, changes []actuator.GroupChange, rest time.Duration) error {
 	var ofCloud []actuator.GroupChange
 	var ofTarget []targetcluster.HealthCheckChange
 	var err error
@@ -136,8 +136,8 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	if err := c.live.Get(ctx, name, &cd); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	// With Hive's schema, only the annotation contains the record. Without the record, a resumed cluster would seem
-	// to have exceeded its run time.
+	// Hive's CRD drops the hibernation record from the status; only the annotation contains it. Without the record, a
+	// resumed cluster would seem to have exceeded its run time.
 	statusannotation.RestoreStatus(&cd)
 	return hibernation.MayBeStopped(c.observeObject(&cd, readFacts(&cd))), nil
 }

@@ -17,15 +17,15 @@ import (
 const (
 	// maxApprovalsPerPass limits approvals. The next pass runs half a second later.
 	maxApprovalsPerPass = 50
-	// maxToldVerdicts limits the number of reported requests that are not approved in one resume, because other
-	// parties choose how many there are.
+	// maxToldVerdicts limits the number of reported requests that are not approved in one resume, because users of the
+	// cluster determine how many there are.
 	maxToldVerdicts = 500
 	// maxResumeAge exceeds the approval period of any resume.
 	maxResumeAge = 24 * time.Hour
 )
 
-// approvalLog stores the decisions on certificate requests of resuming clusters, independent of the clusters'
-// reports. After a restart, most of them can be read from the requests.
+// approvalLog stores the decisions on certificate requests of resuming clusters, independently of what the clusters
+// report. After a restart, most of the decisions can be read from the requests.
 type approvalLog struct {
 	mu      sync.Mutex
 	resumes map[types.UID]*resumeApprovals
@@ -39,7 +39,7 @@ type resumeApprovals struct {
 	// pending are the submitted approvals without a result.
 	pending map[types.UID]csr.Verdict
 	told    map[toldVerdict]bool
-	// untold are decisions with events and counts that wait for the next status update.
+	// untold are decisions whose events and counts are emitted after the next status update.
 	untold []csr.Verdict
 }
 
@@ -48,7 +48,7 @@ type toldVerdict struct {
 	rule string
 }
 
-// ofResume returns the decisions of a cluster's current resume, and drops earlier ones.
+// ofResume returns the decisions of a cluster's current resume, and drops the decisions of earlier resumes.
 func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApprovals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *resumeApprovals) noteSent(v csr.Verdict, at time.Time) {
 	}
 }
 
-// noteAnswers stores the results of approvals, and returns the error of a failed one.
+// noteAnswers stores the results of approvals, and returns the error of a failed approval.
 func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed string) {
 	for _, a := range answers {
 		if a.Err != nil {
@@ -112,7 +112,8 @@ func (r *resumeApprovals) noteRefusals(verdicts []csr.Verdict) {
 	}
 }
 
-// isWorthTelling is false for requests that are decided or do not concern this resume.
+// isWorthTelling reports whether a verdict is reported. It is false for requests that are decided or do not concern
+// this resume.
 func isWorthTelling(v csr.Verdict) bool {
 	switch v.Rule {
 	case "undecided", "signer", "age", "sent":

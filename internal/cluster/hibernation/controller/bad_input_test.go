@@ -198,7 +198,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		},
 		"machines of a cluster that should hibernate are missing": {
 			make: func(r *clusterSetup) { r.machines = 0 },
-			want: unknownConditions(hivev1.NoMachinesFoundReason, "Expected machines of the cluster that spec.clusterMetadata names, found none; check infraID"),
+			want: unknownConditions(hivev1.NoMachinesFoundReason, "Expected machines of the cluster in spec.clusterMetadata, found none; check infraID"),
 		},
 		"machines of a cluster that should run are missing": {
 			make: func(r *clusterSetup) { r.machines, r.cd.Spec.PowerState = 0, hivev1.PowerStateRunning },

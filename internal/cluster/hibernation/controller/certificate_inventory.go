@@ -30,8 +30,8 @@ func measureClock(date, asked time.Time) time.Duration {
 }
 
 // buildInventory returns the machines that may get certificates. For each node it uses the OpenShift Machine if one
-// exists, and otherwise the node as recorded before the hibernation. In both cases a recorded node keeps its
-// identity.
+// exists, and otherwise the node as recorded before the hibernation. In both cases, the recorded UID of the node is
+// used.
 func buildInventory(o hibernation.Observed, machines []csr.KnownMachine, isOpenShift bool) csr.NodeInventory {
 	inv := csr.NodeInventory{Now: o.Now}
 	for _, n := range o.Nodes {
@@ -139,8 +139,8 @@ func (o machineOwners) ownerOf(n hivev1.RecordedNode) *claimedMachine {
 	return nil
 }
 
-// confirmedAddresses returns the node's name, and the addresses that its machine also has. If the cloud lists no
-// addresses, all are confirmed.
+// confirmedAddresses returns the node's name, and the addresses that its machine also has; nothing if its machine is
+// uncertain. If the cloud lists no addresses, it returns all addresses of the node.
 func (o machineOwners) confirmedAddresses(n hivev1.RecordedNode) []hivev1.NodeAddress {
 	if len(o.byAddress) == 0 {
 		return n.Addresses

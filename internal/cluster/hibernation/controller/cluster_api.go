@@ -29,14 +29,15 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;patch
 
 const (
-	// pauseManager is the field manager of pauses. It shows that no other user has set a pause.
+	// pauseManager is the field manager with which Torpor pauses a Cluster. It distinguishes these pauses from those of
+	// other users.
 	pauseManager = "torpor-machine-groups"
 	// kindRetry is the interval of checking whether a hub without Cluster API serves it.
 	kindRetry = time.Minute
 )
 
-// clusterAPI reads and pauses the Clusters of Cluster API on the hub. The pause stops the controllers of the
-// Cluster's MachineDeployments, MachineSets, Machines and MachineHealthChecks, and those of its infrastructure.
+// clusterAPI reads and pauses the Clusters of Cluster API on the hub. The pause stops the controllers of the Cluster's
+// MachineDeployments, MachineSets, Machines and MachineHealthChecks, and the controllers of its infrastructure.
 type clusterAPI struct {
 	client client.Client
 	live   client.Reader
@@ -83,7 +84,8 @@ func (a *clusterAPI) version() (string, error) {
 }
 
 // find adds the Cluster of a ClusterDeployment to an observation, if there is one. The Cluster is in the same
-// namespace. Its name is the one with which its machines are marked, or that of the ClusterDeployment.
+// namespace. Its name is the identifier of the cluster's machines, such as the infraID, or the name of the
+// ClusterDeployment.
 func (a *clusterAPI) find(ctx context.Context, seen *clusterObservation) error {
 	version, err := a.version()
 	if version == "" {
@@ -110,11 +112,11 @@ func (a *clusterAPI) find(ctx context.Context, seen *clusterObservation) error {
 	return nil
 }
 
-// observe adds the Cluster to the groups.
+// observe adds the Cluster to the observed groups.
 func (a *clusterAPI) observe(ctx context.Context, seen *clusterObservation) error {
 	err := a.find(ctx, seen)
 	if k8serrors.IsForbidden(err) {
-		seen.GroupsError = "the hub refuses to show the Clusters of Cluster API; grant get and patch of clusters.cluster.x-k8s.io"
+		seen.GroupsError = "the manager may not read the Clusters of Cluster API on the hub; grant it get and patch of clusters.cluster.x-k8s.io"
 		return nil
 	}
 	if err != nil {
@@ -146,8 +148,8 @@ func classOfRefusal(err error) actuator.ErrorClass {
 	return actuator.Other
 }
 
-// pauseOf reports which party has paused a Cluster. The owners of the field decide. Without owners, the record
-// decides.
+// pauseOf reports whether Torpor or another user has paused a Cluster, according to the field managers of spec.paused.
+// If no field manager is known, the record decides.
 func pauseOf(u *unstructured.Unstructured, record *hivev1.HibernationRecord) hibernation.PauseState {
 	if isPaused, _, err := unstructured.NestedBool(u.Object, "spec", "paused"); err != nil || !isPaused {
 		return hibernation.NotPaused

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -91,7 +91,7 @@ func (e *env) newManagedCluster(t *testing.T, mode string, edit func(s *managedC
 	})
 	for _, check := range s.healthChecks {
 		s.replaceMachines(t, "the health check of "+check.GroupVersionKind().Group, check, func(u *unstructured.Unstructured) bool {
-			_, isPaused := u.GetAnnotations()[stopcheck.PausedAnnotation]
+			_, isPaused := u.GetAnnotations()[preflight.PausedAnnotation]
 			return isPaused
 		})
 	}
@@ -242,7 +242,7 @@ func keepsPausesOfUsers(t *testing.T, e *env) {
 	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, func(s *managedCluster) {
 		s.cluster.Object["spec"] = map[string]any{"paused": true}
 		for _, check := range s.healthChecks {
-			check.SetAnnotations(map[string]string{stopcheck.PausedAnnotation: "maintenance"})
+			check.SetAnnotations(map[string]string{preflight.PausedAnnotation: "maintenance"})
 		}
 	})
 	before := s.stateOf(t, s.objects()...)
@@ -262,7 +262,7 @@ func leavesPausesOfUsers(t *testing.T, e *env) {
 	s.patchObject(t, s.cluster, `{"spec":{"paused":false}}`)
 	s.patchObject(t, s.cluster, `{"spec":{"paused":true}}`)
 	for _, check := range s.healthChecks {
-		s.patchObject(t, check, fmt.Sprintf(`{"metadata":{"annotations":{%q:"maintenance"}}}`, stopcheck.PausedAnnotation))
+		s.patchObject(t, check, fmt.Sprintf(`{"metadata":{"annotations":{%q:"maintenance"}}}`, preflight.PausedAnnotation))
 	}
 	before := s.stateOf(t, s.objects()...)
 	s.resume(t)
@@ -307,7 +307,7 @@ func stopsPausedCluster(t *testing.T, e *env) {
 	s := e.newManagedCluster(t, "", func(s *managedCluster) {
 		s.cluster.Object["spec"] = map[string]any{"paused": true}
 		for _, check := range s.healthChecks {
-			check.SetAnnotations(map[string]string{stopcheck.PausedAnnotation: ""})
+			check.SetAnnotations(map[string]string{preflight.PausedAnnotation: ""})
 		}
 	})
 	s.hibernate(t)

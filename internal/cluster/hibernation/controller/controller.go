@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs the decisions of package hibernation. A pass observes a ClusterDeployment, its cloud
-// and its cluster, calls hibernation.Decide, performs at most one action and reports.
+// Package controller reconciles ClusterDeployments with the decisions of package hibernation. A reconcile pass observes
+// a ClusterDeployment, its cloud and its cluster, calls hibernation.Decide, performs at most one action and writes the
+// status.
 package controller
 
 import (
@@ -28,11 +29,11 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudcalls"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
 // Name is the name of the controller, the reporter of its events and its field manager.
@@ -40,33 +41,33 @@ const Name = "torpor-hibernation"
 
 // Controller reconciles ClusterDeployments.
 type Controller struct {
-	// Actuators are the clouds that can be handled, by platform.
+	// Actuators are the actuators of the supported clouds, by platform.
 	Actuators map[string]actuator.Actuator
 	// Dialer connects to target clusters.
 	Dialer targetcluster.Dialer
-	// RequiresPossible refuses every hibernation while HibernationPossible is False, as torpor.dev/require does for
-	// one cluster.
+	// RequiresPossible refuses every hibernation while the condition HibernationPossible is False, as the annotation
+	// torpor.dev/require does for one cluster.
 	RequiresPossible bool
 	// UsesHiveReasons reports the conditions with Hive's reasons.
 	UsesHiveReasons bool
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Guard excludes objects that another project writes. A nil Guard excludes no object.
+	// Guard excludes objects that another project's controller writes, such as Hive's. A nil Guard excludes no object.
 	Guard *reconcile.WriterGuard
 	// Metrics exposes states and counts.
 	Metrics *Metrics
 	// Ends contains the overdue ends of stops of all controllers. If nil, overdue ends have no precedence.
-	Ends *urgency.OverdueEnds
+	Ends *overdueends.OverdueEnds
 
 	client      client.Client
 	live        client.Reader
-	accounts    *cloudpoller.Service
+	accounts    *cloudcalls.Service
 	pool        *targetcluster.Pool
 	approvalLog *approvalLog
 	firstLooks  *firstLooks
 	surveys     *surveySchedule
 	clusterAPI  *clusterAPI
-	// machineAccounts contains the owners of machines with the same infraID.
+	// machineAccounts contains the cloud account of each cluster's machines.
 	machineAccounts *machineAccounts
 }
 
@@ -79,7 +80,7 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	c.accounts = cloudpoller.NewService(c.Clock)
+	c.accounts = cloudcalls.NewService(c.Clock)
 	c.accounts.MayStop = c.mayStop
 	c.pool = targetcluster.NewPool(c.Dialer, c.Clock)
 	c.pool.ReadKubeconfig = c.readKubeconfig
@@ -95,7 +96,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	// The timeout limits the total time of a pass. Each call has a separate deadline.
-	ends := urgency.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
+	ends := overdueends.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
@@ -116,8 +117,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:  c.report,
 			Status: reconcilestatus.Storage[*hivev1.ClusterDeployment]{
 				Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
-				// Hive's own schema drops the record, and may replace this repository's schema while clusters
-				// hibernate. A lost start of a resume is recorded again.
+				// Hive's CRD drops the record, and may replace Torpor's CRD while clusters hibernate. A lost start of a
+				// resume is recorded again.
 				Remember: rememberRecord, RemembersAlways: true, RemembersIfDropped: []string{"savings"},
 				Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt", "hibernationCheck"},
 			},
@@ -133,15 +134,15 @@ func (c Controller) answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		c.accounts.Enqueue = func(look types.NamespacedName) {
 			for _, cluster := range c.machineAccounts.takeWaiting(look) {
-				urgency.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, urgency.UrgentPriority)
+				overdueends.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, overdueends.UrgentPriority)
 			}
 		}
 		c.pool.Enqueue = func(cluster types.NamespacedName, isCalm bool) {
-			priority := urgency.UrgentPriority
+			priority := overdueends.UrgentPriority
 			if isCalm {
-				priority = urgency.UsualPriority
+				priority = overdueends.UsualPriority
 			}
-			urgency.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, priority)
+			overdueends.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, priority)
 		}
 		return nil
 	})
@@ -190,8 +191,8 @@ func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
 	return remembered
 }
 
-// specOrVersionChanged selects changes that can change a decision, including stops by Slumbers. It ignores the
-// controller's own reports.
+// specOrVersionChanged selects changes that can change a decision, including stops by Slumbers. It ignores the status
+// updates of this controller.
 func specOrVersionChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.AnnotationChangedByOthers(),

@@ -47,14 +47,18 @@ type env struct {
 	usesHiveReasons bool
 }
 
+var (
+	suite testenv.Suite
+	hubs  = testenv.NewPool(&suite, newHub)
+)
+
 func newEnv(t *testing.T, cloudFlags ...string) *env {
 	t.Helper()
 	e := &env{
-		Environment: testenv.Start(t), cloud: testenv.StartCloud(t, append(cloudFlags, "--access-keys", testenv.AccessKey)...),
+		Environment: hubs.Borrow(t), cloud: testenv.StartCloud(t, append(cloudFlags, "--access-keys", testenv.AccessKey)...),
 		counts: newCounts(),
 	}
 	e.renewLease(t)
-	e.installRecordPolicies(t)
 	t.Cleanup(func() { e.checkSecretsStayHidden(t) })
 	return e
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 )
 
-// firstLooks stores the last signs of life of nodes with wrong clocks from the first poll of a resume. For these
-// nodes, only a change is a sign of life. After a restart the next poll is the first one. This loses little time,
-// because a kubelet renews its lease every ten seconds.
+// firstLooks stores the last lease renewal or heartbeat of nodes with wrong clocks, as the first poll of a resume found
+// it. Only a later change shows that such a node runs. After a restart of the manager, the next poll counts as the
+// first poll. This loses little time, because a kubelet renews its lease every ten seconds.
 type firstLooks struct {
 	mu      sync.Mutex
 	resumes map[types.UID]*firstLook
@@ -26,7 +26,8 @@ type firstLook struct {
 	lastSeen  map[string]time.Time
 }
 
-// ofResume returns the first poll of a cluster's current resume, or nil.
+// ofResume returns the first poll of a cluster's current resume, and adds it if it is missing. It returns nil if no
+// resume is recorded.
 func (l *firstLooks) ofResume(uid types.UID, o hibernation.Observed) *firstLook {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,8 +46,8 @@ func (l *firstLooks) ofResume(uid types.UID, o hibernation.Observed) *firstLook 
 	return known
 }
 
-// compare fills in the fields of nodes with wrong clocks. A clock that was found to be wrong counts as wrong for the
-// rest of the resume.
+// compare sets ClockSkewed and HasChanged of nodes with wrong clocks. A clock that was found to be wrong counts as
+// wrong for the rest of the resume.
 func (l *firstLook) compare(o hibernation.Observed) {
 	if l == nil {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// byMachines is the field by which the cache finds the ClusterDeployments of the same machines.
+// byMachines is the field by which the cache finds the ClusterDeployments that refer to the same machines.
 const byMachines = "machines"
 
 func addIndexes(mgr manager.Manager) error {
@@ -48,7 +48,8 @@ func tagMachines(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings)
 	return []string{platform.Name + "/" + cloud + platform.Region + "/" + platform.Machines}
 }
 
-// clusterDeploymentsOfSameMachines maps a ClusterDeployment to those that may have had to wait for its machines.
+// clusterDeploymentsOfSameMachines maps a ClusterDeployment to all that refer to its machines, and may have waited for
+// them.
 func (c Controller) clusterDeploymentsOfSameMachines(ctx context.Context, o client.Object) []ctrl.Request {
 	var requests []ctrl.Request
 	if cd, ok := o.(*hivev1.ClusterDeployment); ok {
@@ -71,7 +72,7 @@ func (c Controller) listRequests(ctx context.Context, which ...client.ListOption
 	return requests
 }
 
-// findMachineOwner returns the oldest ClusterDeployment of the same machines, or nil if it is this one. Two
+// findMachineOwner returns the oldest ClusterDeployment that refers to the same machines, or nil if it is this one. Two
 // ClusterDeployments with different power states would undo each other's actions. Another ClusterDeployment's spec
 // alone does not count: its credentials must list machines of the same account.
 func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) (*hivev1.ClusterDeployment, error) {

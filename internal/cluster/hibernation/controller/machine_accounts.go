@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudcalls"
 )
 
 const (
@@ -67,8 +67,8 @@ func (a *machineAccounts) takeWaiting(look types.NamespacedName) []types.Namespa
 	return waiting
 }
 
-// machineAccount is the account of the machines that a cluster's credentials list. Without machines, the cluster owns
-// none.
+// machineAccount is the account of the machines that a cluster's credentials list. If they list none, the cluster owns
+// no machines.
 type machineAccount struct {
 	account     string
 	hasMachines bool
@@ -95,7 +95,7 @@ func (a *machineAccounts) store(cluster types.NamespacedName, machines []actuato
 	}
 }
 
-func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen cloudpoller.Snapshot, now time.Time) {
+func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen cloudcalls.Snapshot, now time.Time) {
 	if seen.Err != nil {
 		a.storeFailure(cluster, actuator.ClassOf(seen.Err), now)
 		return
@@ -103,9 +103,9 @@ func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen cloudpoll
 	a.store(cluster, seen.Machines, now)
 }
 
-// storeFailure keeps a cluster's machines, regardless of their age, until its cloud rejects its credentials or does
-// not find the resource that contains its machines. A cluster that was never observed with machines owns none,
-// because an unreachable account must not block others.
+// storeFailure keeps the stored account of a cluster, regardless of its age, until the cloud rejects the cluster's
+// credentials or does not find the resource that contains its machines. A cluster that was never observed with machines
+// owns none, because an unreachable account must not block others.
 func (a *machineAccounts) storeFailure(cluster types.NamespacedName, class actuator.ErrorClass, now time.Time) {
 	if !a.find(cluster).hasMachines || isAnswer(class) {
 		a.store(cluster, nil, now)
@@ -155,7 +155,7 @@ func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployme
 		c.machineAccounts.storeFailure(name, look.ObservationError.Class, now)
 		return c.machineAccounts.find(name), true
 	}
-	seen, isKnown := c.accounts.Look(ctx, cloudpoller.Cluster{Name: look.name, Actuator: look.actuator, Target: look.target})
+	seen, isKnown := c.accounts.Look(ctx, cloudcalls.Cluster{Name: look.name, Actuator: look.actuator, Target: look.target})
 	if isKnown && now.Sub(seen.At) < unknownAccountTTL {
 		c.machineAccounts.storeLook(name, seen, now)
 		return c.machineAccounts.find(name), true

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.SetParallel(16)
+	testenv.SetParallel(6)
 	log.SetLogger(logr.Discard())
-	os.Exit(m.Run())
+	os.Exit(suite.Run(m))
 }

@@ -11,7 +11,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudcalls"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/decision"
@@ -39,7 +39,7 @@ type Metrics struct {
 
 // metricSources are the services of the running controller.
 type metricSources struct {
-	accounts *cloudpoller.Service
+	accounts *cloudcalls.Service
 	pool     *targetcluster.Pool
 }
 
@@ -60,7 +60,7 @@ func NewMetrics() *Metrics {
 			Name: "torpor_certificate_requests_total", Help: "Number of certificate requests that were evaluated at a resume, by decision and rule.",
 		}, []string{"decision", "rule"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "torpor_cluster_transition_seconds", Help: "Duration of complete hibernations and resumes, by transition.",
+			Name: "torpor_cluster_transition_seconds", Help: "Duration of completed hibernations and resumes, by transition.",
 			Buckets: []float64{15, 30, 60, 90, 120, 180, 300, 600, 1200, 3600},
 		}, []string{"transition"}),
 		trouble: prometheus.NewDesc("torpor_cluster_trouble",
@@ -68,7 +68,7 @@ func NewMetrics() *Metrics {
 		wakeBy: prometheus.NewDesc("torpor_cluster_wake_by_timestamp_seconds",
 			"Expiry, in Unix time, of the first certificate that a ClusterDeployment needs to resume by itself, as last observed while it ran.", []string{"namespace", "name"}, nil),
 		operations: prometheus.NewDesc("torpor_cloud_operations_total",
-			"Number of listings of, and orders to, the machines of an account, by operation and error class; empty without an error.", []string{"account", "operation", "error"}, nil),
+			"Number of polls of, and orders to, the machines of a cloud account, by operation and error class; the class is empty for a success.", []string{"account", "operation", "error"}, nil),
 		probes: prometheus.NewDesc("torpor_cluster_probes_total",
 			"Number of probes of clusters' API servers, by whether they answered.", []string{"answered"}, nil),
 	}

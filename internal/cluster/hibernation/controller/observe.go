@@ -21,10 +21,11 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudcalls"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
@@ -68,7 +69,7 @@ type clusterObservation struct {
 	// MachineHealthChecks.
 	cluster      *unstructured.Unstructured
 	healthChecks []targetcluster.HealthCheck
-	// check contains the problems that a hibernation may meet; nil without a survey.
+	// check contains the problems that may affect a hibernation; nil before the first survey.
 	check *hivev1.HibernationCheck
 }
 
@@ -104,7 +105,8 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that they belong to %s/%s, which is older; delete one of them, or correct spec.clusterMetadata",
 			seen.platform.Machines, owner.Namespace, owner.Name)
 	}
-	seen.noteCheck(cd.Status.HibernationCheck)
+	seen.check = preflight.WithMachines(cd.Status.HibernationCheck, cd.Status.HibernationCheck, seen.Machines)
+	seen.noteCheck(seen.check)
 	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
 	seen.firstLook = c.firstLooks.ofResume(cd.UID, seen.Observed)
 	switch {
@@ -175,15 +177,16 @@ const (
 	// aftercareLookAge is the maximum age while late changes are expected.
 	freshLookAge     = 10 * time.Second
 	aftercareLookAge = 30 * time.Second
-	// asleepLookAge is unlimited: an account polls clusters that are off in turns, and enqueues those with a machine
-	// that is no longer off.
+	// asleepLookAge is unlimited: cloudcalls.Service polls clusters that are off in any case, and enqueues those with a
+	// machine that is no longer off.
 	asleepLookAge = time.Duration(math.MaxInt64)
 )
 
-// observeCloud reads the known state of the machines. If the result is too old, the pass waits for a new one.
+// observeCloud reads the known state of the machines. If the state is too old, it requests a poll and returns
+// reconcile.ErrPending.
 func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	_, seen.CanChangeGroups = seen.actuator.(actuator.GroupActuator)
-	wanted := cloudpoller.Cluster{
+	wanted := cloudcalls.Cluster{
 		Name: seen.name, Actuator: seen.actuator, Target: seen.target,
 		WantsGroups: hibernation.NeedsGroups(seen.Observed), WantsSizes: hibernation.NeedsGroupSizes(seen.Observed),
 	}
@@ -211,8 +214,9 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	return nil
 }
 
-// maxLookAge returns a long age for a settled cluster if the pass runs only by schedule.
-func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloudpoller.Snapshot) time.Duration {
+// maxLookAge returns the maximum age of the poll that a pass may use. It is long for a settled cluster if the pass runs
+// only by schedule.
+func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloudcalls.Snapshot) time.Duration {
 	o.Machines, o.Groups = look.Machines, look.Groups
 	switch {
 	case look.Err == nil && hibernation.IsFollowed(o):
@@ -226,7 +230,7 @@ func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloud
 	case hibernation.IsInAftercare(o):
 		return aftercareLookAge
 	default:
-		return cloudpoller.SettledLookAge
+		return cloudcalls.SettledLookAge
 	}
 }
 
@@ -240,8 +244,8 @@ func questionOf(cd *hivev1.ClusterDeployment, seen *clusterObservation) targetcl
 	return q
 }
 
-// observeCluster reads the known state of the cluster itself. Missing parts are polled, and the pass waits for the
-// result.
+// observeCluster reads the known state of the cluster itself. If parts are missing, it requests a poll and returns
+// reconcile.ErrPending.
 func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	q := questionOf(cd, seen)
 	switch {
@@ -268,12 +272,12 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		return nil
 	}
 	if look.Survey != nil {
-		seen.check = look.Survey.BuildCheck(cd.Status.HibernationCheck)
+		seen.check = preflight.WithMachines(look.Survey.BuildCheck(cd.Status.HibernationCheck), cd.Status.HibernationCheck, seen.Machines)
 		seen.noteCheck(seen.check)
 		c.surveys.noteMade(seen.name, look.Survey.IsCutShort(), seen.Now)
 	}
 	if !seen.HasNoVersion && seen.declaredVersion == "" && c.pool.IsPlain(seen.name) {
-		// The findings of this pass decide in the next one.
+		// The cluster was found not to be an OpenShift cluster. The next pass takes this into account from its start.
 		c.pool.Enqueue(seen.name, false)
 		return reconcile.ErrPending
 	}
@@ -322,15 +326,15 @@ func (s *clusterObservation) noteSilence(look targetcluster.Look) bool {
 	return true
 }
 
-// wereOperatorsMissing reports whether the previous report listed ClusterOperators. If so, they are read with the
-// next poll.
+// wereOperatorsMissing reports whether the last reported conditions list ClusterOperators that are not ready. If so,
+// they are read with the next poll.
 func wereOperatorsMissing(cd *hivev1.ClusterDeployment) bool {
 	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
 	degraded := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterDegradedCondition)
 	return ready != nil && ready.Reason == hivev1.WaitingForClusterOperatorsReason || degraded != nil && degraded.Reason == hivev1.ClusterOperatorsNotReadyReason
 }
 
-// observeOperators reads ClusterOperators only once all other parts of an OpenShift cluster are back, because they
+// observeOperators reads ClusterOperators only after all other parts of an OpenShift cluster have resumed, because they
 // cost more than a poll of its nodes.
 func (c Controller) observeOperators(q targetcluster.Question, seen *clusterObservation, look targetcluster.Look) error {
 	if !look.IsOpenShift || !hibernation.NeedsOperators(seen.Observed) {
@@ -362,7 +366,7 @@ const replacementRest = 15 * time.Second
 func (s *clusterObservation) noteReplacement(look targetcluster.Look) {
 	s.replaced = look.Replaced
 	if last := look.Replacement; last.Err != nil {
-		s.ReplacementError = "they cannot be deleted: " + targetcluster.DescribeError(last.Err)
+		s.ReplacementError = "the Machines cannot be deleted: " + targetcluster.DescribeError(last.Err)
 		s.IsReplacementResting = s.Now.Sub(last.At) < replacementRest
 	}
 }
@@ -391,7 +395,7 @@ func (s *clusterObservation) noteDrain(look targetcluster.Look) {
 	}
 }
 
-// noteHealthChecks adds the MachineHealthChecks to the groups.
+// noteHealthChecks adds the MachineHealthChecks to the observed groups.
 func (s *clusterObservation) noteHealthChecks(look targetcluster.Look) {
 	if !look.WantsHealthChecks {
 		return

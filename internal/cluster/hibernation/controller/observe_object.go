@@ -132,7 +132,8 @@ func missingFields(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSetting
 	return missing
 }
 
-// unsupportedPlatform explains why no actuator may be used; empty if one may.
+// unsupportedPlatform returns the reason why Torpor cannot stop or start the cluster's machines; empty if an actuator
+// exists for the platform, and power management is not disabled.
 func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) string {
 	if isInfraDisabled(cd) {
 		return fmt.Sprintf("The annotation %s is %.40q, so Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective",
@@ -145,7 +146,8 @@ func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment, platform h
 		strings.Join(slices.Sorted(maps.Keys(c.Actuators)), ", "))
 }
 
-// declaredVersion returns the cluster's version from the preferred source that contains one.
+// declaredVersion returns the cluster's version from the status, a label, or the installation, in this order; empty if
+// none of them contains a version.
 func declaredVersion(cd *hivev1.ClusterDeployment) string {
 	var current, installed string
 	if s := cd.Status.ClusterVersionStatus; s != nil {

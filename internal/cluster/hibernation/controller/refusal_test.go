@@ -42,3 +42,31 @@ func TestAHibernationIsRefusedWhereItsConditionIsRequired(t *testing.T) {
 	s.touchAnnotation(t, 1) // The next survey would run within minutes.
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 }
+
+// TestAHibernationIsRefusedForACancelledReservation uses a machine that would not start again. The finding follows from
+// the machines, without another survey.
+func TestAHibernationIsRefusedForACancelledReservation(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.startManager(t, clouds())
+	s := e.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernationPossibleCondition, "True", hivev1.NothingFoundReason, nil})
+	id := s.cloud.ListInstances(t, s.infraID)[0].ID
+	s.cloud.RequireReservation(t, id, "cr-0123")
+	s.cloud.CancelReservation(t, id)
+	s.touchAnnotation(t, 1) // The next poll would run within minutes.
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernationPossibleCondition, "False", torporv1alpha1.CapacityReservationMissingFinding, []string{id}})
+	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"powerState":"Hibernating"}}`, hivev1.RequireAnnotation, hivev1.RequireHibernationPossible))
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.RefusedHibernationReason, []string{torporv1alpha1.CapacityReservationMissingFinding, id}})
+	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
+
+	s.cloud.RequireReservation(t, id, "") // The machine requires no reservation any more.
+	passes := 1
+	testenv.Eventually(t, "a pass with a newer poll", func() error {
+		passes++
+		s.touchAnnotation(t, passes)
+		return expectedCondition{hivev1.ClusterHibernationPossibleCondition, "True", hivev1.NothingFoundReason, nil}.check(s.get(t))
+	})
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+}

@@ -95,8 +95,8 @@ func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condi
 	}
 }
 
-// rememberDelay is the time for which only the status contains the start or the end of a resume, and of the preceding
-// stop. The annotation is written after that. While a fleet resumes, each saved write per cluster counts.
+// rememberDelay is the time after the start or the end of a resume during which only the status contains it, and the
+// preceding stop. The annotation is written after that, which saves a write for each cluster while a fleet resumes.
 const rememberDelay = time.Minute
 
 func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {
@@ -121,7 +121,7 @@ const maxVerdictsPerEvent = 8
 // maxNamesPerEvent keeps an event's note within its limit: a name has at most 253 bytes.
 const maxNamesPerEvent = 3
 
-// approvalEvents returns an event for every approval, and one for the first request that was not approved.
+// approvalEvents returns events that list all approvals, and one event for the first request that was not approved.
 func approvalEvents(decided []csr.Verdict) []decision.Event {
 	var approved, left []string
 	for _, v := range decided {

@@ -21,19 +21,21 @@ import (
 
 const recordPolicy = "torpor-hibernation-record"
 
-// installRecordPolicies creates the policies from config and waits until the API server applies them.
-func (e *env) installRecordPolicies(t *testing.T) {
+// newHub starts an API server that records who changes a power state.
+func newHub(t testing.TB) *testenv.Environment {
 	t.Helper()
+	e := testenv.Start(t)
 	e.ApplyManifest(t, "record/hibernation.yaml")
 	e.ApplyManifest(t, "features/hibernation/record_policy.yaml")
 	testenv.Eventually(t, "requesters are recorded", func() error {
-		noted, err := e.noteOfCreation(t)
+		noted, err := noteOfCreation(t, e)
 		return errors.Join(err, testenv.ErrorIf(noted == "", "found no note"))
 	})
+	return e
 }
 
 // noteOfCreation returns the requester that the API server would record for the creation of a hibernating cluster.
-func (e *env) noteOfCreation(t *testing.T) (string, error) {
+func noteOfCreation(t testing.TB, e *testenv.Environment) (string, error) {
 	t.Helper()
 	cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: "default", Name: "noted"}, cloudSecret, adminSecret)
 	cd.Spec.PowerState = hivev1.PowerStateHibernating
@@ -135,7 +137,7 @@ func (e *env) removeNotingPolicy(t *testing.T) {
 		e.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: name}), e.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: name}),
 	))
 	testenv.Eventually(t, "requesters are not recorded", func() error {
-		noted, err := e.noteOfCreation(t)
+		noted, err := noteOfCreation(t, e.Environment)
 		return errors.Join(err, testenv.ErrorIf(noted != "", "found %q", noted))
 	})
 }

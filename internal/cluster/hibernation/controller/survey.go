@@ -13,11 +13,11 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	"github.com/torpor-dev/torpor/internal/decision"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 )
 
 const (
-	// surveyInterval is the interval of surveying a running cluster for problems that a hibernation may meet.
+	// surveyInterval is the interval of surveying a running cluster for problems that may affect a hibernation.
 	// surveyJitter is the maximum delay of a survey as a fraction of the interval. A survey is part of a poll that is
 	// needed anyway.
 	surveyInterval = time.Hour
@@ -46,7 +46,7 @@ func newSurveySchedule() *surveySchedule {
 	return &surveySchedule{due: map[types.NamespacedName]surveyDue{}}
 }
 
-// isDue reports whether a cluster should be surveyed. A cluster without a survey is due at once, and others by
+// isDue reports whether a cluster should be surveyed. A cluster without a survey is due immediately, and others by
 // schedule.
 func (s *surveySchedule) isDue(cluster types.NamespacedName, isKnown bool, now time.Time) bool {
 	s.mu.Lock()
@@ -90,36 +90,37 @@ func (s *surveySchedule) forget(cluster types.NamespacedName) {
 	delete(s.due, cluster)
 }
 
-// reportCheck adds the findings of the last survey, and returns events for the new ones.
+// reportCheck sets the condition HibernationPossible from the findings of the last survey, and returns events for new
+// findings.
 func reportCheck(cd *hivev1.ClusterDeployment, seen *clusterObservation, owned map[string]decision.Condition) []decision.Event {
 	if seen.check != nil {
 		cd.Status.HibernationCheck = seen.check
 	}
 	check := cd.Status.HibernationCheck
-	found := stopcheck.JudgeCheck(check, stopOf(seen.Observed))
+	found := preflight.JudgeCheck(check, stopOf(seen.Observed))
 	before := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernationPossibleCondition)
-	object := stopcheck.ObjectFacts{IsBeingDeleted: seen.Deleted, Unsupported: hibernation.UnsupportedReason(seen.Observed)}
-	owned[hivev1.ClusterHibernationPossibleCondition] = stopcheck.Condition(stopcheck.Join(stopcheck.JudgeObject(object), found), check != nil)
-	return stopcheck.Events(before, found) // The other conditions describe the object.
+	object := preflight.ObjectFacts{IsBeingDeleted: seen.Deleted, Unsupported: hibernation.UnsupportedReason(seen.Observed)}
+	owned[hivev1.ClusterHibernationPossibleCondition] = preflight.Condition(preflight.Join(preflight.JudgeObject(object), found), check != nil)
+	return preflight.Events(before, found) // Other conditions report problems of the object itself.
 }
 
 // noteCheck records the blocking findings of the newest check.
 func (s *clusterObservation) noteCheck(check *hivev1.HibernationCheck) {
-	var blocking []stopcheck.Finding
-	for _, f := range stopcheck.JudgeCheck(check, stopOf(s.Observed)) {
-		if f.Severity == stopcheck.Blocking {
+	var blocking []preflight.Finding
+	for _, f := range preflight.JudgeCheck(check, stopOf(s.Observed)) {
+		if f.Severity == preflight.Blocking {
 			blocking = append(blocking, f)
 		}
 	}
 	s.IsSurveyed, s.Obstacles = check != nil, ""
 	if len(blocking) > 0 {
-		s.Obstacles = stopcheck.Condition(blocking, true).Message
+		s.Obstacles = preflight.Condition(blocking, true).Message
 	}
 }
 
-// stopOf returns the stop in progress, or the one that would begin now.
-func stopOf(o hibernation.Observed) stopcheck.StopWindow {
-	stop := stopcheck.StopWindow{Now: o.Now, Since: o.Now}
+// stopOf returns the stop in progress, or the stop that would begin now.
+func stopOf(o hibernation.Observed) preflight.StopWindow {
+	stop := preflight.StopWindow{Now: o.Now, Since: o.Now, RequiresPossible: o.Options.RequiresPossible}
 	switch {
 	case o.Stops.Holds():
 		newest := o.Stops.RequestedStop()

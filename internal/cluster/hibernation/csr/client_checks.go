@@ -11,8 +11,8 @@ import (
 )
 
 // clientChecks evaluate requests for the certificate with which a kubelet authenticates to the API server. The old
-// certificate is no longer valid, so a bootstrap identity makes the request. It may do so only for a node that
-// existed before the hibernation.
+// certificate is no longer valid, so a bootstrap identity makes the request. The request is approved only for a node
+// that existed before the hibernation.
 func clientChecks() []namedCheck {
 	return []namedCheck{
 		{"sleep", Leave, requireRecordedSleep},
@@ -48,8 +48,8 @@ func requireTimeToReport(c judgedRequest) string {
 	return ""
 }
 
-// requireMissingNode runs after requireExistingNode. Every machine of a cluster has the bootstrap identity, and must
-// not be able to obtain the identity of a healthy node.
+// requireMissingNode relies on requireExistingNode, which checks that the node exists. Every machine of a cluster has
+// the bootstrap identity, and must not be able to obtain the identity of a healthy node.
 func requireMissingNode(c judgedRequest) string {
 	if c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].HasReported {
 		return fmt.Sprintf("expected node %s not to have reported since the resume, found that it has", quoteBounded(c.nodeName))

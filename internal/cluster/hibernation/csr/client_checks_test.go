@@ -66,12 +66,12 @@ func TestClientRequests(t *testing.T) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{allSAs, authed}
 		}, left("groups", "expected a requester in the groups")},
-		"additional group is not approved":               {withMoreGroups("system:masters"), left("groups", `"system:masters"`)},
-		"repeated group is not approved":                 {withMoreGroups(authed), left("groups", "expected a requester in the groups")},
-		"request without groups is not approved":         {func(a *testRequest) { a.Spec.Groups = nil }, left("groups", "found none")},
-		"request with a DNS name is not approved":        {withDNSNames("n1"), left("extensions", `found "subjectAltName"`)},
-		"request with an IP address is not approved":     {withIPs("10.0.0.1"), left("extensions", `found "subjectAltName"`)},
-		"request with an e-mail address is not approved": {withEmail, left("extensions", `found "subjectAltName"`)},
+		"requester with an additional group is not approved": {withMoreGroups("system:masters"), left("groups", `"system:masters"`)},
+		"requester with a repeated group is not approved":    {withMoreGroups(authed), left("groups", "expected a requester in the groups")},
+		"request without groups is not approved":             {func(a *testRequest) { a.Spec.Groups = nil }, left("groups", "found none")},
+		"request with a DNS name is not approved":            {withDNSNames("n1"), left("extensions", `found "subjectAltName"`)},
+		"request with an IP address is not approved":         {withIPs("10.0.0.1"), left("extensions", `found "subjectAltName"`)},
+		"request with an e-mail address is not approved":     {withEmail, left("extensions", `found "subjectAltName"`)},
 		"request with a URI is not approved": {func(a *testRequest) {
 			a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}}
 		}, left("extensions", `found "subjectAltName"`)},
@@ -130,7 +130,7 @@ func TestTokenRequests(t *testing.T) {
 		"token id with an invalid character is not approved":                     {withUser("system:bootstrap:ab:def"), left("user", "expected the user")},
 		"token id with a capital letter is not approved":                         {withUser("system:bootstrap:Abcdef"), left("user", "expected the user")},
 		"user that is not a bootstrapper is not approved":                        {withUser("system:bootstrep:abcdef"), left("user", "expected the user")},
-		"token user of a control-plane machine needs the same groups": {func(a *testRequest) {
+		"bootstrap token without the bootstrap group is not approved for a control-plane machine": {func(a *testRequest) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{authed}
 		}, left("groups", "expected a requester in the groups")},

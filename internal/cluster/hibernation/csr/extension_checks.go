@@ -44,7 +44,7 @@ func requireOnlySubjectAltName(c judgedRequest) string {
 	return problem
 }
 
-// requireOnlyNamesAndIPs runs after requireOnlySubjectAltName.
+// requireOnlyNamesAndIPs relies on requireOnlySubjectAltName, which checks that the request has exactly one extension.
 func requireOnlyNamesAndIPs(c judgedRequest) string {
 	const tagDNS, tagIP = 2, 7
 	// crypto/x509 skips unknown kinds of general names, but a signer may copy them.

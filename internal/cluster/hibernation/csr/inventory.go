@@ -20,7 +20,7 @@ const (
 
 // KnownMachine is one machine that may request node certificates.
 type KnownMachine struct {
-	// NodeName is the node name that the machine may take: the name of its Node, or its InternalDNS address. The
+	// NodeName is the node name that the machine may use: the name of its Node, or its InternalDNS address. The
 	// comparison ignores case and a trailing dot.
 	NodeName string
 	// Addresses are the addresses that a serving certificate may contain: Hostname, InternalDNS and ExternalDNS as
@@ -57,8 +57,8 @@ type NodeInventory struct {
 	ClientsFrom time.Time
 	// Now is the time of the evaluation.
 	Now time.Time
-	// ClockAhead is how far the cluster's clock is ahead of the hub's; negative if it is behind. The cluster's clock
-	// dates requests and approvals.
+	// ClockAhead is how far the cluster's clock is ahead of the hub's; negative if it is behind. The timestamps of
+	// requests and approvals come from the cluster's clock.
 	ClockAhead time.Duration
 	// LastApprovals are the times, by node name, at which client requests were last approved in this resume.
 	LastApprovals map[string]time.Time
@@ -91,8 +91,8 @@ type BootstrapIdentity struct {
 	ExtraGroupPrefix string
 }
 
-// OpenShiftIdentity is the service account with which new and returning OpenShift machines make requests. The token
-// of the first control-plane machines lacks the group of all service accounts.
+// OpenShiftIdentity returns the service account with which new and returning OpenShift machines make requests. The
+// token of the first control-plane machines lacks the group of all service accounts.
 func OpenShiftIdentity() BootstrapIdentity {
 	const namespaceGroup = "system:serviceaccounts:openshift-machine-config-operator"
 	return BootstrapIdentity{
@@ -102,7 +102,7 @@ func OpenShiftIdentity() BootstrapIdentity {
 	}
 }
 
-// TokenIdentity is any holder of a bootstrap token of plain Kubernetes.
+// TokenIdentity returns any holder of a bootstrap token of plain Kubernetes.
 func TokenIdentity() BootstrapIdentity {
 	return BootstrapIdentity{
 		User:             "system:bootstrap:",

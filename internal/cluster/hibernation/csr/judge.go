@@ -31,10 +31,11 @@ type judgedRequest struct {
 	kind     CertificateKind
 	parsed   *x509.CertificateRequest
 	nodeName string         // X in the common name system:node:X, or "".
-	machines []KnownMachine // machines that may take nodeName; normally one.
+	machines []KnownMachine // machines that may use nodeName; normally one.
 }
 
-// namedCheck is one named check. failure returns "" if the check passes, otherwise the expected and the found value.
+// namedCheck is a check with the name of its rule. failure returns "" if the check passes, otherwise the expected and
+// the found value.
 type namedCheck struct {
 	rule      string
 	otherwise Decision
@@ -42,11 +43,11 @@ type namedCheck struct {
 }
 
 // JudgeAll evaluates every request and returns the verdicts sorted by name.
-// Requests of a node that floods the cluster are not approved. No serving request is approved while more recent ones
-// than inv.MaxPending are undecided. The verdicts contain these reasons.
-// New nodes share the identity of their bootstrap token, so client requests are counted for the node that they would
-// be approved for. Requests that fail a check do not block others. No client request is approved once more than
-// inv.MaxPending were approved in this resume. Of several requests for one node only the newest is approved.
+// Requests of a node that floods the cluster are not approved. No serving request is approved while more than
+// inv.MaxPending recent serving requests are undecided. The verdicts contain these reasons. New nodes share the
+// identity of their bootstrap token, so client requests are counted by the node for which they would be approved.
+// Requests that fail a check do not block others. No client request is approved once more than inv.MaxPending were
+// approved in this resume. Of several requests for one node only the newest is approved.
 func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
 	undecided := make([]judgedRequest, 0, len(reqs))
@@ -94,7 +95,8 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 // pendingRequests counts the recent undecided requests of one kind, by their requester or by their node.
 type pendingRequests map[string]int
 
-// sumHonest omits nodes that flood the cluster, so they do not block others.
+// sumHonest returns the number of requests. It omits the requests of nodes that flood the cluster, so that they do not
+// block other nodes.
 func (p pendingRequests) sumHonest() (total int) {
 	for _, n := range p {
 		if n <= maxPendingOfNode {
@@ -104,7 +106,7 @@ func (p pendingRequests) sumHonest() (total int) {
 	return total
 }
 
-// overflowReason explains why a serving request is not parsed; empty if it is parsed.
+// overflowReason returns the reason why a serving request must not be parsed; empty if it may be parsed.
 func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
 	own, most := p[c.req.Spec.Username], c.inv.maxPending()
 	switch {
@@ -262,7 +264,8 @@ func (c judgedRequest) newVerdict(decision Decision, rule, reason string) Verdic
 	return v
 }
 
-// standingChecks use only the object around the request. Requests that they reject are never parsed.
+// standingChecks evaluate the CertificateSigningRequest object, but not the PKCS #10 request in it. A request that
+// fails one of these checks is never parsed.
 func standingChecks() []namedCheck {
 	return []namedCheck{
 		{"undecided", Skip, requireUndecided},

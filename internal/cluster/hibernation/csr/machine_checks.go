@@ -19,8 +19,8 @@ func requireKnownMachine(c judgedRequest) string {
 }
 
 func requireSingleMachine(c judgedRequest) string {
-	// A new machine may take the name of an old one. Until the old one is deleted, it is uncertain which of them made
-	// the request.
+	// A new machine may take the name of an old machine. Until the old machine is deleted, it is uncertain which of
+	// them made the request.
 	if len(c.machines) > 1 {
 		return fmt.Sprintf("expected one machine for node %s, found %d", quoteBounded(c.nodeName), len(c.machines))
 	}
@@ -41,7 +41,7 @@ func requireExistingNode(c judgedRequest) string {
 	return ""
 }
 
-// requireRecordedNode runs after requireExistingNode.
+// requireRecordedNode relies on requireExistingNode, which checks that the node exists.
 func requireRecordedNode(c judgedRequest) string {
 	// A Node that was deleted and recreated during the hibernation may belong to another machine.
 	recorded, found := c.machines[0].NodeUID, c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].UID

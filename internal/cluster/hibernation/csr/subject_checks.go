@@ -31,7 +31,7 @@ func requireExactSubject(c judgedRequest) string {
 // requireExactUsages allows key encipherment in addition to the required usages.
 func requireExactUsages(c judgedRequest, auth certificatesv1.KeyUsage) string {
 	least := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, auth}
-	// Older kubelets request key encipherment with every key. Newer ones request it only with RSA keys.
+	// Older kubelets request key encipherment with every key. Newer kubelets request it only with RSA keys.
 	most := append(slices.Clone(least), certificatesv1.UsageKeyEncipherment)
 	if found := c.req.Spec.Usages; !sameSet(found, least) && !sameSet(found, most) {
 		return fmt.Sprintf("expected the usages %s, with or without %q, found %s",

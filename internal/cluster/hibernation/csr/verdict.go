@@ -13,7 +13,7 @@ const (
 	Approve Decision = "Approve"
 	// Leave is the decision on a request that has another signer or is rejected. The request stays pending.
 	Leave Decision = "Leave"
-	// Retry is the decision on a request about which facts are missing. It is evaluated again with a newer inventory.
+	// Retry is the decision on a request that cannot be decided yet. It is evaluated again with a newer inventory.
 	Retry Decision = "Retry"
 	// Skip is the decision on a request that is approved, denied, failed or issued.
 	Skip Decision = "Skip"
@@ -34,13 +34,13 @@ type Verdict struct {
 	Name     string
 	UID      types.UID
 	Decision Decision
-	// Rule is the check that decided, or "accepted".
+	// Rule is the name of the check that determined the decision, or "accepted".
 	Rule string
 	// Reason describes the expected and the found value. It is stable and limited in length, and contains no key
 	// material.
 	Reason string
-	// NodeName is the node that the request is for, if a machine of the inventory may take that name; else "". Only
-	// with Approve has the requester proved a right to the name.
+	// NodeName is the node that the request is for, if a machine of the inventory may use that name; else "". Only the
+	// decision Approve means that the requester has proved its right to the name.
 	NodeName string
 	Kind     CertificateKind
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	"github.com/torpor-dev/torpor/internal/httpguard"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 	// maxPageBytes and maxLookBytes allow 5,000 nodes of 20 KiB each. Kubernetes supports no more nodes.
 	maxPageBytes = 16 << 20
 	maxLookBytes = 128 << 20
-	// maxProbeBytes limits answers that are discarded.
+	// maxProbeBytes limits the size of answers whose body is discarded.
 	maxProbeBytes = 64 << 10
 )
 
@@ -53,7 +53,7 @@ type Dialer struct {
 	AllowInsecure bool
 	// Proxies are the hosts of the proxies that are allowed as a kubeconfig's proxy-url.
 	Proxies httpguard.Endpoints
-	// Endpoints may be dialled although their addresses are link-local.
+	// Endpoints are the hosts that may be dialled although their addresses are link-local.
 	Endpoints httpguard.Endpoints
 }
 
@@ -83,15 +83,15 @@ func (d *firstDate) RoundTrip(r *http.Request) (*http.Response, error) {
 		d.once.Do(func() {
 			d.date, _ = http.ParseTime(answer.Header.Get("Date"))
 			if answer.TLS != nil {
-				d.expiry = stopcheck.ServingExpiry(answer.TLS.VerifiedChains)
+				d.expiry = preflight.ServingExpiry(answer.TLS.VerifiedChains)
 			}
 		})
 	}
 	return answer, err
 }
 
-// FirstDate returns the time of the server's first answer by the server's own clock. It is zero if the answer had
-// none.
+// FirstDate returns the time of the server's first answer by the server's own clock. It is zero if the answer had no
+// Date header.
 func (c *ClusterClient) FirstDate() time.Time { return c.date.date }
 
 // Dial prepares the connection that a kubeconfig and an override of its server describe. It does not send anything
@@ -206,14 +206,14 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 	return nil
 }
 
-// versionPath is served by OpenShift.
+// versionPath is the path of OpenShift's ClusterVersion.
 const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
 
 // maxVersionBytes is far more than a version needs. The limit exists because the version is written to the status.
 const maxVersionBytes = 256
 
-// ReadVersion returns the current or desired version of an OpenShift cluster. isOpenShift is false for other
-// clusters. The version is empty if the kubeconfig's user may not read it.
+// ReadVersion returns the desired version in the status of an OpenShift cluster's ClusterVersion. isOpenShift is false
+// for other clusters. The version is empty if the kubeconfig's user may not read it.
 func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

@@ -34,7 +34,7 @@ const (
 	drainPause = 2 * time.Second
 	// drainTime is the part of a poll in which nodes are changed and Pods evicted.
 	drainTime = 5 * time.Second
-	// maxKeptPods limits the reported Pods that PodDisruptionBudgets keep from eviction.
+	// maxKeptPods limits the number of reported Pods that PodDisruptionBudgets protect from eviction.
 	maxKeptPods = 100
 	// maxRefusals limits the stored names of permanently refused nodes and Pods.
 	maxRefusals = 2 * maxDrainedPods
@@ -56,14 +56,14 @@ func (d Drain) isEmpty() bool { return len(d.Cordon)+len(d.Uncordon)+len(d.Evict
 // DrainResult is the result of a Drain.
 type DrainResult struct {
 	At time.Time
-	// Kept are the names of Pods that PodDisruptionBudgets kept from eviction.
+	// Kept are the names of Pods that PodDisruptionBudgets protected from eviction.
 	Kept []string
-	// Refused are the names of nodes and Pods that the credentials permanently may not change.
+	// Refused are the names of nodes and Pods that the kubeconfig's user is permanently not allowed to change.
 	Refused map[string]bool
 	Err     error
 }
 
-// noteRefusal stores a name, up to the limit.
+// noteRefusal adds a name to Refused, up to maxRefusals names.
 func (r *DrainResult) noteRefusal(name string) {
 	if r.Refused == nil {
 		r.Refused = map[string]bool{}
@@ -200,8 +200,8 @@ func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedP
 	return slices.Concat(sorted[first:], sorted[:first])
 }
 
-// setCordon cordons and marks a node, or removes both. It sends the observed resource version, so the API server
-// rejects the change with a conflict if the node has changed in between.
+// setCordon cordons a node and sets CordonedAnnotation, or reverts both. It sends the observed resource version, so the
+// API server rejects the change with a conflict if the node has changed in between.
 func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion, isCordoned bool) error {
 	if !isNameOfPath(n.Name) {
 		return errMalformed

@@ -42,9 +42,9 @@ func IsKubeconfigRefused(err error) bool {
 		errors.Is(err, errInsecureOverride) || errors.Is(err, errUnverifiedOverride)
 }
 
-// IsRefusedForGood reports whether a server has permanently refused an action of these credentials. Three refusals
-// are not permanent: a server with incomplete roles lists the missing ones, a webhook may accept the next request,
-// and objects in a namespace that is being deleted disappear anyway.
+// IsRefusedForGood reports whether a server has permanently refused an action of these credentials. Three refusals are
+// not permanent: a server that has not loaded all roles lists the missing roles in its message, a webhook may accept
+// the next request, and objects in a namespace that is being deleted disappear anyway.
 func IsRefusedForGood(err error) bool {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
 	if !ok || !k8serrors.IsForbidden(err) || k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -58,8 +58,7 @@ func isRedirect(code int32) bool {
 	return code >= http.StatusMultipleChoices && code < http.StatusBadRequest
 }
 
-// findOwnError returns the error of this package that explains why a server or its kubeconfig is refused; nil if none
-// exists.
+// findOwnError returns the known error that explains why a server or its kubeconfig is refused; nil if err wraps none.
 func findOwnError(err error) error {
 	for _, known := range []error{
 		errUnreadable, errForeign, errInsecure, errInsecureOverride, errUnverifiedOverride, errTooManyItems, errTooManyNodes, errTooMuchToKeep,

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 )
 
 const (
@@ -27,11 +27,11 @@ const (
 	namespaceOfMachines = "openshift-machine-api"
 )
 
-var errTooManyHealthChecks = errors.New("the cluster has more MachineHealthChecks than a record can hold")
+var errTooManyHealthChecks = errors.New("the cluster has more MachineHealthChecks than the hibernation record can contain")
 
-// HealthCheck is an observed version of a MachineHealthCheck.
+// HealthCheck is a MachineHealthCheck as one poll observed it.
 type HealthCheck struct {
-	// Group is the MachineHealthCheck's group in the record.
+	// Group represents the MachineHealthCheck in the hibernation record.
 	Group actuator.Group
 	// Path is the object's path.
 	Path                 string
@@ -45,7 +45,7 @@ type HealthCheckChange struct {
 	IsPause bool
 }
 
-// healthCheckKind is a served version of a kind of MachineHealthChecks.
+// healthCheckKind is one API version of a kind of MachineHealthChecks.
 type healthCheckKind struct {
 	// api is the API version's path.
 	api string
@@ -120,7 +120,7 @@ func (k healthCheckKind) read(item []byte) (HealthCheck, error) {
 		return HealthCheck{}, errMalformed
 	}
 	state := hibernation.NotPaused
-	if value, isPaused := m.Annotations[stopcheck.PausedAnnotation]; isPaused {
+	if value, isPaused := m.Annotations[preflight.PausedAnnotation]; isPaused {
 		state = hibernation.PausedByOther
 		if value == pauseValue {
 			state = hibernation.PausedByUs
@@ -131,15 +131,15 @@ func (k healthCheckKind) read(item []byte) (HealthCheck, error) {
 	}, nil
 }
 
-// ChangeHealthCheck sends the observed resource version, so the API server rejects the change with a conflict if the
-// MachineHealthCheck has changed in between.
+// ChangeHealthCheck pauses or unpauses a MachineHealthCheck. It sends the observed resource version, so the API server
+// rejects the change with a conflict if the MachineHealthCheck has changed in between.
 func (c *ClusterClient) ChangeHealthCheck(ctx context.Context, change HealthCheckChange) error {
 	var value any
 	if change.IsPause {
 		value = pauseValue
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": change.UID, "resourceVersion": change.ResourceVersion, "annotations": map[string]any{stopcheck.PausedAnnotation: value},
+		"uid": change.UID, "resourceVersion": change.ResourceVersion, "annotations": map[string]any{preflight.PausedAnnotation: value},
 	}})
 	if err != nil {
 		return fmt.Errorf("write the pause: %w", err)
@@ -151,7 +151,7 @@ func (c *ClusterClient) ChangeHealthCheck(ctx context.Context, change HealthChec
 }
 
 // ChangeHealthChecks pauses or unpauses MachineHealthChecks, and then polls the cluster. The new changes replace the
-// previous ones. After a failed attempt, the next one waits for the given rest.
+// previous ones. rest is the pause after a failed attempt.
 func (p *Pool) ChangeHealthChecks(cluster types.NamespacedName, changes []HealthCheckChange, rest time.Duration) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -169,7 +169,8 @@ func (p *Pool) ChangeHealthChecks(cluster types.NamespacedName, changes []Health
 	p.clusters.Ask(cluster, c.pauseDue)
 }
 
-// takePauses returns the changes that are due. Their record must not be updated from an earlier poll.
+// takePauses returns the changes that are due. It drops the result of the last poll, from which the record of the
+// changed MachineHealthChecks must not be updated.
 func (c *pooledCluster) takePauses(now time.Time) []HealthCheckChange {
 	if len(c.toPause) == 0 || now.Before(c.pauseDue) {
 		return nil

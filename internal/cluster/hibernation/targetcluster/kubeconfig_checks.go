@@ -19,7 +19,7 @@ var (
 	errInsecure   = errors.New("the kubeconfig uses plain http, insecure-skip-tls-verify or impersonation; " +
 		"expected https with a verified certificate, or a manager with --allow-insecure-target-clusters")
 	errUnlistedProxy = errors.New("the kubeconfig uses proxy-url with a proxy that the manager does not allow; " +
-		"expected one whose host --allow-target-proxies lists, or a manager with --allow-insecure-target-clusters")
+		"expected a proxy whose host is listed in --allow-target-proxies, or a manager with --allow-insecure-target-clusters")
 	errInsecureOverride = errors.New("spec.controlPlaneConfig.apiURLOverride uses plain http; " +
 		"expected https, or a manager with --allow-insecure-target-clusters")
 	errUnverifiedOverride = errors.New("expected certificate-authority-data or tls-server-name in the kubeconfig of a cluster with " +

@@ -29,7 +29,7 @@ const (
 
 var (
 	errTooManyItems = errors.New("the server's list has more pages or items than allowed")
-	errTooManyNodes = errors.New("the server has more nodes than a record can hold")
+	errTooManyNodes = errors.New("the server has more nodes than the hibernation record can contain")
 	// errTooMuchToKeep is the error of lists with elements that grow when they are decoded.
 	errTooMuchToKeep = errors.New("the items of the server's list need more memory than allowed")
 	errMalformed     = errors.New("the server's answer is not a Kubernetes list")
@@ -183,7 +183,8 @@ func (p *pageReader) expectToken(want json.Delim) error {
 	return malformedUnlessBroken(err)
 }
 
-// malformedUnlessBroken keeps errors of the connection and of budgets, because users need their causes.
+// malformedUnlessBroken replaces errors of invalid JSON with errMalformed. It keeps errors of the connection and of
+// budgets, because users need their causes.
 func malformedUnlessBroken(err error) error {
 	_, isSyntax := errors.AsType[*json.SyntaxError](err)
 	switch {

@@ -29,7 +29,7 @@ const (
 	roleMaster = "master"
 	// interruptibleLabel marks Machines that are spot machines.
 	interruptibleLabel = "machine.openshift.io/interruptible-instance"
-	// withoutDrainAnnotation skips the drain of a node that no longer exists.
+	// withoutDrainAnnotation makes OpenShift delete a Machine without draining its node, which no longer exists.
 	withoutDrainAnnotation = "machine.openshift.io/exclude-node-draining"
 	// maxInstanceIDBytes is the limit in the hibernation record.
 	maxInstanceIDBytes = 64
@@ -108,7 +108,7 @@ func knownMachines(all []decodedMachine) []csr.KnownMachine {
 	return known
 }
 
-// replaceableMachines omits instances that two Machines claim.
+// replaceableMachines returns the replaceable Machines. It omits two Machines that claim the same instance.
 func replaceableMachines(all []decodedMachine) []hibernation.ReplaceableMachine {
 	claims := map[string]int{}
 	for _, m := range all {
@@ -150,7 +150,8 @@ func decodeMachine(item []byte) decodedMachine {
 	return decodedMachine{known: fields.known(), instance: instanceOf(fields.Spec.ProviderID), replaceable: fields.replaceable()}
 }
 
-// instanceOf accepts only the form of provider IDs for which machines may be terminated.
+// instanceOf returns the instance ID in a provider ID. It is empty unless the provider ID has the form of AWS, because
+// only such machines may be terminated.
 func instanceOf(providerID string) string {
 	place, isAWS := strings.CutPrefix(providerID, "aws:///")
 	_, id, hasZone := strings.Cut(place, "/")
@@ -160,8 +161,8 @@ func instanceOf(providerID string) string {
 	return id
 }
 
-// replaceable returns nil for a Machine with a machine that must not be terminated: it is not a spot machine, is part
-// of the control plane, has no MachineSet that would replace it, or is being deleted already.
+// replaceable returns nil if the machine of this Machine must not be terminated: it is not a spot machine, is part of
+// the control plane, has no MachineSet that would replace it, or is being deleted already.
 func (f machineFields) replaceable() *hibernation.ReplaceableMachine {
 	_, isSpot := f.Metadata.Labels[interruptibleLabel]
 	m := hibernation.ReplaceableMachine{ID: instanceOf(f.Spec.ProviderID), Name: f.Metadata.Name, UID: f.Metadata.UID}

@@ -30,7 +30,7 @@ const (
 	maxNameBytes = 253
 )
 
-// ListNodes returns the cluster's nodes, each with its newest sign of life.
+// ListNodes returns the cluster's nodes, each with the time of its newest lease renewal or heartbeat.
 func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNode, error) {
 	renewed, err := c.listLeaseRenewals(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNo
 	return nodes, nil
 }
 
-// sizeOf returns an upper bound of a node's size in a record.
+// sizeOf returns an upper bound of a node's size in the hibernation record.
 func sizeOf(n hivev1.RecordedNode) int {
 	size := nodeOverhead + len(n.Name) + len(n.UID)
 	for _, a := range n.Addresses {
@@ -126,9 +126,9 @@ func decodeNode(item []byte, renewed map[string]time.Time) (hibernation.Observed
 		if cond.Type != corev1.NodeReady {
 			continue
 		}
-		// A Node keeps its Ready condition while its machine is off, so only its lease and its heartbeat are signs of
-		// life. By default, kubelets renew the lease every ten seconds and the heartbeat every five minutes. The
-		// newer of the two counts.
+		// A Node keeps its Ready condition while its machine is off, so only its lease and its heartbeat show that the
+		// node runs. By default, kubelets renew the lease every ten seconds and the heartbeat every five minutes. The
+		// newer of the two times is used.
 		out.Ready = cond.Status == corev1.ConditionTrue
 		if cond.LastHeartbeatTime.After(out.LastSeen) {
 			out.LastSeen = cond.LastHeartbeatTime.Time

@@ -31,7 +31,7 @@ const (
 )
 
 // ErrUnknownKind means that a cluster does not serve the kind.
-var ErrUnknownKind = errors.New("the cluster serves no such kind; install its CustomResourceDefinition first")
+var ErrUnknownKind = errors.New("the cluster does not serve this kind; install its CustomResourceDefinition first")
 
 // ObjectName identifies an object of a cluster.
 type ObjectName struct {
@@ -129,7 +129,7 @@ func groupPath(version schema.GroupVersion) []string {
 	return []string{"/apis", version.Group, version.Version}
 }
 
-// readServedResources returns how a group version is served, by kind.
+// readServedResources returns the resources of a group version, by kind.
 func (c *ClusterClient) readServedResources(ctx context.Context, version schema.GroupVersion) (map[string]servedResource, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
@@ -203,9 +203,9 @@ func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request
 	return nil
 }
 
-// DescribeRefusal explains why a cluster refused an object. The second result is false if the cluster did not respond
-// at all, or refuses every request. Unless mayQuote is true, the server's own message is omitted, because it repeats
-// parts of the request.
+// DescribeRefusal returns the reason why a cluster refused an object. The second result is false if the cluster did not
+// respond at all, or refuses every request. Unless mayQuote is true, the server's own message is omitted, because it
+// repeats parts of the request.
 func DescribeRefusal(err error, mayQuote bool) (string, bool) {
 	if errors.Is(err, ErrUnknownKind) {
 		return ErrUnknownKind.Error(), true

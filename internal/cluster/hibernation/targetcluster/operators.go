@@ -34,8 +34,9 @@ type clusterOperator struct {
 	namespaces []string
 }
 
-// ListOperators returns the ClusterOperators of an OpenShift cluster, with their signs of life by the cluster's
-// clock. The result is empty if the cluster does not serve them, or does not allow reading them.
+// ListOperators returns the ClusterOperators of an OpenShift cluster, each with the time of its last condition change
+// or lease renewal by the cluster's clock. The result is empty if the cluster does not serve them, or does not allow
+// reading them.
 func (c *ClusterClient) ListOperators(ctx context.Context) ([]hibernation.ObservedOperator, error) {
 	all, err := c.listOperatorConditions(ctx)
 	if err != nil || len(all) == 0 {
@@ -127,7 +128,7 @@ type operatorCondition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
 }
 
-// problem describes the problem; empty without a problem, or if the condition has another type.
+// problem returns the problem that the condition reports; empty if it reports none, or has another type.
 func (c operatorCondition) problem() string {
 	switch {
 	case c.Type == "Available" && c.Status != string(metav1.ConditionTrue):
@@ -141,7 +142,7 @@ func (c operatorCondition) problem() string {
 	}
 }
 
-// isBroken reports whether the condition describes an operator that does not work.
+// isBroken reports whether the condition reports that the operator is degraded or not available.
 func (c operatorCondition) isBroken() bool { return c.Type != "Progressing" && c.problem() != "" }
 
 type relatedObject struct {
@@ -149,8 +150,8 @@ type relatedObject struct {
 	Name     string `json:"name"`
 }
 
-// operatorNamespaces returns the namespaces in which the operator itself may run. A lease of its operand is not a
-// sign of life of the operator.
+// operatorNamespaces returns the namespaces in which the operator itself may run. A lease of its operand does not show
+// that the operator runs.
 func operatorNamespaces(related []relatedObject) []string {
 	var all, own []string
 	for _, r := range related {
@@ -168,8 +169,8 @@ func operatorNamespaces(related []relatedObject) []string {
 	return all
 }
 
-// listOperatorLeases returns the newest renewal of a lease in each namespace. A lease that was acquired a moment ago
-// does not count, because its holder has not reported yet.
+// listOperatorLeases returns the newest renewal of a lease in each namespace. It ignores a lease that was acquired less
+// than operatorSyncTime before, because its holder has not reported yet.
 func (c *ClusterClient) listOperatorLeases(ctx context.Context) (map[string]time.Time, error) {
 	renewed := map[string]time.Time{}
 	err := c.listItems(ctx, leasesPath, func(item []byte) error {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/background"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 )
 
 const (
@@ -27,33 +27,34 @@ const (
 	kubeconfigAge = time.Minute
 	// patientAfter is the duration of a poll from which the cluster counts as slow.
 	patientAfter = 2 * time.Second
-	// prepareDelay delays reading kubeconfigs while a fleet is still being started. No machine runs earlier than
-	// that.
+	// prepareDelay is the delay before the kubeconfig of a starting cluster is read, so that a fleet is started first.
+	// No machine runs before this delay has passed.
 	prepareDelay = 5 * time.Second
-	// calmInterval is the interval of polls that no pass waits for. While passes wait for other polls, such a poll is
-	// delayed by up to its own interval or maxDelay, and is tried again after delayStep.
+	// calmInterval is the shortest interval of polls that can be delayed. While passes wait for other polls, a poll
+	// that no pass waits for is delayed by up to its own interval or maxDelay, and is tried again after delayStep.
 	calmInterval, maxDelay, delayStep = 5 * time.Second, 15 * time.Second, time.Second
 	// surveysPerSecond is enough to survey each of 10,000 clusters once an hour.
 	surveysPerSecond, surveysAtOnce = 5, 20
 )
 
-// Pool polls clusters outside the passes. Passes read the results and never wait for a cluster. A connection is kept
-// as long as the cluster runs and responds. The fields are set before the pool is used.
+// Pool polls clusters outside of reconcile passes. Passes read the results and never wait for a cluster. A connection
+// is kept as long as the cluster runs and responds. The fields are set before the pool is used.
 type Pool struct {
 	Dialer Dialer
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
 	// ReadKubeconfig reads a Secret of a namespace. A problem with the Secret is a *KubeconfigError.
 	ReadKubeconfig func(ctx context.Context, namespace, secret string) ([]byte, error)
-	// Enqueue triggers a pass of the cluster soon, and does not block. A pass is calm if no earlier pass waits for its
-	// poll.
+	// Enqueue schedules a pass of the cluster, and does not block. isCalm is true if no earlier pass waits for the
+	// poll, and the cluster is polled at calmInterval or less often.
 	Enqueue func(cluster types.NamespacedName, isCalm bool)
 
 	// clusters contains the lock that guards all state of the pool.
 	clusters *background.Service[types.NamespacedName, pooledCluster]
-	// hurried are clusters with a pass that waits for them, except clusters that were slow before.
+	// hurried are the clusters whose poll a pass waits for, except clusters that were slow before.
 	hurried map[types.NamespacedName]bool
-	// surveys limits the number of surveys, so a fleet that is stopped at once is not read completely first.
+	// surveys limits the rate of surveys, so that the stop of a whole fleet does not wait until all its clusters are
+	// surveyed.
 	surveys flowcontrol.PassiveRateLimiter
 	counts  PoolCounts
 }
@@ -88,7 +89,7 @@ func (e *KubeconfigError) Error() string { return e.Message }
 // Depth defines how much of a cluster is read.
 type Depth int
 
-// Each depth includes the earlier ones. The first one only prepares the connection and dials no cluster.
+// Each depth includes the previous depths. The first depth only prepares the connection and dials no cluster.
 const (
 	readNothing Depth = iota
 	ReadAPI
@@ -106,8 +107,8 @@ type Question struct {
 	// WakeUp is when the cluster's last resume began. A connection from before that time is not used.
 	WakeUp time.Time
 	Depth  Depth
-	// WantsOperators also requests the ClusterOperators of an OpenShift cluster. Their signs of life are read only
-	// together with the certificate requests.
+	// WantsOperators also requests the ClusterOperators of an OpenShift cluster. Their leases are read only together
+	// with the certificate requests.
 	WantsOperators bool
 	// WantsPods also requests the pods of workers.
 	WantsPods bool
@@ -157,8 +158,8 @@ type Look struct {
 	HealthChecks    []HealthCheck
 	HealthChecksErr error
 	Paused          PauseAttempt
-	// Survey contains the problems that a stop may meet; nil without a survey.
-	Survey *stopcheck.Survey
+	// Survey contains the problems that may affect a stop; nil without a survey.
+	Survey *preflight.Survey
 }
 
 // Replacement is an attempt to delete Machines, so the cluster replaces them.
@@ -193,7 +194,7 @@ type pooledCluster struct {
 	// approvals are sent before the next poll. made are the results.
 	approvals []certificatesv1.CertificateSigningRequest
 	made      []Approval
-	// toReplace are Machines to delete before the next poll. replaced are the deleted ones, and replacement is the
+	// toReplace are Machines to delete before the next poll. replaced are the deleted Machines, and replacement is the
 	// last attempt.
 	toReplace   []hibernation.ReplaceableMachine
 	replaced    []string
@@ -412,7 +413,8 @@ func (p *Pool) take(_ types.NamespacedName, c *pooledCluster, due time.Time) bac
 	}}
 }
 
-// lookAt reads the requested data. Only one poll of a cluster is in progress at any time.
+// lookAt carries out the requested actions, and then reads the requested data. Only one poll of a cluster is in
+// progress at any time.
 func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 	look := &Look{Question: job.question, At: p.Clock.Now()}
 	client, err := p.connect(ctx, job, look.At)
@@ -597,8 +599,8 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	return nil
 }
 
-// readMachines returns no Machines if the kubeconfig's user may not list them before a hibernation. No machine is
-// terminated in this case.
+// readMachines reads the Machines. Before a hibernation, it returns none if the kubeconfig's user may not list them. No
+// machine is terminated in this case.
 func (c *ClusterClient) readMachines(ctx context.Context, look *Look) (err error) {
 	look.Machines, err = c.ListMachines(ctx)
 	if look.HasReadMachines = err == nil; k8serrors.IsForbidden(err) && look.Depth == ReadMachines {

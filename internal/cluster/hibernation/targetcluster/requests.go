@@ -125,7 +125,7 @@ func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.Ce
 	// conflict if the request was changed or replaced in between.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": r.UID, "resourceVersion": r.ResourceVersion},
-		// The server ignores the spec, but audit logs show the kind of the approved certificate.
+		// The API server ignores the spec, but audit logs then show the kind of the approved certificate.
 		"spec":   map[string]any{"signerName": r.Spec.SignerName},
 		"status": map[string]any{"conditions": conditions},
 	})

@@ -61,15 +61,15 @@ func TestOverridesAreDialled(t *testing.T) {
 		host, server string
 		want         string
 	}{
-		"unreachable server without an override":      {kubeconfig: dead, want: "the connection is refused"},
-		"override with a URL":                         {kubeconfig: dead, override: overrideURL("https://127.0.0.1:"), host: "127.0.0.1"},
-		"override with a host and port":               {kubeconfig: dead, override: overrideURL("127.0.0.1:"), host: "127.0.0.1"},
-		"override with a URL for another certificate": {kubeconfig: dead, override: overrideURL("localhost:"), want: "the server's certificate is for another name"},
+		"unreachable server without an override":              {kubeconfig: dead, want: "the connection is refused"},
+		"override with a URL":                                 {kubeconfig: dead, override: overrideURL("https://127.0.0.1:"), host: "127.0.0.1"},
+		"override with a host and port":                       {kubeconfig: dead, override: overrideURL("127.0.0.1:"), host: "127.0.0.1"},
+		"override with a host that is not in the certificate": {kubeconfig: dead, override: overrideURL("localhost:"), want: "the server's certificate is for another name"},
 		"override with a URL and a TLS name in the kubeconfig": {
 			kubeconfig: dead, override: overrideURL("localhost:"), edit: func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, host: "localhost", server: "example.com",
 		},
 		"override with an address": {kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), host: "example.com", server: "example.com"},
-		"override with the address of another certificate": {
+		"override with an address whose certificate is for another name": {
 			kubeconfig: "https://another.example:PORT", override: overrideAddress("127.0.0.1"), want: "the server's certificate is for another name",
 		},
 		"override with an unreachable address": {kubeconfig: "https://127.0.0.1:PORT", override: overrideAddress("127.0.0.9"), want: "the connection is refused"},

@@ -12,31 +12,28 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/torpor-dev/torpor/internal/httpguard"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 )
 
 // surveyTimeout limits all reads of a survey, because a stop may wait for it.
 const surveyTimeout = 3 * time.Second
 
-// ReadSurvey reads the problems that a stop of the cluster may meet, after a poll. Parts that cannot be read are
+// ReadSurvey reads the problems that may affect a stop of the cluster, after a poll. Parts that cannot be read are
 // skipped and listed in the survey.
-func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.Survey {
+func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *preflight.Survey {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	clock := look.Date
 	if clock.IsZero() {
 		clock = look.At
 	}
-	s := stopcheck.NewSurvey(clock)
+	s := preflight.NewSurvey(clock)
 	s.AddServingCertificate(c.date.expiry)
-	for _, list := range stopcheck.Lists() {
-		if s.Skips(list) || look.PausesHealthChecks && slices.Contains(stopcheck.HealthCheckPaths(), list.Path) {
+	for _, list := range preflight.Lists() {
+		if s.Skips(list) || look.PausesHealthChecks && slices.Contains(preflight.HealthCheckPaths(), list.Path) {
 			continue
 		}
-		err := c.listSelected(ctx, listQuery{path: list.Path, selector: list.Selector}, func(item []byte) error {
-			s.AddItem(list, item)
-			return nil
-		})
+		err := c.readSurveyList(ctx, s, list)
 		if err == nil || k8serrors.IsNotFound(err) { // A kind that is not served has no items.
 			continue
 		}
@@ -46,14 +43,14 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 		}
 	}
 	for _, name := range s.Services() {
-		if service, err := c.readObject(ctx, stopcheck.ServicePath(name)); err == nil {
+		if service, err := c.readObject(ctx, preflight.ServicePath(name)); err == nil {
 			s.AddService(name, service)
 		}
 	}
-	if signer, err := c.readObject(ctx, stopcheck.SignerPath); err == nil {
+	if signer, err := c.readObject(ctx, preflight.SignerPath); err == nil {
 		s.AddSigner(signer)
 	}
-	if status, err := c.readObject(ctx, stopcheck.AutoscalerStatusPath); err == nil {
+	if status, err := c.readObject(ctx, preflight.AutoscalerStatusPath); err == nil {
 		s.AddAutoscalerStatus(status)
 	}
 	if ctx.Err() != nil {
@@ -62,7 +59,22 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	return s
 }
 
-// readObject reads one object, unless its size exceeds any plausible one.
+// readSurveyList reads a list in the first version that is served.
+func (c *ClusterClient) readSurveyList(ctx context.Context, s *preflight.Survey, list preflight.SurveyList) error {
+	var err error
+	for _, path := range list.Paths() {
+		err = c.listSelected(ctx, listQuery{path: path, selector: list.Selector}, func(item []byte) error {
+			s.AddItem(list, item)
+			return nil
+		})
+		if !k8serrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// readObject reads one object. An object larger than preflight.MaxItemBytes is an error.
 func (c *ClusterClient) readObject(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
@@ -71,11 +83,11 @@ func (c *ClusterClient) readObject(ctx context.Context, path string) ([]byte, er
 		return nil, fmt.Errorf("query the server: %w", err)
 	}
 	defer func() { _ = body.Close() }()
-	object, err := io.ReadAll(io.LimitReader(body, stopcheck.MaxItemBytes+1))
+	object, err := io.ReadAll(io.LimitReader(body, preflight.MaxItemBytes+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the answer: %w", err)
-	case len(object) > stopcheck.MaxItemBytes:
+	case len(object) > preflight.MaxItemBytes:
 		return nil, httpguard.ErrAnswerTooLarge
 	}
 	return object, nil

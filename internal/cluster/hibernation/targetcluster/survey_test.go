@@ -152,3 +152,32 @@ func TestAFleetIsNotSurveyedAtOnce(t *testing.T) {
 		t.Errorf("expected %d surveys, found %d", surveysAtOnce, surveyed)
 	}
 }
+
+// TestSurveysReadTheServedVersionOfHealthChecks surveys servers with MachineHealthChecks of Cluster API in one version or
+// in both. In the latter case, each object counts once.
+func TestSurveysReadTheServedVersionOfHealthChecks(t *testing.T) {
+	const check = `{"metadata":{"namespace":"m","name":"workers"},"spec":{}}`
+	for name, row := range map[string]struct {
+		items map[string]string
+		want  int32
+	}{
+		"v1beta1 only: found":                     {map[string]string{clusterAPIChecks: check}, 1},
+		"v1beta2 only: found":                     {map[string]string{newClusterAPIChecks: check}, 1},
+		"objects in both versions are found once": {map[string]string{clusterAPIChecks: check, newClusterAPIChecks: check}, 1},
+		"no version served: no check":             {nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := (&servedChecks{items: row.items}).dial(t)
+			defer c.Close()
+			found := c.ReadSurvey(t.Context(), &Look{At: time.Now()}).BuildCheck(nil)
+			var count int32
+			for _, f := range found.Findings {
+				if f.Code == torporv1alpha1.HealthCheckReplacesMachinesFinding {
+					count += f.Count
+				}
+			}
+			testenv.ExpectEqual(t, "MachineHealthChecks", row.want, count)
+			testenv.ExpectEqual(t, "unread lists", []string(nil), found.Unread)
+		})
+	}
+}

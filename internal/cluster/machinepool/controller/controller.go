@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller makes clusters' MachineSets match their MachinePools. A pass observes a pool and its
-// ClusterDeployment, calls machinepool.Decide, submits at most one job and reports. A runner does the jobs outside
-// the passes.
+// Package controller makes clusters' MachineSets match their MachinePools. A reconcile pass observes a pool and its
+// ClusterDeployment, calls machinepool.Decide, submits at most one job and writes the status. A poolRunner runs the
+// jobs outside of the passes.
 package controller
 
 import (
@@ -37,7 +37,8 @@ type Controller struct {
 	// Clock is the source of the current time.
 	Clock   clock.PassiveClock
 	Metrics *Metrics
-	// Guard excludes objects that another project writes. A nil Guard excludes no object.
+	// Guard excludes MachinePools that another project's controller writes, such as Hive's. A nil Guard excludes no
+	// MachinePool.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -77,7 +78,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:  c.report,
 			Status: reconcilestatus.Storage[*hivev1.MachinePool]{
 				Conditions: func(pool *hivev1.MachinePool) *[]metav1.Condition { return &pool.Status.Conditions },
-				// Hive's own schema drops these fields. Without them, Torpor would dial the cluster over and over.
+				// Hive's CRD drops these status fields. Without them, Torpor would dial the cluster over and over.
 				Remember: rememberSync,
 			},
 		})

@@ -73,8 +73,8 @@ func readGate(cd *hivev1.ClusterDeployment, now time.Time) poolGate {
 	return gate
 }
 
-// gateChanged passes updates that change whether or how a cluster is dialled, or with which data. Both objects are
-// evaluated at the zero time, so only a change to the object counts, not the passing of time.
+// gateChanged accepts updates of a ClusterDeployment that change its infraID, its connection settings, or whether it
+// may be dialled. Both versions are evaluated at the zero time, so the passing of time is no change.
 func gateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)

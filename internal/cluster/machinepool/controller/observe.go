@@ -23,8 +23,8 @@ type poolObservation struct {
 	server        targetcalls.Server
 }
 
-// observe reads the answer of the last job, the ClusterDeployment and the cluster's other pools. While a job for the
-// pool is in progress, the pass waits for its end.
+// observe reads the answer of the last job, the ClusterDeployment and the cluster's other pools. While a job is in
+// progress, it returns reconcile.ErrPending; the end of the job triggers another pass.
 func (c Controller) observe(ctx context.Context, pool *hivev1.MachinePool) (*poolObservation, error) {
 	seen := &poolObservation{
 		pool:    client.ObjectKeyFromObject(pool),
@@ -86,7 +86,7 @@ func (c Controller) listPools(ctx context.Context, cluster types.NamespacedName)
 	return list.Items, nil
 }
 
-// mayDial evaluates the gate with the current state on the hub.
+// mayDial reports whether the current ClusterDeployment allows a job to dial the cluster.
 func (c Controller) mayDial(ctx context.Context, cluster types.NamespacedName) bool {
 	var cd hivev1.ClusterDeployment
 	if err := c.client.Get(ctx, cluster, &cd); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// nextJobDelay is the delay before a job that waits until the previous answer is recorded.
+// nextJobDelay is the delay until the next job is submitted, after the answer of the previous job has been saved.
 const nextJobDelay = time.Millisecond
 
 // report writes the pool's state into the status.

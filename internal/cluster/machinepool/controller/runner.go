@@ -23,7 +23,7 @@ import (
 // jobTime limits the duration of a job. A hundred MachineSets take some seconds in a cluster without delay.
 const jobTime = time.Minute
 
-// maxLooks limits how often one job reads MachineSets that change before they are written.
+// maxLooks limits how often one job reads the MachineSets, if they are modified between the read and the write.
 const maxLooks = 3
 
 // maxKeptBytes limits the JSON of the objects that one job keeps: the pool's MachineSets, with an average of 20 KiB,
@@ -31,7 +31,7 @@ const maxLooks = 3
 // contains only {}.
 const maxKeptBytes = machinepool.MaxMachineSets * 20 << 10
 
-// poolRunner reads and changes clusters' MachineSets outside the passes, which never wait for a cluster.
+// poolRunner reads and changes clusters' MachineSets outside of reconcile passes, so that no pass waits for a cluster.
 type poolRunner struct {
 	targetcalls.Connector
 	*targetcalls.Runner[poolJob, machinepool.Answer, machinepool.Attempt]
@@ -68,8 +68,8 @@ func newPoolRunner(connector targetcalls.Connector, now clock.PassiveClock, metr
 	return r
 }
 
-// do does a job and counts it. A cluster that exceeds the time counts as unresponsive, and does not delay others the
-// next time.
+// do runs a job, and counts it in the metrics. A cluster that exceeds jobTime counts as unresponsive, so that its next
+// job does not delay other clusters.
 func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer, targetcalls.Outcome) {
 	ctx, cancel := context.WithTimeout(ctx, jobTime)
 	defer cancel()
@@ -79,7 +79,8 @@ func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer,
 	return answer, targetcalls.Outcome{At: answer.At, HasFailed: answer.NoAnswer != "" || answer.Refusal != nil, IsSilent: answer.NoAnswer != ""}
 }
 
-// run stops at the first request that gets no response or is refused, and when the cluster may no longer be dialled.
+// run runs a job. It stops at the first request that gets no response or is refused, and when the cluster may no longer
+// be dialled.
 func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer {
 	answer := &machinepool.Answer{Job: job.Job}
 	err := r.connectAndApply(ctx, job, answer)
@@ -92,7 +93,7 @@ func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer 
 		answer.Refusal = &refused.Refusal
 	case errors.Is(err, targetcalls.ErrGateClosed):
 	case errors.Is(err, machinepool.ErrMalformed):
-		answer.Refusal = &machinepool.Refusal{Reason: hivev1.MachinePoolRefusedReason, Message: "The cluster lists other objects than MachineSets: " + machinepool.ErrMalformed.Error()}
+		answer.Refusal = &machinepool.Refusal{Reason: hivev1.MachinePoolRefusedReason, Message: "The cluster returned an invalid list: " + machinepool.ErrMalformed.Error()}
 	default:
 		answer.NoAnswer = targetcalls.DescribeError(err)
 	}
@@ -120,7 +121,8 @@ func (r *poolRunner) connectAndApply(ctx context.Context, job *poolJob, answer *
 	defer client.Close()
 	c := &poolConnection{runner: r, job: job, client: client, writer: client.NewObjectWriter(Name), answer: answer}
 	for range maxLooks {
-		// The cluster's own controllers write MachineSets too, for example the number of ready machines.
+		// The cluster's own controllers also write MachineSets, for example the number of ready machines, and cause
+		// conflicts.
 		if err = c.lookAndApply(ctx); !k8serrors.IsConflict(err) {
 			return err
 		}
@@ -141,7 +143,7 @@ func (c *poolConnection) lookAndApply(ctx context.Context) error {
 	return c.apply(ctx, &changes)
 }
 
-// list keeps the MachineSets that may belong to the pool, and all MachineAutoscalers.
+// list returns the MachineSets that may belong to the pool, and all MachineAutoscalers.
 func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSet, autoscalers []machinepool.Autoscaler, hasAutoscalers bool, err error) {
 	size := 0
 	keep := func(item []byte) error {
@@ -188,7 +190,7 @@ func (c *poolConnection) listPage(ctx context.Context, version, resource string,
 	})
 }
 
-// apply records each change at once, because the cluster may be unreachable at the next request.
+// apply records each change immediately, because the next request may fail.
 func (c *poolConnection) apply(ctx context.Context, changes *machinepool.Changes) error {
 	for _, name := range changes.DeleteAutoscalers {
 		object := nameObject(machinepool.AutoscalerVersion, machinepool.AutoscalerKind, name)
@@ -220,14 +222,14 @@ func (c *poolConnection) applyChange(ctx context.Context, version, kind string, 
 	return err
 }
 
-// send checks the gate before each request, and adds the object to the error of a refusal.
+// send sends a request if the cluster may be dialled, and adds a description of the request to the error.
 func (c *poolConnection) send(ctx context.Context, what string, request func() error) error {
 	err := c.runner.Send(ctx, c.job.Cluster, request)
 	if err == nil {
 		return nil
 	}
 	if why, isRefusal := targetcluster.DescribeRefusal(err, true); isRefusal {
-		return refuse(hivev1.MachinePoolRefusedReason, fmt.Sprintf("The cluster refuses to %s: %s", what, why), err)
+		return refuse(hivev1.MachinePoolRefusedReason, fmt.Sprintf("The cluster rejected the request to %s: %s", what, why), err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
-// jobTime limits a job, so other clusters get their turn. No set is started after that time. The remaining sets
-// follow in the next job.
+// jobTime limits the duration of a job, so that jobs of other clusters can run. No set is started after that time. The
+// remaining sets are applied by the next job.
 const jobTime = time.Minute
 
-// Applier applies sets to clusters outside the passes, which never wait for a cluster. Its fields are set before it
-// is used.
+// Applier applies sets to clusters outside of reconcile passes, so that no pass waits for a cluster. Its fields are set
+// before it is used.
 type Applier struct {
 	targetcalls.Connector
 	*targetcalls.Runner[clusterJob, syncset.Answer, syncset.Attempt]
@@ -38,7 +38,7 @@ type clusterJob struct {
 	Sets []setToApply
 }
 
-// setToApply is a set in the form that it had when the job was submitted. It is read-only.
+// setToApply is a set as it was when the job was submitted. It is read-only.
 type setToApply struct {
 	syncset.SetKey
 	Generation int64
@@ -54,7 +54,7 @@ func NewApplier(d targetcluster.Dialer, c clock.PassiveClock) *Applier {
 	return a
 }
 
-// do does a job and counts it.
+// do runs a job, and counts it in the metrics.
 func (a *Applier) do(ctx context.Context, job *clusterJob) (*syncset.Answer, targetcalls.Outcome) {
 	begun := a.Clock.Now()
 	answer := a.run(ctx, job)

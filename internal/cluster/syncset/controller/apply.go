@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
-// refusal is an error of one object of a set; the cluster itself works.
+// refusal is the error of one object of a set; the connection to the cluster works.
 type refusal struct{ message string }
 
 // Error implements error.
@@ -30,7 +30,7 @@ type clusterConnection struct {
 	writer  *targetcluster.ObjectWriter
 }
 
-// run does a job. It stops at the first request that gets no response, and when the cluster may no longer be dialled.
+// run runs a job. It stops at the first request that gets no response, and when the cluster may no longer be dialled.
 func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
 	answer := &syncset.Answer{Job: job.Job}
 	err := a.runOn(ctx, job, answer)
@@ -113,7 +113,7 @@ func (c *clusterConnection) apply(ctx context.Context, r syncset.Reference, mani
 	return c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Apply(ctx, name, manifest) })
 }
 
-// send checks the gate before each request, and adds the object to the error of a refusal.
+// send sends a request if the cluster may be dialled, and adds the object's name to the message of a refusal.
 func (c *clusterConnection) send(ctx context.Context, r syncset.Reference, request func(targetcluster.ObjectName) error) error {
 	version, err := schema.ParseGroupVersion(r.APIVersion)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *clusterConnection) send(ctx context.Context, r syncset.Reference, reque
 	if err == nil {
 		return nil
 	}
-	// A server quotes refused values, which may be part of a Secret.
+	// The API server quotes rejected values in its message. They may be part of a Secret.
 	if why, isRefusal := targetcluster.DescribeRefusal(err, !isSecret(version.WithKind(r.Kind))); isRefusal {
 		return &refusal{nameOf(r) + ": " + why}
 	}

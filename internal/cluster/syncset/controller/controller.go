@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller applies the SyncSets and SelectorSyncSets of clusters. A pass observes the sets and the
-// ClusterSync, calls syncset.Decide, submits at most one job and reports. An applier does the jobs outside the
-// passes.
+// Package controller applies the SyncSets and SelectorSyncSets of clusters. A reconcile pass observes the sets and the
+// ClusterSync, calls syncset.Decide, submits at most one job and writes the status. An Applier runs the jobs outside of
+// the passes.
 package controller
 
 import (
@@ -43,8 +43,8 @@ type Controller struct {
 	// Guard excludes objects that another project's controller writes, such as Hive's. A nil Guard excludes no
 	// object.
 	Guard *reconcile.WriterGuard
-	// WatchNamespaces are the only namespaces with objects that are handled. If empty, all namespaces are handled.
-	// SelectorSyncSets are cluster-scoped, and are handled only if WatchNamespaces is empty.
+	// WatchNamespaces are the namespaces whose objects are reconciled; empty means all namespaces. SelectorSyncSets are
+	// cluster-scoped, and are read only if WatchNamespaces is empty.
 	WatchNamespaces []string
 
 	client  client.Client
@@ -88,7 +88,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Report:  c.report,
 		Status: reconcilestatus.Storage[*hiveinternalv1alpha1.ClusterSync]{
 			Conditions: func(cs *hiveinternalv1alpha1.ClusterSync) *[]metav1.Condition { return &cs.Status.Conditions },
-			// Hive's own schema drops both fields. Without them, Torpor would apply all sets over and over.
+			// Hive's CRD drops these two status fields. Without them, Torpor would apply all sets over and over.
 			Remember: rememberSync,
 		},
 	}})
@@ -140,12 +140,12 @@ func (r *creatingReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return r.pass.Reconcile(ctx, req) // The pass of a deleted object also removes its state from memory.
 	}
 	if other := r.Guard.FindOther(ctx, &cd, r.Clock.Now()); other != "" {
-		return ctrl.Result{RequeueAfter: reconcile.OtherWriterInterval}, nil // Another manager, which writes the object, creates its ClusterSync.
+		return ctrl.Result{RequeueAfter: reconcile.OtherWriterInterval}, nil // Another manager writes this ClusterDeployment, and creates its ClusterSync.
 	}
 	cs := &hiveinternalv1alpha1.ClusterSync{ObjectMeta: metav1.ObjectMeta{
 		Namespace: req.Namespace, Name: req.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&cd, hivev1.ClusterDeploymentKind())},
 	}}
-	// Without the right to set a finalizer on the owner, the API server may reject blockOwnerDeletion.
+	// The API server may reject blockOwnerDeletion if the manager has no permission to set finalizers on the owner.
 	cs.OwnerReferences[0].BlockOwnerDeletion = nil
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

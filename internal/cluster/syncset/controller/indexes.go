@@ -77,9 +77,9 @@ func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Obje
 	return requests
 }
 
-// gateOrLabelsChanged passes updates that change whether or how a cluster is dialled, with which data, or its labels.
-// Both objects are evaluated at the zero time. A cluster that has run for too long therefore counts as changed only
-// once that is reported.
+// gateOrLabelsChanged accepts updates of a ClusterDeployment that change its labels, its connection settings, or
+// whether it may be dialled. Both versions are evaluated at the zero time, so the passing of time is no change. A
+// cluster that has run for spec.hibernateAfter therefore counts as changed only when a condition reports it.
 func gateOrLabelsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)
@@ -88,7 +88,7 @@ func gateOrLabelsChanged() predicate.Predicate {
 	}}
 }
 
-// readGate also includes the annotation that pauses only sets.
+// readGate returns the gate of a cluster. The annotation that pauses only SyncSets also closes this gate.
 func readGate(cd *hivev1.ClusterDeployment, now time.Time) targetcalls.Gate {
 	return targetcalls.ReadGate(cd, now, hivev1.ReconcilePauseAnnotation, hivev1.SyncsetPauseAnnotation)
 }

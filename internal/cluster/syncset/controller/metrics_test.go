@@ -46,7 +46,7 @@ func TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent(t *testing.T) {
 
 	c.sleep(t)
 	c.wake(t, new(metav1.NewTime(time.Now()).Rfc3339Copy()))
-	e.WaitForEvent(t, c.cd.Namespace, syncset.EventCaughtUp, "All sets are applied after the resume")
+	e.WaitForEvent(t, c.cd.Namespace, syncset.EventCaughtUp, "All sets were applied to the cluster after the resume")
 }
 
 // waitForProgress waits until the metric has the wanted reason for a cluster, and jobs are counted.

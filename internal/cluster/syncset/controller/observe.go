@@ -28,8 +28,8 @@ type clusterObservation struct {
 	sets    []setToApply
 }
 
-// observe reads a cluster's sets and the answer of the last job. While a job at the cluster is in progress, the pass
-// waits for its end.
+// observe reads a cluster's sets and the answer of the last job. While a job is in progress, it returns
+// reconcile.ErrPending; the end of the job triggers another pass.
 func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.ClusterSync) (*clusterObservation, error) {
 	seen := &clusterObservation{cluster: client.ObjectKeyFromObject(cs)}
 	answer, attempt, isIdle := c.applier.RequestAnswer(seen.cluster)
@@ -100,7 +100,7 @@ func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment, 
 	return sets, 0, nil
 }
 
-// mayDial evaluates the gate with the current state on the hub.
+// mayDial reports whether the current ClusterDeployment allows a job to dial the cluster.
 func (c Controller) mayDial(ctx context.Context, cluster types.NamespacedName) bool {
 	var cd hivev1.ClusterDeployment
 	if err := c.client.Get(ctx, cluster, &cd); err != nil {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudpoller
+package cloudcalls
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -133,6 +135,29 @@ func TestMemberIsStoppedOnlyIfItsGroupIsSuspended(t *testing.T) {
 		elapse(2 * time.Second)
 		if len(f.cloud.ordered) != 1 {
 			t.Errorf("expected one order for a member of a suspended group, found %v", f.cloud.ordered)
+		}
+	})
+}
+
+// Groups of 40 clusters, one after another, would take as long as the machines of a fleet.
+func TestGroupsOfClustersAreChangedInParallel(t *testing.T) {
+	runGroup(t, func(t *testing.T, _ *fleet, cloud *groupCloud) {
+		const clusters = 40
+		cloud.delay = 400 * time.Millisecond
+		var orders []*clusterOrder
+		var names [][]string
+		for n := range clusters {
+			name := fmt.Sprint("workers-", n)
+			names = append(names, []string{name})
+			orders = append(orders, &clusterOrder{order: &order{changes: []actuator.GroupChange{{Name: name, Suspend: []string{"Launch"}}}}})
+		}
+		began := time.Now()
+		errs := changeGroups(cloud, orders)(t.Context(), actuator.Target{}, names)
+		if took, want := time.Since(began), clusters/parallelGroupChanges*cloud.delay; took != want {
+			t.Errorf("expected %d changes at a time, which take %s, found %s", parallelGroupChanges, want, took)
+		}
+		if cloud.changed != clusters || len(errs) != clusters || errors.Join(errs...) != nil {
+			t.Errorf("expected %d changes, found %d and %v", clusters, cloud.changed, errs)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudpoller
+package cloudcalls
 
 import (
 	"context"
@@ -50,8 +50,8 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 	}
 }
 
-// observeGroups polls the groups of the clusters that request them, in one call. An error concerns only these
-// clusters. It returns the number of groups whose sizes took a call of their own.
+// observeGroups polls the groups of the clusters that request them, in one call. An error is published only for these
+// clusters. It returns the number of groups whose size needed a separate call.
 func (s *Service) observeGroups(ctx context.Context, a *account, target actuator.Target, names []types.NamespacedName, found map[string]Snapshot) (sizes int) {
 	cloud, ok := a.batch.(actuator.GroupActuator)
 	wanted := s.groupsOf(a, names, found)
@@ -121,8 +121,8 @@ func queriesFor(wanted map[string]map[string]bool) []actuator.GroupQuery {
 }
 
 // observeParts polls clusters together. After an error that may concern only one cluster, each half is polled
-// separately, so the others do not get the error. It returns an error that concerns the account. That error also
-// applies to the clusters that were not polled because of it.
+// separately, so that the other clusters do not get the error. It returns an error only if it concerns the whole
+// account; the error is then also recorded for the clusters that were not polled because of it.
 func observeParts(ctx context.Context, batch actuator.BatchActuator, target actuator.Target, infraIDs []string, found map[string]Snapshot) error {
 	target.InfraID = infraIDs[0]
 	machines, err := batch.ObserveAll(ctx, target, infraIDs)

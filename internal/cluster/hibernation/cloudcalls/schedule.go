@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudpoller
+package cloudcalls
 
 import (
 	"cmp"
@@ -28,16 +28,16 @@ const (
 	machinesPerCall, clustersPerCall = 500, 200
 	// sharedLookAge is the age from which the result for a settled cluster is refreshed together with others.
 	sharedLookAge = 5 * time.Minute
-	// SettledLookAge is the maximum age of a result for comparing a settled cluster. A cluster that is off is polled
-	// in turns instead.
+	// SettledLookAge is the maximum age of a result that a pass of a settled cluster uses. A cluster that is off is
+	// polled in turns instead (see turnInterval).
 	SettledLookAge = sharedLookAge + time.Minute
-	// turnInterval is the interval of polling clusters that are off. Each turn polls as many as fit into one API
-	// call, so a small fleet costs an account one call a minute. offRound is the time within which all of them are
-	// polled. If one call a minute does not suffice, the fleet is polled in largeTurns larger turns, because some
-	// clouds list a whole account for each.
+	// turnInterval is the interval between two turns, each of which polls some of the clusters that are off: as many as
+	// fit into one API call. A small fleet therefore costs an account one call a minute. offRound is the time within
+	// which all of them are polled. If one call a minute does not suffice, the fleet is polled in largeTurns larger
+	// turns, because some clouds list a whole account in each turn.
 	turnInterval, offRound, largeTurns = time.Minute, 12 * time.Minute, 4
 	// maxLook is the number of clusters in one poll. Clusters with a waiting pass come first. maxDriftLook is the
-	// number if all of them are settled.
+	// number if all clusters of the poll are settled.
 	maxLook, maxDriftLook = 2_000, 5_000
 	// maxOrders is the number of clusters in one order, and maxOrderMachines is the number of their machines, unless
 	// a single cluster has more.
@@ -55,8 +55,8 @@ const (
 	jitter = 0.1
 )
 
-// An account has these tasks in addition to one for each verb: polls, and the selection of clusters that are off for
-// the next poll.
+// An account has one task for each verb, and these two: lookTask polls clusters, and turnTask selects clusters that are
+// off for the next poll.
 const lookTask, turnTask = "look", "turn"
 
 // task is a kind of call to an account. An account has at most one poll, and one order of each verb, in progress.
@@ -183,8 +183,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// listDue returns the due clusters. Clusters with a waiting pass come first, then those that have been due for the
-// longest time, then settled ones that would be due soon.
+// listDue returns the due clusters. Clusters with a waiting pass come first, then clusters that have been due for the
+// longest time, then settled clusters that would be due soon.
 func (a *account) listDue(now time.Time) []types.NamespacedName {
 	var names, companions []types.NamespacedName
 	isSettled, isRunning := true, true
@@ -211,7 +211,7 @@ func (a *account) listDue(now time.Time) []types.NamespacedName {
 	return names[:min(len(names), maxLook)]
 }
 
-// queueOffClusters queues clusters that are off when their turn is due. The least recently polled ones come first.
+// queueOffClusters queues clusters that are off when their turn is due. The least recently polled clusters come first.
 func (a *account) queueOffClusters(now time.Time) {
 	if now.Before(a.nextOffLook) {
 		return

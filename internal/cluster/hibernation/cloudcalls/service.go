@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloudpoller polls clouds and sends orders to them. It serves all clusters of an account together, and each
-// account independently. Passes read the known state and submit orders; they never wait for a cloud.
+// Package cloudcalls polls clouds and sends orders to them. It makes joint calls for all clusters of an account, and
+// serves each account independently. Reconcile passes read the last known state and submit orders; they never wait for
+// a cloud.
 //
-// Reading order: service.go (called by passes) → schedule.go (when an account is called) → look.go → order.go.
-package cloudpoller
+// Reading order: service.go (called by passes) → schedule.go (when an account is called) → look.go (polls) → order.go.
+package cloudcalls
 
 import (
 	"context"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -24,7 +26,7 @@ import (
 type Service struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Enqueue triggers a pass of the cluster soon, and does not block.
+	// Enqueue schedules a pass of the cluster, and does not block.
 	Enqueue func(cluster types.NamespacedName)
 	// MayStop reads from the hub's API server whether a cluster should still hibernate. Passes read a cache,
 	// which may be stale.
@@ -136,7 +138,7 @@ const (
 )
 
 // Look returns the known state of a cluster's machines. The second result is false if the state is unknown. A cluster
-// that changes its account counts as a new one.
+// that changes its account is treated as a new cluster.
 func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 	key, batch, err := accountOf(ctx, c)
 	if err != nil {
@@ -235,7 +237,8 @@ func (s *Service) RefreshMachines(name types.NamespacedName) {
 }
 
 // Watch polls a cluster again after an interval, and enqueues it once its machines have changed. An interval of zero
-// stops the watch. A cluster that is off is then polled in turns, and is still enqueued after a change.
+// stops the watch. A cluster that is off is then polled in turns (see turnInterval), and is still enqueued after a
+// change.
 func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
 	if interval == 0 {
 		s.unwatch(name)
@@ -244,7 +247,7 @@ func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
 	s.want(name, demand{due: s.Clock.Now().Add(interval), interval: interval})
 }
 
-// unwatch keeps a poll that a pass waits for.
+// unwatch cancels the polls of a cluster, except a poll that a pass waits for.
 func (s *Service) unwatch(name types.NamespacedName) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -268,9 +271,9 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 	}
 }
 
-// visible returns the snapshot after applying the orders that the cloud may not show yet. The order that is being
-// sent is applied after the accepted one.
-// Invariant: a poll from before an order, or right after it, does not disprove the order
+// visible returns the snapshot after applying the orders that the cloud may not show yet. The order that is being sent
+// is applied after the accepted order.
+// Invariant: a poll from before an order, or right after it, does not revert the effect of the order
 // (TestSnapshotBeforeAnOrderIsIgnored).
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
@@ -313,7 +316,10 @@ func stateOf(seen Snapshot) string {
 		if m.HoldsCapacity {
 			text = append(text, "held\n"...)
 		}
-		text = append(text, m.Note...)
+		text = append(append(text, m.Note...), m.MissingReservation...)
+		for _, quota := range m.ExceededQuotas {
+			text = append(text, quota...)
+		}
 	}
 	for _, g := range seen.Groups {
 		text = fmt.Appendf(text, "%s %d %d %d %q %q %q\n", g.Name, g.Min, g.Desired, g.InService, g.Suspended, g.Unscalable, g.Unsettled)
@@ -359,18 +365,26 @@ func (singleCluster) RequireStopRights(context.Context, actuator.Target, []strin
 
 // StopAll implements actuator.BatchActuator.
 func (s singleCluster) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
-	return eachCluster(clusters, func(ids []string) error { return s.Stop(ctx, t, ids) })
+	return eachCluster(clusters, 1, func(ids []string) error { return s.Stop(ctx, t, ids) })
 }
 
 // StartAll implements actuator.BatchActuator.
 func (s singleCluster) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
-	return eachCluster(clusters, func(ids []string) error { return s.Start(ctx, t, ids) })
+	return eachCluster(clusters, 1, func(ids []string) error { return s.Start(ctx, t, ids) })
 }
 
-func eachCluster(clusters [][]string, do func([]string) error) []error {
-	var errs []error
-	for _, ids := range clusters {
-		errs = append(errs, do(ids))
+// eachCluster calls do for each cluster, with a number of calls at the same time, and returns the errors in the order of
+// the clusters.
+func eachCluster(clusters [][]string, parallel int, do func([]string) error) []error {
+	errs := make([]error, len(clusters))
+	var calls errgroup.Group
+	calls.SetLimit(parallel)
+	for i, ids := range clusters {
+		calls.Go(func() error {
+			errs[i] = do(ids)
+			return nil
+		})
 	}
+	_ = calls.Wait() // Each cluster has its own error.
 	return errs
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudpoller
+package cloudcalls
 
 import (
 	"context"
@@ -30,11 +30,12 @@ const (
 // IsOfStop reports whether the verb is part of a hibernation, not of a resume.
 func (v Verb) IsOfStop() bool { return v != StartVerb && v != ReleaseVerb }
 
-// firstStopPause is the first pause before stops are sent again, and stopPatience limits the time of retries.
+// firstStopPause is the pause before the first retry of a stop, and doubles with each retry. stopPatience limits the
+// time of all retries.
 const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
 
-// parallelReads is the number of specs that are read in parallel before a stop. A fleet's passes make twenty writes
-// at once. With fewer parallel reads, the orders would wait longer for the reads than for the cloud.
+// parallelReads is the number of ClusterDeployments that are read in parallel before a stop. The passes of a fleet make
+// twenty writes at once. With fewer parallel reads, orders would wait longer for the reads than for the cloud.
 const parallelReads = 32
 
 // order requests that a cluster's machines are stopped, started or terminated, or that groups are changed.
@@ -73,7 +74,7 @@ func (o *order) isOfGroups() bool {
 	return o != nil && (o.verb == HoldVerb || o.verb == ReleaseVerb)
 }
 
-// verbs are all verbs of orders.
+// verbs returns all verbs of orders.
 func verbs() []Verb {
 	return []Verb{StopVerb, TerminateVerb, StartVerb, HoldVerb, ReleaseVerb}
 }
@@ -92,21 +93,20 @@ type acceptedOrder struct {
 	at   time.Time
 }
 
-// covers reports whether an order would only repeat the accepted one. The cloud may not show the effect of that order
-// yet.
+// covers reports whether an order would only repeat the accepted order, whose effect the cloud may not show yet.
 func (c acceptedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 	return c.verb == verb && now.Before(c.at.Add(readLag)) &&
 		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
 }
 
-// Order requests a stop, start or termination of a cluster's machines, and returns at once. Refused machines are
-// skipped until their pause has ended. Look returns the refusal until the cloud accepts an order.
+// Order requests a stop, start or termination of a cluster's machines, and returns immediately. Refused machines are
+// skipped until rest has passed since the refusal. Look returns the refusal until the cloud accepts an order.
 func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
 	s.queueOrder(name, verb, StopOrder{IDs: ids}, rest)
 }
 
 // OrderGroups is like Order, and holds or releases groups of a cluster's machines. Refused groups are skipped until
-// their pause has ended.
+// rest has passed since the refusal.
 func (s *Service) OrderGroups(name types.NamespacedName, verb Verb, changes []actuator.GroupChange, rest time.Duration) {
 	wanted := StopOrder{changes: changes}
 	for _, change := range changes {
@@ -115,15 +115,15 @@ func (s *Service) OrderGroups(name types.NamespacedName, verb Verb, changes []ac
 	s.queueOrder(name, verb, wanted, rest)
 }
 
-// StopOrder requests the stop of machines, and lists those that are stopped or terminated after them.
+// StopOrder requests the stop of machines, and lists the machines to stop or terminate afterwards.
 type StopOrder struct {
 	IDs, StoppedLater, TerminatedLater []string
 
 	changes []actuator.GroupChange
 }
 
-// OrderStop is like Order, and stops machines before others. No machine is stopped unless the account has the
-// permissions for the later steps.
+// OrderStop is like Order, for a stop that is followed by later steps. No machine is stopped unless the account has the
+// permissions for these steps.
 func (s *Service) OrderStop(name types.NamespacedName, wanted StopOrder, rest time.Duration) {
 	s.queueOrder(name, StopVerb, wanted, rest)
 }
@@ -175,13 +175,13 @@ type clusterOrder struct {
 	// unaccepted are the machines for which the cloud has not accepted the order yet.
 	unaccepted []string
 	err        error
-	// isStale is true if the hub no longer wants the order. mayBeDone is true if the cloud may have executed the
-	// order in an earlier attempt.
+	// isStale is true if the order is no longer wanted, and is not sent. mayBeDone is true if the cloud may have
+	// executed the order in an earlier attempt.
 	isStale, mayBeDone bool
 }
 
-// takeOrders takes the oldest orders. The number is limited, so the specs of all of them can be read again before the
-// order times out.
+// takeOrders removes the oldest orders from the pending orders and returns them. Their number is limited, so that all
+// their specs can be read again before the call times out.
 func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	var batch []*clusterOrder
 	for name, o := range a.pending {
@@ -205,7 +205,7 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	return batch
 }
 
-// sendOrders sends the orders of many clusters at once, and publishes each result as soon as the cloud has answered.
+// sendOrders sends the orders of many clusters together, and publishes each result as soon as the cloud has answered.
 // It returns a function that sets the time of the account's next order.
 func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) func() {
 	began, machines := s.Clock.Now(), 0
@@ -255,18 +255,22 @@ func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch [
 // was accepted.
 type sendAll func(context.Context, actuator.Target, [][]string) []error
 
-// terminateAll fails if the cloud cannot terminate machines, because the actuator may have been replaced after the
-// machines were recorded.
+// terminateAll returns TerminateAll of the actuator. If the actuator does not implement it, it returns a function that
+// fails, because the actuator may have been replaced after the machines were recorded.
 func terminateAll(batch actuator.BatchActuator) sendAll {
 	if cloud, ok := batch.(actuator.Terminator); ok {
 		return cloud.TerminateAll
 	}
 	return func(_ context.Context, _ actuator.Target, clusters [][]string) []error {
-		return eachCluster(clusters, func([]string) error {
+		return eachCluster(clusters, 1, func([]string) error {
 			return actuator.Errorf(actuator.Other, "Expected an actuator that terminates spot machines, found one that does not")
 		})
 	}
 }
+
+// parallelGroupChanges is the number of clusters of an account whose groups are changed at the same time. Each group needs
+// a call of its own.
+const parallelGroupChanges = 5
 
 // changeGroups sends the orders' changes for the named groups.
 func changeGroups(batch actuator.BatchActuator, orders []*clusterOrder) sendAll {
@@ -277,7 +281,7 @@ func changeGroups(batch actuator.BatchActuator, orders []*clusterOrder) sendAll 
 		}
 	}
 	return func(ctx context.Context, t actuator.Target, clusters [][]string) []error {
-		return eachCluster(clusters, func(names []string) error {
+		return eachCluster(clusters, parallelGroupChanges, func(names []string) error {
 			cloud, ok := batch.(actuator.GroupActuator)
 			if !ok {
 				return actuator.Errorf(actuator.Other, "Expected an actuator that changes groups of machines, found one that does not")
@@ -306,9 +310,9 @@ func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrde
 	return inFlight
 }
 
-// sendWithRecheck sends stops and terminations. It retries for a while if the cloud, or the controller of a machine,
-// is busy or unreachable. A retry omits machines that have accepted the order. An answered order does not wait for
-// the others.
+// sendWithRecheck sends stops, terminations and holds of groups. It retries for a while if the cloud, or the controller
+// of a machine, is busy or unreachable. A retry omits machines for which the order was accepted. The result of an order
+// is published without waiting for the other orders.
 // Invariant: the specs are read from the hub before each attempt, so no stop is sent after a confirmed change to
 // Running (TestFrequentFlipsStopNoRunningCluster, TestATerminationReadsTheSpecBefore, TestFaults).
 func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
@@ -349,7 +353,7 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxRightsQuestions limits the number of checks for missing rights. Each check is two API calls for each 900
+// maxRightsQuestions limits the number of checks for missing permissions. Each check is two API calls for each 900
 // machines.
 const maxRightsQuestions = 20
 
@@ -387,7 +391,7 @@ func askForRights(ctx context.Context, batch actuator.BatchActuator, orders []*c
 	return terminateAll(batch)(ctx, orders[0].target, [][]string{terminatedLater})[0]
 }
 
-// recheckSpecs reads the specs again, right before the machines are stopped or terminated.
+// recheckSpecs reads the specs again immediately before the machines are stopped or terminated.
 func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 	var group errgroup.Group
 	group.SetLimit(parallelReads)
@@ -407,9 +411,9 @@ func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 	_ = group.Wait() // Each order has its own error.
 }
 
-// dropOrdersForMembers marks orders as stale if the newest poll shows a member of a cloud's group among their
-// machines. Such a group destroys each member that stops, unless all its processes are suspended. The passes of these
-// clusters run again and report the group.
+// dropOrdersForMembers marks orders as stale if the newest poll shows that one of their machines is a member of a
+// cloud's group. Such a group terminates each member that stops, unless all processes of the group are suspended. The
+// passes of these clusters run again and report the group.
 // Invariant: no order to stop a member of such a group is sent (TestStopOfAGroupMemberIsNotSent).
 func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
 	s.calls.Lock()
