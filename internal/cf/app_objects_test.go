@@ -285,7 +285,7 @@ func TestAppIsDeletedDuringADeployment(t *testing.T) {
 		if err != nil {
 			return fmt.Errorf("get: %w", err)
 		}
-		if d.Status.Value != "FINALIZED" || d.Status.Message != "the app is gone" {
+		if d.Status.Value != "FINALIZED" || d.Status.Message != "the app does not exist or is being deleted" {
 			return fmt.Errorf("found %+v", d.Status)
 		}
 		return nil

@@ -78,7 +78,7 @@ func TestColumnsOfAProcessShowZeros(t *testing.T) {
 // The decision of ADR 0010 under load: many stops and starts within milliseconds of each other.
 func TestManyRestartsRunOneRevisionAtATime(t *testing.T) {
 	e := shared.Get(t)
-	times := testenv.CountRepetitions(40, 200)
+	times := testenv.CountRepetitions(25, 200)
 	a := e.createApp(t, appOptions{instances: 2})
 	h := a.watchHistory(t)
 	a.waitUntilRunning(t)

@@ -69,10 +69,11 @@ type CFAppSpec struct {
 	DesiredState AppState `json:"desiredState"`
 	// Lifecycle defines how droplets are built.
 	Lifecycle Lifecycle `json:"lifecycle"`
-	// EnvSecretName names the Secret with the app's environment variables.
+	// EnvSecretName is the name of the Secret with the app's environment variables.
 	// +optional
 	EnvSecretName string `json:"envSecretName,omitempty"`
-	// CurrentDropletRef names the CFBuild whose droplet the next revision runs. It does not change a running revision.
+	// CurrentDropletRef references the CFBuild whose droplet the next revision runs. It does not change a running
+	// revision.
 	// +optional
 	CurrentDropletRef *Reference `json:"currentDropletRef,omitempty"`
 	// Drain defines how an old revision is replaced after a stop or a restart. It is a field of Torpor.
@@ -139,7 +140,7 @@ type LifecycleData struct {
 	Stack string `json:"stack"`
 }
 
-// Reference names an object in the same namespace.
+// Reference is a reference to an object in the same namespace.
 type Reference struct {
 	// Name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
@@ -195,10 +196,10 @@ type CFAppStatus struct {
 	// Savings holds the resources that the stops of the app have saved.
 	// +optional
 	Savings *torporv1alpha1.Savings `json:"savings,omitempty"`
-	// VCAPServicesSecretName names the Secret with VCAP_SERVICES.
+	// VCAPServicesSecretName is the name of the Secret with VCAP_SERVICES.
 	// +optional
 	VCAPServicesSecretName string `json:"vcapServicesSecretName,omitempty"`
-	// VCAPApplicationSecretName names the Secret with VCAP_APPLICATION.
+	// VCAPApplicationSecretName is the name of the Secret with VCAP_APPLICATION.
 	// +optional
 	VCAPApplicationSecretName string `json:"vcapApplicationSecretName,omitempty"`
 	// ServiceBindings is a field of Korifi. Torpor preserves it.

@@ -44,7 +44,7 @@ type PackageType string
 const (
 	// BitsPackage is a package with source code. Torpor stores it, and does not build it.
 	BitsPackage PackageType = "bits"
-	// DockerPackage is a package that names an image.
+	// DockerPackage is a package that references an image.
 	DockerPackage PackageType = "docker"
 )
 
@@ -55,7 +55,7 @@ type CFPackageSpec struct {
 	// Type is bits or docker.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a package has one type; found one; create a new CFPackage`
 	Type PackageType `json:"type"`
-	// AppRef names the CFApp.
+	// AppRef references the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a package belongs to one app; found one; create a new CFPackage`
 	AppRef Reference `json:"appRef"`
 	// Source identifies the content.
@@ -123,10 +123,10 @@ type CFBuildList struct {
 
 // CFBuildSpec is the desired state of a build.
 type CFBuildSpec struct {
-	// PackageRef names the CFPackage.
+	// PackageRef references the CFPackage.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a build is made from one package; found one; create a new CFBuild`
 	PackageRef Reference `json:"packageRef"`
-	// AppRef names the CFApp.
+	// AppRef references the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a build belongs to one app; found one; create a new CFBuild`
 	AppRef Reference `json:"appRef"`
 	// StagingMemoryMB limits the memory of the build, in MiB.

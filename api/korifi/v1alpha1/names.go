@@ -120,7 +120,8 @@ const (
 
 // These are the reasons of Pinned.
 const (
-	// ImagePinnedReason means that the droplet references the image by the digest that its name had when the droplet was built.
+	// ImagePinnedReason means that the droplet references the image by the digest to which the image's name resolved
+	// when the droplet was built.
 	ImagePinnedReason = "ImagePinned"
 	// RegistryNotAskedReason means that the manager is not configured to contact registries.
 	RegistryNotAskedReason = "RegistryNotAsked"
@@ -140,9 +141,9 @@ const (
 
 // These are the reasons of Staging and Succeeded, and of Ready of a CFPackage, a CFOrg and a CFSpace.
 const (
-	// SourceReadyReason means that the package names an image.
+	// SourceReadyReason means that the package references an image.
 	SourceReadyReason = "SourceReady"
-	// SourceMissingReason means that the package names no image with its source code.
+	// SourceMissingReason means that the package references no image with its source code.
 	SourceMissingReason = "SourceMissing"
 	// BuildFailedReason means that the builder of the droplet reports a failure.
 	BuildFailedReason = "BuildFailed"

@@ -50,7 +50,7 @@ const (
 // CFProcessSpec is the desired state of a process. A change to desiredInstances takes effect immediately, and other
 // changes take effect with the next revision.
 type CFProcessSpec struct {
-	// AppRef names the CFApp.
+	// AppRef references the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a process belongs to one app; found one; create a new CFProcess`
 	AppRef Reference `json:"appRef"`
 	// ProcessType is the type of the process, such as web or worker.

@@ -106,7 +106,7 @@ type CFRouteSpec struct {
 	// Protocol is the protocol of the address. A route with another protocol than http is invalid.
 	// +optional
 	Protocol RouteProtocol `json:"protocol,omitempty"`
-	// DomainRef names the CFDomain and its namespace.
+	// DomainRef references the CFDomain and its namespace.
 	DomainRef corev1.ObjectReference `json:"domainRef"`
 	// Destinations are the processes that receive the requests. Requests are distributed over all of their instances.
 	// +optional
@@ -124,7 +124,7 @@ type RouteDestination struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
-	// AppRef names a CFApp in the route's namespace.
+	// AppRef references a CFApp in the route's namespace.
 	AppRef corev1.LocalObjectReference `json:"appRef"`
 	// ProcessType is the type of the process, such as web.
 	// +kubebuilder:validation:MaxLength=63

@@ -2,8 +2,8 @@
 
 // Package v1alpha1 is the API korifi.cloudfoundry.org/v1alpha1: CFApp, which is an app that is started or stopped;
 // its CFProcesses, CFBuilds and CFPackages; the CFOrgs and CFSpaces that contain apps; the CFRoutes and CFDomains of
-// addresses; CFTasks; and services that are bound to apps. Paths and enums follow upstream Korifi, so that its
-// objects apply here. Torpor's own fields are optional.
+// addresses; CFTasks; and services that are bound to apps. Paths and enums follow upstream Korifi, so that objects of
+// Korifi can be applied unchanged. Torpor's own fields are optional.
 // +kubebuilder:object:generate=true
 // +groupName=korifi.cloudfoundry.org
 package v1alpha1

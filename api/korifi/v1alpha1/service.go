@@ -51,7 +51,7 @@ type CFServiceInstanceSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName"`
-	// SecretName names a Secret in the same namespace whose key credentials holds the credentials, as JSON.
+	// SecretName is the name of a Secret in the same namespace whose key credentials holds the credentials, as JSON.
 	// +kubebuilder:validation:MinLength=1
 	SecretName string `json:"secretName"`
 	// Type is the type of the service. Only user-provided services are supported.
@@ -100,9 +100,9 @@ type CFServiceBindingSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName,omitempty"`
-	// Service names a CFServiceInstance in the same namespace.
+	// Service references a CFServiceInstance in the same namespace.
 	Service corev1.ObjectReference `json:"service"`
-	// AppRef names a CFApp in the same namespace.
+	// AppRef references a CFApp in the same namespace.
 	AppRef corev1.LocalObjectReference `json:"appRef"`
 	// Type is the type of the binding. Empty means app. Service keys, which have the type key, are not supported.
 	// +optional

@@ -79,7 +79,7 @@ type CFTaskSpec struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change to the command; found one; create a new CFTask`
 	Command string `json:"command"`
-	// AppRef names a CFApp in the same namespace.
+	// AppRef references a CFApp in the same namespace.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change to the app, because a task belongs to one app; found one; create a new CFTask`
 	AppRef corev1.LocalObjectReference `json:"appRef"`
 	// Canceled ends the task if it has not ended.
@@ -120,7 +120,7 @@ type CFTaskStatus struct {
 	// DiskQuotaMB is the disk limit of the task, in MiB.
 	// +optional
 	DiskQuotaMB int64 `json:"diskQuotaMB,omitempty"`
-	// DropletRef names the CFBuild whose droplet the task runs.
+	// DropletRef references the CFBuild whose droplet the task runs.
 	// +optional
 	DropletRef corev1.LocalObjectReference `json:"dropletRef,omitzero"`
 }

@@ -77,7 +77,7 @@ const (
 	// A skew of some seconds does not affect Leases and certificates. With a skew of more than a minute, a held
 	// Lease appears to have expired.
 	bearableSkew, harmfulSkew = 5 * time.Second, time.Minute
-	// The manager renews its certificate long before this.
+	// A CA with less validity causes a warning. The manager replaces its CA when a third of the validity remains.
 	shortestValidity = 7 * 24 * time.Hour
 )
 
@@ -129,7 +129,7 @@ func (r AccessRight) String() string {
 func NeededRights() []AccessRight {
 	var rights []AccessRight
 	for _, r := range NeededResources() {
-		// The manager creates these itself.
+		// The manager itself creates Leases and Events.
 		if r.Name == "leases" || r.Name == "events" {
 			continue
 		}
@@ -174,6 +174,17 @@ type ManagerDeployment struct {
 	Problems []string
 }
 
+// PartLeader is a manager that leads a part of the controllers, or that led it last.
+type PartLeader struct {
+	Part, Lease, Pod string
+	// Name is the name of the Deployment, or of the Pod if the Deployment is unknown. Scope describes the controllers
+	// and the namespaces.
+	Name, Scope string
+	Since       time.Time
+	// EndedAt is the time at which the Lease expired without a renewal; zero if the manager leads.
+	EndedAt time.Time
+}
+
 // Observed is everything that the decision depends on.
 type Observed struct {
 	// Version is the version of the API server, such as v1.36.3.
@@ -185,9 +196,11 @@ type Observed struct {
 	// Namespace is the namespace of the requested installation, and Acting the namespace of the active one; empty if
 	// none is active.
 	Namespace, Acting string
+	// Leaders are the managers that lead the parts of the active installation; empty if they are unknown.
+	Leaders []PartLeader
 	// Deployment is the manager's Deployment in Namespace; nil if none exists.
 	Deployment *ManagerDeployment
-	// Missing are the permissions of NeededRights and GrantingRights that the caller lacks.
+	// Missing lists the permissions that the caller lacks, of those that NeededRights and GrantingRights return.
 	Missing []AccessRight
 	// RecordPolicies are the bindings of the policies that record requesters, and RecordWebhooks the webhooks that
 	// can be used instead.
@@ -212,15 +225,15 @@ func Judge(seen Observed) []Finding {
 	)
 }
 
-// DescribeMissing returns what an installation still lacks to work; empty if no check has failed, all Pods of the
-// manager are ready, and the manager is active.
+// DescribeMissing returns what an installation still lacks to work. It returns "" if no check has failed, all Pods of
+// the manager are ready, and the manager is active.
 func DescribeMissing(seen Observed, findings []Finding) string {
 	d := seen.Deployment
 	switch at := slices.IndexFunc(findings, func(f Finding) bool { return f.State == Failed }); {
 	case at >= 0:
 		return string(findings[at].Check) + ": " + findings[at].Message
 	case d == nil:
-		return "a Deployment of the manager in namespace " + seen.Namespace
+		return "no Deployment of the manager in namespace " + seen.Namespace
 	case d.Desired == 0 || d.Ready < d.Desired:
 		return fmt.Sprintf("%d of %d Pods of the manager are ready", d.Ready, d.Desired)
 	case seen.Acting != seen.Namespace:
@@ -248,7 +261,7 @@ func judgeKubernetes(seen Observed) []Finding {
 	case err != nil:
 		return []Finding{{KubernetesCheck, Warned, err.Error(), "compare it with docs/upgrade.md"}}
 	case !isNew:
-		return []Finding{{KubernetesCheck, Failed, fmt.Sprintf("expected Kubernetes %s or later, found %s", OldestKubernetes, seen.Version), "upgrade the hub; docs/upgrade.md has the versions"}}
+		return []Finding{{KubernetesCheck, Failed, fmt.Sprintf("expected Kubernetes %s or later, found %s", OldestKubernetes, seen.Version), "upgrade the hub; docs/upgrade.md lists the versions"}}
 	}
 	return []Finding{{KubernetesCheck, Passed, "Kubernetes " + seen.Version, ""}}
 }
@@ -261,7 +274,7 @@ func judgeAPIs(seen Observed) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return []Finding{{APIsCheck, Failed, "expected the API server to serve " + strings.Join(missing, ", ") + "; found that it does not", "switch them on with --runtime-config, or upgrade the hub"}}
+		return []Finding{{APIsCheck, Failed, "expected the API server to serve " + strings.Join(missing, ", ") + "; found that it does not", "enable them with --runtime-config, or upgrade the hub"}}
 	}
 	return []Finding{{APIsCheck, Passed, fmt.Sprintf("all %d kinds of objects that Torpor needs are served", len(NeededResources())), ""}}
 }
@@ -317,9 +330,9 @@ func judgeDefinitions(seen Observed) []Finding {
 		}
 	}
 	found := Finding{DefinitionsCheck, Passed, fmt.Sprintf("%d are Torpor's, %d are missing", counts[crds.Current], counts[crds.Absent]), ""}
-	if counts[crds.Outdated] > 0 {
+	if counts[crds.OtherVersion] > 0 {
 		found.State, found.Remedy = Warned, "torpor install"
-		found.Message += fmt.Sprintf(", %d are of another version", counts[crds.Outdated])
+		found.Message += fmt.Sprintf(", %d are of another version", counts[crds.OtherVersion])
 	} else if counts[crds.Absent] > 0 {
 		found.Remedy = "torpor install, now or later: the manager detects new CRDs while it runs"
 	}
@@ -331,13 +344,29 @@ func judgeInstallation(seen Observed) []Finding {
 	case "":
 		return []Finding{{InstallationCheck, Passed, "no installation of Torpor is active yet", ""}}
 	case seen.Namespace:
-		return []Finding{{InstallationCheck, Passed, "the installation in namespace " + seen.Acting + " is active", ""}}
+		return append([]Finding{{InstallationCheck, Passed, "the installation in namespace " + seen.Acting + " is active", ""}}, judgeLeaders(seen.Leaders)...)
 	}
 	return []Finding{{
 		InstallationCheck, Failed, fmt.Sprintf("expected the installation in namespace %s to be active, found that the one in namespace %s is",
 			seen.Namespace, seen.Acting),
 		"uninstall one of them: only one installation can be active",
 	}}
+}
+
+// judgeLeaders reports which manager leads which part.
+func judgeLeaders(leaders []PartLeader) []Finding {
+	var found []Finding
+	for _, l := range leaders {
+		if l.EndedAt.IsZero() {
+			found = append(found, Finding{InstallationCheck, Passed, fmt.Sprintf("%s leads the part %s with %s since %s (Pod %s)", l.Name, l.Part, l.Scope, l.Since.UTC().Format(time.RFC3339), l.Pod), ""})
+			continue
+		}
+		found = append(found, Finding{
+			InstallationCheck, Warned, fmt.Sprintf("no manager leads the part %s with %s: Pod %s has not renewed the Lease %s since %s", l.Part, l.Scope, l.Pod, l.Lease, l.EndedAt.UTC().Format(time.RFC3339)),
+			"check whether the manager runs; if its Deployment was removed, delete the Lease",
+		})
+	}
+	return found
 }
 
 func judgeDeployment(seen Observed) []Finding {
@@ -405,7 +434,7 @@ func judgeWebhooks(seen Observed) []Finding {
 		found.State = Warned
 	}
 	if found.State != Passed {
-		found.Remedy = "the manager renews it a week before its end: check the manager's log, or the controller that issues the certificate instead"
+		found.Remedy = "the manager renews it when a third of its validity remains: check the manager's log, or the controller that issues the certificate instead"
 	}
 	return []Finding{found}
 }
@@ -438,7 +467,7 @@ func judgeAdmission(seen Observed) []Finding {
 			"check as a user with this permission",
 		}}
 	case len(answered) == 0:
-		return []Finding{{AdmissionCheck, Passed, "no policy or webhook is installed that would answer", ""}}
+		return []Finding{{AdmissionCheck, Passed, "no policy or webhook that would answer is installed", ""}}
 	}
 	return []Finding{{AdmissionCheck, Passed, "dry-run requests are answered: " + strings.Join(answered, ", "), ""}}
 }

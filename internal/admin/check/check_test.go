@@ -64,14 +64,22 @@ func TestJudge(t *testing.T) {
 			o.RecordWebhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}}
 		}, RecordCheck, Warned, "found one that expired at 2026-11-24T11:00:00Z"},
 		"missing CRDs pass":  {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
-		"an older CRD warns": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
+		"an older CRD warns": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.OtherVersion)} }, DefinitionsCheck, Warned, "1 are of another version"},
 		"a CRD of another project warns and names its field manager": {
 			func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Foreign)} }, DefinitionsCheck, Warned,
-			"another project's, written by hive-operator; left as it is; Torpor lacks status.stops",
+			"another project's, written by hive-operator; not changed; without Torpor's fields status.stops",
 		},
 		"the active installation passes": {func(o *Observed) { o.Acting, o.RecordPolicies = "torpor-system", []string{"a"} }, InstallationCheck, Passed, "the installation in namespace torpor-system is active"},
-		"another installation fails":     {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one in namespace elsewhere is"},
-		"a ready Deployment passes":      {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 2} }, DeploymentCheck, Passed, "2 of 2 Pods"},
+		"the leaders of parts pass, and are named": {func(o *Observed) {
+			o.Acting, o.RecordPolicies = "torpor-system", []string{"a"}
+			o.Leaders = []PartLeader{{Part: "apps", Pod: "torpor-apps-5f7d8b9c4d-zzzzz", Name: "torpor-apps", Since: now(), Scope: "the controllers lrp in the namespaces a"}}
+		}, InstallationCheck, Passed, "torpor-apps leads the part apps with the controllers lrp in the namespaces a since 2026-11-24T12:00:00Z (Pod torpor-apps-5f7d8b9c4d-zzzzz)"},
+		"a part without a leader warns": {func(o *Observed) {
+			o.Acting, o.RecordPolicies = "torpor-system", []string{"a"}
+			o.Leaders = []PartLeader{{Part: "apps", Lease: "torpor-apps", Pod: "laptop", Scope: "unknown controllers", EndedAt: now()}}
+		}, InstallationCheck, Warned, "no manager leads the part apps with unknown controllers: Pod laptop has not renewed the Lease torpor-apps since 2026-11-24T12:00:00Z"},
+		"another installation fails": {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one in namespace elsewhere is"},
+		"a ready Deployment passes":  {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 2} }, DeploymentCheck, Passed, "2 of 2 Pods"},
 		"a Deployment without a ready Pod fails and names the reason": {func(o *Observed) {
 			o.Deployment = &ManagerDeployment{Desired: 2, Problems: []string{"torpor-manager-a: ImagePullBackOff: not found"}}
 		}, DeploymentCheck, Failed, "expected 2 ready Pods of the manager, found 0: torpor-manager-a: ImagePullBackOff: not found"},

@@ -34,8 +34,8 @@ const (
 	Absent State = "absent"
 	// Current means that the definition is Torpor's and of this version.
 	Current State = "current"
-	// Outdated means that the definition is Torpor's, but of another version.
-	Outdated State = "another version"
+	// OtherVersion means that the definition is Torpor's, but of an older or a newer version.
+	OtherVersion State = "another version"
 	// Foreign means that the definition is another project's.
 	Foreign State = "another project's"
 )
@@ -50,16 +50,16 @@ type Judgement struct {
 	Lacks []string
 }
 
-// MayInstall reports whether Torpor's definition may be written.
-func (j Judgement) MayInstall() bool { return j.State == Absent || j.State == Outdated }
+// MayInstall reports whether Torpor's definition may be written: the hub has none, or has Torpor's of another version.
+func (j Judgement) MayInstall() bool { return j.State == Absent || j.State == OtherVersion }
 
 // String describes the judgement in one line.
 func (j Judgement) String() string {
 	text := j.Name + ": " + string(j.State)
 	if j.State == Foreign {
-		text += ", written by " + strings.Join(j.Managers, ", ") + "; left as it is"
+		text += ", written by " + strings.Join(j.Managers, ", ") + "; not changed"
 		if len(j.Lacks) > 0 {
-			text += "; Torpor lacks " + strings.Join(j.Lacks, ", ")
+			text += "; without Torpor's fields " + strings.Join(j.Lacks, ", ")
 		}
 	}
 	return text
@@ -94,7 +94,7 @@ func JudgeCRD(ours, served *apiextensionsv1.CustomResourceDefinition) (Judgement
 	case same:
 		j.State = Current
 	default:
-		j.State = Outdated
+		j.State = OtherVersion
 	}
 	return j, nil
 }

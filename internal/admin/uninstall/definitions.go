@@ -74,7 +74,7 @@ func judge(ours *apiextensionsv1.CustomResourceDefinition, served *unstructured.
 	text, err := json.Marshal(served.Object)
 	typed := &apiextensionsv1.CustomResourceDefinition{}
 	if err = errors.Join(err, json.Unmarshal(text, typed)); err != nil {
-		return crds.Judgement{}, fmt.Errorf("decode it: %w", err)
+		return crds.Judgement{}, fmt.Errorf("decode the served definition: %w", err)
 	}
 	return crds.JudgeCRD(ours, typed)
 }

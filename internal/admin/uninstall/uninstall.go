@@ -58,7 +58,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	// Remove the webhooks first, because without a manager they would block all writes. Remove the finalizers after
-	// the manager, because it would add them again.
+	// the manager, because the manager would add them again.
 	for _, step := range []func(context.Context) error{o.removeWebhooks, o.removePrograms, o.awaitPods} {
 		if err := step(ctx); err != nil {
 			return err
@@ -99,20 +99,14 @@ func (o Options) removeWebhook(ctx context.Context, name string, obj client.Obje
 	return o.DeleteObject(ctx, obj, "")
 }
 
+// removePrograms deletes the Deployments of managers, which may have any names, and of the CF API.
 func (o Options) removePrograms(ctx context.Context) error {
-	for _, name := range []string{"torpor-manager", "torpor-cf-api"} {
-		deployment := &appsv1.Deployment{}
-		if found, err := o.HasObject(ctx, types.NamespacedName{Namespace: o.Namespace, Name: name}, deployment); err != nil || !found {
-			if err != nil {
-				return err
-			}
-			continue
+	return o.EachObject(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), func(obj *metav1.PartialObjectMetadata) error {
+		if obj.Labels["app.kubernetes.io/name"] != "torpor" && !slices.Contains([]string{"torpor-manager", "torpor-cf-api"}, obj.Name) {
+			return nil
 		}
-		if err := o.DeleteObject(ctx, deployment, ""); err != nil {
-			return err
-		}
-	}
-	return nil
+		return o.DeleteObject(ctx, obj, "")
+	}, client.InNamespace(o.Namespace))
 }
 
 func (o Options) awaitPods(ctx context.Context) error {
@@ -132,7 +126,7 @@ func (o Options) awaitPods(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("expected the Pods of Torpor in %s to end within %s, found %s; run it again when they are gone", o.Namespace, podsTimeout, pods.Items[0].Name)
+			return fmt.Errorf("expected the Pods of Torpor in %s to end within %s, found %s; run the command again when they are gone", o.Namespace, podsTimeout, pods.Items[0].Name)
 		case <-o.Clock.After(podsInterval):
 		}
 	}
@@ -191,6 +185,11 @@ func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
 		if err := o.DeleteObject(ctx, acting, ""); err != nil {
 			return err
 		}
+	}
+	leases := coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	remove := func(obj *metav1.PartialObjectMetadata) error { return o.DeleteObject(ctx, obj, "") }
+	if err := o.EachObject(ctx, leases, remove, client.InNamespace(o.Namespace), client.HasLabels{torporv1alpha1.PartLabel}); err != nil {
+		return err
 	}
 	key := types.NamespacedName{Namespace: o.Namespace, Name: "torpor-manager"}
 	for _, obj := range []client.Object{&coordinationv1.Lease{}, &corev1.Secret{}} {

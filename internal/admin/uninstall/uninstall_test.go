@@ -58,6 +58,7 @@ func TestUninstallRemovesEverythingOfTorpor(t *testing.T) {
 		}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "torpor"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new(system)}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-manager"}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-clusters", Labels: map[string]string{torporv1alpha1.PartLabel: "clusters"}}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-webhook"}},
 	}
 	web, _ := ours[0].DeepCopyObject().(client.Object)
@@ -109,6 +110,7 @@ func TestUninstallRemovesEverythingOfTorpor(t *testing.T) {
 		"would release Slumber NS/nights: from the finalizer " + torporv1alpha1.SlumberFinalizer,
 		"would release StopAdapter things.example.com: from the finalizer " + torporv1alpha1.StopAdapterFinalizer,
 		"would delete Lease kube-system/torpor",
+		"would delete Lease torpor-system/torpor-clusters",
 		"would delete Lease torpor-system/torpor-manager",
 		"would delete Secret torpor-system/torpor-webhook",
 		sleeps, hasTimedOut, isStopped,

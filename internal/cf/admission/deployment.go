@@ -15,7 +15,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// mutateDeployment records the creator of a deployment, and the user who cancels it.
+// mutateDeployment sets the annotations with the user who created a CFDeployment and the user who cancelled it.
 func mutateDeployment(r admission.Request) admission.Response {
 	old, updated, err := decodeObjects[torporv1alpha1.CFDeployment](r)
 	if err != nil {
@@ -32,7 +32,8 @@ func mutateDeployment(r admission.Request) admission.Response {
 	return patchAnnotations(r.Object.Raw, updated.Annotations)
 }
 
-// validateDeployment rejects a deployment if another admission webhook has changed the recorded annotations.
+// validateDeployment rejects a CFDeployment if another admission webhook has changed the annotations that
+// mutateDeployment sets.
 func validateDeployment(r admission.Request) admission.Response {
 	old, updated, err := decodeObjects[torporv1alpha1.CFDeployment](r)
 	if err != nil {
@@ -40,13 +41,14 @@ func validateDeployment(r admission.Request) admission.Response {
 	}
 	for key, want := range recordedPeople(old, updated, r.UserInfo.Username) {
 		if found := updated.Annotations[key]; found != want {
-			return rejectInvalid(fmt.Errorf("metadata.annotations[%s]: expected %q, because Torpor keeps it; found %q; leave it as it is", key, want, found))
+			return rejectInvalid(fmt.Errorf("metadata.annotations[%s]: expected %q, which Torpor has set; found %q; leave the annotation unchanged",
+				key, want, found))
 		}
 	}
 	return admission.Allowed("")
 }
 
-// recordedPeople returns the annotations with user names; an empty value means that the annotation is removed.
+// recordedPeople returns the annotations with user names. An empty value means that the annotation must be removed.
 func recordedPeople(old, updated *torporv1alpha1.CFDeployment, sender string) map[string]string {
 	people := map[string]string{torporv1alpha1.RequestedByAnnotation: sender, torporv1alpha1.CancelledByAnnotation: ""}
 	if old != nil {
@@ -60,7 +62,8 @@ func recordedPeople(old, updated *torporv1alpha1.CFDeployment, sender string) ma
 	return people
 }
 
-// AskIdentity returns a function that reads the user name of a client from the API server and caches it.
+// AskIdentity returns a function that returns the client's own user name, which it reads from the API server and
+// caches.
 func AskIdentity(c client.Client) func(context.Context) (string, error) {
 	var known string
 	var mu sync.Mutex

@@ -35,7 +35,7 @@ const (
 // Webhooks implements the admission webhooks for CFApps and CFDeployments.
 type Webhooks struct {
 	Clock clock.PassiveClock
-	// Manager returns the name of the only user who may record a revision in the name of another user.
+	// Manager returns the user name of the manager. Only this user may record another user as the author of a revision.
 	Manager func(context.Context) (string, error)
 }
 
@@ -45,7 +45,7 @@ func (w Webhooks) Register(server webhook.Server) {
 	server.Register(validatePath, w.NewValidatingWebhook())
 }
 
-// NewMutatingWebhook returns the webhook that writes the annotations for a change.
+// NewMutatingWebhook returns the webhook that sets the annotations of a changed CFApp or CFDeployment.
 func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
@@ -72,7 +72,7 @@ func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 }
 
 // NewValidatingWebhook returns the webhook that rejects objects whose annotations differ from those that the mutating
-// webhook writes.
+// webhook sets.
 func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
@@ -87,15 +87,15 @@ func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 		}
 		for name, want := range nextAuthorNotes(old, updated, by) {
 			if found := updated.Annotations[name]; found != want {
-				return rejectInvalid(fmt.Errorf("metadata.annotations[%s]: expected %q, found %.80q; leave it out", name, want, found))
+				return rejectInvalid(fmt.Errorf("metadata.annotations[%s]: expected %q, found %.80q; remove the annotation", name, want, found))
 			}
 		}
 		return admission.Allowed("")
 	})}
 }
 
-// nextAuthorNotes returns annotations with the users who set the end of a stop and the end of a temporary start. An
-// empty value means that the annotation is removed.
+// nextAuthorNotes returns the annotations with the user who set the end of a stop, and the user who set the end of a
+// temporary start. An empty value means that the annotation must be removed.
 func nextAuthorNotes(old, updated *korifiv1alpha1.CFApp, by string) map[string]string {
 	var before map[string]string
 	if old != nil {
@@ -121,8 +121,8 @@ func (w Webhooks) decodeApps(ctx context.Context, r admission.Request) (old, upd
 	return old, updated, by, err
 }
 
-// findAuthor returns the sender of a change. If the manager sends the change for a deployment, findAuthor returns the
-// user recorded in the change.
+// findAuthor returns the user who sent a change. If the manager sent the change for a CFDeployment, findAuthor returns
+// the user in RevisedByAnnotation instead.
 func (w Webhooks) findAuthor(ctx context.Context, r admission.Request, old, updated *korifiv1alpha1.CFApp) (string, error) {
 	sender, named := r.UserInfo.Username, updated.Annotations[torporv1alpha1.RevisedByAnnotation]
 	deploys := old != nil && updated.Annotations[torporv1alpha1.DeploymentAnnotation] != old.Annotations[torporv1alpha1.DeploymentAnnotation]
@@ -157,19 +157,19 @@ func decodeObjects[T any](r admission.Request) (old, updated *T, err error) {
 func patchAnnotations(raw []byte, annotations map[string]string) admission.Response {
 	var u unstructured.Unstructured
 	if err := u.UnmarshalJSON(raw); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode the app: %w", err))
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode the object: %w", err))
 	}
 	// A patch computed from the typed object would drop fields unknown to this version.
 	u.SetAnnotations(annotations)
 	after, err := u.MarshalJSON()
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("write the app: %w", err))
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encode the object: %w", err))
 	}
 	return admission.PatchResponseFromRaw(raw, after)
 }
 
-// rejectInvalid returns a response with status 422. A 403 would mean that the author lacks a right, but the change
-// itself is invalid.
+// rejectInvalid returns a response with status 422, because the change itself is invalid. A 403 would mean that the
+// author lacks a right.
 func rejectInvalid(err error) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),

@@ -170,7 +170,7 @@ func (s *stage) testEdits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.patched(t.Context(), a, patch)
-			if !k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), "because Torpor keeps it; found ") || !strings.Contains(err.Error(), "set torpor.dev/restart-request to a new value to restart") {
+			if !k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), "which Torpor has set; found ") || !strings.Contains(err.Error(), "set torpor.dev/restart-request to a new value to restart") {
 				t.Errorf("found %v, want a refusal with the next step", err)
 			}
 		})

@@ -180,7 +180,7 @@ func TestARestartThatBeginsNoRevisionIsAnError(t *testing.T) {
 	for _, action := range []string{"restart", "stop"} {
 		testenv.Eventually(t, "a "+action+" that begins no revision is an error", func() error {
 			r := alice.send(t, "POST", "/v3/apps/"+app+"/actions/"+action, "")
-			said := r.status == http.StatusServiceUnavailable && strings.Contains(r.field(t, "errors.0.detail"), "admission of apps is not installed")
+			said := r.status == http.StatusServiceUnavailable && strings.Contains(r.field(t, "errors.0.detail"), "the admission webhook of apps is not installed")
 			return testenv.ErrorIf(!said, "found %d %s", r.status, r.body)
 		})
 	}

@@ -16,9 +16,9 @@ import (
 // privateMode makes the key readable only by its owner.
 const privateMode = 0o600
 
-// selfSignedCertificate returns the paths of a certificate for this machine and of its key. It creates both in the
-// folder if they do not exist; delete them to get new ones. The certificate is valid for a year. Clients have to trust
-// tls.crt.
+// selfSignedCertificate returns the paths of a certificate for this machine and of its key. It creates both files in
+// the folder if they do not exist. To get a new certificate, delete the files. The certificate is valid for a year.
+// Clients must trust tls.crt.
 func selfSignedCertificate(folder string) (certificate, key string, err error) {
 	certificate, key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 )
 
-// requestTimeout limits the duration of a request, because proxies give up after 15 s.
+// requestTimeout limits the duration of a request. It is shorter than the 15 s after which proxies give up.
 const requestTimeout = 14 * time.Second
 
 // server is the HTTP handler of the API. It finds the route, authenticates the caller, and writes a response or an

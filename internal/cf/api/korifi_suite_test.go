@@ -30,7 +30,7 @@ func korifiDifferences() []korifiDifference {
 	return []korifiDifference{
 		{"service brokers, offerings and plans, managed service instances and their bindings", 18, "create user-provided services"},
 		{"security groups", 1, "create NetworkPolicies with kubectl"},
-		{"a list of buildpacks that is not empty", 1, "a builder outside Torpor has them"},
+		{"a list of buildpacks that is not empty", 1, "an external builder provides them"},
 		{"a build of a package that awaits its code", 5, "the package must be READY, as in Cloud Foundry"},
 		{"times of log lines as JSON numbers", 1, "they are strings, as in Cloud Foundry, because many JSON parsers round numbers of this size"},
 		{"a task that is deleted after minutes", 1, "tasks are kept for 31 days, as in Cloud Foundry"},

@@ -15,7 +15,7 @@ import (
 func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 	const ready = "ready when its health check has succeeded once"
 	return map[string]struct{ yaml, shown, warned, refused string }{
-		"buildpack":       {yaml: `buildpack: java`, warned: "name buildpacks"},
+		"buildpack":       {yaml: `buildpack: java`, warned: "use buildpacks instead"},
 		"buildpacks":      {yaml: `buildpacks: [java]`, warned: "no code is built"},
 		"cnb-credentials": {yaml: `cnb-credentials: {registry.example: {username: u, password: of-a-tenant}}`, warned: "the builder has its own"},
 		"command":         {yaml: `command: ./shop`, shown: "command: ./shop"},

@@ -27,7 +27,7 @@ func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	space := ada.expect(t, http.StatusCreated, "POST /v3/spaces", `{"name":"stage",`+inOrg+`}`).field(t, "guid")
 	ada.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces", `{"name":"stage",`+inOrg+`}`, "errors.0.detail=Name must be unique per organization")
 	// Without this error, the client would use a space in which nothing can be created.
-	if r := ada.expect(t, http.StatusServiceUnavailable, "POST /v3/spaces", `{"name":"`+spaceWithoutNamespace+`",`+inOrg+`}`); !strings.Contains(r.body, "was created, and has no namespace yet") {
+	if r := ada.expect(t, http.StatusServiceUnavailable, "POST /v3/spaces", `{"name":"`+spaceWithoutNamespace+`",`+inOrg+`}`); !strings.Contains(r.body, "was created, but has no namespace yet") {
 		t.Errorf("found %s, want a sentence about the current state", r.body)
 	}
 	carol.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces", `{"name":"mine",`+inOrg+`}`)

@@ -43,8 +43,8 @@ func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 		"an empty body of a request that needs one: UnprocessableEntity":        {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
 		"a body with only nulls: NotFound":                                      {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
 		"an empty name: UnprocessableEntity":                                    {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of letters"},
-		"a variable that the platform sets: UnprocessableEntity":                {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'PORT'; choose another"},
-		"a variable that the platform sets, for a new app: UnprocessableEntity": {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'VCAP_SERVICES'; choose another"},
+		"a variable that the platform sets: UnprocessableEntity":                {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'PORT'; choose another name"},
+		"a variable that the platform sets, for a new app: UnprocessableEntity": {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'VCAP_SERVICES'; choose another name"},
 		"a manifest with an invalid second app: UnprocessableEntity":            {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first, docker: {image: x}}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "For application 'second app'"},
 		"an instance index that is not a number: NotFound":                      {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
 		"a GUID that is a path: NotFound":                                       {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
@@ -85,7 +85,7 @@ func TestFailedManifestNamesAppliedApps(t *testing.T) {
 	alice := e.callerNamed(t, "alice")
 	manifest := `{"applications":[{"name":"first","docker":{"image":"x:1"}},{"name":"second","docker":{"image":"x:1"}},{"name":"third","docker":{"image":"x:1"}}]}`
 	r := alice.send(t, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest)
-	if detail := r.field(t, "errors.0.detail"); r.status != http.StatusUnprocessableEntity || !strings.Contains(detail, "exceeded quota: small") || !strings.HasSuffix(detail, "; applied before: first") {
+	if detail := r.field(t, "errors.0.detail"); r.status != http.StatusUnprocessableEntity || !strings.Contains(detail, "exceeded quota: small") || !strings.HasSuffix(detail, "; apps that were already applied: first") {
 		t.Errorf("expected 422 that names the quota and the created app, found %d %s", r.status, r.body)
 	}
 	alice.expect(t, http.StatusOK, "GET /v3/apps?space_guids="+space, "", "resources#=1", "resources.0.name=first")

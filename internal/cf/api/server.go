@@ -36,15 +36,15 @@ const (
 	// its chain and its key.
 	headerTimeout  = 5 * time.Second
 	maxHeaderBytes = 64 << 10
-	// writeTimeout closes connections of clients that do not read their response. It is twice the time for which a
-	// response may be held.
+	// writeTimeout closes connections of clients that do not read their response. It is twice the time limit of a
+	// request.
 	writeTimeout = 2 * requestTimeout
 	idleTimeout  = 2 * time.Minute
 	// shutdownTimeout limits the wait for requests in flight.
 	shutdownTimeout = 15 * time.Second
 	cacheQPS        = 100
-	// A manifest needs up to 30 MiB for a few milliseconds. Reading logs needs up to 5 MiB until the kubelets and the
-	// client have finished.
+	// These constants limit concurrent requests, in total and per caller. A manifest needs up to 30 MiB for a few
+	// milliseconds. Reading logs needs up to 5 MiB until the kubelets and the client have finished.
 	manifestSlots, manifestSlotsOfCaller = 3, 1
 	logSlots, logSlotsOfCaller           = 16, 4
 	uploadSlots, uploadSlotsOfCaller     = 8, 2
@@ -61,7 +61,7 @@ type Options struct {
 	RequestsPerSecond float64
 	// FailuresPerSecond limits the rate at which invalid credentials from one address are reviewed.
 	FailuresPerSecond float64
-	// MaxStaleness is the time without a working watch of the cache after which requests fail.
+	// MaxStaleness is the time for which the cache may lack a working watch before requests fail.
 	MaxStaleness time.Duration
 	// MaxInstances limits the number of instances of one process.
 	MaxInstances int32
@@ -130,7 +130,8 @@ func (s *server) newHTTPServer(tlsConfig *tls.Config) *http.Server {
 	return httpServer
 }
 
-// shutdown waits for the requests in flight. It sends held responses immediately, with the current state.
+// shutdown waits for the requests in flight. Requests that wait for a change are answered immediately, with the current
+// state.
 func (s *server) shutdown(ctx context.Context, httpServer *http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
@@ -185,7 +186,7 @@ func parseExternalURL(address string) (string, error) {
 	}
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Scheme != "https" || parsed.Host == "" || strings.Trim(parsed.Path, "/") != "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
-		return "", errors.New("expected --external-url such as https://api.example.com, without a user name, path, query or fragment; found another URL; correct it")
+		return "", errors.New("expected --external-url such as https://api.example.com, without a user name, path, query or fragment; found another URL; correct the URL")
 	}
 	return "https://" + parsed.Host, nil
 }

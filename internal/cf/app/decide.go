@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app decides which processes an app lacks, and what its status reports. It is pure; package controller
-// observes and acts.
+// Package app decides which processes to create for an app, which builds and packages to delete, and what the status of
+// the app reports. It is pure; package controller observes and acts.
 package app
 
 import (
@@ -33,11 +33,11 @@ type Observed struct {
 	// Builds and Packages are the app's builds and packages, except those that are being deleted.
 	Builds   []korifiv1alpha1.CFBuild
 	Packages []korifiv1alpha1.CFPackage
-	// Stops records the stops that spec.desiredState has requested.
+	// Stops is the record of the stops that spec.desiredState has requested.
 	Stops stoprecord.Records
 	// Scheduled is the current stop by a Slumber, or nil.
 	Scheduled *torporv1alpha1.ScheduledStop
-	// Moment is the time of the observation, for the savings.
+	// Moment is the time of the observation. The savings are computed from it.
 	Moment savings.Moment
 }
 
@@ -46,17 +46,17 @@ func (o Observed) shouldRun() bool {
 	return o.App.Spec.DesiredState == korifiv1alpha1.StartedState && o.Scheduled == nil
 }
 
-// Plan holds the processes to create, and the objects that are no longer needed.
+// Plan holds the processes to create, and the builds and packages to delete.
 type Plan struct {
 	Create          []*korifiv1alpha1.CFProcess
 	ExpiredBuilds   []*korifiv1alpha1.CFBuild
 	ExpiredPackages []*korifiv1alpha1.CFPackage
-	// EndsStop reports whether the stop has reached its end time.
+	// EndsStop is true if the app must be started, because its stop has reached its end time.
 	EndsStop bool
 }
 
-// Decide returns the missing processes of the app, and its expired builds and packages. Every app has a web process.
-// Its other processes are those of its current droplet.
+// Decide returns the processes to create, and the builds and packages to delete. Every app needs a web process, and a
+// process for each other process type of its current droplet.
 func Decide(o Observed) Plan {
 	processTypes := []string{korifiv1alpha1.WebProcess}
 	if o.Droplet != nil {

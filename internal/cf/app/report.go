@@ -16,15 +16,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// Report is the result of UpdateStatus in addition to the status.
+// Report holds the results of UpdateStatus that it does not write to the status itself.
 type Report struct {
 	Ready, Draining decision.Condition
 	// Began is a revision that was observed for the first time. It is nil if no revision began, or if the creation of
-	// the app caused it.
+	// the app began the revision.
 	Began *korifiv1alpha1.Restart
 	// Unseen is the number of earlier revisions that ended before they were observed.
 	Unseen int64
-	// IsTransient is true if the app has not reached its desired state yet, and has not lost its ready state.
+	// IsTransient is true if the app is still changing to its desired state, and has not just lost its readiness.
 	IsTransient bool
 }
 
@@ -58,7 +58,7 @@ func UpdateStatus(o Observed) Report {
 }
 
 // isTransient reports whether the app is still changing to its desired state. It returns false for an app that is no
-// longer ready, so that this is written immediately.
+// longer ready, so that this status is written immediately.
 func isTransient(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, ready decision.Condition) bool {
 	if !process.IsProgressReason(ready.Reason) {
 		return false
@@ -81,8 +81,8 @@ func countInstances(app *korifiv1alpha1.CFApp, processes []korifiv1alpha1.CFProc
 	return n
 }
 
-// summarizeProcesses returns the condition of the first process, by type, that is not in its desired state. If all
-// processes are in their desired state, it reports that.
+// summarizeProcesses returns the app's Ready and Draining conditions. Ready is the condition of the first process, by
+// type, that is not in its desired state. If all processes are in their desired state, Ready is true.
 func summarizeProcesses(o Observed, unreadable string) (ready, draining decision.Condition) {
 	want := korifiv1alpha1.StoppedReason
 	if o.shouldRun() {

@@ -20,7 +20,7 @@ func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	current, status := revision.DescribeCurrent(app), &app.Status
 	status.Restarts = revision.ListRestarts(app)
 	known := len(status.Restarts) > 0 && status.Restarts[0].Revision >= current.Revision
-	// A revision without a cause was written by bypassing admission, so it was not counted.
+	// A revision without a recorded cause was written by bypassing admission, so it is not counted.
 	if unreadable != "" || !known && len(status.Restarts) > 0 && current.Cause == korifiv1alpha1.CausedByCreation {
 		return nil
 	}

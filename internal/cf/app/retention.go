@@ -15,7 +15,7 @@ const (
 	// maxUnused is the number of newest builds and packages that an app keeps even if no revision needs them, because a
 	// push may be in progress.
 	maxUnused = 5
-	// maxExpired limits the deletions of one pass. The deletion of a build triggers the next pass.
+	// maxExpired limits the deletions in one reconciliation. The deletion of a build triggers the next one.
 	maxExpired = 50
 )
 

@@ -13,8 +13,9 @@ import (
 
 const kibibytesPerMebibyte = 1024
 
-// savedRate returns the resource requests of all instances of a stopped app, once no instance runs. If a stopped app is
-// scaled, it continues to save until its processes report their state again.
+// savedRate returns the resources that a stopped app saves: the requests of all its instances. It returns zero until no
+// instance runs. If a user scales a stopped app, the rate stays above zero until the processes report their state
+// again.
 func savedRate(o Observed, ready decision.Condition) savings.Rate {
 	isAsked := !o.shouldRun() && (o.Stops.Holds() || o.Scheduled != nil)
 	isOff := ready.Status == metav1.ConditionTrue || !savings.RateOf(o.App.Status.Savings).IsZero()

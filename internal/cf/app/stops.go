@@ -17,8 +17,8 @@ func NextStops(app *korifiv1alpha1.CFApp, now time.Time) stoprecord.Records {
 	return stoprecord.NextRecords(app.Status.Stops, readStopRequest(app), now)
 }
 
-// readStopRequest reads the stop or start that an app requests. Admission has recorded the user who stopped the app
-// with the revision that the stop began, and the user who started it with the same revision.
+// readStopRequest returns the stop or start that an app requests. A stop begins a revision, and admission records the
+// user who stopped the app in it. If a user starts the app, admission records this user in the same revision.
 func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	current := revision.DescribeCurrent(app)
 	asked := stoprecord.Request{Reason: app.Annotations[torporv1alpha1.ReasonAnnotation], Until: app.Annotations[torporv1alpha1.UntilAnnotation]}
@@ -41,8 +41,8 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	return asked
 }
 
-// endsStop reports whether the app must be started because its stop has reached its end time. The end is recorded in
-// the status first, so its reason is not lost if the manager restarts.
+// endsStop reports whether the app must be started because its stop has reached its end time. The app is started only
+// after the status has recorded this, so the reason for the start is not lost if the manager restarts.
 func endsStop(o Observed) bool {
 	return o.Stops.HasExpired() && o.Stops.IsEndSavedIn(o.App.Status.Stops)
 }
@@ -56,14 +56,15 @@ func scheduledNote(o Observed) string {
 	return stoprecord.Records(o.Scheduled.Stops).Describe()
 }
 
-// stopNote describes the requester, the reason and the end time of a stop, and any ignored value.
+// stopNote describes the requester, the reason and the end time of a stop, and any ignored value of UntilAnnotation.
 func stopNote(stops stoprecord.Records) string {
 	note := stops.Describe()
 	if ignored := stops.DescribeIgnored(torporv1alpha1.UntilAnnotation); ignored != "" {
 		note += "; " + ignored
 	}
 	if stops.HasExpired() {
-		note += fmt.Sprintf("; it was stopped until %s and is about to be started", stops.RequestedStop().Until.UTC().Format(time.RFC3339))
+		note += fmt.Sprintf("; the app was stopped until %s and is about to be started",
+			stops.RequestedStop().Until.UTC().Format(time.RFC3339))
 	}
 	return note
 }

@@ -24,7 +24,7 @@ func Read(ctx context.Context, c client.Client, app *korifiv1alpha1.CFApp) (map[
 	if name := app.Spec.EnvSecretName; name != "" {
 		var secret corev1.Secret
 		if err := c.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: name}, &secret); err != nil {
-			return nil, fmt.Errorf("read the app's environment, spec.envSecretName: %w", err)
+			return nil, fmt.Errorf("read the app's environment from the Secret in spec.envSecretName: %w", err)
 		}
 		maps.Copy(variables, secret.Data)
 	}
@@ -61,7 +61,7 @@ func listBoundServices(ctx context.Context, c client.Client, app *korifiv1alpha1
 		instance := &instances.Items[at]
 		var secret corev1.Secret
 		if err := c.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: instance.Spec.SecretName}, &secret); err != nil {
-			return nil, fmt.Errorf("read the credentials of the service %s: %w", instance.Spec.DisplayName, err)
+			return nil, fmt.Errorf("read the credentials of the service instance %s: %w", instance.Spec.DisplayName, err)
 		}
 		bound = append(bound, process.NewBoundService(instance, b, secret.Data[korifiv1alpha1.CredentialsKey]))
 	}

@@ -103,9 +103,11 @@ func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.Bu
 			"expected the CFPackage "+o.Build.Spec.PackageRef.Name+", found none; waiting for it")
 	case o.UsesKpack:
 		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason,
-			"the package holds code; kpack builds it while this cluster serves images.kpack.io: see the Image "+o.Build.Name)
+			"the package contains source code, which kpack builds if this cluster serves images.kpack.io; "+
+				"see the Image "+o.Build.Name)
 	default:
-		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason, "the package holds code; another builder has to set status.droplet")
+		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason,
+			"the package contains source code; another builder must set status.droplet")
 	}
 }
 
@@ -126,7 +128,7 @@ func explainFailure(b *korifiv1alpha1.CFBuild) decision.Condition {
 func DecidePackageReady(pkg *korifiv1alpha1.CFPackage) decision.Condition {
 	if pkg.Spec.Source.Registry.Image == "" {
 		return decision.False(korifiv1alpha1.SourceMissingReason,
-			"expected the image that holds the code in spec.source.registry.image, found none; it is set when the code is uploaded")
+			"expected the image with the source code in spec.source.registry.image, found none; the field is set when the code is uploaded")
 	}
 	return decision.True(korifiv1alpha1.SourceReadyReason, "the code is uploaded; droplets can be built from the image in spec.source.registry.image")
 }

@@ -22,7 +22,8 @@ type Observed struct {
 	Deployment *torporv1alpha1.CFDeployment
 	// App is nil if it does not exist.
 	App *korifiv1alpha1.CFApp
-	// AnotherWriter describes another writer of the app, or is empty. If there is one, the app must not be changed.
+	// AnotherWriter describes another project that writes the app, or is empty. If it is set, the app must not be
+	// changed.
 	AnotherWriter string
 	// HasLaterDeployment is true if the app's annotation refers to a deployment that was created after this one.
 	HasLaterDeployment bool
@@ -38,9 +39,9 @@ type Action int
 // These are the actions on a deployment.
 const (
 	DoNothing Action = iota
-	// BeginRevision requests a new revision, which admission counts.
+	// BeginRevision changes the app so that admission begins a new revision.
 	BeginRevision
-	// CancelRevision cancels the revision.
+	// CancelRevision marks the deployment as cancelled in the app, and restores the earlier droplet.
 	CancelRevision
 	// DeleteExpired deletes the oldest finished deployments of the app.
 	DeleteExpired
@@ -50,13 +51,13 @@ const (
 type Plan struct {
 	State torporv1alpha1.DeploymentState
 	Do    Action
-	// Prepare records the current droplet before the revision begins. Revision is the revision that the deployment has
-	// begun; it is 0 until it is known.
+	// Prepare is true if the current droplet must be recorded before the revision begins. Revision is the revision that
+	// the deployment has begun; it is 0 until it is known.
 	Prepare  bool
 	Revision int64
 	// Droplet is the droplet of the revision that CancelRevision restores.
 	Droplet string
-	// LookAgain requests another pass soon, because no event would trigger one.
+	// LookAgain requests another reconciliation soon, because no event would trigger one.
 	LookAgain bool
 	// Expired are the deployments that DeleteExpired deletes.
 	Expired []torporv1alpha1.CFDeployment
@@ -64,14 +65,15 @@ type Plan struct {
 }
 
 // Decide is total: every Observed has exactly one Plan. The app's annotations record whether this deployment's revision
-// began and whether it was cancelled. The deployment's status only records the state before the revision.
+// began and whether it was cancelled. The deployment's status records the droplet before the revision, and the
+// revision.
 func Decide(o Observed) Plan {
 	d := o.Deployment
 	if revision.IsDeploymentOver(d) {
 		return planPrune(o)
 	}
 	if o.App == nil || !o.App.DeletionTimestamp.IsZero() {
-		return Plan{State: torporv1alpha1.SupersededState, Why: "the app is gone"}
+		return Plan{State: torporv1alpha1.SupersededState, Why: "the app does not exist or is being deleted"}
 	}
 	if o.AnotherWriter != "" {
 		return Plan{State: torporv1alpha1.DeployingState, Why: "the app is not changed: " + o.AnotherWriter}

@@ -25,11 +25,11 @@ type Observed struct {
 	Package *korifiv1alpha1.CFPackage
 	// Image is the Image with the build's name. It is nil if it does not exist.
 	Image *Progress
-	// Failure is the message of an Image's newest Build. It is set if the Image has failed without a message.
+	// Failure is the message of the Image's newest Build. It is set if the Image has failed without a message.
 	Failure string
 }
 
-// Action is the change that a pass makes to the Image.
+// Action is a change that the controller makes to the Image.
 type Action int
 
 // These are the actions on the Image.
@@ -125,7 +125,7 @@ func refuseBuildpacks(o Observed) Plan {
 
 func refuseName(o Observed) Plan {
 	return Plan{Failure: fmt.Sprintf("expected no other Image of the name %s, "+
-		"found one that does not belong to the CFBuild; delete it, and build again", o.Build.Name)}
+		"found one that does not belong to the CFBuild; delete that Image, and build again", o.Build.Name)}
 }
 
 // setDroplet returns a droplet with a web process, which runs the image's default command.

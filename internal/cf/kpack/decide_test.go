@@ -69,7 +69,7 @@ func TestDecide(t *testing.T) {
 		},
 		"an Image of another owner is refused": {
 			func(o *Observed) { o.Image = &Progress{} },
-			Plan{Rule: "another object has the name of the Image", Failure: "expected no other Image of the name b1, found one that does not belong to the CFBuild; delete it, and build again"},
+			Plan{Rule: "another object has the name of the Image", Failure: "expected no other Image of the name b1, found one that does not belong to the CFBuild; delete that Image, and build again"},
 		},
 		"a build waits while its Image is being deleted": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionTrue, ""); o.Image.IsDeleted = true },

@@ -141,7 +141,7 @@ func BuildImage(build *korifiv1alpha1.CFBuild, pkg *korifiv1alpha1.CFPackage, s 
 	image.SetName(build.Name)
 	image.SetLabels(map[string]string{korifiv1alpha1.AppGUIDLabel: build.Spec.AppRef.Name})
 	owner := *metav1.NewControllerRef(build, korifiv1alpha1.CFBuildKind())
-	// This field would need a right to the finalizers of CFBuilds, and the order of deletion does not matter.
+	// BlockOwnerDeletion would need a right to the finalizers of CFBuilds, and the order of deletion does not matter.
 	owner.BlockOwnerDeletion = nil
 	image.SetOwnerReferences([]metav1.OwnerReference{owner})
 	return image

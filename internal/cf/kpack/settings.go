@@ -14,7 +14,8 @@ import (
 // DefaultBuilder is the default builder of Images, as KIND/NAME.
 const DefaultBuilder = clusterBuilderKind + "/default"
 
-// DefaultServiceAccount is the default ServiceAccount of Images, which is in the space. kpack has the same default.
+// DefaultServiceAccount is the default name of the ServiceAccount of Images, which is in the space. kpack has the same
+// default.
 const DefaultServiceAccount = "default"
 
 const (

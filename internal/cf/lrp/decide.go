@@ -27,7 +27,7 @@ type Observed struct {
 	StatefulSet *appsv1.StatefulSet
 	Budget      *policyv1.PodDisruptionBudget
 	Pods        []*corev1.Pod
-	// Refusal is the reason why a Pod could not be created. It is read only while Pods are missing.
+	// Refusal is the reason why a Pod could not be created, or why its image pull Secret could not be read, or "".
 	Refusal string
 	Now     time.Time
 	// StopDelay is the time for which an instance continues to serve after it has left its Services. It is 0 for a
@@ -44,7 +44,7 @@ func (o Observed) LacksPods() bool {
 		set.Status.ObservedGeneration >= set.Generation && set.Status.Replicas < desiredReplicas(set)
 }
 
-// Action is the action of a pass on an LRP. A pass has at most one.
+// Action is a change that the controller makes for an LRP. Each reconciliation makes at most one.
 type Action int
 
 // These are the actions, in their usual order during the life of an LRP.
@@ -69,12 +69,11 @@ type Plan struct {
 	Replicas int32
 	// Pods are the Pods that LeaveServices and ReturnToServices change.
 	Pods []*corev1.Pod
-	// After is the time until the next pass. If it is 0, the next pass waits for an event.
+	// After is the time until the next reconciliation. If it is 0, only an event triggers it.
 	After time.Duration
 	// Why describes the decision, for the log and for errors.
 	Why string
-	// Conflict describes the reason why the LRP cannot run until a user intervenes. It is empty if there is no
-	// conflict.
+	// Conflict is the reason why the LRP cannot run until a user intervenes. It is empty if there is no conflict.
 	Conflict string
 }
 
@@ -86,7 +85,7 @@ func Decide(o Observed) Plan {
 	case deleting && !kept:
 		return Plan{Why: "being deleted"}
 	case o.StatefulSet != nil && !metav1.IsControlledBy(o.StatefulSet, o.LRP):
-		return Plan{Why: "name taken", Conflict: fmt.Sprintf("expected the StatefulSet %s to belong to this LRP, found another owner; delete it", o.StatefulSet.Name)}
+		return Plan{Why: "name taken", Conflict: fmt.Sprintf("expected the StatefulSet %s to belong to this LRP, found another owner; delete that StatefulSet", o.StatefulSet.Name)}
 	case deleting:
 		return decideDeletion(o)
 	case !kept:

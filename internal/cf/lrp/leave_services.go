@@ -33,7 +33,7 @@ func decideScaleDown(o Observed, wanted int32, why string) Plan {
 			inServices = append(inServices, pod)
 			servesReady = servesReady || podstatus.InstanceStatus(pod).State == korifiv1alpha1.RunningInstance
 		} else if remaining := left.Add(o.StopDelay).Sub(o.Now); remaining > 0 {
-			// A Pod's time from a clock that is ahead must not extend the wait.
+			// If the clock that set a Pod's time is ahead, this must not extend the wait.
 			replicas, wait = max(replicas, index+1), min(wait, remaining, o.StopDelay)
 		}
 	}
@@ -70,8 +70,8 @@ func podIndex(pod *corev1.Pod) (int32, bool) {
 	return int32(index), err == nil
 }
 
-// LeaveServicesOf returns a copy of a Pod that Torpor's Services no longer select, since the time at. Its StatefulSet
-// still owns it.
+// LeaveServicesOf returns a copy of a Pod without the label that Torpor's Services select, with at as the time of the
+// change. The StatefulSet still owns the Pod.
 func LeaveServicesOf(pod *corev1.Pod, processType string, at time.Time) *corev1.Pod {
 	after := pod.DeepCopy()
 	delete(after.Labels, korifiv1alpha1.ProcessTypeLabel)

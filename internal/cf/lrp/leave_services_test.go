@@ -85,7 +85,7 @@ func TestReplacedInstancesServeDuringTheStopDelay(t *testing.T) {
 		"a starting instance leaves its Services together with a ready one": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, in), startingInstance(1)}, do: LeaveServices, changedPods: []string{"pod-0", "pod-1"},
 		},
-		"a scale down removes the last instance from its Services": {
+		"when scaling down, the instance with the highest index leaves its Services first": {
 			wanted: 1, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: LeaveServices, changedPods: []string{"pod-1"},
 		},
 		"a scale down terminates an instance after its stop delay": {

@@ -249,7 +249,7 @@ type ApplicationInfo struct {
 	Addresses []string
 }
 
-// VCAPApplication returns the variable's value. It omits unknown values.
+// VCAPApplication returns the value of VCAP_APPLICATION. It omits unknown values.
 func (a ApplicationInfo) VCAPApplication() map[string]any {
 	addresses := append([]string{}, a.Addresses...)
 	all := map[string]any{

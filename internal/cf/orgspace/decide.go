@@ -20,7 +20,7 @@ const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 // Observed is an org or a space with its namespace.
 type Observed struct {
 	Owner metav1.Object
-	// Labels identify the namespace as the owner's.
+	// Labels are the labels of a namespace that belongs to Owner.
 	Labels map[string]string
 	// Namespace is the namespace with the owner's name. It is nil if it does not exist.
 	Namespace *corev1.Namespace
@@ -50,7 +50,7 @@ func Decide(o Observed) Plan {
 		return Plan{CreateNamespace: true, Why: "create the namespace"}
 	case !OwnsNamespace(o) || !o.Namespace.DeletionTimestamp.IsZero():
 		return Plan{LookAgain: true, Why: "name taken", Ready: new(decision.False(korifiv1alpha1.NameTakenReason,
-			"expected the namespace "+name+" to be free, found one that has another owner or is being deleted; delete it, or choose another name"))}
+			"expected the namespace "+name+" to be free, found one that has another owner or is being deleted; delete that namespace, or choose another name"))}
 	default:
 		return Plan{AddLabels: missingLabels(o.Namespace), CreatePolicy: o.LacksPolicy, Why: "as it should be", Ready: new(decision.True(korifiv1alpha1.NamespaceReadyReason, "the namespace "+name+" exists"))}
 	}

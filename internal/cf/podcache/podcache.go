@@ -43,7 +43,7 @@ type Cache struct {
 type sharedKind struct {
 	cache.Cache
 	gvk schema.GroupVersionKind
-	// users is guarded by the mutex of the Cache.
+	// users is the number of groups that use the kind. It is guarded by the mutex of the Cache.
 	users int
 	stop  context.CancelFunc
 	ended chan struct{}

@@ -67,7 +67,8 @@ func (s *Share) Start(ctx context.Context) error {
 	s.running.Unlock()
 	s.mu.Lock()
 	s.isOver = true
-	handlers, kinds := s.handlers, slices.Collect(maps.Values(s.kinds)) // Passes in flight can still read the kinds.
+	// Reconciliations in progress can still read the kinds.
+	handlers, kinds := s.handlers, slices.Collect(maps.Values(s.kinds))
 	s.mu.Unlock()
 	var errs []error
 	for _, h := range handlers {

@@ -20,7 +20,7 @@ import (
 // crashLoop is the waiting reason of a container that the kubelet will restart after a delay.
 const crashLoop = "CrashLoopBackOff"
 
-// isStartFailure reports whether a container cannot be started and is unlikely to start soon.
+// isStartFailure reports whether a waiting container with this reason is unlikely to start soon.
 func isStartFailure(reason string) bool {
 	switch reason {
 	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
@@ -33,7 +33,7 @@ func isStartFailure(reason string) bool {
 // InstanceIndex returns the index of the app instance in a Pod. It returns "" if no StatefulSet has created the Pod.
 func InstanceIndex(pod *corev1.Pod) string { return pod.Labels[appsv1.PodIndexLabel] }
 
-// IsTerminating reports whether the deletion of a Pod was requested. Such a Pod no longer counts as an instance,
+// IsTerminating reports whether the deletion of a Pod was requested. A terminating Pod no longer counts as an instance,
 // regardless of its status.
 func IsTerminating(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }
 
@@ -83,8 +83,8 @@ func deletionRequestedAt(pod *corev1.Pod) time.Time {
 	return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
 }
 
-// describeCrash describes how an instance has terminated that will not be restarted soon. It returns "" if the instance
-// has not terminated.
+// describeCrash describes how the instance in a Pod has terminated, or why its container cannot be started. It returns
+// "" if neither is the case.
 func describeCrash(pod *corev1.Pod) string {
 	if pod.Status.Phase == corev1.PodFailed {
 		return cmp.Or(pod.Status.Message, pod.Status.Reason, "the Pod has failed")
@@ -148,7 +148,8 @@ func describeFailedCheck(pod *corev1.Pod, t *corev1.ContainerStateTerminated) st
 	if startup.HTTPGet != nil {
 		check = "http"
 	}
-	return fmt.Sprintf("; it ended at about the deadline of its %s health check, %s after its start", check, limit)
+	return fmt.Sprintf("; the instance ended at about the deadline of its %s health check, %s after its start",
+		check, limit)
 }
 
 // describeWaiting returns the reason why the containers do not run, such as ErrImagePull, or the reason for their last

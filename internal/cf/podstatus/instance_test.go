@@ -67,7 +67,7 @@ func TestUnhealthy(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(10)), Containers: []corev1.Container{{
 		Name: eiriniv1.ApplicationContainer, StartupProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 61},
 	}}}}
-	const hint = "; it ended at about the deadline of its port health check, 1m0s after its start"
+	const hint = "; the instance ended at about the deadline of its port health check, 1m0s after its start"
 	for name, row := range map[string]struct {
 		lived time.Duration
 		want  string

@@ -26,11 +26,12 @@ type RevisionPods struct {
 	// the order of the cache.
 	EndsBy    time.Time
 	NodeOfEnd string
-	// Trouble is the reason why a Pod cannot be scheduled or started. It is empty if there is no such Pod.
+	// Trouble is the reason why a Pod cannot be scheduled or started, or has crashed. It is empty if there is no such
+	// Pod.
 	Trouble string
 }
 
-// earliest returns the earlier of two times. It ignores a if it is zero.
+// earliest returns the earlier of two times, or b if a is zero.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

@@ -9,7 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// staleInterval is the requeue interval if the view seems stale. The event of a fresh object also triggers a pass.
+// staleInterval is the requeue interval if cached objects seem stale. The event of a newer object also triggers a
+// reconciliation.
 const staleInterval = 5 * time.Second
 
 // endSlack is the additional time that a kubelet has to report that a Pod has terminated.
@@ -18,16 +19,17 @@ const endSlack = 30 * time.Second
 // Rules returns the rules in order. The first rule that matches is used, and the last one always matches. LRPs are
 // deleted because of the app's spec and revisions, never because of conditions.
 //
-// Invariant: let r be the app's revision, s <= r its last stop, and t the target revision, s <= t <= r. The rules
-// delete every LRP below s before they create the LRP of t, and "held until drained" delays that creation until no LRP
-// and no Pod below s is left. So Pods of t never run while Pods of a revision below s remain, unless revisions may
-// overlap or the drain timeout has passed. The model test TestEveryStateIsSafeAndConverges checks every interleaving.
+// Invariant: let r be the app's revision, s <= r the revision that its last stop began, and t the target revision, s <=
+// t <= r. The rules delete every LRP below s before they create the LRP of t, and "held until drained" delays that
+// creation until no LRP and no Pod below s is left. So Pods of t never run while Pods of a revision below s remain,
+// unless revisions may overlap or the drain timeout has passed. The model test TestEveryStateIsSafeAndConverges checks
+// every interleaving.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
 		{Name: "deleted", When: Observed.isDeleted, Then: planDeleted},
 		{Name: "revision unreadable", When: Observed.isAppUnreadable, Then: planUnreadable},
-		// Invariant: this rule precedes every rule that deletes. An LRP above r proves that the view of the app is
-		// stale, and a deletion on that view could remove what the app needs now.
+		// Invariant: this rule precedes every rule that deletes. An LRP above r proves that the cached app is stale. A
+		// deletion decided from the stale app could remove an LRP that the app needs now.
 		{Name: "newer revision", When: Observed.hasNewerLRP, Then: planNewerRevision},
 		{Name: "delete obsolete LRPs", When: Observed.hasObsoleteLRPs, Then: planDeletion},
 
@@ -72,13 +74,13 @@ func (o Observed) isDeleted() bool { return o.Deleted }
 // isAppUnreadable reports whether the app's revision cannot be read.
 func (o Observed) isAppUnreadable() bool { return o.App.Unreadable != "" }
 
-// hasNewerLRP reports whether an LRP has a later revision than the app, which means that the view of the app is stale.
+// hasNewerLRP reports whether an LRP has a later revision than the app, which means that the cached app is stale.
 func (o Observed) hasNewerLRP() bool { return o.newerLRP() != nil }
 
 // hasObsoleteLRPs reports whether there are LRPs to delete.
 func (o Observed) hasObsoleteLRPs() bool { return len(o.lrpsToDelete()) > 0 }
 
-// isStopping reports whether the app is to be stopped and objects of it remain.
+// isStopping reports whether the app should be stopped, but LRPs or Pods of it remain.
 func (o Observed) isStopping() bool { return !o.App.Started && !o.obsoleteRemains().isEmpty() }
 
 // isStopped reports whether the app is stopped.

@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// Observed holds everything on which Decide depends for one process.
+// Observed holds the input of Decide for one process.
 type Observed struct {
 	Now time.Time
 	// Deleted is true if the process or its app is being deleted.
@@ -76,7 +76,7 @@ type ObservedLRP struct {
 	// Deleting is true if the LRP has a deletion timestamp, which is DeletedAt. Its Pods may still run.
 	Deleting  bool
 	DeletedAt time.Time
-	// Refusal is the reason why Kubernetes creates too few Pods for the LRP, or "".
+	// Refusal is the reason why Pods of the LRP are not created or cannot pull their image, or "".
 	Refusal string
 }
 
@@ -157,13 +157,13 @@ func (o Observed) isRestoredByCancel(l ObservedLRP) bool {
 }
 
 // ReadTargetRevision returns the revision whose instances are shown to users. It is the app's revision, or the restored
-// one after a cancelled deployment.
+// revision after a cancelled deployment.
 func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
 	return revision.SelectReported(app, process, revision.IsCancelled(app))
 }
 
 // ReadRevisionBefore returns the revision of a process that a cancellation of the deployment would restore. It returns
-// the app's revision if there is no other.
+// the app's revision if no other revision can be restored.
 func ReadRevisionBefore(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
 	return revision.SelectReported(app, process, true)
 }
@@ -201,9 +201,9 @@ func (o Observed) mustBeDeleted(revision int64) bool {
 	case revision <= o.TargetRevision() || revision > o.App.Revision:
 		return false
 	default:
-		// Instances of a cancelled deployment may serve requests, so they are kept until enough others are ready. If no
-		// instance of the cancelled revision is ready, the revision is deleted immediately. An intermediate revision is
-		// always kept until then, because it may still become the target.
+		// Instances of a cancelled deployment may serve requests, so they are kept until enough instances of the target
+		// revision are ready. If no instance of the cancelled revision is ready, the revision is deleted immediately.
+		// An intermediate revision is always kept until then, because it may still become the target.
 		return revision == o.App.Revision && o.podsOf(revision).Ready == 0 || o.targetStaying() >= o.Desired
 	}
 }
@@ -306,7 +306,7 @@ func (o Observed) isOverdue(left remainingObjects) bool {
 }
 
 // waitsForDrain reports whether the target revision must not have Pods yet. A target with an LRP does not wait. A
-// cancelled deployment does not wait either, because its target already has one.
+// cancelled deployment does not wait either, because its target already has an LRP.
 func (o Observed) waitsForDrain() bool {
 	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.obsoleteRemains().isEmpty() && !o.hasDrainTimedOut()
 }

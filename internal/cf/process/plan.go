@@ -16,12 +16,12 @@ type Plan struct {
 	Do Action
 	// Ready and Draining are the conditions that the controller owns. Every plan has both.
 	Ready, Draining decision.Condition
-	// After is the time until the next pass. If it is zero, the next pass waits for an event.
+	// After is the time until the next reconciliation. If it is 0, only an event triggers it.
 	After time.Duration
 }
 
-// Action is one change in Kubernetes. The set is closed. Every action can be repeated, and its completion is not
-// awaited.
+// Action is one change in Kubernetes. Only the types in this file implement it. Every action can be repeated. The
+// controller does not wait for its completion.
 //
 //sumtype:decl
 type Action interface{ isAction() }
@@ -29,8 +29,8 @@ type Action interface{ isAction() }
 // Nothing makes no change.
 type Nothing struct{}
 
-// CreateLRP creates the LRP of the target revision. If the LRP already exists, the observation is stale, and another
-// pass follows soon.
+// CreateLRP creates the LRP of the target revision. If the LRP already exists, the observation is stale, and the
+// process is reconciled again soon.
 type CreateLRP struct {
 	Name      string
 	Revision  int64

@@ -35,7 +35,7 @@ func planDeletion(o Observed) Plan {
 }
 
 func planWaitForUpstream(o Observed) Plan {
-	message := fmt.Sprintf("expected no Pods of Korifi's runner, found %d; delete its AppWorkloads, or its StatefulSets if its controllers are gone: "+
+	message := fmt.Sprintf("expected no Pods of Korifi's runner, found %d; delete the AppWorkloads of the process, or the StatefulSets if Korifi no longer runs: "+
 		"kubectl delete statefulsets -l %s=%s", o.UpstreamPods, korifiv1alpha1.GUIDLabel, o.ProcessGUID)
 	return Plan{Ready: decision.False(torporv1alpha1.AnotherWriterReason, message), After: staleInterval}
 }
@@ -112,7 +112,7 @@ func (o Observed) obstacle() string {
 		return refusal
 	}
 	if o.timeUntilLate() == 0 && !pods.EndsBy.IsZero() {
-		return fmt.Sprintf("an instance must end first, but its node %[1]q does not confirm that it has ended; if the node is permanently gone, delete the node, or run: "+
+		return fmt.Sprintf("an instance must terminate first, but its node %[1]q does not confirm this; if the node is permanently gone, delete the node, or run: "+
 			"kubectl taint nodes %[1]s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", pods.NodeOfEnd)
 	}
 	return pods.Trouble

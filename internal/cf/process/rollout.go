@@ -47,7 +47,7 @@ func (o Observed) isCanaryComplete() bool {
 // because a full quota might otherwise prevent the restored revision from growing.
 //
 // Invariant: let d be the desired instances, and n the ready instances that the LRPs of all revisions keep. After a
-// retirement, n is at least the smaller of d and n before it, so a deployment never takes a ready instance that is
+// retirement, n is at least the smaller of d and n before it, so a deployment never removes a ready instance that is
 // needed. The model test TestEveryStateIsSafeAndConverges checks this.
 func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 	needed := max(0, o.Desired-o.targetStaying())

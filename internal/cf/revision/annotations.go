@@ -13,7 +13,7 @@ import (
 )
 
 // SetRevisionAnnotations writes the revision to the annotations of the changed app. It updates the author and the time
-// if a revision begins or the app starts, and otherwise keeps them.
+// of the revision if it begins in this change, and those of the start if the app starts. Otherwise it keeps them.
 func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState, by string, at time.Time) {
 	want, now := m.ownedAnnotations(), at.UTC().Format(time.RFC3339)
 	want[torporv1alpha1.RevisedByAnnotation], want[torporv1alpha1.RevisedAtAnnotation] = by, now
@@ -48,8 +48,8 @@ func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) 
 	return errors.Join(wrong...)
 }
 
-// keptAnnotations returns the authors, times and causes that a change keeps, and the ended revisions. A new revision
-// does not have a start yet.
+// keptAnnotations returns the annotations whose values the change keeps: the cause, authors and times. It also returns
+// the annotation with ended revisions. If a revision begins, the annotations about its start are empty.
 func keptAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState) map[string]string {
 	kept := map[string]string{torporv1alpha1.EndedRevisionsAnnotation: keepEndedRevisions(old, m)}
 	if m.Cause == "" {
@@ -74,8 +74,8 @@ func isStart(old, updated *korifiv1alpha1.CFApp) bool {
 	return old != nil && old.Spec.DesiredState != korifiv1alpha1.StartedState && updated.Spec.DesiredState == korifiv1alpha1.StartedState
 }
 
-// removeStopLeftovers removes the end of a stop and the reason for it when the app starts, unless the same change sets
-// them.
+// removeStopLeftovers removes the annotations with the end and the reason of a stop when the app starts, unless the
+// same change sets them.
 func removeStopLeftovers(old, updated *korifiv1alpha1.CFApp) {
 	if !isStart(old, updated) {
 		return
@@ -122,7 +122,8 @@ func ownedKeys() []string {
 }
 
 func unexpectedAnnotation(key, want, found string) error {
-	return fmt.Errorf("metadata.annotations[%s]: expected %q, because Torpor keeps it; found %q; leave it as it is, and set %s to a new value to restart",
+	return fmt.Errorf("metadata.annotations[%s]: expected %q, which Torpor has set; found %q; "+
+		"leave the annotation unchanged, and set %s to a new value to restart the app",
 		key, want, found, torporv1alpha1.RestartRequestAnnotation)
 }
 

@@ -85,9 +85,9 @@ func restartCause(old, updated *korifiv1alpha1.CFApp) korifiv1alpha1.RestartCaus
 	}
 }
 
-// repairedRevision returns the revision after an unreadable one. If the change contains a revision above
-// status.observedRevision, it returns that one, because the author of the repair has checked the LRPs. Otherwise it
-// returns the first revision that no controller has observed.
+// repairedRevision returns the revision with which a change replaces an unreadable one. If the change contains a
+// revision above status.observedRevision, it returns that revision, because the author of the repair has checked the
+// LRPs. Otherwise it returns the first revision that no controller has observed.
 func repairedRevision(old, updated *korifiv1alpha1.CFApp) int64 {
 	if n, ok := ParseRevision(updated.Annotations[korifiv1alpha1.RevisionAnnotation]); ok && n > old.Status.ObservedRevision {
 		return n

@@ -111,19 +111,19 @@ func TestNextRevisionRefusesEdits(t *testing.T) {
 		old, updated *korifiv1alpha1.CFApp
 		says         string
 	}{
-		"a lowered revision is refused": {newApp(on, running), with(rev, "1"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected "4", because Torpor keeps it; ` +
-			`found "1"; leave it as it is, and set torpor.dev/restart-request to a new value to restart`},
+		"a lowered revision is refused": {newApp(on, running), with(rev, "1"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected "4", which Torpor has set; ` +
+			`found "1"; leave the annotation unchanged, and set torpor.dev/restart-request to a new value to restart the app`},
 		"a raised revision is refused":                                {newApp(on, running), with(rev, "5"), `[korifi.cloudfoundry.org/app-rev]: expected "4"`},
-		"a revision that is not a number is refused":                  {newApp(on, running), with(rev, "abc"), `expected "4", because Torpor keeps it; found "abc"`},
-		"an empty revision is refused":                                {newApp(on, running), with(rev, ""), `expected "4", because Torpor keeps it; found ""`},
+		"a revision that is not a number is refused":                  {newApp(on, running), with(rev, "abc"), `expected "4", which Torpor has set; found "abc"`},
+		"an empty revision is refused":                                {newApp(on, running), with(rev, ""), `expected "4", which Torpor has set; found ""`},
 		"a first revision that is not a number is refused":            {nil, with(rev, "abc"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected a number such as "0", found "abc"; leave the annotation out`},
-		"an edit of a last stop is refused":                           {newApp(on, running), with(last, "4"), `[korifi.cloudfoundry.org/last-stop-app-rev]: expected "3"`},
-		"an edit of the pinned droplet is refused":                    {newApp(on, running), with(pinned, "new"), `[torpor.dev/droplet]: expected "old"`},
-		"an edit of the author is refused":                            {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
-		"an edit of the time is refused":                              {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
-		"an edit of the cause is refused":                             {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
-		"an edit of the ended revisions is refused":                   {newApp(on, running), with(torporv1alpha1.EndedRevisionsAnnotation, "[]"), `[torpor.dev/ended-revisions]: expected ""`},
-		"a stop that also edits the revision is refused":              {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", because Torpor keeps it; found "6"`},
+		"a changed last stop is refused":                              {newApp(on, running), with(last, "4"), `[korifi.cloudfoundry.org/last-stop-app-rev]: expected "3"`},
+		"a changed pinned droplet is refused":                         {newApp(on, running), with(pinned, "new"), `[torpor.dev/droplet]: expected "old"`},
+		"a changed author is refused":                                 {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
+		"a changed time is refused":                                   {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
+		"a changed cause is refused":                                  {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
+		"changed ended revisions are refused":                         {newApp(on, running), with(torporv1alpha1.EndedRevisionsAnnotation, "[]"), `[torpor.dev/ended-revisions]: expected ""`},
+		"a stop that also edits the revision is refused":              {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", which Torpor has set; found "6"`},
 		"a stop of an app at the last possible revision is refused":   {newApp(on, revisionAnnotations("999999999", "0")), newApp(off, nil), "expected at most 999999999, found no revision left; create a new app"},
 		"a repair of an app at the last possible revision is refused": {newUnreadableApp(MaxRevision), newApp(off, nil), "no revision left"},
 	} {

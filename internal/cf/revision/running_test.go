@@ -16,7 +16,7 @@ func TestRunning(t *testing.T) {
 		"after a cancelled deployment, a newer revision that does not serve is skipped": {current: 4, cancelled: true, existing: append(serving(1, 2), ExistingRevision{Number: 3}), want: 2},
 		"after a cancelled deployment, the oldest revision runs if none serves":         {current: 4, cancelled: true, existing: []ExistingRevision{{Number: 3}, {Number: 2}}, want: 2},
 		"a cancelled deployment never runs a revision before the last stop":             {current: 4, lastStop: 3, cancelled: true, existing: serving(1, 2, 4), want: 4},
-		"after a cancelled deployment, the revision of the last stop may run":           {current: 4, lastStop: 3, cancelled: true, existing: serving(2, 3), want: 3},
+		"after a cancelled deployment, the revision that the last stop began may run":   {current: 4, lastStop: 3, cancelled: true, existing: serving(2, 3), want: 3},
 		"a cancelled deployment never runs a revision after its own":                    {current: 4, cancelled: true, existing: serving(5), want: 4},
 		"a cancelled deployment without an earlier revision keeps the current one":      {current: 4, cancelled: true, want: 4},
 		"a cancelled deployment may restore the first revision, which is 0":             {current: 1, cancelled: true, existing: serving(0, -1), want: 0},

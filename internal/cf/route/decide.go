@@ -63,7 +63,8 @@ type Observed struct {
 	Ingress   *networkingv1.Ingress
 }
 
-// Plan is the desired set of the route's objects. A pass may write several of them, and each write can be repeated.
+// Plan is the desired set of the route's objects. A reconciliation may write several of them, and each write can be
+// repeated.
 type Plan struct {
 	// Services contains one Service for each destination. Other Services of the route are deleted.
 	Services []*corev1.Service
@@ -92,7 +93,7 @@ func Decide(o Observed) Plan {
 	}
 	switch {
 	case len(backends) == 0:
-		plan.Ready = decision.True(korifiv1alpha1.AddressReservedReason, "no app is mapped to the address; map one")
+		plan.Ready = decision.True(korifiv1alpha1.AddressReservedReason, "no app is mapped to the address; map an app")
 	case o.Publisher.UsesGateway():
 		plan.HTTPRoute = buildHTTPRoute(o, backends)
 		plan.Ready = judgeHTTPRoute(o)
@@ -113,11 +114,12 @@ var pathPattern = regexp.MustCompile(`^(/[-A-Za-z0-9._~]+)+$`)
 func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
 	switch {
 	case spec.Protocol != "" && spec.Protocol != korifiv1alpha1.HTTPRouteProtocol:
-		return fmt.Sprintf("expected the protocol http, found %s; Torpor serves no other", spec.Protocol)
+		return fmt.Sprintf("expected the protocol http, found %s; Torpor supports no other protocol", spec.Protocol)
 	case !hostPattern.MatchString(HostOf(spec)):
-		return fmt.Sprintf("expected a host of letters, digits and dashes, found %q; name one, such as shop", spec.Host)
+		return fmt.Sprintf("expected a host of letters, digits and dashes, found %q; set a host such as shop", spec.Host)
 	case spec.Path != "" && !pathPattern.MatchString(spec.Path):
-		return fmt.Sprintf("expected a path such as /cart, found %q; put a slash first and none at the end", spec.Path)
+		return fmt.Sprintf("expected a path such as /cart, found %q; start the path with a slash, and do not end it with one",
+			spec.Path)
 	default:
 		return ""
 	}
@@ -165,12 +167,12 @@ func findProblem(o Observed) (decision.Condition, bool) {
 	}
 	if o.Domain == nil {
 		return decision.False(korifiv1alpha1.DomainMissingReason, fmt.Sprintf(
-			"expected the CFDomain %s/%s, found none, or an older one of the same name; ask the platform team for the domain, or choose another",
+			"expected the CFDomain %s/%s, found none, or an older one of the same name; ask the platform team for the domain, or choose another domain",
 			spec.DomainRef.Namespace, spec.DomainRef.Name)), true
 	}
 	if o.Holder != "" {
 		return decision.False(korifiv1alpha1.AddressTakenReason,
-			"expected an address that no other route uses, and a host that no other space uses, found an older route with that address or host; choose another"), true
+			"expected an address that no other route uses, and a host that no other space uses, found an older route with that address or host; choose another host or path"), true
 	}
 	return decision.Condition{}, false
 }
@@ -238,5 +240,6 @@ func judgeIngress(o Observed) decision.Condition {
 	if o.Ingress != nil && len(o.Ingress.Status.LoadBalancer.Ingress) > 0 {
 		return decision.True(korifiv1alpha1.AddressServedReason, "the Ingress has an address")
 	}
-	return decision.Unknown(korifiv1alpha1.AddressPublishedReason, "the Ingress has no address yet; its class decides whether it is served")
+	return decision.Unknown(korifiv1alpha1.AddressPublishedReason,
+		"the Ingress has no address yet; the controller of its class must set one")
 }

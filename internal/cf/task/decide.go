@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package task decides how a CFTask becomes a Job with its app's droplet, and reports its progress. It is pure; package
-// controller observes and acts.
+// Package task decides when a CFTask runs as a Job with the droplet of its app, and what its status reports. It is
+// pure; package controller observes and acts.
 package task
 
 import (
@@ -21,7 +21,7 @@ import (
 const (
 	// retention is the time for which finished tasks are kept, as in Cloud Foundry.
 	retention = 31 * 24 * time.Hour
-	// waitInterval is the delay before the next pass if no event will trigger one.
+	// waitInterval is the delay before the next reconciliation if no event will trigger one.
 	waitInterval = 10 * time.Second
 	// defaultMegabytes is the default memory and disk size for an app without a web process.
 	defaultMegabytes = 1024
@@ -44,7 +44,7 @@ type Observed struct {
 	Exit string
 }
 
-// Action is the action of a pass. A pass has at most one.
+// Action is a change that the controller makes for a task. Each reconciliation makes at most one.
 type Action int
 
 // These are the actions on a task.
@@ -88,7 +88,8 @@ func Decide(o Observed) Plan {
 	case !ended.IsZero():
 		return Plan{After: retention - o.Now.Sub(ended), Why: "ended"}
 	case o.Job != nil && !metav1.IsControlledBy(o.Job, o.Task):
-		return o.fail(korifiv1alpha1.NameTakenReason, "expected no Job with the name of the task and another owner, found one; run the task again")
+		return o.fail(korifiv1alpha1.NameTakenReason,
+			"expected the Job with the name of the task to belong to it, found another owner; run the task again")
 	case o.Job != nil && isJobTrue(o.Job, batchv1.JobComplete):
 		return Plan{Why: "succeeded", Conditions: map[string]decision.Condition{
 			korifiv1alpha1.TaskStartedCondition:   decision.True(korifiv1alpha1.TaskProceedsReason, "the task was started"),
@@ -109,8 +110,8 @@ func Decide(o Observed) Plan {
 	}
 }
 
-// start creates the Job one pass after the task's number and droplet were saved, so a task is never run twice with
-// different droplets.
+// start creates the Job only after the task's number and droplet were saved in its status. So a task is never run twice
+// with different droplets.
 func (o Observed) start() Plan {
 	if o.Droplet == nil {
 		return Plan{Why: "no droplet", After: waitInterval, Conditions: map[string]decision.Condition{
@@ -151,8 +152,8 @@ func (o Observed) proceed() Plan {
 	}}
 }
 
-// cancel deletes the Job, and is complete when the Job no longer exists. A task that succeeds before that counts as
-// succeeded.
+// cancel returns a plan that deletes the Job. The task is cancelled once the Job no longer exists. A task that succeeds
+// before that counts as succeeded.
 func (o Observed) cancel() Plan {
 	if o.Job != nil {
 		return Plan{Do: DeleteJob, Why: "delete the Job of a canceled task", After: waitInterval}

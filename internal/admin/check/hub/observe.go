@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/config/crd"
 	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
 	"github.com/torpor-dev/torpor/internal/admin/crds"
@@ -93,15 +94,40 @@ func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 	if seen.Deployment, err = readDeployment(ctx, kube, o.Namespace); err != nil {
 		return seen, err
 	}
+	if err := observeLeaders(ctx, kube, &seen); err != nil {
+		return seen, err
+	}
+	return seen, nil
+}
+
+// observeLeaders reads the Leases of the active installation. If the caller may not list those of the parts, their
+// leaders are unknown.
+func observeLeaders(ctx context.Context, kube kubernetes.Interface, seen *admincheck.Observed) error {
 	held, err := kube.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
 	switch {
 	case k8serrors.IsNotFound(err):
+		return nil
 	case err != nil:
-		return seen, fmt.Errorf("read the Lease of the installation: %w", err)
-	default:
-		seen.Acting = lease.Read(held, seen.Now).Installation
+		return fmt.Errorf("read the Lease of the installation: %w", err)
 	}
-	return seen, nil
+	if seen.Acting = lease.Read(held, seen.Now).Installation; seen.Acting == "" {
+		return nil
+	}
+	parts, err := kube.CoordinationV1().Leases(seen.Acting).List(ctx, metav1.ListOptions{LabelSelector: torporv1alpha1.PartLabel})
+	switch {
+	case k8serrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("list the Leases of the parts: %w", err)
+	}
+	for _, l := range lease.ReadLeaders(parts.Items, seen.Now) {
+		if l.Acts {
+			seen.Leaders = append(seen.Leaders, admincheck.PartLeader{
+				Part: l.Part, Lease: l.Lease, Pod: l.Pod, Name: l.Name(), Scope: l.DescribeScope(), Since: l.Since, EndedAt: l.EndedAt,
+			})
+		}
+	}
+	return nil
 }
 
 // observeClock records the local time and the Date header of a response.
@@ -131,7 +157,8 @@ func (o Observer) observeClock(ctx context.Context, seen *admincheck.Observed) e
 	return answer.Body.Close()
 }
 
-// listServed queries each group version once. A group version that is not served has no resources.
+// listServed returns the needed resources that the API server serves. It queries each group version once. A group
+// version that is not served has no resources.
 func listServed(kube kubernetes.Interface) ([]admincheck.APIResource, error) {
 	var served []admincheck.APIResource
 	known := map[string]*metav1.APIResourceList{}
@@ -170,7 +197,7 @@ func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace
 	return missing, nil
 }
 
-// namespaceOf returns the namespace in which a permission on a resource is checked; empty for cluster-scoped
+// namespaceOf returns the namespace in which a permission on a resource is checked, or "" for cluster-scoped
 // resources.
 func namespaceOf(r admincheck.APIResource, namespace string) string {
 	switch r.Name {
@@ -181,31 +208,64 @@ func namespaceOf(r admincheck.APIResource, namespace string) string {
 	}
 }
 
-// readDeployment returns the manager's Deployment, or nil if the namespace has none. If the caller may not list
-// Pods, no problems are reported.
+// readDeployment returns the sum of the manager's Deployments, or nil if the namespace has none. If the caller may not
+// list Pods, no problems are reported.
 func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace string) (*admincheck.ManagerDeployment, error) {
-	found, err := kube.AppsV1().Deployments(namespace).Get(ctx, managerDeployment, metav1.GetOptions{})
-	if k8serrors.IsNotFound(err) {
-		return nil, nil
+	all, err := listDeployments(ctx, kube, namespace)
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
-	if err != nil {
+	sum := &admincheck.ManagerDeployment{}
+	for i := range all {
+		desired, ready := int32(1), all[i].Status.ReadyReplicas // The API server defaults to one.
+		if all[i].Spec.Replicas != nil {
+			desired = *all[i].Spec.Replicas
+		}
+		sum.Desired, sum.Ready = sum.Desired+desired, sum.Ready+ready
+		if ready >= desired {
+			continue
+		}
+		problems, err := listProblems(ctx, kube, &all[i])
+		if err != nil {
+			return nil, err
+		}
+		sum.Problems = append(sum.Problems, problems...)
+	}
+	slices.Sort(sum.Problems)
+	return sum, nil
+}
+
+// listDeployments returns the Deployments of the manager. Without the permission to list them, it returns the one of
+// config/manager.
+func listDeployments(ctx context.Context, kube kubernetes.Interface, namespace string) ([]appsv1.Deployment, error) {
+	all, err := kube.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=torpor"})
+	if err == nil && len(all.Items) > 0 {
+		return all.Items, nil
+	}
+	if err != nil && !k8serrors.IsForbidden(err) {
+		return nil, fmt.Errorf("list the Deployments of the manager: %w", err)
+	}
+	found, err := kube.AppsV1().Deployments(namespace).Get(ctx, managerDeployment, metav1.GetOptions{})
+	switch {
+	case k8serrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("read the Deployment of the manager: %w", err)
 	}
-	d := &admincheck.ManagerDeployment{Desired: 1, Ready: found.Status.ReadyReplicas} // Desired defaults to one, as at the API server.
-	if found.Spec.Replicas != nil {
-		d.Desired = *found.Spec.Replicas
-	}
-	if d.Ready >= d.Desired {
-		return d, nil
-	}
-	for _, c := range found.Status.Conditions {
+	return []appsv1.Deployment{*found}, nil
+}
+
+// listProblems returns why Pods of a Deployment are not ready.
+func listProblems(ctx context.Context, kube kubernetes.Interface, d *appsv1.Deployment) ([]string, error) {
+	var problems []string
+	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			d.Problems = append(d.Problems, c.Message)
+			problems = append(problems, c.Message)
 		}
 	}
-	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(found.Spec.Selector), Limit: maxPods})
+	pods, err := kube.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector), Limit: maxPods})
 	if k8serrors.IsForbidden(err) {
-		return d, nil
+		return problems, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the Pods of the manager: %w", err)
@@ -216,14 +276,13 @@ func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace st
 			problem = readReadiness(ctx, kube, &pods.Items[i])
 		}
 		if problem != "" {
-			d.Problems = append(d.Problems, pods.Items[i].Name+": "+problem)
+			problems = append(problems, pods.Items[i].Name+": "+problem)
 		}
 	}
-	slices.Sort(d.Problems)
-	return d, nil
+	return problems, nil
 }
 
-// describeProblem returns why a Pod is not ready; empty if it is ready.
+// describeProblem returns why a Pod is not ready, or "" if it is ready.
 func describeProblem(pod *corev1.Pod) string {
 	for _, s := range pod.Status.ContainerStatuses {
 		switch {
@@ -290,7 +349,7 @@ func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *admin
 	return err
 }
 
-// listWebhooks returns the webhooks for apps; none if they are not installed.
+// listWebhooks returns the webhooks for apps, or none if they are not installed.
 func listWebhooks(ctx context.Context, kube kubernetes.Interface) ([]admincheck.WebhookClient, error) {
 	var found []admincheck.WebhookClient
 	add := func(name string, c admissionregistrationv1.WebhookClientConfig) {

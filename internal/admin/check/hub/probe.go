@@ -41,8 +41,8 @@ type probe struct {
 	spec map[string]any
 	// annotations request a stop, with a reason and an end for policies that require them.
 	annotations map[string]string
-	// admission is the name of the policy or webhook configuration, and noted the annotation that it should add. It
-	// is empty for the webhook for apps, of which any answer is enough.
+	// admission is the name of the policy or webhook configuration, and noted is the annotation that it should add.
+	// noted is empty for the webhook for apps, for which any answer is sufficient.
 	admission, noted string
 }
 

@@ -67,7 +67,7 @@ func askPod(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, pat
 	return string(body)
 }
 
-// findPort returns the number of the container port with a name; 0 if none exists.
+// findPort returns the number of the container port with a name, or 0 if none exists.
 func findPort(pod *corev1.Pod, name string) int32 {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {

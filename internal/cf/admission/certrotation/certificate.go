@@ -100,7 +100,7 @@ func (a *certificateAuthority) signCertificate(template *x509.Certificate, publi
 	return raw, nil
 }
 
-// encodePEM returns the authority as PEM.
+// encodePEM returns the authority's certificate and key as PEM.
 func (a *certificateAuthority) encodePEM() (cert, key []byte, err error) {
 	raw, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
@@ -134,7 +134,7 @@ func needsRenewal(cert *x509.Certificate, now time.Time) bool {
 	return now.After(cert.NotAfter.Add(-life / thirds))
 }
 
-// trustBundle returns the newest authority and the older ones that are still valid.
+// trustBundle returns the certificate of the newest authority, and the certificates in old that have not expired.
 func trustBundle(newest *certificateAuthority, old []byte, now time.Time) []byte {
 	all := newest.certificatePEM()
 	for block, rest := pem.Decode(old); block != nil; block, rest = pem.Decode(rest) {

@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configuration is a webhook configuration of the API server.
+// configuration is a MutatingWebhookConfiguration or a ValidatingWebhookConfiguration.
 type configuration struct {
 	kind, name string
-	// isForApps is true for the webhooks of apps. isOptional is true if the configuration need not exist.
+	// isForApps is true if the webhooks admit apps. isOptional is true if the object need not exist.
 	isForApps, isOptional bool
 	obj                   client.Object
-	// clients points to the client configurations in obj.
+	// clients points to the clientConfig of each webhook in obj.
 	clients []*admissionregistrationv1.WebhookClientConfig
 }
 
@@ -41,11 +41,11 @@ func (r *Rotator) listConfigurations() []configuration {
 	return all
 }
 
-// readConfigurations returns the installed configurations and the missing ones.
+// readConfigurations returns the webhook configurations that exist, and those that are missing.
 func (r *Rotator) readConfigurations(ctx context.Context) (found, missing []configuration, err error) {
 	for _, c := range r.listConfigurations() {
 		err := r.Reader.Get(ctx, client.ObjectKey{Name: c.name}, c.obj)
-		// An earlier version's roles do not permit access to optional configurations.
+		// The RBAC roles of an earlier version of Torpor do not permit access to optional configurations.
 		if k8serrors.IsNotFound(err) || c.isOptional && k8serrors.IsForbidden(err) {
 			missing = append(missing, c)
 			continue
@@ -73,8 +73,8 @@ func clientConfigs(obj client.Object) (all []*admissionregistrationv1.WebhookCli
 	return all
 }
 
-// isOwn reports whether a configuration points to this installation. The bundle of an installation in another namespace
-// must not be overwritten, because it has another certificate.
+// isOwn reports whether a webhook's clientConfig points to this installation. An installation in another namespace has
+// another certificate, so its CA bundle must not be overwritten.
 func (r *Rotator) isOwn(c *admissionregistrationv1.WebhookClientConfig) bool {
 	if c.Service != nil {
 		return c.Service.Namespace == r.Namespace && c.Service.Name == r.Service
@@ -97,7 +97,7 @@ func targetHost(c *admissionregistrationv1.WebhookClientConfig) string {
 	return address.Hostname()
 }
 
-// injectBundles writes the trusted authorities to the webhook configurations that point to this installation.
+// injectBundles sets trusted as the CA bundle of each webhook that points to this installation.
 func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 	configurations, _, err := r.readConfigurations(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 	return nil
 }
 
-// findMistrust returns the reason why the API server would not call or trust this replica. err is set if the check
-// itself failed.
+// findMistrust returns the reason why the API server would not call this replica or would reject its certificate, or
+// nil. err is set if the check itself failed.
 func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mistrust, err error) {
 	served := false
 	if r.ServesApps {
@@ -172,7 +172,8 @@ func (r *Rotator) judge(of configuration, config *admissionregistrationv1.Webhoo
 	return nil
 }
 
-// isKindServed sends a list request to the API server, because a client's RESTMapper may be outdated.
+// isKindServed reports whether the API server serves r.Kind. It sends a list request, because a RESTMapper may be
+// outdated.
 func (r *Rotator) isKindServed(ctx context.Context) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(r.Kind.GroupVersion().WithKind(r.Kind.Kind + "List"))

@@ -4,7 +4,7 @@ package certrotation
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics describes the webhook's certificate.
+// Metrics exports the expiry of the webhook's certificate and the number of failed checks.
 type Metrics struct {
 	expiry   prometheus.Gauge
 	failures prometheus.Counter

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certrotation issues the serving certificate of the admission webhooks and adds its authority to the webhook
-// configurations. A Secret stores one authority for all replicas. Each replica uses it to sign its own certificate,
-// which it keeps only in memory.
+// configurations. A Secret stores one authority for all replicas. Each replica signs its own certificate with this
+// authority, and keeps the certificate only in memory.
 package certrotation
 
 import (
@@ -38,7 +38,7 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-var errNoCertificate = errors.New("expected a serving certificate, found none yet: it is created when the API server responds")
+var errNoCertificate = errors.New("expected a serving certificate, found none yet: the certificate is created when the API server responds")
 
 // Rotator keeps the certificate of one replica valid, and makes the API server trust it.
 type Rotator struct {
@@ -49,7 +49,7 @@ type Rotator struct {
 	// and addresses at which the API server calls the webhooks.
 	Namespace, Service string
 	Hosts              []string
-	// Files, if set, provides the certificate. In that case, no Secret is read and no configuration is written.
+	// Files, if set, provides the certificate. In that case, no Secret is read and no webhook configuration is written.
 	Files *certwatcher.CertWatcher
 	// LeavesBundles is true if another controller writes the CA bundles of the configurations.
 	LeavesBundles bool

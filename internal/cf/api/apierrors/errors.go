@@ -94,8 +94,8 @@ func NewServiceUnavailable(detail string, cause error) *CFError {
 	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
 }
 
-// ForbiddenAsNotFound is like FromError, but converts a forbidden read to a not-found error. It hides whether the
-// resource exists.
+// ForbiddenAsNotFound is like FromError, but converts a forbidden read to a not-found error. So the caller cannot find
+// out whether the resource exists.
 func ForbiddenAsNotFound(err error, resourceType string) *CFError {
 	if k8serrors.IsForbidden(err) {
 		return NewNotFound(resourceType)

@@ -40,7 +40,7 @@ const (
 	answerTTL = 10 * time.Second
 	// denialTTL is shorter than answerTTL, because an administrator may be about to grant the right.
 	denialTTL = 2 * time.Second
-	// burstSeconds defines the burst of a caller's rate limit, in seconds of its rate.
+	// The burst of a caller's rate limit is the number of requests that the rate allows in burstSeconds.
 	burstSeconds = 5
 	// maxIdentities limits the cached credentials and users. maxAnswers limits the cached permissions.
 	maxIdentities = 1 << 14
@@ -68,7 +68,7 @@ type Options struct {
 // Authenticator finds the Kubernetes user of each request.
 type Authenticator struct {
 	shared *http.Transport
-	// host and path are those of the Kubernetes API server. userAgent is that of this API.
+	// host and path are the address of the Kubernetes API server. userAgent is the user agent of the CF API.
 	host, path, userAgent string
 	scheme                *runtime.Scheme
 	mapper                func() meta.RESTMapper
@@ -155,8 +155,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, header, remote string)
 	return caller, nil
 }
 
-// welcomeBack completes a caller whose credential was valid within the last hour. The caller's own rate limit applies,
-// but not the limits on failed credentials.
+// welcomeBack sets the user and the clients of a caller whose credential was valid within the last hour. The caller's
+// own rate limit applies, but not the limits on failed credentials.
 func (a *Authenticator) welcomeBack(ctx context.Context, caller *Caller, cred callerCredential, known callerIdentity) error {
 	isFresh := a.clock.Since(known.reviewed) < answerTTL
 	a.metrics.countCredential(isFresh)

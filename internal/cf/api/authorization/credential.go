@@ -50,7 +50,7 @@ func parseHeader(header string) (callerCredential, error) {
 	case strings.EqualFold(scheme, bearerScheme) && value != "":
 		return callerCredential{bearerScheme, value}, nil
 	case strings.EqualFold(scheme, certificateScheme) && base64.StdEncoding.DecodedLen(len(value)) > maxPEMBytes:
-		return callerCredential{}, apierrors.NewNotAuthenticated(fmt.Sprintf("Authentication error: expected a certificate and its key of at most %d KiB after ClientCert, found more; send it without its chain", maxPEMBytes>>10))
+		return callerCredential{}, apierrors.NewNotAuthenticated(fmt.Sprintf("Authentication error: expected a certificate and its key of at most %d KiB in the Authorization header ClientCert, found more; send the certificate without its chain", maxPEMBytes>>10))
 	case strings.EqualFold(scheme, certificateScheme):
 		return callerCredential{certificateScheme, value}, nil
 	case strings.EqualFold(scheme, "basic"):
@@ -67,16 +67,16 @@ func (c callerCredential) parseCertificates() ([]tls.Certificate, error) {
 	}
 	both, err := base64.StdEncoding.DecodeString(c.value)
 	if err != nil {
-		return nil, apierrors.NewNotAuthenticated("Authentication error: expected base64 after ClientCert, found something else")
+		return nil, apierrors.NewNotAuthenticated("Authentication error: expected base64 in the Authorization header ClientCert, found something else")
 	}
 	for block, rest := pem.Decode(both); block != nil; block, rest = pem.Decode(rest) {
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") && len(block.Bytes) > maxKeyBytes {
-			return nil, apierrors.NewNotAuthenticated("Authentication error: expected a key of at most 8192 bits after ClientCert, found a larger key; use an ECDSA key, or an RSA key of 2048 to 8192 bits")
+			return nil, apierrors.NewNotAuthenticated("Authentication error: expected a private key of at most 8192 bits in the Authorization header ClientCert, found a larger key; use an ECDSA key, or an RSA key of 2048 to 8192 bits")
 		}
 	}
 	pair, err := tls.X509KeyPair(both, both)
 	if err != nil {
-		return nil, apierrors.NewNotAuthenticated("Authentication error: expected a certificate and its key in PEM after ClientCert, found something else")
+		return nil, apierrors.NewNotAuthenticated("Authentication error: expected a certificate and its key in PEM in the Authorization header ClientCert, found something else")
 	}
 	return []tls.Certificate{pair}, nil
 }

@@ -4,7 +4,7 @@ package authorization
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// These are the names of the limits by which requests are refused.
+// These are the values of the metric label limit.
 const (
 	callerLimit        = "caller"
 	newCredentialLimit = "newcomer"

@@ -77,8 +77,8 @@ func (c *Caller) MayReadLogs(ctx context.Context, namespace string) (bool, error
 // ForgetAnswers drops the cached reviews of all callers, because a role was granted or revoked.
 func (c *Caller) ForgetAnswers() { c.permissions.RemoveAll(func(any) bool { return true }) }
 
-// AllowedNamespaces returns those of the namespaces in which the caller has a permission. It ignores the namespace of
-// p. Most of a thousand namespaces belong to other users, so denials are cached as long as permissions.
+// AllowedNamespaces returns the given namespaces in which the caller has a permission. It ignores the namespace of p. A
+// caller may be denied in most of a thousand namespaces, so denials are cached as long as permissions.
 func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, p Permission) (map[string]bool, error) {
 	// An administrator may have the permission in all namespaces, in which case one review is enough.
 	p.Namespace = ""

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// failureBurstSeconds defines the burst of failed credentials of a source, in seconds of its rate.
+	// The burst of failed credentials of a source is the number that its rate allows in failureBurstSeconds.
 	failureBurstSeconds = 4
 	// failuresOfAll limits the failed credentials of all untrusted sources combined.
 	failuresOfAll, failuresOfAllBurst = 50, 200
@@ -36,9 +36,8 @@ const (
 	prefixBitsV6 = 64
 )
 
-// strangerLimits limits the cost of credentials that have not been accepted yet. It counts only failed reviews, so it
-// never refuses valid new credentials for their number. It counts them per source, so it refuses only the source of the
-// guesses.
+// strangerLimits limits the cost of credentials that have not been accepted yet. It counts only failed reviews, so any
+// number of valid new credentials is accepted. It counts them per source, and in total for all untrusted sources.
 type strangerLimits struct {
 	clock     clock.PassiveClock
 	perSource rate.Limit
@@ -66,8 +65,8 @@ func newStrangerLimits(now clock.PassiveClock, failuresPerSecond float64) *stran
 	}
 }
 
-// review calls ask to review a credential, unless the credential's source has sent too many failed ones. It waits while
-// too many other reviews are in flight.
+// review calls ask to review a credential, unless the credential's source has sent too many invalid credentials. It
+// waits while too many other reviews are running.
 func (l *strangerLimits) review(ctx context.Context, remote string, seen credentialFingerprint, ask func() error) error {
 	if failed, known := l.failures.Get(seen); known {
 		if err, ok := failed.(error); ok {
@@ -86,7 +85,7 @@ func (l *strangerLimits) review(ctx context.Context, remote string, seen credent
 			return apierrors.NewServiceUnavailable("expected a free slot to review a new credential, found none in time; try again", ctx.Err())
 		}
 	}
-	// Credentials ahead in the queue may have failed during the wait.
+	// Other credentials may have failed during the wait.
 	if !l.mayAsk(source) {
 		return apierrors.NewRateLimitExceeded()
 	}
@@ -100,8 +99,8 @@ func (l *strangerLimits) review(ctx context.Context, remote string, seen credent
 	return err
 }
 
-// mayAsk reports whether a review is allowed. It consumes no tokens, because noteFailure consumes one for each failed
-// review.
+// mayAsk reports whether a review is allowed. It does not count against the rate limits, because noteFailure counts
+// each failed review.
 func (l *strangerLimits) mayAsk(source *addressSource) bool {
 	now := l.clock.Now()
 	return source.failures.TokensAt(now) >= 1 && (source.isTrusted(now) || l.all.TokensAt(now) >= 1)

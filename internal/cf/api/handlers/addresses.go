@@ -191,7 +191,7 @@ func createRoute(ctx context.Context, r *Request, body payloads.RouteCreate) (Re
 		return Response{}, err
 	}
 	if body.Port != nil {
-		return Response{}, apierrors.NewUnprocessableEntity("expected no port, because all routes are HTTP routes; leave it out")
+		return Response{}, apierrors.NewUnprocessableEntity("expected no port, because all routes are HTTP routes; remove the port")
 	}
 	obj, err := r.Store.CreateRoute(ctx, r.Caller, space, repositories.NewRouteSpec(domain, body.Host, body.Path), body.Metadata)
 	return r.presentRoute(ctx, http.StatusCreated, obj, err)
@@ -216,7 +216,7 @@ func deleteRoute(ctx context.Context, r *Request) (Response, error) {
 // deleteUnmappedRoutes deletes all routes of a space that have no destinations, and then responds.
 func deleteUnmappedRoutes(ctx context.Context, r *Request) (Response, error) {
 	if found := r.query().Get("unmapped"); found != "true" {
-		return Response{}, apierrors.NewUnprocessableEntity("expected unmapped=true, because only routes without destinations are deleted at once; found " + strconv.Quote(found) + "; add it")
+		return Response{}, apierrors.NewUnprocessableEntity("expected the query parameter unmapped=true, because only routes without destinations can be deleted together; found " + strconv.Quote(found) + "; add the parameter")
 	}
 	if _, err := r.getSpace(ctx, r.guid()); err != nil {
 		return Response{}, err
@@ -266,8 +266,8 @@ func (r *Request) changeDestinations(ctx context.Context, body payloads.Destinat
 }
 
 // mergeDestinations returns the wanted destinations and, unless replaces is set, the existing ones. Existing
-// destinations keep their GUIDs. The name of a destination's Service contains its GUID, so a new GUID would replace the
-// Service under load.
+// destinations keep their GUIDs. The name of a destination's Service contains its GUID, so a new GUID would replace a
+// Service that is in use.
 func mergeDestinations(before, wanted []korifiv1alpha1.RouteDestination, replaces bool) []korifiv1alpha1.RouteDestination {
 	all := before
 	if replaces {
@@ -283,7 +283,7 @@ func mergeDestinations(before, wanted []korifiv1alpha1.RouteDestination, replace
 	return all
 }
 
-// parseDestinations rejects apps in other spaces with the error for missing apps.
+// parseDestinations returns the destinations in a request. An app in another space causes the error for a missing app.
 func (r *Request) parseDestinations(ctx context.Context, space string, body payloads.Destinations) ([]korifiv1alpha1.RouteDestination, error) {
 	var all []korifiv1alpha1.RouteDestination
 	for _, wanted := range body.Destinations {
@@ -309,7 +309,7 @@ func withDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.R
 }
 
 // indexOfDestination finds a destination by app, process type and port. It returns -1 if the list does not contain it.
-// It ignores GUIDs, and the protocol, because there is only one.
+// It ignores GUIDs. It also ignores the protocol, because Torpor supports only one.
 func indexOfDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) int {
 	return slices.IndexFunc(all, func(d korifiv1alpha1.RouteDestination) bool {
 		return d.AppRef == one.AppRef && d.ProcessType == one.ProcessType && d.Port == one.Port

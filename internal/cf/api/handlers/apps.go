@@ -92,7 +92,7 @@ func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 		return Response{}, apierrors.NewUnprocessableEntity("expected the lifecycle " + string(app.Spec.Lifecycle.Type) + ", found " + found + ": the lifecycle of an app cannot change; create another app")
 	}
 	if app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle && len(body.Lifecycle.Data.Buildpacks) > 0 {
-		return Response{}, apierrors.NewUnprocessableEntity("expected no buildpacks of an app for docker images, found some; leave them out, or create another app")
+		return Response{}, apierrors.NewUnprocessableEntity("expected no buildpacks of an app for docker images, found some; remove the buildpacks, or create another app")
 	}
 	if err := body.Metadata.Validate(); err != nil {
 		return Response{}, err
@@ -157,7 +157,7 @@ func getAppEnvironment(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 	}, err)
 }
 
-// describeApplication returns VCAP_APPLICATION from the app's present settings and routes, with the current revision as
+// describeApplication returns VCAP_APPLICATION from the app's current settings and routes, with the current revision as
 // its version. Running instances may still have earlier values.
 func (r *Request) describeApplication(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]any, error) {
 	current, _, _ := revision.ReadRevision(app)
@@ -213,7 +213,7 @@ func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (
 // requireOwnNames rejects environment variables that the platform sets.
 func requireOwnNames[Value any](variables map[string]Value) error {
 	if name, isFound := payloads.FindReservedVariable(variables); isFound {
-		return apierrors.NewUnprocessableEntity("expected an environment variable without a reserved name, found '" + name + "'; choose another")
+		return apierrors.NewUnprocessableEntity("expected an environment variable without a reserved name, found '" + name + "'; choose another name")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// listAuditEvents lists the restarts of apps. With target_guids it also lists Kubernetes events about them.
+// listAuditEvents lists the restarts of apps. With target_guids it also lists Kubernetes events about the apps.
 func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 	spaces, err := r.spacesOfApps(ctx, "target_guids")
 	if err != nil {

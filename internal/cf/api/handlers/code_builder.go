@@ -45,7 +45,7 @@ func NewCodeBuilder(address, tokenFile string) (*CodeBuilder, error) {
 	}
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.User != nil || parsed.RawQuery != "" {
-		return nil, errors.New("expected --builder-url such as https://builder.example.svc/code, without a user name or query parameters; found another URL; correct it")
+		return nil, errors.New("expected --builder-url such as https://builder.example.svc/code, without a user name or query parameters; found another URL; correct the URL")
 	}
 	return &CodeBuilder{address: parsed, tokenFile: tokenFile, http: &http.Client{
 		// Redirects are not followed, because the token must only be sent to the configured address.
@@ -53,7 +53,7 @@ func NewCodeBuilder(address, tokenFile string) (*CodeBuilder, error) {
 	}}, nil
 }
 
-// upload forwards the code of a package unchanged.
+// upload sends the code of a package to the builder unchanged.
 func (b *CodeBuilder) upload(ctx context.Context, to *korifiv1alpha1.CFPackage, code io.Reader, from *http.Request) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, b.address.JoinPath(to.Namespace, to.Name).String(), code)
 	if err != nil {
@@ -148,7 +148,8 @@ func (r *Request) uploadablePackage(ctx context.Context) (*korifiv1alpha1.CFPack
 	case !may:
 		return nil, apierrors.NewNotAuthorized(nil)
 	case r.Builder == nil || to.Spec.Type != korifiv1alpha1.BitsPackage || to.Spec.Source.Registry.Image != "":
-		return nil, apierrors.NewUnprocessableEntity("expected a package of type bits that awaits code, and a configured builder; found none; create a new package")
+		return nil, apierrors.NewUnprocessableEntity(
+			"expected a package of type bits without code, and a configured builder, found another package or no builder; create a new package")
 	case r.HTTP.ContentLength > maxCodeBytes:
 		return nil, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected code of at most %d MiB, found more; leave files out with .cfignore", maxCodeBytes>>20))
 	default:

@@ -21,8 +21,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// createDeployment creates a CFDeployment as the caller, and its controller requests the revision. The response is held
-// briefly until the revision has its number, so the client's next request refers to the new revision.
+// createDeployment creates a CFDeployment with the caller's rights. The controller of deployments then requests the
+// revision. The response is delayed briefly until the revision has its number, so the client's next request refers to
+// it.
 func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentCreate) (Response, error) {
 	strategy := torporv1alpha1.DeploymentStrategy(cmp.Or(body.Strategy, string(torporv1alpha1.RollingDeployment)))
 	if strategy != torporv1alpha1.RollingDeployment && strategy != torporv1alpha1.CanaryDeployment {
@@ -146,8 +147,8 @@ func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp
 	return build.Name, rollback, nil
 }
 
-// getDeployment holds its response until the deployment is final or paused. The first response after the creation is
-// held only briefly, for clients that do not want to wait.
+// getDeployment delays its response until the deployment is final or paused. The response about a new deployment is
+// delayed only briefly, for clients that do not want to wait.
 func getDeployment(ctx context.Context, r *Request) (Response, error) {
 	deployment, err := r.Store.GetLiveDeployment(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -216,8 +217,8 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 }
 
 // restoreBefore restores the settings of the revision that serves after a cancellation. If that revision is no longer
-// recorded, it uses the newest recorded revision before it. Subtracting one from the deployment's number is not enough,
-// because cancelled revisions have numbers, too.
+// recorded, it uses the newest recorded revision before it. The revision just before the deployment may have been
+// cancelled itself, so subtracting one from the deployment's revision is not enough.
 func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.CFDeployment) error {
 	app, err := r.Store.GetAppInSpace(ctx, r.Caller, deployment.Namespace, deployment.Spec.AppRef.Name)
 	if err != nil {

@@ -35,8 +35,8 @@ func (r *Request) currentDroplet(ctx context.Context, app *korifiv1alpha1.CFApp)
 	return requireStaged(r.Store.GetBuildInSpace(ctx, r.Caller, app.Namespace, app.Spec.CurrentDropletRef.Name, repositories.DropletResourceType))
 }
 
-// requireStaged returns the build of a droplet, or the error from reading it. A build that has not been staged has no
-// droplet.
+// requireStaged returns a build that has been staged. Otherwise it returns err or a not-found error, because a build
+// that has not been staged has no droplet.
 func requireStaged(build *korifiv1alpha1.CFBuild, err error) (*korifiv1alpha1.CFBuild, error) {
 	if err == nil && presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild {
 		return nil, apierrors.NewNotFound(repositories.DropletResourceType)
@@ -255,7 +255,7 @@ func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (
 	}
 	switch {
 	case from.Spec.Type != korifiv1alpha1.DockerPackage:
-		return Response{}, apierrors.NewUnprocessableEntity("expected source_guid to name a package with an image, because the code of a package cannot be copied; found a package of type " + string(from.Spec.Type) + "; push the code to the other app")
+		return Response{}, apierrors.NewUnprocessableEntity("expected source_guid to be the GUID of a package with an image, because the code of a package cannot be copied; found a package of type " + string(from.Spec.Type) + "; push the code to the other app")
 	case len(from.Spec.Source.Registry.ImagePullSecrets) > 0:
 		return Response{}, apierrors.NewUnprocessableEntity("expected a package without registry credentials in source_guid, because each app has its own, found one with credentials; push the image with --docker-username")
 	}
@@ -278,7 +278,7 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 	case !isCode && body.Type != string(korifiv1alpha1.DockerPackage):
 		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because no builder of source code is configured; found " + cmp.Or(body.Type, "none") + "; " + waysWithoutBuilder)
 	case isCode && body.Data.Image != "":
-		return Response{}, apierrors.NewUnprocessableEntity("expected no data.image, because the type of the package is bits; found one; leave it out")
+		return Response{}, apierrors.NewUnprocessableEntity("expected no data.image, because the type of the package is bits; found an image; remove data.image")
 	case !isCode && body.Data.Image == "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected data.image, because the type of the package is docker; found none; set the image")
 	case (body.Data.Username == "") != (body.Data.Password == ""):
@@ -289,7 +289,7 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 		return Response{}, err
 	}
 	if isCode && app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because the app has the lifecycle docker, found bits; push with --docker-image, or under another name")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because the app has the lifecycle docker; found a package of type bits; push with --docker-image, or under another name")
 	}
 	if !isCode {
 		if err := requireImages(app); err != nil {
@@ -318,7 +318,7 @@ func createBuild(ctx context.Context, r *Request, body payloads.BuildCreate) (Re
 	return presentCreated(r, presenter.ForBuild, build, err)
 }
 
-// getBuild holds its response until the build is no longer being staged.
+// getBuild delays its response until the build is no longer being staged.
 func getBuild(ctx context.Context, r *Request) (Response, error) {
 	build, err := r.Store.GetBuild(ctx, r.Caller, r.guid(), repositories.BuildResourceType)
 	if err != nil {

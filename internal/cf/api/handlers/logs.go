@@ -57,8 +57,9 @@ func readLogs(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Respo
 	return respond(presenter.ForLogs(app.Name, lines), err)
 }
 
-// awaitOwnStart waits until an app runs or has crashed, if the caller has just started it. Until then it has no logs, and
-// a client that requests the latest lines does so only once. A client that follows the logs does not wait.
+// awaitOwnStart waits until an app runs or has crashed, if the caller has just started it. Until then the app has no
+// logs, and a client that requests the latest lines sends only one request. A client that follows the logs does not
+// wait.
 func (r *Request) awaitOwnStart(ctx context.Context, app *korifiv1alpha1.CFApp) error {
 	process, err := r.Store.GetProcessByType(ctx, app, korifiv1alpha1.WebProcess)
 	if err != nil {
@@ -68,7 +69,7 @@ func (r *Request) awaitOwnStart(ctx context.Context, app *korifiv1alpha1.CFApp) 
 	if hold == 0 {
 		return nil
 	}
-	// The cache may not have the start yet.
+	// The cached app may not show the start yet.
 	if app, err = r.Store.GetLiveApp(ctx, r.Caller, app.Namespace, app.Name); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func nameAppliedApps(err error, applied []payloads.ManifestApp) error {
 		names[i] = app.Name
 	}
 	named := *apierrors.FromError(err, repositories.AppResourceType)
-	named.Detail += "; applied before: " + strings.Join(names, ", ")
+	named.Detail += "; apps that were already applied: " + strings.Join(names, ", ")
 	return &named
 }
 
@@ -164,8 +164,8 @@ func (r *Request) stateOf(ctx context.Context, app *korifiv1alpha1.CFApp) (prese
 // waysWithoutBuilder describes the alternatives to a rejected push of source code.
 const waysWithoutBuilder = "push an image with --docker-image, or ask the platform team to connect a builder such as kpack"
 
-// checkApp rejects an app that could be created but could never run. Without this check, a push of code would leave
-// such an app behind.
+// checkApp rejects an app that could be created but could never run. Without this check, a push of code would create
+// such an app before it fails.
 func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	switch {
@@ -186,7 +186,7 @@ func requireImages(app *korifiv1alpha1.CFApp) error {
 		return nil
 	}
 	return apierrors.NewUnprocessableEntity("For application '" + app.Spec.DisplayName + "': expected an app with the lifecycle docker, found one with the lifecycle " +
-		string(app.Spec.Lifecycle.Type) + "; delete it, or push under another name")
+		string(app.Spec.Lifecycle.Type) + "; delete that app, or push under another name")
 }
 
 // applyApp creates an app or changes an existing one, including its service bindings, to match a manifest.

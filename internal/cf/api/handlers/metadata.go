@@ -33,7 +33,7 @@ func withMetadata[T client.Object, V any](find func(ctx context.Context, r *Requ
 	})
 }
 
-// ofPath adapts a getter of the Store to the GUID in the request's path.
+// ofPath returns a function that calls a getter of the Store with the GUID in the request's path.
 func ofPath[T any](get func(s *repositories.Store, ctx context.Context, caller *authorization.Caller, guid string) (T, error)) func(context.Context, *Request) (T, error) {
 	return func(ctx context.Context, r *Request) (T, error) { return get(r.Store, ctx, r.Caller, r.guid()) }
 }

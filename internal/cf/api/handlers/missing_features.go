@@ -38,7 +38,7 @@ func (m MissingFeature) Patterns() []string {
 // MissingFeatures returns the unimplemented parts of CF v3 that clients may request.
 func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
-		{"buildpacks, stacks, staging", "a builder outside Torpor has them: push an image, or connect a builder with --builder-url", []string{"/v3/buildpacks/", "/v3/stacks/"}},
+		{"buildpacks, stacks, staging", "an external builder provides them: push an image, or connect a builder with --builder-url", []string{"/v3/buildpacks/", "/v3/stacks/"}},
 		{"droplets as files", "a droplet is an image: pull it from its registry, or push it there", []string{
 			"POST /v3/droplets", "/v3/droplets/{guid}/download", "/v3/droplets/{guid}/upload",
 		}},
@@ -54,7 +54,7 @@ func MissingFeatures() []MissingFeature {
 			"/v3/isolation_segments/", "PATCH /v3/organizations/{guid}/relationships/default_isolation_segment", "PATCH /v3/spaces/{guid}/relationships/isolation_segment",
 		}},
 		{"security groups", "create NetworkPolicies with kubectl", []string{"/v3/security_groups/"}},
-		{"creating and deleting users", "Kubernetes has the users: ask the administrators of the cluster", []string{"POST /v3/users", "/v3/users/{guid}", "/v3/service_accounts"}},
+		{"creating and deleting users", "users are managed outside the CF API: ask the administrators of the cluster", []string{"POST /v3/users", "/v3/users/{guid}", "/v3/service_accounts"}},
 		{"roles of groups", "create RoleBindings with kubectl", nil},
 		{"feature flags, environment variable groups", "RBAC decides which actions are allowed, and each app has its own variables", []string{
 			"/v3/feature_flags/", "/v3/environment_variable_groups/",
@@ -64,7 +64,7 @@ func MissingFeatures() []MissingFeature {
 		}},
 		{"manifests of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
 		{"labels and annotations of builds, revisions, roles and users", "label the droplet or the app", nil},
-		{"`fields`; `include` except for roles and bindings", "ignored", nil},
+		{"`fields`; `include` except users of roles and apps of bindings", "ignored", nil},
 		{"sidecars", "run each sidecar as a process of the app", nil},
 		{"logs of staging; processes and commands that a buildpack detects", "the builder has the logs; set the commands in a manifest", nil},
 		{"credentials of services as files", "apps get them in `VCAP_SERVICES`", nil},

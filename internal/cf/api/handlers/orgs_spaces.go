@@ -173,7 +173,7 @@ func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (R
 	}
 	switch {
 	case body.Name == "":
-		return Response{}, apierrors.NewUnprocessableEntity("expected a name for the organization, found none; set one")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a name for the organization, found none; set name")
 	case len(orgs) > 0:
 		return Response{}, apierrors.NewUnprocessableEntity("Organization '" + body.Name + "' already exists.")
 	}
@@ -196,7 +196,7 @@ func createSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) 
 	}
 	switch {
 	case body.Name == "":
-		return Response{}, apierrors.NewUnprocessableEntity("expected a name for the space, found none; set one")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a name for the space, found none; set name")
 	case len(spaces) > 0:
 		return Response{}, apierrors.NewUnprocessableEntity("Name must be unique per organization")
 	}
@@ -267,7 +267,7 @@ func (r *Request) waitForNamespace(ctx context.Context, made repositories.OrgOrS
 	defer cancel()
 	isThere, err := r.Store.WaitForNamespace(ctx, made.GUID)
 	if err == nil && !isThere {
-		return apierrors.NewServiceUnavailable("'"+made.Name+"' was created, and has no namespace yet; check that it exists before you use it, and if it stays missing, ask the platform team whether torpor manager is running", nil)
+		return apierrors.NewServiceUnavailable("'"+made.Name+"' was created, but has no namespace yet; check that the namespace exists before you use it, and if it stays missing, ask the platform team whether torpor manager is running", nil)
 	}
 	return err
 }

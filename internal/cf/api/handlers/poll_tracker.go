@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxHold is the maximum time for which a response is held. Proxies give up after 15 s.
+	// maxHold is the maximum time by which a response is delayed. Proxies give up after 15 s.
 	maxHold = 10 * time.Second
-	// maxFirstHold is the maximum hold time of the first response about a deployment, because a client that does not
-	// want to wait polls only once.
+	// A response about a deployment that is younger than maxFirstHold is delayed by at most half of it, because a
+	// client that does not want to wait polls only once.
 	maxFirstHold = 2 * time.Second
 	// maxDecisionHold is the maximum wait for the controller's decision on a new or cancelled deployment. The decision
 	// usually takes milliseconds, and longer in a busy manager.
@@ -24,9 +24,9 @@ const (
 )
 
 // PollTracker remembers which callers have recently started which apps. Their clients poll every 3 s, so they notice a
-// started app sooner if the response is held until then. All responses about one start share one maxHold. A caller who
-// investigates an app that does not start therefore gets immediate responses. Responses to callers that have not
-// started the app are never held.
+// started app sooner if the response is delayed until the app has started. No response is delayed beyond maxHold after
+// the start. A caller who investigates an app that does not start therefore gets immediate responses. Responses to
+// callers that have not started the app are never delayed.
 type PollTracker struct {
 	polls *cache.LRUExpireCache
 	clock clock.PassiveClock
@@ -51,8 +51,8 @@ func (p *PollTracker) StartTracking(caller, app string) {
 	p.polls.Add(pollKey{caller, app}, &startedPoll{holdUntil: p.clock.Now().Add(maxHold)}, maxHold)
 }
 
-// HoldTime returns the time for which a response about a process may be held. It returns 0 if the caller does not poll
-// the process.
+// HoldTime returns the time by which a response about a process may be delayed. It returns 0 if the caller does not
+// poll the process.
 func (p *PollTracker) HoldTime(caller, app, process string) time.Duration {
 	poll := p.find(caller, app)
 	if poll == nil {

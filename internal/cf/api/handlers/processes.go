@@ -204,7 +204,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	return ok(presenter.ForStats(app, process, instances, usage, r.Clock.Now()))
 }
 
-// waitUntilSettled waits until an instance runs, all instances have crashed, or hold has passed.
+// waitUntilSettled waits until an instance runs, all instances have crashed, or the time hold has passed.
 func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, hold time.Duration) (*korifiv1alpha1.CFProcess, []presenter.InstanceReport, error) {
 	holdCtx, cancel := context.WithTimeout(ctx, hold)
 	defer cancel()

@@ -28,7 +28,7 @@ type API struct {
 	Store *repositories.Store
 	Clock clock.Clock
 	Polls *PollTracker
-	// Limits limits the sizes of a process.
+	// Limits defines the maximum sizes of a process.
 	Limits payloads.ProcessLimits
 	// Manifests and Logs limit concurrent requests that need megabytes of memory. Uploads limits concurrent requests
 	// that take minutes.
@@ -37,7 +37,7 @@ type API struct {
 	Builder *CodeBuilder
 }
 
-// Request is a request of a caller.
+// Request is an HTTP request with its caller and the dependencies of its handler.
 type Request struct {
 	*API
 	HTTP *http.Request
@@ -165,7 +165,7 @@ func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Respo
 		l.items = slices.DeleteFunc(l.items, func(item T) bool { return !selector.Matches(l.labelSet(item)) })
 	}
 	for parameter, valueOf := range l.filters {
-		// There may be thousands of items, so only those filters are evaluated that the client has sent.
+		// There may be thousands of items, so only the filters that the client has sent are evaluated.
 		if wanted := payloads.ParseFilter(r.query(), parameter); wanted != nil {
 			l.items = slices.DeleteFunc(l.items, func(item T) bool { return !wanted.Matches(valueOf(item)) })
 		}

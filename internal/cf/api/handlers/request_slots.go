@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxSlotWait is shorter than the request timeout.
+	// maxSlotWait is the maximum wait for a slot. It is shorter than the request timeout.
 	maxSlotWait = 8 * time.Second
 	// maxWaiting limits the requests of one caller that hold or await a slot.
 	maxWaiting = 16

@@ -34,7 +34,7 @@ func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Resp
 	}
 	user := cmp.Or(body.Relationships.User.Data.Username, body.Relationships.User.Data.GUID)
 	if user == "" {
-		return Response{}, apierrors.NewUnprocessableEntity("expected the name of a Kubernetes user as username, found none; set one")
+		return Response{}, apierrors.NewUnprocessableEntity("expected the name of a Kubernetes user as username, found none; set the username")
 	}
 	in, err := r.getOrgOrSpaceOfRole(ctx, body)
 	if err != nil {
@@ -105,7 +105,8 @@ func (r *Request) rolesOfQuery(ctx context.Context) ([]repositories.RoleAssignme
 	return r.rolesIn(ctx, in)
 }
 
-// everyRole returns the roles in the given orgs and spaces. It skips those in which the caller may not list roles.
+// everyRole returns the roles in the given orgs and spaces. It skips orgs and spaces in which the caller may not list
+// roles.
 func (r *Request) everyRole(ctx context.Context, in []repositories.OrgOrSpace) ([]repositories.RoleAssignment, error) {
 	guids := make([]string, len(in))
 	for i, one := range in {
@@ -128,7 +129,7 @@ func (r *Request) everyRole(ctx context.Context, in []repositories.OrgOrSpace) (
 
 func (r *Request) rolesIn(ctx context.Context, in []repositories.OrgOrSpace) ([]repositories.RoleAssignment, error) {
 	if len(in) > maxRoleLists {
-		return nil, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected at most %d orgs and spaces, found %d; name fewer in space_guids or organization_guids", maxRoleLists, len(in)))
+		return nil, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected at most %d orgs and spaces, found %d; set fewer in space_guids or organization_guids", maxRoleLists, len(in)))
 	}
 	var all []repositories.RoleAssignment
 	for _, one := range in {

@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// Route is a kind of request that the API serves.
+// Route is an entry of the route table: a method and a path pattern with their handler.
 type Route struct {
 	Method string
 	// Path is a net/http pattern.
@@ -150,7 +150,7 @@ func processRoutes() []Route {
 func dropletRoutes() []Route {
 	return []Route{
 		{get, "/v3/packages", false, "packages: `app_guids`, `space_guids`, `organization_guids`, `guids`, `states`, `types`", listsApps, listPackages},
-		{post, "/v3/packages", false, "name an image, or with --builder-url await code; registry credentials become a Secret of the app; with `source_guid`, copy the image of another package", "create cfpackages; for a login create and patch secrets; for a copy get cfpackages", withBody(createPackage)},
+		{post, "/v3/packages", false, "create a package for an image or, with --builder-url, for code that is uploaded later; registry credentials become a Secret of the app; with `source_guid`, copy the image of another package", "create cfpackages; for a login create and patch secrets; for a copy get cfpackages", withBody(createPackage)},
 		{get, "/v3/packages/{guid}", false, readsObject, getsObject, getPackage},
 		{patch, "/v3/packages/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetPackage), presenter.ForPackage)},
 		{post, "/v3/packages/{guid}/upload", false, "send code to the builder; the response waits until the builder has stored it, at most 10 min", "patch cfpackages", uploadCode},

@@ -60,7 +60,7 @@ func createServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 	space := body.Relationships.Space.Data.GUID
 	err := body.Validate()
 	if err == nil && body.Name == "" {
-		err = apierrors.NewUnprocessableEntity("expected a name, found none; choose one")
+		err = apierrors.NewUnprocessableEntity("expected a name for the service instance, found none; set name")
 	}
 	if err == nil {
 		err = r.requireSpace(ctx, space)
@@ -130,7 +130,7 @@ func deleteServiceInstance(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	if slices.ContainsFunc(bindings, func(b *korifiv1alpha1.CFServiceBinding) bool { return b.Spec.Service.Name == instance.Name }) {
-		return Response{}, apierrors.NewUnprocessableEntity("expected a service without bindings, found some; unbind it first")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a service without bindings, found some; unbind the service first")
 	}
 	return Response{Status: http.StatusNoContent}, r.Store.DeleteServiceInstance(ctx, r.Caller, instance)
 }

@@ -27,7 +27,7 @@ func CheckAppName(name string) error {
 	if name != "" && !strings.ContainsFunc(name, isForeign) {
 		return nil
 	}
-	return apierrors.NewUnprocessableEntity("expected a name of letters, digits, dashes and underscores, found " + strconv.Quote(name) + "; choose another")
+	return apierrors.NewUnprocessableEntity("expected a name of letters, digits, dashes and underscores, found " + strconv.Quote(name) + "; choose another name")
 }
 
 // Manifest is a manifest in the form in which cf push sends it. Unknown fields are ignored with a warning.
@@ -113,7 +113,7 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 		}
 	}
 	if len(m.Applications) == 0 {
-		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; add one")
+		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; add an app")
 	}
 	if err := m.checkCounts(); err != nil {
 		return Manifest{}, err
@@ -157,7 +157,7 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	}
 	var types []string
 	for i, p := range a.AllProcesses() {
-		// The first process is the web process, whose type is set by the app.
+		// The first process is the web process from the app's own fields, whose type is always web.
 		if i > 0 && (p.Type == "" || slices.Contains(types[1:], p.Type)) {
 			return apierrors.NewUnprocessableEntity(about + "expected a different type for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
 		}
@@ -167,7 +167,8 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 		}
 	}
 	if a.NoRoute && (len(a.Routes) > 0 || a.RandomRoute) || len(a.Routes) > maxManifestRoutes {
-		return apierrors.NewUnprocessableEntity(about + "expected no-route or at most " + strconv.Itoa(maxManifestRoutes) + " routes, found both or more; choose one")
+		return apierrors.NewUnprocessableEntity(about + "expected no-route or at most " + strconv.Itoa(maxManifestRoutes) +
+			" routes, found both or more routes; remove no-route or some of the routes")
 	}
 	for _, route := range a.Routes {
 		if err := route.Validate(); err != nil {
@@ -178,7 +179,7 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 		return apierrors.NewUnprocessableEntity(about + err.Error())
 	}
 	if name, isFound := FindReservedVariable(a.Env); isFound {
-		return apierrors.NewUnprocessableEntity(about + "expected no reserved names under env, found '" + name + "'; choose another")
+		return apierrors.NewUnprocessableEntity(about + "expected no reserved names under env, found '" + name + "'; choose another name")
 	}
 	if err := a.Metadata.Validate(); err != nil {
 		return apierrors.NewUnprocessableEntity(about + err.Error())
@@ -207,7 +208,7 @@ func (p ManifestProcess) validate(limits ProcessLimits) error {
 	case !slices.Contains([]string{"", "http", "port", "process"}, p.HealthCheckType):
 		return fmt.Errorf("expected health-check-type to be http, port or process, found %q", p.HealthCheckType)
 	case p.HealthCheckHTTPEndpoint != "" && p.HealthCheckHTTPEndpoint[0] != '/':
-		return fmt.Errorf("expected health-check-http-endpoint to be a path such as /healthz, found %q; put a slash first", p.HealthCheckHTTPEndpoint)
+		return fmt.Errorf("expected health-check-http-endpoint to be a path such as /healthz, found %q; start the path with a slash", p.HealthCheckHTTPEndpoint)
 	}
 	return nil
 }

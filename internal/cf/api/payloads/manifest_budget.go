@@ -37,8 +37,8 @@ func checkExpansion(raw []byte) error {
 	return nil
 }
 
-// expandedSizes maps each aliased node to its expanded size. A node counts as too large while it is being measured,
-// because an alias inside it that refers to it is recursive.
+// expandedSizes maps each aliased node to its expanded size. While a node is being measured, its size counts as too
+// large, because an alias inside the node that refers to the node itself is recursive.
 type expandedSizes map[*yaml.Node]int
 
 // measure returns the expanded size of a node. Sizes above the limit are not exact.

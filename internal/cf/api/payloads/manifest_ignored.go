@@ -14,12 +14,13 @@ import (
 // clients control both.
 const maxUnknownParts, maxPartName = 10, 40
 
-// manifestParts maps each known field of an app or a process to an empty string if the field is applied or only
-// concerns the client. For an ignored field, it maps to the reason or the alternative.
+// manifestParts maps each known field of an app or a process to "" if the field is applied or only concerns the client.
+// It maps an ignored field to the reason or the alternative.
 func manifestParts() map[string]string {
 	const ready = "an instance is ready when its health check has succeeded once"
 	parts := map[string]string{
-		"buildpack": "name buildpacks", "buildpacks": "no code is built", "cnb-credentials": "the builder has its own credentials",
+		"buildpack":  "use buildpacks instead",
+		"buildpacks": "no code is built", "cnb-credentials": "the builder has its own credentials",
 		"features": "the features of an app cannot be changed", "health-check-interval": "an instance is checked every second until it is ready, and then every 30",
 		"lifecycle":                 "an app with docker.image has the lifecycle docker, and any other app has the lifecycle buildpack",
 		"log-rate-limit-per-second": "no limit is enforced", "readiness-health-check-http-endpoint": ready, "readiness-health-check-interval": ready,

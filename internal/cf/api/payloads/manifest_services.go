@@ -35,7 +35,7 @@ func validateServices(services []ManifestService) error {
 		case s.Name == "" || names[s.Name]:
 			return fmt.Errorf("expected a different name for each service, found %q", s.Name)
 		case parameters != "" && parameters != "null" && parameters != "{}":
-			return fmt.Errorf("expected no parameters of the service %q, because it is user-provided, found some; leave them out", s.Name)
+			return fmt.Errorf("expected no parameters of the service %q, because the service is user-provided, found some; remove the parameters", s.Name)
 		}
 		names[s.Name] = true
 	}

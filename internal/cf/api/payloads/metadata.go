@@ -46,7 +46,7 @@ func (m *Metadata) Validate() error {
 	for _, set := range []map[string]*string{m.Labels, m.Annotations} {
 		for key := range set {
 			if IsReservedKey(key) || len(validation.IsQualifiedName(key)) > 0 {
-				return apierrors.NewUnprocessableEntity("expected a valid key without a reserved prefix, such as team or example.com/team, found " + strconv.Quote(key) + "; choose another")
+				return apierrors.NewUnprocessableEntity("expected a valid key without a reserved prefix, such as team or example.com/team, found " + strconv.Quote(key) + "; choose another key")
 			}
 		}
 	}

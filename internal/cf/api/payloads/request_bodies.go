@@ -78,7 +78,7 @@ type ProcessScale struct {
 // ProcessLimits holds the operator's limits for processes.
 type ProcessLimits struct{ MaxInstances int32 }
 
-// Check rejects values above the limits. A nil field remains unchanged.
+// Check rejects values above the limits. It ignores nil fields.
 func (l ProcessLimits) Check(wanted ProcessScale) error {
 	if wanted.Instances != nil {
 		if err := checkSize("instances", int64(*wanted.Instances), int64(l.MaxInstances), ""); err != nil {
@@ -86,7 +86,7 @@ func (l ProcessLimits) Check(wanted ProcessScale) error {
 		}
 	}
 	if l := wanted.LogRateLimit; l != nil && *l != -1 {
-		return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected no limit of the log rate, because none is enforced; found %d; use -1, or leave it out", *l))
+		return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected no limit of the log rate, because none is enforced; found %d; use -1, or omit the field", *l))
 	}
 	for name, size := range map[string]*int64{"memory_in_mb": wanted.MemoryMB, "disk_in_mb": wanted.DiskMB} {
 		if size == nil {

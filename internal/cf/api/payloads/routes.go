@@ -26,7 +26,7 @@ type DomainCreate struct {
 func (d DomainCreate) Validate() error {
 	switch {
 	case d.Name == "":
-		return apierrors.NewUnprocessableEntity("expected the name of a domain, found none; set one")
+		return apierrors.NewUnprocessableEntity("expected the name of a domain, found none; set name")
 	case d.Internal, d.Relationships.Organization != nil:
 		return apierrors.NewUnprocessableEntity("expected a shared domain, found an internal one or that of an organization; Torpor has shared domains only")
 	default:
@@ -68,11 +68,12 @@ type Destination struct {
 func (d Destination) Validate() error {
 	switch {
 	case d.Weight != nil:
-		return apierrors.NewUnprocessableEntity("expected no weight, because requests are distributed in proportion to instances; leave it out, and scale the apps")
+		return apierrors.NewUnprocessableEntity("expected no weight, because requests are distributed in proportion to instances; remove the weight, and scale the apps")
 	case d.Protocol != nil && *d.Protocol != korifiv1alpha1.HTTP1DestinationProtocol:
-		return apierrors.NewUnprocessableEntity("expected the protocol http1, found " + *d.Protocol + "; leave it out")
+		return apierrors.NewUnprocessableEntity("expected the protocol http1, found " + *d.Protocol + "; remove the protocol")
 	case d.Port < 0 || d.Port > 65535:
-		return apierrors.NewUnprocessableEntity("expected a port from 1 to 65535; leave it out for the app's own")
+		return apierrors.NewUnprocessableEntity(
+			"expected a port from 1 to 65535; leave the port out to use the app's own port")
 	default:
 		return nil
 	}
@@ -94,7 +95,7 @@ type ManifestRoute struct {
 // Validate rejects routes with features that Torpor does not implement.
 func (r ManifestRoute) Validate() error {
 	if r.Protocol != "" && r.Protocol != korifiv1alpha1.HTTP1DestinationProtocol {
-		return fmt.Errorf("expected the protocol http1 of the route %s, found %q; leave it out", r.Route, r.Protocol)
+		return fmt.Errorf("expected the protocol http1 of the route %s, found %q; remove the protocol", r.Route, r.Protocol)
 	}
 	return nil
 }

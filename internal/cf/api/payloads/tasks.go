@@ -39,7 +39,7 @@ func (t TaskCreate) Validate() error {
 
 func checkTaskSize(what string, megabytes int64) error {
 	if megabytes < 0 {
-		return apierrors.NewUnprocessableEntity("expected a positive " + what + "; choose one")
+		return apierrors.NewUnprocessableEntity("expected a positive number for " + what + "; choose another number")
 	}
 	return checkSize(what, megabytes, korifiv1alpha1.MaxMegabytes, "M")
 }

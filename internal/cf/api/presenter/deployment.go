@@ -53,7 +53,7 @@ type CanaryStatus struct {
 	Steps CanaryProgress `json:"steps"`
 }
 
-// CanaryProgress holds the number of the current step of a canary, beginning with 1.
+// CanaryProgress holds the number of a canary's current step, beginning with 1, and the total number of steps.
 type CanaryProgress struct {
 	Current int32 `json:"current"`
 	Total   int32 `json:"total"`

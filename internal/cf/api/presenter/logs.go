@@ -14,7 +14,7 @@ type LogCacheRead struct {
 	Envelopes EnvelopeBatch `json:"envelopes"`
 }
 
-// EnvelopeBatch holds envelopes.
+// EnvelopeBatch is a list of log lines.
 type EnvelopeBatch struct {
 	Batch []LogEnvelope `json:"batch"`
 }

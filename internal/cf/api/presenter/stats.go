@@ -76,9 +76,9 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now
 	return all
 }
 
-// olderServingInstances returns the revision of each ready instance that still serves with a replaced revision.
-// Instances from before the last stop are omitted, because only a deployment or its cancellation keeps replaced
-// instances serving.
+// olderServingInstances returns the revisions of the ready instances of replaced revisions that still serve, with one
+// element per instance. Instances from before the last stop are omitted, because only a deployment or its cancellation
+// keeps replaced instances serving.
 func olderServingInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (revisions []int64) {
 	for _, r := range process.ServingRevisions(app, p) {
 		revisions = append(revisions, slices.Repeat([]int64{r.Revision}, int(min(r.Ready, r.Desired)))...)
@@ -118,8 +118,8 @@ func describeSleep(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now t
 	return "the " + stoprecord.NameSlumber(scheduled.Slumber) + " stops the app" + stoprecord.Records(scheduled.Stops).Describe()
 }
 
-// IsSettled reports whether a client can stop waiting: an instance runs, all instances have crashed or are asleep, or
-// the app is stopped.
+// IsSettled reports whether a client can stop waiting: an instance runs, all instances have crashed or are stopped by a
+// Slumber, or the app is stopped.
 func IsSettled(app *korifiv1alpha1.CFApp, all []InstanceReport) bool {
 	waitsForNone := 0
 	for _, i := range all {

@@ -26,8 +26,9 @@ func newNameTaken(name string) error {
 }
 
 // checkNameIsFree returns an error if the space already has an app with the name, even one that was created without
-// this API. Two concurrent requests may both pass; claimName decides between them. If the cache contains an app with
-// the name, checkNameIsFree reads the app from the API server, because it may have just been deleted.
+// this API. It may return nil for two concurrent requests, of which claimName then accepts only one. If the cache
+// contains an app with the name, checkNameIsFree reads the app from the API server, because it may have just been
+// deleted.
 func (s *Store) checkNameIsFree(ctx context.Context, caller *authorization.Caller, space, name string) error {
 	found, err := s.FindAppByName(space, name)
 	if err != nil || found == nil {
@@ -46,9 +47,9 @@ func (s *Store) checkNameIsFree(ctx context.Context, caller *authorization.Calle
 	return newNameTaken(name)
 }
 
-// claimName reserves an app's name in its space, across all replicas. The app gets the Lease for the name, which is
-// deleted with the app. Of several apps with the same name, only one gets the Lease, and the others must not use the
-// name.
+// claimName reserves an app's name in its space, across all replicas. The app becomes the holder of the name's Lease,
+// which is deleted with the app. If several apps have the same name, only one becomes the holder, and the others must
+// not use the name.
 func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	lease := &coordinationv1.Lease{ObjectMeta: ownedByApp(app, namePrefix+hashName(app.Spec.DisplayName))}
 	lease.Spec.HolderIdentity = &app.Name

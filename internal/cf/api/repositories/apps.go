@@ -195,15 +195,15 @@ func (s *Store) RestartApp(ctx context.Context, caller *authorization.Caller, ap
 }
 
 // requireNewRevision returns an error if a stop or restart of a started app was stored without a new revision. This
-// means that the admission webhooks are not active, and the app does not restart. before may be older than the patched
-// object, because intermediate stops and restarts have started revisions, too.
+// means that the admission webhooks are not active, and the app does not restart. If before is older than the patched
+// object, the stops and restarts in between have begun revisions, too.
 func requireNewRevision(before, after *korifiv1alpha1.CFApp) error {
 	was, _, _ := revision.ReadRevision(before)
 	is, _, _ := revision.ReadRevision(after)
 	if before.Spec.DesiredState != korifiv1alpha1.StartedState || is > was {
 		return nil
 	}
-	return apierrors.NewServiceUnavailable("expected a revision after "+revision.FormatRevision(was)+" to begin, found none, because the admission of apps is not installed; "+
+	return apierrors.NewServiceUnavailable("expected a revision after "+revision.FormatRevision(was)+" to begin, found none, because the admission webhook of apps is not installed; "+
 		"ask the platform team to apply config/webhook, and try again", nil)
 }
 

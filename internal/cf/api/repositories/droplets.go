@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
-// registryHashLength is the length of the hash that distinguishes an app's registries.
+// registryHashLength is the length of the hash of a registry in the name of an image pull Secret.
 const registryHashLength = 10
 
 // GetBuild returns a build that is visible to the caller. resourceType is the requested type, because a droplet is a
@@ -64,8 +64,8 @@ func (s *Store) GetPackageInSpace(ctx context.Context, caller *authorization.Cal
 	return found, s.requireOwner(ctx, caller, found, PackageResourceType)
 }
 
-// requireOwner returns a not-found error for an object whose app was deleted. The garbage collector deletes such
-// objects some time later. Objects without an owner are not affected.
+// requireOwner returns a not-found error for an object whose app was deleted, because the garbage collector deletes the
+// object only some time later. Objects without an owner are not affected.
 func (s *Store) requireOwner(ctx context.Context, caller *authorization.Caller, object client.Object, resourceType string) error {
 	kind := korifiv1alpha1.CFAppKind().Kind
 	at := slices.IndexFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == kind })

@@ -21,7 +21,8 @@ const (
 	// followInterval is the interval at which an app's logs are read from the kubelets, regardless of the number of
 	// followers. The client shows lines only after two seconds, because it sorts the lines of several instances.
 	followInterval = time.Second
-	// sharedPast is the minimum period that a round covers, so it also serves callers whose last poll was earlier.
+	// A round is one read of an app's logs. sharedPast is the minimum period that a round covers, so that the round
+	// also serves callers whose last poll was earlier.
 	sharedPast = 5 * time.Second
 	// maxSharedLines limits the lines of a round, and maxFollowedApps limits the rounds in the cache.
 	maxSharedLines, maxFollowedApps = 1000, 16
@@ -137,7 +138,7 @@ func (r *logRound) window() LogWindow {
 
 func (r *logRound) finish(lines []LogLine, isComplete bool) {
 	r.isComplete = isComplete
-	// Incomplete lines are dropped, because they cannot be shared.
+	// The lines of an incomplete round are dropped, because they cannot be shared.
 	if isComplete {
 		r.lines = lines
 	}

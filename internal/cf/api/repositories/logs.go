@@ -59,7 +59,7 @@ func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app 
 	return lines, nil
 }
 
-// followLogs reads a round for all followers of an app, or uses the round of another follower.
+// followLogs reads a round of logs for all callers that follow an app, or uses the round that another caller has read.
 func (s *Store) followLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, pods []corev1.Pod, window LogWindow) ([]LogLine, error) {
 	round, isOwn := s.followers.joinRound(app.UID, pods, window)
 	if isOwn {

@@ -49,7 +49,7 @@ const (
 	appsResource      = "cfapps"
 	processesResource = "cfprocesses"
 	buildsResource    = "cfbuilds"
-	// PackagesResource is also reviewed before code is uploaded.
+	// The right to patch PackagesResource is also reviewed before code is uploaded.
 	PackagesResource = "cfpackages"
 	spacesResource   = "cfspaces"
 	routesResource   = "cfroutes"
@@ -233,7 +233,8 @@ func specAndMetadata(spec jsonObject, m *payloads.Metadata) jsonObject {
 	return change
 }
 
-// patchAsCaller sends no resource version, so the patch also applies if other fields have changed concurrently.
+// patchAsCaller sends a merge patch as the caller. It adds no resource version, so the patch also applies if other
+// fields have changed concurrently.
 func patchAsCaller(ctx context.Context, caller *authorization.Caller, object client.Object, change jsonObject) error {
 	raw, err := json.Marshal(change)
 	if err != nil {

@@ -140,7 +140,7 @@ func (s *Store) DeleteRole(ctx context.Context, caller *authorization.Caller, gu
 	return nil
 }
 
-// roleSeparator separates the namespace and the name of a binding in a GUID. Neither namespaces nor GUIDs contain it.
+// roleSeparator separates the namespace and the name of a RoleBinding in a GUID. A namespace cannot contain it.
 const roleSeparator = "."
 
 func roleGUID(b *rbacv1.RoleBinding) string { return b.Namespace + roleSeparator + b.Name }

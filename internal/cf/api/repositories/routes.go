@@ -173,7 +173,7 @@ func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, s
 		return nil, apierrors.NewUnprocessableEntity(HostReserved + "; choose another host")
 	}
 	if taken != nil {
-		return nil, apierrors.NewUnprocessableEntity("Route already exists with host '" + spec.Host + "' and path '" + spec.Path + "'; choose another")
+		return nil, apierrors.NewUnprocessableEntity("Route already exists with host '" + spec.Host + "' and path '" + spec.Path + "'; choose another host or path")
 	}
 	guid := uuid.NewString()
 	obj := &korifiv1alpha1.CFRoute{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: guid, Labels: map[string]string{

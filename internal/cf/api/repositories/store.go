@@ -54,8 +54,8 @@ type Store struct {
 	stopOnce sync.Once
 }
 
-// NewStore returns a Store. It reads nothing until StartCache is called, and nothing from a cache that has been stale
-// for longer than maxAge.
+// NewStore returns a Store, which reads nothing until StartCache is called. CheckFreshness returns an error if a kind
+// has had no watch for longer than maxAge.
 func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, maxAge time.Duration) (*Store, error) {
 	watches := newWatchMonitor(clock.RealClock{}, maxAge)
 	cfg = rest.CopyConfig(cfg)
@@ -120,7 +120,7 @@ func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) erro
 	return nil
 }
 
-// keepIndexer stores the indexer of a kind with long lists.
+// keepIndexer stores the indexers of apps and processes, which have long lists.
 func (s *Store) keepIndexer(kind client.Object, informer cache.Informer) error {
 	shared, ok := informer.(toolscache.SharedIndexInformer)
 	if !ok {

@@ -27,7 +27,7 @@ import (
 const (
 	// usageTimeout limits the time that a request for stats waits for the usage, which is optional.
 	usageTimeout = 2 * time.Second
-	// usagePause is the time without requests after the metrics API was unavailable.
+	// usagePause is the time for which the metrics API is not called after it was unavailable.
 	usagePause = 30 * time.Second
 )
 

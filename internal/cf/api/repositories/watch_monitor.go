@@ -14,8 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// watchMonitor records how long the cache has had no watch of each kind. An informer retries a failed watch forever,
-// and until then serves stale objects without an error.
+// watchMonitor measures, for each kind, how long the cache has had no open watch. If a watch fails, the informer
+// retries it without a limit. Until a retry succeeds, the informer serves stale objects without an error.
 type watchMonitor struct {
 	clock  clock.PassiveClock
 	maxAge time.Duration

@@ -18,7 +18,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act creates missing processes, records the created ones for events, and deletes expired builds and packages.
+// act creates missing processes, and records them in seen for events. Then it starts an app whose stop has ended, or
+// deletes expired builds and packages.
 func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -67,8 +68,8 @@ func (c Controller) requireSeenDroplets(ctx context.Context, o app.Observed) err
 	return nil
 }
 
-// endStop starts an app whose stop has reached its end time, in the same way as a user. It fails if the app has changed
-// since the observation, because the stop may have been extended.
+// endStop starts an app whose stop has reached its end time, with the same change to the spec that a user makes. It
+// fails if the app has changed since the observation, because the stop may have been extended.
 func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) error {
 	after := obj.DeepCopy()
 	after.Spec.DesiredState = korifiv1alpha1.StartedState

@@ -24,13 +24,13 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Name is the event reporter and the field manager. The controller of processes has the same ones. The name of this
-// controller is Name-apps.
+// Name is the name of the event reporter and of the field manager, which the controller of processes also uses. The
+// name of this controller is Name-apps.
 const Name = "torpor-restart"
 
 const (
@@ -45,12 +45,13 @@ const (
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes to objects that another project writes. Nil allows all changes.
+	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
 	// Metrics exports states and counts.
 	Metrics *Metrics
-	// Ends holds the overdue ends of stops for all controllers. If it is nil, they have no precedence.
-	Ends *urgency.OverdueEnds
+	// Ends is the set of overdue stops that all controllers share. Other work waits until they have ended. Nil delays
+	// nothing.
+	Ends *overdueends.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -76,7 +77,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.Metrics.cache.Use(mgr.GetClient())
 	c.Metrics.saved.UseClock(c.Clock)
-	ends := urgency.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
+	ends := overdueends.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name+"-apps").
 		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(predicate.Or(specOrAnnotationsChanged(), scheduledStopsChanged()))).
@@ -96,8 +97,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:    c.report,
 			Status: reconcilestatus.Storage[*korifiv1alpha1.CFApp]{
 				Conditions: func(app *korifiv1alpha1.CFApp) *[]metav1.Condition { return &app.Status.Conditions },
-				// Korifi's schema drops these fields. If an observed revision were lost, it would be counted a second
-				// time.
+				// Korifi's schema drops these fields. Without the observed revision, the revision would be counted a
+				// second time.
 				Remember: rememberStatus,
 			},
 		})

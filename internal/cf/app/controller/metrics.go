@@ -12,7 +12,7 @@ import (
 )
 
 // Metrics exports every CFApp from the cache. Values are therefore correct after the manager restarts, and disappear
-// with the object. It also counts revisions. Create and register one per process.
+// when the CFApp is deleted. It also counts revisions. Create and register one Metrics per manager process.
 type Metrics struct {
 	cache reconcile.ScrapedCache
 

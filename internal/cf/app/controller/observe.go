@@ -19,7 +19,7 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// observation is the observed state of an app, and the processes that the pass has created.
+// observation is the observed state of an app, and the processes that the controller has created since.
 type observation struct {
 	app.Observed
 	created []*korifiv1alpha1.CFProcess

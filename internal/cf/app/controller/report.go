@@ -30,8 +30,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 		Rule: r.Ready.Reason, IsTransient: r.IsTransient, RequeueAfter: c.untilStopEnds(seen), Events: stoprecord.Events(before, seen.Stops, torporv1alpha1.UntilAnnotation, stopAction),
 		Changes: stoprecord.Changes("app", before, seen.Stops), Request: stoprecord.RequestOf(seen.Stops, seen.Scheduled),
 	}
-	// The event about a new revision recurs until the status that records the revision is saved. Other events do not
-	// recur.
+	// The event about a new revision is emitted again until the status that records the revision is saved. Other events
+	// are emitted only once.
 	out.EventsRecur = len(out.Events) == 0 && len(seen.created) == 0
 	if r.Began != nil {
 		out.Request = decision.Request{Requester: r.Began.By}

@@ -22,12 +22,12 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/build"
-	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
+	"github.com/torpor-dev/torpor/internal/cf/imagemetadata"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name is the event reporter. The names of the controllers are Name-builds and Name-packages.
+// Name is the name of the event reporter. The names of the controllers are Name-builds and Name-packages.
 const Name = "torpor-spaces"
 
 // byPackage is the cache index of builds by their package.
@@ -37,15 +37,15 @@ const byPackage = "builtPackage"
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes to objects that another project writes. Nil allows all changes.
+	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
 	// Registries defines which registries may be contacted.
-	Registries imageregistry.Policy
+	Registries imagemetadata.Policy
 	// UsesKpack is true if kpack builds source code.
 	UsesKpack bool
 
 	client client.Client
-	images *imageregistry.Service
+	images *imagemetadata.Service
 }
 
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds/status;cfpackages/status,verbs=get;patch
@@ -56,7 +56,7 @@ type Controller struct {
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
-	c.images = imageregistry.NewService(c.Registries, c.Clock, nil)
+	c.images = imagemetadata.NewService(c.Registries, c.Clock, nil)
 	c.images.ReadSecret = c.readSecret
 	options := reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()
 	if err := mgr.Add(c.images); err != nil {
@@ -132,7 +132,7 @@ func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuil
 	}
 	seen := build.Observed{Build: obj, Package: &pkg, UsesKpack: c.UsesKpack}
 	if seen.IsAboutImage() {
-		answer, isKnown := c.images.RequestAnswer(imageregistry.Question{Build: client.ObjectKeyFromObject(obj), UID: obj.UID, Registry: pkg.Spec.Source.Registry})
+		answer, isKnown := c.images.RequestAnswer(imagemetadata.Question{Build: client.ObjectKeyFromObject(obj), UID: obj.UID, Registry: pkg.Spec.Source.Registry})
 		if !isKnown {
 			return build.Observed{}, reconcile.ErrPending
 		}
@@ -141,7 +141,7 @@ func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuil
 	return seen, nil
 }
 
-// readSecret reads from the API server, because Secrets are not cached.
+// readSecret reads a Secret from the API server, because Secrets are not cached.
 func (c Controller) readSecret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	if err := c.client.Get(ctx, key, &secret); err != nil {
@@ -158,7 +158,7 @@ func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, p
 		conditions[korifiv1alpha1.PinnedCondition] = *plan.Pinned
 	}
 	reconcile.SetConditions(&status.Conditions, conditions, obj.Generation, c.Clock)
-	// The response is kept until it has been written, so a conflict does not cause another request.
+	// The registry's response is kept until the status is saved, so a conflict does not cause another request.
 	built := client.ObjectKeyFromObject(obj)
 	return reconcile.FollowUp{Rule: plan.Succeeded.Reason, AfterSave: func() { c.images.ForgetBuild(built) }}
 }

@@ -24,7 +24,8 @@ import (
 // Name is the name of the controller, its event reporter and its field manager.
 const Name = "torpor-deployments"
 
-// followUpInterval is the delay before the next pass after a step that may not trigger an event for the deployment.
+// followUpInterval is the delay before the next reconciliation after a step that may not trigger an event for the
+// deployment.
 const followUpInterval = 50 * time.Millisecond
 
 // byApp is the cache index of deployments by their app.
@@ -34,7 +35,7 @@ const byApp = "deployedApp"
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes to apps that another project writes. Nil allows all changes.
+	// Guard finds apps that another project, such as Korifi, writes. These apps are not changed. A nil Guard finds none.
 	Guard *reconcile.WriterGuard
 
 	client client.Client

@@ -57,7 +57,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	var other torporv1alpha1.CFDeployment
 	err = c.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, &other)
 	if client.IgnoreNotFound(err) != nil {
-		return o, fmt.Errorf("read the app's deployment: %w", err)
+		return o, fmt.Errorf("read the deployment in the app's annotation: %w", err)
 	}
 	o.HasLaterDeployment = err == nil && revision.CompareByAge(&other, d) > 0
 	return o, nil

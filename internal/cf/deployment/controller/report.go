@@ -19,7 +19,7 @@ func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Obser
 		return out
 	}
 	if refused != nil {
-		return out // The state describes the app, which was not changed.
+		return out // The plan's state does not apply, because the app was not changed.
 	}
 	if seen.AnotherWriter != "" {
 		out.RequeueAfter = reconcile.OtherWriterInterval // The expiry of the other writer's Lease triggers no event.

@@ -39,7 +39,7 @@ const byPackage = "packageOfKpack"
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes to objects that another project writes. Nil allows all changes.
+	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
 	// Settings apply to all Images.
 	Settings kpack.Settings

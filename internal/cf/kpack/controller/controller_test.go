@@ -51,7 +51,7 @@ func TestKpackBuildsCode(t *testing.T) {
 		return errors.Join(err, buildcontroller.Controller{Clock: clock.RealClock{}, UsesKpack: true}.SetupWithManager(mgr))
 	})
 	early := e.createBuild(t, "early")
-	e.waitForBuild(t, early, korifiv1alpha1.StagingBuild, "kpack builds it while this cluster serves images.kpack.io")
+	e.waitForBuild(t, early, korifiv1alpha1.StagingBuild, "kpack builds if this cluster serves images.kpack.io")
 	e.InstallCRDs(t, "testdata/kpack.yaml")
 
 	t.Run("a build that began before kpack was installed gets its droplet", func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestKpackBuildsCode(t *testing.T) {
 	})
 	t.Run("a build waits until the code is uploaded", func(t *testing.T) {
 		build := e.createBuildOf(t, "late", "")
-		e.waitForBuild(t, build, korifiv1alpha1.StagingBuild, "the package holds code")
+		e.waitForBuild(t, build, korifiv1alpha1.StagingBuild, "the package contains source code")
 		pkg := &korifiv1alpha1.CFPackage{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "late"}}
 		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), pkg, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"source":{"registry":{"image":"registry.example.com/code:late"}}}}`))))
 		e.report(t, e.waitForImage(t, build), metav1.ConditionTrue, "", builtImage)

@@ -81,8 +81,8 @@ func (c Controller) patchPods(ctx context.Context, pods []*corev1.Pod, change fu
 	return errors.Join(errs...)
 }
 
-// explainTakenName returns ErrStale if the cache is stale. Otherwise it returns an error about the object with another
-// owner, which is not cached because it belongs to no app.
+// explainTakenName returns ErrStale if the cache is stale. Otherwise it returns an error, because an object of another
+// owner has the name. The cache lacks that object because it belongs to no app.
 func (c Controller) explainTakenName(ctx context.Context, obj *eiriniv1.LRP, do lrp.Action) error {
 	var taken client.Object = &appsv1.StatefulSet{}
 	kind := "StatefulSet"
@@ -93,11 +93,11 @@ func (c Controller) explainTakenName(ctx context.Context, obj *eiriniv1.LRP, do 
 	if err := c.live.Get(ctx, name, taken); err != nil || metav1.IsControlledBy(taken, obj) {
 		return reconcile.ErrStale
 	}
-	return &reconcile.RefusedError{Message: fmt.Sprintf("expected the %s %s to belong to this LRP, found another owner; delete it", kind, name.Name)}
+	return &reconcile.RefusedError{Message: fmt.Sprintf("expected the %s %s to belong to this LRP, found another owner; delete that object", kind, name.Name)}
 }
 
-// patchFinalizer changes only the finalizer. It sets the resulting resource version on the LRP, so the next pass waits
-// until the cache has the change.
+// patchFinalizer changes only the finalizer. It sets the resulting resource version on the LRP, so the next
+// reconciliation waits until the cache has the change.
 func (c Controller) patchFinalizer(ctx context.Context, obj *eiriniv1.LRP, change func(client.Object, string) bool) error {
 	before, after := &eiriniv1.LRP{ObjectMeta: obj.ObjectMeta}, &eiriniv1.LRP{ObjectMeta: *obj.ObjectMeta.DeepCopy()}
 	change(after, eiriniv1.LRPFinalizer)
@@ -109,8 +109,8 @@ func (c Controller) patchFinalizer(ctx context.Context, obj *eiriniv1.LRP, chang
 }
 
 // deleteAndRelease deletes the StatefulSet of an LRP without Pods, and then removes the LRP's finalizer. Both happen in
-// the same pass, because no controller creates Pods for the StatefulSet any more. If the manager is killed in between,
-// the next pass finds no StatefulSet and only removes the finalizer.
+// the same reconciliation, because no controller creates Pods for the StatefulSet any more. If the manager is killed in
+// between, the next reconciliation finds no StatefulSet and only removes the finalizer.
 func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) error {
 	if err := c.requireNoPods(ctx, seen.LRP); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) err
 	return c.release(ctx, seen.LRP)
 }
 
-// release removes the finalizer of an LRP, and remembers the LRP.
+// release removes the finalizer of an LRP, and records this in c.released.
 func (c Controller) release(ctx context.Context, obj *eiriniv1.LRP) error {
 	err := c.patchFinalizer(ctx, obj, controllerutil.RemoveFinalizer)
 	if err == nil && c.released != nil {
@@ -131,7 +131,7 @@ func (c Controller) release(ctx context.Context, obj *eiriniv1.LRP) error {
 }
 
 // hasReleased reports whether this controller has removed the LRP's finalizer. The cache may show the deletion of the
-// StatefulSet before that of the LRP. A pass between the two would repeat requests.
+// StatefulSet before that of the LRP. A reconciliation between the two would repeat requests.
 func (c Controller) hasReleased(obj *eiriniv1.LRP) bool {
 	if c.released == nil || obj.DeletionTimestamp.IsZero() {
 		return false
@@ -141,7 +141,8 @@ func (c Controller) hasReleased(obj *eiriniv1.LRP) bool {
 }
 
 // requireNothingLeft returns ErrStale if the API server has a StatefulSet or a Pod of the LRP that the cache lacks.
-// Pods of such a StatefulSet would run next to the next revision until the garbage collector deletes it.
+// Otherwise, the Pods of that StatefulSet would run next to the next revision until the garbage collector deletes the
+// StatefulSet.
 func (c Controller) requireNothingLeft(ctx context.Context, obj *eiriniv1.LRP) error {
 	set := &metav1.PartialObjectMetadata{}
 	set.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))

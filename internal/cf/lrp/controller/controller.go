@@ -33,12 +33,12 @@ import (
 // Name is the name of the controller, its event reporter and its field manager.
 const Name = "torpor-lrp"
 
-// These are the cache indexes of LRPs, by the labels of their Pods and by their process.
 const (
-	// maxReleased limits the number of remembered LRPs. releasedTTL is the time for which an LRP is remembered.
+	// maxReleased limits the number of LRPs in released. releasedTTL is the time for which an LRP stays in it.
 	maxReleased = 1 << 12
 	releasedTTL = 10 * time.Second
 
+	// byPodLabels and byProcess are the cache indexes of LRPs, by the labels of their Pods and by their process.
 	byPodLabels = "what"
 	byProcess   = "process"
 )
@@ -47,7 +47,7 @@ const (
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard prevents changes to objects that another project writes. Nil allows all changes.
+	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
 	// PodCache caches the Pods of apps, and the StatefulSets and budgets with the same labels. It does not cache the
 	// many other objects in a cluster.
@@ -130,8 +130,8 @@ func (c Controller) lrpsForPod(ctx context.Context, pod client.Object) []ctrl.Re
 	return requests
 }
 
-// otherLRPs maps an LRP to the other LRPs of its process. If the LRP is deleted as well, the others need not continue
-// to serve during the stop delay.
+// otherLRPs maps an LRP to the other LRPs of its process. If the LRP is being deleted, instances of the other LRPs that
+// are removed need not continue to serve during the stop delay.
 func (c Controller) otherLRPs(ctx context.Context, o client.Object) []ctrl.Request {
 	obj, ok := o.(*eiriniv1.LRP)
 	if !ok {

@@ -25,7 +25,7 @@ import (
 const (
 	// maxEvents is larger than the number of events that a StatefulSet has with the same reason.
 	maxEvents = 100
-	// maxRefusal limits the length of a message.
+	// maxRefusal limits the length of each message from an event or a Pod.
 	maxRefusal = 500
 )
 
@@ -64,7 +64,7 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 	if o.OthersServe, err = c.stays(ctx, obj, serving); err != nil {
 		return o, err
 	}
-	// The cache returns Pods in any order, and the status must describe the same Pod in each pass.
+	// The cache returns Pods in any order, and the status must describe the same Pod each time.
 	slices.SortFunc(o.Pods, revision.CompareByAge[*corev1.Pod])
 	switch {
 	case !o.LacksPods():
@@ -118,8 +118,8 @@ func (c Controller) readPullRefusal(ctx context.Context, o lrp.Observed) (string
 	return said[:min(len(said), maxRefusal)] + ": " + why[:min(len(why), maxRefusal)], nil
 }
 
-// readNewestEvent returns the message of the newest event with a reason about an object. It returns "" without such an
-// event.
+// readNewestEvent returns the message of the newest event about an object with the given reason, or "" if there is
+// none.
 func (c Controller) readNewestEvent(ctx context.Context, about client.Object, reason string) (string, error) {
 	var events corev1.EventList
 	err := c.live.List(ctx, &events, client.InNamespace(about.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(about.GetUID()), "reason": reason}, client.Limit(maxEvents))

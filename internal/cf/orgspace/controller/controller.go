@@ -27,11 +27,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name is the event reporter and the field manager. The names of the controllers are Name-orgs and Name-spaces.
+// Name is the name of the event reporter and of the field manager. The names of the controllers are Name-orgs and
+// Name-spaces.
 const Name = "torpor-spaces"
 
 // namespaceInterval is the interval between two checks of a namespace that is being deleted. Its deletion also triggers
-// a pass.
+// a check.
 const namespaceInterval = 5 * time.Second
 
 // Controller reconciles CFOrgs and CFSpaces.
@@ -41,7 +42,7 @@ type Controller struct {
 	// IsolateSpaces prevents traffic from other namespaces to the Pods in a space, until a user adds a NetworkPolicy
 	// that allows it.
 	IsolateSpaces bool
-	// Guard prevents changes to objects that another project writes. Nil allows all changes.
+	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -79,7 +80,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// newPass returns the parts of a pass that orgs and spaces have in common.
+// newPass returns the parts of a reconcile.Pass that orgs and spaces have in common.
 func newPass[T client.Object](c Controller, mgr manager.Manager, finalizer string, labelsOf func(T) map[string]string) *reconcile.Pass[T, orgspace.Observed, orgspace.Plan] {
 	observe := func(ctx context.Context, owner T) (orgspace.Observed, error) {
 		return c.observe(ctx, owner, labelsOf(owner))
@@ -158,7 +159,7 @@ func (c Controller) observe(ctx context.Context, owner client.Object, labels map
 	return seen, nil
 }
 
-// act creates missing objects. It ignores objects that another pass has just created.
+// act creates missing objects. It ignores objects that already exist.
 func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspace.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

@@ -24,27 +24,28 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Name is the event reporter and the field manager. The controller of apps has the same ones. The name of this
-// controller is Name-processes.
+// Name is the name of the event reporter and of the field manager, which the controller of apps also uses. The name of
+// this controller is Name-processes.
 const Name = "torpor-restart"
 
 // Controller reconciles CFProcesses.
 type Controller struct {
 	// Clock is the source of time.
 	Clock clock.PassiveClock
-	// Guard prevents changes to objects that another project writes. Nil allows all changes.
+	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
 	// Metrics records the durations of starts and drains.
 	Metrics *Metrics
 	// PodCache caches the Pods of apps.
 	PodCache *podcache.Cache
-	// Ends holds the overdue ends of stops for all controllers. It may be nil.
-	Ends *urgency.OverdueEnds
+	// Ends is the set of overdue stops that all controllers share. Other work waits until they have ended. Nil delays
+	// nothing.
+	Ends *overdueends.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -85,7 +86,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFProcess, *observation, process.Plan]{
 			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
-			Ends:    urgency.TrackEnds(c.Ends, Name+"-processes", nil, c.hasJustStarted),
+			Ends:    overdueends.TrackEnds(c.Ends, Name+"-processes", nil, c.hasJustStarted),
 			New:     func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) process.Plan { return process.Decide(seen.Observed) },
@@ -105,7 +106,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// hasJustStarted reports whether the pending work for a process results from the end of its app's stop.
+// hasJustStarted reports whether the app's stop has just ended, so that the work for its process is only follow-up
+// work.
 func (c Controller) hasJustStarted(ctx context.Context, process *korifiv1alpha1.CFProcess) bool {
 	app := &korifiv1alpha1.CFApp{}
 	key := client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// Metrics measures the durations of starts and drains. Create and register one instance per manager process.
+// Metrics measures the durations of starts and drains. Create and register one Metrics per manager process.
 type Metrics struct {
 	firstReady, drain prometheus.Histogram
 
@@ -27,7 +27,8 @@ func NewMetrics() *Metrics {
 	buckets := prometheus.ExponentialBuckets(0.05, 2, 14)
 	return &Metrics{
 		firstReady: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "torpor_app_first_ready_seconds", Help: "Time from the LRP of a revision to its first ready instance.", Buckets: buckets,
+			Name: "torpor_app_first_ready_seconds",
+			Help: "Time from the creation of a revision's LRP to its first ready instance.", Buckets: buckets,
 		}),
 		drain: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "torpor_app_drain_seconds", Help: "Time until all instances of an older revision have ended.", Buckets: buckets,
@@ -67,8 +68,8 @@ func hasBeenReady(status *korifiv1alpha1.CFProcessStatus, revision int64) bool {
 	})
 }
 
-// trackDrain measures the time from the first pass with draining Pods to the first pass without them. The status cannot
-// be used, because most drains end before their status is written.
+// trackDrain measures the time from the first reconciliation with draining Pods to the first one without them. The
+// status cannot be used, because most drains end before their status is written.
 func (m *Metrics) trackDrain(process types.UID, draining bool, now time.Time) {
 	if draining {
 		m.draining.LoadOrStore(process, now)

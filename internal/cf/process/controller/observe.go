@@ -133,7 +133,7 @@ func (c Controller) observeDroplet(ctx context.Context, o *observation) error {
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: o.app.Namespace, Name: name}, &build)
 	switch {
 	case k8serrors.IsNotFound(err):
-		o.NoDroplet = "expected the droplet " + name + ", found no CFBuild of that name; set spec.currentDropletRef of the app to another and restart it"
+		o.NoDroplet = "expected the droplet " + name + ", found no CFBuild of that name; set spec.currentDropletRef to another CFBuild and restart the app"
 	case err != nil:
 		return fmt.Errorf("read the droplet: %w", err)
 	case build.Status.Droplet == nil || build.Status.Droplet.Registry.Image == "":

@@ -51,7 +51,7 @@ func addIndexes(mgr manager.Manager) error {
 	return nil
 }
 
-// refusalOf returns the reason why Kubernetes creates too few Pods for an LRP, or "".
+// refusalOf returns the reason why Pods of an LRP are not created or cannot pull their image, or "".
 func refusalOf(o client.Object) string {
 	l, ok := o.(*eiriniv1.LRP)
 	if !ok {

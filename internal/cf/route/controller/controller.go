@@ -51,7 +51,7 @@ type Controller struct {
 	// WatchNamespaces restricts the controller to these namespaces. If it is empty, the controller handles all
 	// namespaces.
 	WatchNamespaces []string
-	// Guard prevents changes to objects that another project writes. Nil allows all changes.
+	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -154,7 +154,7 @@ func (c Controller) routesOfSameDomains(ctx context.Context, obj client.Object) 
 	return all
 }
 
-// routesBy maps an object to the routes with the object's value in a cache index.
+// routesBy returns a function that maps an object to the routes with the value valueOf(obj) in a cache index.
 func (c Controller) routesBy(field string, valueOf func(client.Object) string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []ctrl.Request {
 		var list korifiv1alpha1.CFRouteList

@@ -40,7 +40,7 @@ type Controller struct {
 	// WatchNamespaces restricts the controller to these namespaces. If it is empty, the controller handles all
 	// namespaces.
 	WatchNamespaces []string
-	// Guard prevents changes to objects that another project writes. Nil allows all changes.
+	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -97,8 +97,8 @@ func (c Controller) act(ctx context.Context, seen task.Observed, plan task.Plan)
 		if err != nil {
 			return fmt.Errorf("read the environment: %w", err)
 		}
-		// If the Secret already exists, an earlier pass has created it, but has not created the Job. Its content was
-		// correct at that time.
+		// If the Secret already exists, an earlier reconciliation has created it, but has not created the Job. Its
+		// content was correct at that time.
 		if err := c.client.Create(ctx, task.BuildSecret(seen.Task, environment), client.FieldOwner(Name)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("save the environment in a Secret: %w", err)
 		}

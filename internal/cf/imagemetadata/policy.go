@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package imageregistry
+package imagemetadata
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// anyPublic and nobody are the policy entries that are not server names.
+// anyPublic allows all registries with a public address. nobody allows no registry.
 const anyPublic, nobody = "*", "none"
 
 const (
@@ -30,7 +30,7 @@ const (
 	idleTimeout    = 30 * time.Second
 	// maxIdleConnections limits the idle connections to all registries combined.
 	maxIdleConnections = 32
-	// maxRequests limits the requests for one image. Redirects and tokens need fewer.
+	// maxRequests limits the number of requests for one image. Redirects and token requests need fewer.
 	maxRequests = 30
 )
 
@@ -61,7 +61,7 @@ func ParsePolicy(list []string) (Policy, error) {
 		host, isPlain := strings.CutPrefix(entry, "http://")
 		switch {
 		case entry == nobody:
-			return Policy{}, fmt.Errorf("expected %s alone, found it among %d entries; leave it out", nobody, len(list))
+			return Policy{}, fmt.Errorf("expected %[1]s as the only entry, found %[2]d entries; remove %[1]s", nobody, len(list))
 		case entry == anyPublic:
 			p.isAnyPublic = true
 			continue
@@ -79,7 +79,7 @@ func ParsePolicy(list []string) (Policy, error) {
 // isEmpty reports whether no registry may be contacted.
 func (p Policy) isEmpty() bool { return !p.isAnyPublic && p.listed.IsEmpty() }
 
-// mayAsk reports whether a registry may be contacted, before its address is known.
+// mayAsk reports whether the policy allows the host of a registry. The address of the host is not known yet.
 func (p Policy) mayAsk(host string) bool { return p.isAnyPublic || p.listed.Includes(host) }
 
 // checkURL rejects the URL of a registry, redirect target or token service if the policy does not allow it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package korifi hands over objects that Korifi has created to Torpor's controllers, once Korifi's controllers no
+// Package korifihandover hands over objects that Korifi has created to Torpor's controllers, once Korifi's controllers no
 // longer run.
-package korifi
+package korifihandover
 
 import (
 	"context"
@@ -29,10 +29,10 @@ import (
 // ErrUpstreamRuns is returned before anything is changed, if Korifi's controllers or webhooks still exist.
 var ErrUpstreamRuns = errors.New("the controllers of Korifi are still installed")
 
-// FromKorifi grants Torpor's roles to the subjects of Korifi's, marks every object of the kinds that both projects
-// handle as Torpor's, and removes Korifi's finalizers from all of Korifi's kinds. It then deletes Korifi's
+// FromKorifi grants Torpor's roles to the subjects of Korifi's roles, marks every object of the kinds that both
+// projects handle as Torpor's, and removes Korifi's finalizers from all of Korifi's kinds. It then deletes Korifi's
 // AppWorkloads and StatefulSets, because Torpor starts no app while they exist. It may be run again after an error.
-// Objects are found by the names of upstream's kinds and labels:
+// It finds objects by upstream's kinds and labels:
 // https://github.com/cloudfoundry/korifi/tree/main/controllers/api/v1alpha1
 func FromKorifi(ctx context.Context, e bulkchange.Editor) error {
 	if err := requireStopped(ctx, e); err != nil {
@@ -76,7 +76,7 @@ func requireStopped(ctx context.Context, e bulkchange.Editor) error {
 			return err
 		}
 		if found && (deployment.Spec.Replicas == nil || *deployment.Spec.Replicas > 0 || deployment.Status.Replicas > 0) {
-			return fmt.Errorf("%w: expected the Deployment %s/%s to have no Pods, found that it has or wants some; run: kubectl -n %[2]s scale deployment %[3]s --replicas=0",
+			return fmt.Errorf("%w: expected the Deployment %s/%s to have no Pods, found that it has Pods or replicas; run: kubectl -n %[2]s scale deployment %[3]s --replicas=0",
 				ErrUpstreamRuns, namespace, upstream.Deployment)
 		}
 	}
@@ -156,8 +156,8 @@ func rolesOf() map[string]string {
 	}
 }
 
-// bindRoles creates a RoleBinding to Torpor's role for each RoleBinding to Korifi's. It keeps the latter, because
-// they have no effect once Korifi's ClusterRoles are uninstalled.
+// bindRoles creates a RoleBinding to Torpor's role for each RoleBinding to a role of Korifi. It keeps the existing
+// RoleBindings, because they have no effect once Korifi's ClusterRoles are uninstalled.
 func bindRoles(ctx context.Context, e bulkchange.Editor) error {
 	token, failed := "", []error(nil)
 	for {
@@ -209,10 +209,10 @@ func bindRole(ctx context.Context, e bulkchange.Editor, theirs *rbacv1.RoleBindi
 	return nil
 }
 
-// requireGives returns an error if an existing RoleBinding does not grant what the one of Torpor would. The existing
-// one is not changed, because its author is unknown.
+// requireGives returns an error if an existing RoleBinding lacks the role or a subject of Torpor's RoleBinding of the
+// same name. The existing RoleBinding is not changed, because its author is unknown.
 func requireGives(present, own *rbacv1.RoleBinding, of string) error {
-	const remedy = "correct or delete it, and run this again"
+	const remedy = "correct or delete the RoleBinding, and run the command again"
 	if present.RoleRef != own.RoleRef {
 		return fmt.Errorf("the RoleBinding %s/%s: expected %s %s, found %s %s; %s",
 			own.Namespace, own.Name, own.RoleRef.Kind, own.RoleRef.Name, present.RoleRef.Kind, present.RoleRef.Name, remedy)

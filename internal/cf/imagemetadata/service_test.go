@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package imageregistry
+package imagemetadata
 
 import (
 	"context"
@@ -181,8 +181,8 @@ func TestImageIsReadAtItsRegistry(t *testing.T) {
 		host + "/root":                {Image: host + "/root:latest@" + root, Message: `expected an image with a numeric user other than 0, found ""` + refused},
 		host + "/named:1":             {Image: host + "/named:1@" + named, Message: `expected an image with a numeric user other than 0, found "nobody"` + refused},
 		host + "/index:1":             {Image: host + "/index:1@" + indexDigest.String(), Ports: []int32{4000}},
-		host + "/shop:2":              {Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + host + "/shop:2, found no such image in its registry; push the image there first, or name an existing one"},
-		host + "/nothing":             {Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + host + "/nothing:latest, found no such image in its registry; push the image there first, or name an existing one"},
+		host + "/shop:2":              {Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + host + "/shop:2, found no such image in its registry; push the image there first, or use an existing image"},
+		host + "/nothing":             {Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + host + "/nothing:latest, found no such image in its registry; push the image there first, or use an existing image"},
 		"registry.example/shop:1":     {Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "--image-registries does not list registry.example"},
 		"shop:1":                      {Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "--image-registries does not list docker.io"},
 		"Not an image":                {Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected an image such as registry.example.com/shop:1, found another name; push an image with a valid name"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package imageregistry
+package imagemetadata
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ const (
 	// limits all responses about one image combined. The number of JSON objects is limited because an empty object
 	// takes three bytes, but fifty times as many once it is decoded.
 	maxAnswerBytes, maxAnswerObjects, maxImageBytes = 512 << 10, 10_000, 2 << 20
-	// maxPorts is the maximum number of ports of an image that are used. Manifests have the same limit.
+	// maxPorts is the maximum number of ports of an image that are used. App manifests have the same limit.
 	maxPorts = 10
 	// maxUserLength limits the part of an image's user that is shown.
 	maxUserLength = 32
@@ -62,7 +62,7 @@ func (r imageReader) read(ctx context.Context, named reference.Named, secrets []
 		return explainFailure(err, named)
 	}
 	if !descriptor.MediaType.IsImage() && !descriptor.MediaType.IsIndex() {
-		// Any content has a digest, including a web page.
+		// A digest does not prove that the content is an image: a web page has one, too.
 		return explainFailure(errNoImage, named)
 	}
 	pinned, err := pin(named, descriptor.Digest)
@@ -107,7 +107,7 @@ func registryHost(named reference.Named) string {
 	return strings.Trim(domain, "[]")
 }
 
-// pin adds the digest to an image name. The tag is kept for readers, because nodes ignore a tag next to a digest.
+// pin adds the digest to an image name. Nodes ignore a tag next to a digest, so the tag is kept only for users.
 func pin(named reference.Named, found v1.Hash) (string, error) {
 	if _, isPinned := named.(reference.Digested); isPinned {
 		return named.String(), nil
@@ -217,7 +217,7 @@ func explainRefusal(refused *transport.Error, named reference.Named) build.Image
 	registry := reference.Domain(named)
 	switch {
 	case refused.StatusCode == http.StatusNotFound && isUnknown:
-		return build.ImageAnswer{Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + reference.TagNameOnly(named).String() + ", found no such image in its registry; push the image there first, or name an existing one"}
+		return build.ImageAnswer{Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + reference.TagNameOnly(named).String() + ", found no such image in its registry; push the image there first, or use an existing image"}
 	case refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden:
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryRefusedReason, Message: fmt.Sprintf("expected %s to accept the package's imagePullSecrets or anonymous requests, found status %d, which may also mean that the image does not exist; "+
 			"nodes may have their own credentials; otherwise push with --docker-username", registry, refused.StatusCode)}

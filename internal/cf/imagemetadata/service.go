@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imageregistry reads the metadata of apps' images from their registries: the digest, the exposed ports and the
-// user. Tenants choose the images. A Policy therefore defines which servers may be contacted, and each question has
+// Package imagemetadata reads the metadata of apps' images from their registries: the digest, the exposed ports and the
+// user. Tenants choose the images. A Policy therefore defines which servers may be contacted, and each request has
 // limits for time and size.
-package imageregistry
+package imagemetadata
 
 import (
 	"context"
@@ -23,18 +23,20 @@ import (
 )
 
 const (
-	// askTimeout limits the time for all requests about one image. The CF API holds a client's response for longer.
+	// askTimeout limits the time for all requests about one image. The CF API waits longer before it responds to a
+	// client.
 	askTimeout = 5 * time.Second
-	// waitLimit is the time that a question may wait for others. After that, its build continues with the tag.
+	// waitLimit is the time that a question may wait in the queue. After that, the droplet uses the tag without a
+	// digest.
 	waitLimit = 10 * time.Second
-	// silentFor is the time without requests to a registry that did not respond. In a cluster without internet access,
-	// not every build is delayed.
+	// silentFor is the time for which a registry that did not respond is not contacted again. Otherwise, every build
+	// would be delayed in a cluster without internet access.
 	silentFor = time.Minute
 	// maxAtOnce limits the concurrent questions. maxOfRegistry and maxOfSpace limit them per registry and per space.
 	maxAtOnce, maxOfRegistry, maxOfSpace = 16, 4, 2
 	// maxWaiting limits the number of waiting questions.
 	maxWaiting = 1000
-	// maxSilent limits the number of silent registries in the cache.
+	// maxSilent limits the number of cached registries that did not respond.
 	maxSilent = 1000
 	// maxPullSecrets limits the number of pull Secrets that are read for a package.
 	maxPullSecrets = 10
@@ -49,10 +51,10 @@ type Question struct {
 	Registry korifiv1alpha1.Registry
 }
 
-// Service contacts registries in the background. A pass returns without an answer, and the build is enqueued again once
-// the answer is available. The fields must be set before Start.
+// Service contacts registries in the background. A reconciliation does not wait for the answer; the build is enqueued
+// again once the answer is available. The fields must be set before Start.
 type Service struct {
-	// Enqueue requests a pass for a build without blocking.
+	// Enqueue enqueues a build without blocking.
 	Enqueue func(build types.NamespacedName)
 	// ReadSecret reads a Secret in the namespace of a build.
 	ReadSecret func(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error)
@@ -110,7 +112,8 @@ func (s *Service) ForgetBuild(name types.NamespacedName) {
 	s.asked.Forget(name)
 }
 
-// answerUnasked returns an answer without contacting the registry, if this is unnecessary or not allowed.
+// answerUnasked returns an answer if the registry must not be contacted, for example because it did not respond
+// recently.
 func (s *Service) answerUnasked(a *askedImage) (build.ImageAnswer, bool) {
 	if s.policy.isEmpty() {
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "the manager contacts no registry, because of --image-registries=none or --trust-node-images"}, true
@@ -152,8 +155,8 @@ func (s *Service) Start(ctx context.Context) error {
 	return s.asked.Start(ctx)
 }
 
-// take returns the call for a question, or answers a question that needs no request any more. Questions above the limit
-// for their registry or space wait.
+// take returns the call that answers a question. It answers the question itself if the registry did not respond
+// recently, or if the question has waited too long. Questions above the limit for their registry or space wait.
 func (s *Service) take(_ types.NamespacedName, a *askedImage, due time.Time) background.Call {
 	registry := reference.Domain(a.named)
 	switch {
