@@ -9,7 +9,7 @@ import (
 )
 
 func addAppFlags(f *pflag.FlagSet, o *manager.Options) {
-	f.BoolVar(&o.IsolateSpaces, "isolate-spaces", false, "create a NetworkPolicy for each CF space that allows traffic to its Pods only from the same space; allow routers by policies of your own")
+	f.BoolVar(&o.IsolateSpaces, "isolate-spaces", false, "create a NetworkPolicy for each CF space that allows traffic to its Pods only from the same space; allow routers with your own NetworkPolicies")
 	f.StringVar(&o.RouteGateway, "route-gateway", "", "NAMESPACE/NAME of the Gateway that serves the routes of apps, as HTTPRoutes; empty creates Ingresses")
 	f.StringVar(&o.RouteIngressClass, "route-ingress-class", "", "class of the Ingresses for the routes of apps; empty means the cluster's default")
 	f.BoolVar(&o.TrustNodeImages, "trust-node-images", false, "use imagePullPolicy IfNotPresent for apps, which skips the registry's authorization for images that a node has cached")
@@ -18,8 +18,8 @@ func addAppFlags(f *pflag.FlagSet, o *manager.Options) {
 }
 
 func addKpackFlags(f *pflag.FlagSet, o *manager.KpackOptions) {
-	f.StringVar(&o.Repository, "kpack-repository", "", "have kpack build pushed source code, into REPOSITORY/SPACE:BUILD; empty leaves it to another builder; see docs/cf.md")
+	f.StringVar(&o.Repository, "kpack-repository", "", "let kpack build pushed source code, and store the images as REPOSITORY/SPACE:BUILD; empty means that another builder is used; see docs/cf.md")
 	f.StringVar(&o.Builder, "kpack-builder", manager.DefaultKpackBuilder, "builder of kpack, as ClusterBuilder/NAME, or Builder/NAME for one in each space")
-	f.StringVar(&o.ServiceAccount, "kpack-service-account", manager.DefaultKpackServiceAccount, "ServiceAccount in each space whose Secrets kpack reads source code and writes images with")
-	f.StringVar(&o.PullSecret, "kpack-pull-secret", "", "Secret in each space that instances pull built images with; empty means that they need none")
+	f.StringVar(&o.ServiceAccount, "kpack-service-account", manager.DefaultKpackServiceAccount, "ServiceAccount in each space whose Secrets kpack uses to read source code and to write images")
+	f.StringVar(&o.PullSecret, "kpack-pull-secret", "", "Secret in each space with which instances pull built images; empty means that no Secret is needed")
 }

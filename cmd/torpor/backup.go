@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/runner"
 )
 
 // passwordVariable is the environment variable with the password. There is no flag for it, because every process can
@@ -21,22 +21,22 @@ import (
 const passwordVariable = "TORPOR_MYSQL_PASSWORD"
 
 func backupCommand(logs io.Writer, env func(string) string) *cobra.Command {
-	o := job.BackupOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
+	o := runner.BackupOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
 	cmd := &cobra.Command{
 		Use:   "backup",
 		Short: "Dump one instance of a MySQL cluster into a bucket or a folder; runs in the Pods of backup Jobs",
 		Long: `Dump one instance of a MySQL cluster: a replica in sync, or else the primary. It needs mysqldump on the PATH.
 
-Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
+Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
 		Example: `  torpor backup --cluster default/test --host moco-test-0.moco-test.default.svc --bucket backups --endpoint http://minio:9000 --path-style`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Password = env(passwordVariable)
-			return job.RunBackup(cmd.Context(), o)
+			return runner.RunBackup(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
+	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; part of the keys of the stored objects")
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
 	f.BoolVar(&o.IsCopy, "copy", false, "the cluster replicates from an external server, so no instance accepts writes")
 	f.DurationVar(&o.MaxLag, "max-lag", time.Minute, "maximum replication lag of the replica that is dumped; 0 means no limit")
@@ -47,7 +47,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; cr
 }
 
 func restoreCommand(logs io.Writer, env func(string) string) *cobra.Command {
-	o := job.RestoreOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
+	o := runner.RestoreOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
 	var point string
 	cmd := &cobra.Command{
 		Use:   "restore",
@@ -55,7 +55,7 @@ func restoreCommand(logs io.Writer, env func(string) string) *cobra.Command {
 		Long: `Fill an empty instance from the newest backup that is not after a point in time. It needs mysql on the PATH. Run it
 again after it was killed: it first removes only what the killed run restored in part.
 
-Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; credentials for a bucket are found as by AWS's own tools.`,
+Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.RestoreUser + `; credentials for a bucket are found as by AWS's own tools.`,
 		Example: `  torpor restore --source default/test --restore-point 2026-11-20T22:00:00Z --host moco-new-0.moco-new.default.svc --folder /backup`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,9 +64,9 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; c
 				return fmt.Errorf("--restore-point: expected a time such as 2026-11-20T22:00:00Z, found %q", point)
 			}
 			o.Point, o.Password = at, env(passwordVariable)
-			err = job.RunRestore(cmd.Context(), o)
-			if refused, ok := errors.AsType[*job.RefusedError](err); ok {
-				return exit.Error{Code: job.RefusedExitCode, Err: refused}
+			err = runner.RunRestore(cmd.Context(), o)
+			if refused, ok := errors.AsType[*runner.RefusedError](err); ok {
+				return exit.Error{Code: runner.RefusedExitCode, Err: refused}
 			}
 			return err
 		},
@@ -85,23 +85,23 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; c
 }
 
 func shipBinlogsCommand(logs io.Writer, env func(string) string) *cobra.Command {
-	o := job.ShipOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
+	o := runner.ShipOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
 	cmd := &cobra.Command{
 		Use:   "ship-binlogs",
 		Short: "Copy the binary logs of a MySQL cluster into a bucket or a folder, until it is stopped; runs in its own Pod",
 		Long: `Copy the binary logs of a MySQL cluster, so that a restore can reach any point in time. It needs mysqlbinlog on the PATH. The
 bucket also records the position at which it continues after it was killed. Only transactions that the primary has executed are copied.
 
-Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
+Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
 		Example: `  torpor ship-binlogs --cluster default/test --host moco-test-0.moco-test.default.svc --bucket backups --endpoint http://minio:9000 --path-style`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Password = env(passwordVariable)
-			return job.RunShipping(cmd.Context(), o)
+			return runner.RunShipping(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
+	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; part of the keys of the stored objects")
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
 	f.DurationVar(&o.Interval, "interval", 5*time.Second, "interval at which new events are stored")
 	f.StringVar(&o.Spool, "spool", "", "folder for data that is being uploaded; empty means the temporary folder of the machine")
@@ -116,6 +116,6 @@ func copyCommand() *cobra.Command {
 		Short:  "Copy this program to a path, for a container with another image",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
-		RunE:   func(_ *cobra.Command, args []string) error { return job.CopyProgram(args[0]) },
+		RunE:   func(_ *cobra.Command, args []string) error { return runner.CopyProgram(args[0]) },
 	}
 }

@@ -115,7 +115,7 @@ func (r *checkRun) run(ctx context.Context) error {
 		return err
 	}
 	if !admincheck.IsReady(findings) {
-		return exit.Error{Code: exit.Refused, Err: errors.New("the hub is not ready for Torpor: see what failed")}
+		return exit.Error{Code: exit.Refused, Err: errors.New("the hub is not ready for Torpor: see the failed checks")}
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (r *checkRun) check(ctx context.Context) (admincheck.Observed, []admincheck
 func (r *checkRun) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	printed, missing := "", "an answer of the hub"
+	printed, missing := "", "no response from the hub"
 	var last []admincheck.Finding
 	err := wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
 		seen, findings, err := r.check(ctx)

@@ -45,7 +45,7 @@ func TestCheckWaitsForAnInstallation(t *testing.T) {
 		"an installation that works: the command returns immediately": {seen: []any{readyHub()}, code: exit.Done},
 		"a manager that is starting: the command waits, and prints a line for each change": {
 			seen: []any{unreachable, unreachable, bare, started, waiting, readyHub()}, code: exit.Done, took: 10 * time.Second,
-			progress: "waiting: connection refused\nwaiting: a Deployment of the manager in namespace torpor-system\n" +
+			progress: "waiting: connection refused\nwaiting: no Deployment of the manager in namespace torpor-system\n" +
 				"waiting: 1 of 2 Pods of the manager are ready\nwaiting: the manager does not act yet: it does not hold the Lease of the installation\n",
 		},
 		"a check that keeps failing: the command times out": {

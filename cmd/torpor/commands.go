@@ -40,8 +40,8 @@ removed. The manager keeps running.
 
 Exit codes: 0 after a stop by signal, 1 after an error.
 Environment: AWS_ENDPOINT_URL replaces EC2's endpoint for every cluster whose Secret has no endpoint_url; TORPOR_IMAGE is the
-default of --image; POD_NAME identifies the Deployment of the Pod: a Pod that waits to lead with other --controllers or
---watch-namespaces than the Deployment that leads is not ready; TORPOR_MEMORY_LIMIT, in bytes, sets Go's memory limit to 70 percent of
+default of --image; POD_NAME identifies the Deployment of the Pod: a Pod that waits for a leader of another Deployment with a
+common namespace is not ready; TORPOR_MEMORY_LIMIT, in bytes, sets Go's memory limit to 70 percent of
 it, unless GOMEMLIMIT is set.`,
 		Example: `  # Inside a cluster
   torpor manager --leader-elect --namespace torpor-system
@@ -73,12 +73,12 @@ it, unless GOMEMLIMIT is set.`,
 	addPageFlags(f, &o.Page)
 	f.StringSliceVar(&o.TakeOver, "take-over", nil, "controllers that also manage objects that Hive, MOCO, Korifi or eirini-controller writes; see docs/migration.md")
 	f.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", nil, "the only namespaces whose objects are managed; empty means all")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "elect a leader among several managers, so that only one of them acts")
-	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the leader's Lease")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "elect a leader for each part of the controllers among several managers, so that only one of them acts")
+	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the installation, which contains the Leases of the leaders")
 	addAppFlags(f, &o)
 	f.StringVar(&o.ExporterImage, "mysqld-exporter-image", manager.DefaultExporterImage, "image of mysqld_exporter, for MySQLClusters with spec.collectors")
-	f.DurationVar(&o.FailoverWaits.Silent, "mysql-failover-silent-after", 500*time.Millisecond, "how long the primary of a MySQLCluster must be silent to the manager and to its replicas before a failover; virtual machines with live migration may need more")
-	f.DurationVar(&o.FailoverWaits.Unseen, "mysql-failover-unseen-after", 0, "how long a primary that its replicas still receive from may be silent to the manager before a failover; 0 means no limit")
+	f.DurationVar(&o.FailoverWaits.Silent, "mysql-failover-silent-after", 500*time.Millisecond, "time before a failover if the primary of a MySQLCluster neither answers the manager nor sends to its replicas; virtual machines with live migration may need more")
+	f.DurationVar(&o.FailoverWaits.Unseen, "mysql-failover-unseen-after", 0, "time before a failover if the primary does not answer the manager but still sends to its replicas; 0 means no failover")
 	f.IntVar(&o.RolloutsAtOnce, "rollouts-at-once", manager.DefaultRolloutsAtOnce, "maximum number of MySQLClusters whose serving Pods are replaced at the same time; 0 means no limit")
 	f.StringVar(&o.Image, "image", env("TORPOR_IMAGE"), "image of Torpor, for the Pods of backups and restores")
 	addEgressFlags(f, &o)
@@ -87,7 +87,7 @@ it, unless GOMEMLIMIT is set.`,
 }
 
 // loadKubeconfig reads a kubeconfig as kubectl does. Without one, it uses the cluster in which this process runs.
-// cluster is how errors name the cluster.
+// cluster is the word for the cluster in errors, such as hub.
 func loadKubeconfig(path, cluster string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path, Precedence: clientcmd.NewDefaultClientConfigLoadingRules().Precedence}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()

@@ -46,7 +46,7 @@ Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 
 		Example: `  # Print what is installed and what would change
   torpor install --dry-run
 
-  # Install a manager that stops Deployments, StatefulSets and CronJobs by schedules, and records requesters
+  # Install a manager that stops the workloads of namespaces by schedules, and records requesters
   torpor install --features slumber,workloads --image registry.example/torpor:v0.1.0 | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -134,8 +134,8 @@ func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefi
 	return nil
 }
 
-// definition is one of Torpor's definitions, together with the served one, which may be nil, and the judgement of
-// it.
+// definition is one of Torpor's CustomResourceDefinitions, together with the served definition, which may be nil, and
+// the result of their comparison.
 type definition struct {
 	ours, served *apiextensionsv1.CustomResourceDefinition
 	judgement    crds.Judgement

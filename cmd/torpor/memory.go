@@ -22,7 +22,7 @@ func limitMemory(env func(string) string) error {
 	}
 	limit, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || limit <= 0 {
-		return fmt.Errorf("expected TORPOR_MEMORY_LIMIT to be a number of bytes, found %q; take it from the field limits.memory of the container", text)
+		return fmt.Errorf("expected TORPOR_MEMORY_LIMIT to be a number of bytes, found %q; set it from the field limits.memory of the container", text)
 	}
 	debug.SetMemoryLimit(limit / 100 * goMemoryPercent)
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
-	"github.com/torpor-dev/torpor/internal/admin/korifi"
+	"github.com/torpor-dev/torpor/internal/admin/korifihandover"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/manager"
 )
@@ -42,7 +42,7 @@ was changed.`,
 			if e.Client, err = manager.NewClient(cfg); err != nil {
 				return err
 			}
-			if err = korifi.FromKorifi(cmd.Context(), e); errors.Is(err, korifi.ErrUpstreamRuns) {
+			if err = korifihandover.FromKorifi(cmd.Context(), e); errors.Is(err, korifihandover.ErrUpstreamRuns) {
 				return exit.Error{Code: exit.Refused, Err: err}
 			}
 			return err

@@ -4,9 +4,12 @@ package manager
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"os"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,35 +17,65 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional"
+	"github.com/torpor-dev/torpor/conditional/extra"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
+	"github.com/torpor-dev/torpor/internal/coexist/election"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
-// addClaim returns a condition that is True while this installation is the active one of the cluster; none for a
-// manager without leader election, as on a laptop. enabled are the groups of controllers that run, which the Lease
-// records.
-func addClaim(mgr manager.Manager, o Options, enabled []string) ([]conditional.Condition, error) {
+// addElection adds the election of the parts, and the claim of the installation to act on the cluster. It returns nil for
+// a manager without leader election, as on a laptop.
+func addElection(mgr manager.Manager, o Options, parts map[string][]string) (*leadership, error) {
 	if !o.LeaderElection {
 		return nil, nil
 	}
-	installation := &claim.Claim{
-		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: cmp.Or(o.Namespace, defaultNamespace), Clock: clock.RealClock{},
-		Scope: lease.Scope{
-			Controllers: enabled, Namespaces: o.WatchNamespaces, Deployment: lease.FindDeployment(o.PodName), Version: buildinfo.ReadVersion().Version,
-		},
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("read the name of the host: %w", err)
 	}
-	standby := &claim.Standby{Claim: installation}
-	if err := errors.Join(mgr.Add(installation), mgr.Add(standby)); err != nil {
+	namespace := cmp.Or(o.Namespace, defaultNamespace)
+	parted := election.New(election.Options{
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("torpor-election"),
+		Namespace: namespace, Identity: cmp.Or(o.PodName, host) + "_" + string(uuid.NewUUID()), Clock: clock.RealClock{}, Log: mgr.GetLogger().WithName("election"),
+		Scope: lease.Scope{Namespaces: o.WatchNamespaces, Deployment: lease.FindDeployment(o.PodName), Version: buildinfo.ReadVersion().Version},
+	}, parts)
+	installation := &claim.Claim{
+		Reported: extra.Reported{Name: "Installation"}, Reader: mgr.GetAPIReader(), Client: mgr.GetClient(),
+		Namespace: namespace, Leads: parted.Leads(), Clock: clock.RealClock{},
+	}
+	if err := mgr.Add(installation); err != nil {
 		return nil, fmt.Errorf("add the claim to act: %w", err)
 	}
-	if err := errors.Join(mgr.AddReadyzCheck("installation", installation.CheckClaim), mgr.AddReadyzCheck("scope", standby.CheckScope)); err != nil {
+	if err := errors.Join(mgr.AddReadyzCheck("installation", installation.CheckClaim), mgr.AddReadyzCheck("scope", parted.CheckScopes)); err != nil {
 		return nil, fmt.Errorf("add readiness checks of the installation: %w", err)
 	}
-	if err := metrics.Registry.Register(claim.NewMetric(installation)); err != nil {
+	if err := metrics.Registry.Register(election.NewMetrics(parted, installation.IsHeld)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	return []conditional.Condition{installation}, nil
+	return &leadership{parts: parted, installation: installation}, nil
+}
+
+// leadership contains the conditions under which this replica may act; nil means that it may always act.
+type leadership struct {
+	parts        *election.Election
+	installation *claim.Claim
+}
+
+// conditionsOf returns the conditions of a part.
+func (l *leadership) conditionsOf(part string) []conditional.Condition {
+	if l == nil {
+		return nil
+	}
+	return []conditional.Condition{l.installation, l.parts.Part(part)}
+}
+
+// run runs the manager while this replica may act.
+func (l *leadership) run(ctx context.Context, start func(context.Context) error) error {
+	if l == nil {
+		return start(ctx)
+	}
+	return l.parts.Run(ctx, start)
 }
 
 // NewClient returns a client without a cache whose scheme has all kinds of Torpor.

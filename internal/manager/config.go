@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
+	"github.com/torpor-dev/torpor/internal/cf/imagemetadata"
 	"github.com/torpor-dev/torpor/internal/cf/kpack"
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	"github.com/torpor-dev/torpor/internal/cf/route"
@@ -74,7 +74,7 @@ type appConfig struct {
 	// pods are the options for the Pods of all instances.
 	pods          lrp.PodOptions
 	publisher     route.Publisher
-	registries    imageregistry.Policy
+	registries    imagemetadata.Policy
 	isolateSpaces bool
 	kpack         kpack.Settings
 }
@@ -92,7 +92,9 @@ func (o Options) Parse() (Config, error) {
 		c.webhook.servesApps = slices.Contains(c.enabled, "restart")
 	}
 	c.clouds, errs[2] = o.parseClouds()
-	c.apps, errs[3] = o.parseApps()
+	if c.apps, errs[3] = o.parseApps(); c.apps.kpack.IsEnabled() {
+		c.enabled = append(c.enabled, kpackFeatureName)
+	}
 	c.dialer = targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: c.clouds.endpoints}
 	errs[4] = parseFlag("--allow-target-proxies", &c.dialer.Proxies, httpguard.ParseEndpoints, o.AllowTargetProxies)
 	return c, errors.Join(append(errs[:], checkTakeOver(o.TakeOver))...)
@@ -128,10 +130,10 @@ func (o Options) parseClouds() (cloudConfig, error) {
 
 func (o Options) parseApps() (appConfig, error) {
 	c := appConfig{pods: lrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}, isolateSpaces: o.IsolateSpaces}
-	err := parseFlag("--image-registries", &c.registries, imageregistry.ParsePolicy, o.ImageRegistries)
+	err := parseFlag("--image-registries", &c.registries, imagemetadata.ParsePolicy, o.ImageRegistries)
 	if o.TrustNodeImages {
 		// An image that was loaded into nodes has a name but no digest, and may not exist in a registry.
-		c.pods.PullPolicy, c.registries = corev1.PullIfNotPresent, imageregistry.Policy{}
+		c.pods.PullPolicy, c.registries = corev1.PullIfNotPresent, imagemetadata.Policy{}
 	}
 	var badRoute, badKpack error
 	c.publisher, badRoute = route.ParsePublisher(o.RouteGateway, o.RouteIngressClass)

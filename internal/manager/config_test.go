@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
+	"github.com/torpor-dev/torpor/internal/cf/imagemetadata"
 	"github.com/torpor-dev/torpor/internal/cf/kpack"
 )
 
@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 	if w := c.webhook; w == nil || w.host != "127.0.0.1" || w.port != 9443 || w.namespace != defaultNamespace {
 		t.Errorf("expected the webhook on 127.0.0.1:9443 with the Service in %s, found %+v", defaultNamespace, w)
 	}
-	if c.apps.pods.PullPolicy != corev1.PullIfNotPresent || !reflect.DeepEqual(c.apps.registries, imageregistry.Policy{}) {
+	if c.apps.pods.PullPolicy != corev1.PullIfNotPresent || !reflect.DeepEqual(c.apps.registries, imagemetadata.Policy{}) {
 		t.Errorf("expected images of nodes to be trusted without a registry, found %+v", c.apps)
 	}
 	if c, err = (Options{Webhook: WebhookOptions{Address: "0"}}).Parse(); err != nil || c.webhook != nil {

@@ -41,3 +41,27 @@ func SelectControllers(list []string) ([]string, error) {
 	}
 	return enabled, nil
 }
+
+// partOf returns the part of a group of controllers. One replica leads all groups of a part, because they share memory:
+// slumber reads which objects the groups workloads and adapters stop, and the groups of apps share a cache of Pods.
+func partOf(controllers string) string {
+	switch controllers {
+	case "hibernation", "sync", "machinepools":
+		return "clusters"
+	case "slumber", "workloads", "adapters":
+		return "switches"
+	case "clustering", "provisioning", "backup":
+		return "databases"
+	default:
+		return "apps"
+	}
+}
+
+// listParts returns the enabled groups of controllers by part.
+func (c Config) listParts() map[string][]string {
+	parts := map[string][]string{}
+	for _, name := range c.enabled {
+		parts[partOf(name)] = append(parts[partOf(name)], name)
+	}
+	return parts
+}

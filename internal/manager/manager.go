@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -65,7 +66,7 @@ import (
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	slumbercontroller "github.com/torpor-dev/torpor/internal/switches/slumber/controller"
@@ -78,6 +79,10 @@ const (
 	// noLimit disables the client's own rate limit. The API server has priority and fairness, and each controller
 	// has few workers. With a limit here, a hundred apps that restart at the same time would delay each other.
 	noLimit = -1
+	// syncTimeout limits the first list of a kind. A busy API server needs minutes for hundreds of thousands of objects,
+	// and a group of controllers whose time limit ends lists all of them again. controller-runtime's default, two minutes,
+	// is too short: https://github.com/kubernetes-sigs/controller-runtime/issues/3466
+	syncTimeout = 30 * time.Minute
 	// shutdownTimeout limits the wait for running passes, which can safely be interrupted.
 	shutdownTimeout = 20 * time.Second
 )
@@ -101,17 +106,22 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Scheme: s, Logger: logger,
 		Metrics: metricsOptions(o), PprofBindAddress: o.PprofAddress,
 		HealthProbeBindAddress: o.ProbeAddress,
-		LeaderElection:         o.LeaderElection, LeaderElectionID: "torpor-manager", LeaderElectionNamespace: o.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       new(shutdownTimeout),
-		Cache:                         cache.Options{DefaultNamespaces: watchedNamespaces(o.WatchNamespaces), DefaultTransform: trimWrittenFields},
-		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		// The parts of the controllers are led by Leases of their own.
+		LeaderElection:          false,
+		GracefulShutdownTimeout: new(shutdownTimeout),
+		Controller:              config.Controller{CacheSyncTimeout: syncTimeout},
+		Cache:                   cache.Options{DefaultNamespaces: watchedNamespaces(o.WatchNamespaces), DefaultTransform: trimWrittenFields},
+		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	}, conditional.MetricsPrefix("torpor_gate"))
 	if err != nil {
 		return fmt.Errorf("create manager: %w", err)
 	}
 	ctx, admissionErr := addAdmission(ctx, mgr, c.webhook)
-	if err := errors.Join(addFeatures(mgr, o, c), admissionErr, addPage(mgr, o)); err != nil {
+	leads, electionErr := addElection(mgr, o, c.listParts())
+	if err := errors.Join(electionErr, admissionErr, addPage(mgr, o)); err != nil {
+		return err
+	}
+	if err := addFeatures(mgr, leads, c); err != nil {
 		return err
 	}
 	if err := metrics.Registry.Register(buildinfo.NewMetric()); err != nil {
@@ -119,15 +129,14 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	version := buildinfo.ReadVersion()
 	o.Log.Info("torpor manager starts", "version", version.Version, "commit", version.Commit)
-	if err := mgr.Start(ctx); err != nil {
+	if err := leads.run(ctx, mgr.Start); err != nil {
 		return fmt.Errorf("run manager: %w", err)
 	}
 	return nil
 }
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=torpor-system,verbs=create
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=torpor-system,resourceNames=torpor-manager,verbs=get;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=torpor-system,verbs=get;list;create;update;patch
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,namespace=torpor-system,verbs=create;patch
 
 // feature is a group of controllers that run only while their kinds are served.
@@ -148,7 +157,7 @@ type sharedParts struct {
 	// outer is the manager of the process, to which the controllers of StopAdapters are added.
 	outer manager.Manager
 	// ends gives overdue ends of stops priority over other work.
-	ends *urgency.OverdueEnds
+	ends *overdueends.OverdueEnds
 }
 
 // listFeatures returns all features of Torpor.
@@ -312,31 +321,29 @@ func (k featureKinds) groupOptions(name string) []conditional.Option {
 func collectors(list ...prometheus.Collector) []prometheus.Collector { return list }
 
 // addFeatures adds the features with their metrics and readiness checks.
-func addFeatures(mgr manager.Manager, o Options, c Config) error {
-	claim, err := addClaim(mgr, o, c.enabled)
-	if err != nil {
-		return err
-	}
-	s := sharedParts{guards: newWriterGuards(mgr.GetAPIReader(), c.takeOver), outer: mgr, ends: urgency.NewOverdueEnds(clock.RealClock{})}
+func addFeatures(mgr manager.Manager, leads *leadership, c Config) error {
+	s := sharedParts{guards: newWriterGuards(mgr.GetAPIReader(), c.takeOver), outer: mgr, ends: overdueends.NewOverdueEnds(clock.RealClock{})}
 	if err := mgr.Add(s.ends); err != nil {
 		return fmt.Errorf("add the order of overdue ends: %w", err)
 	}
+	var err error
 	if s.podCache, err = podcache.New(mgr, c.namespaces); err != nil {
 		return err
 	}
 	features := listFeatures(c, s)
 	if c.apps.kpack.IsEnabled() {
 		features = append(features, kpackFeature(c, s))
-		c.enabled = append(slices.Clone(c.enabled), kpackFeatureName)
 	}
 	for _, f := range features {
 		rights, err := listRights(f.name, c.namespaces)
 		if err != nil {
 			return err
 		}
-		when := conditional.All(append(claim, conditional.Served(f.kinds.required...), conditional.Allowed(rightsInterval, rights...))...)
-		if !slices.Contains(c.enabled, f.name) {
-			when, f.metrics, f.kinds.optional = conditional.Disabled(), nil, nil
+		when := conditional.Disabled()
+		if slices.Contains(c.enabled, f.name) {
+			when = conditional.All(append(leads.conditionsOf(partOf(f.name)), conditional.Served(f.kinds.required...), conditional.Allowed(rightsInterval, rights...))...)
+		} else {
+			f.metrics, f.kinds.optional = nil, nil
 		}
 		for _, m := range f.metrics {
 			if err := metrics.Registry.Register(m); err != nil {

@@ -85,7 +85,7 @@ type Options struct {
 	// Kpack configures builds of source code by kpack.
 	Kpack KpackOptions
 	// ImageRegistries lists the registries that are queried about images, in the format of
-	// imageregistry.ParsePolicy; empty means none.
+	// imagemetadata.ParsePolicy; empty means none.
 	ImageRegistries []string
 	// TrustNodeImages runs images of apps that a node has cached without asking the registry for authorization.
 	TrustNodeImages bool

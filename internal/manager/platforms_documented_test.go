@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 )
 
@@ -98,7 +98,7 @@ func TestRetriesAreDocumented(t *testing.T) {
 
 // describeStatuses describes the rows of HTTP statuses that platforms share, and the last row of every table.
 func describeStatuses() (shared []actuator.ErrorDescription, last actuator.ErrorDescription) {
-	described := errorclass.ByStatus().Describe()
+	described := errortable.ByStatus().Describe()
 	return described[:len(described)-1], described[len(described)-1]
 }
 

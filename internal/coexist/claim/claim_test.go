@@ -21,7 +21,7 @@ func TestOneInstallationActs(t *testing.T) {
 	hub := testenv.StartAPIServer(t)
 	now := clocktesting.NewFakeClock(time.Now())
 	claim := func(namespace string) *Claim {
-		return &Claim{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Scope: lease.Scope{Controllers: []string{"sync"}, Namespaces: []string{"of-" + namespace}}, Clock: now}
+		return &Claim{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Clock: now}
 	}
 	attempt := func(c *Claim, acts bool, words string) {
 		t.Helper()
@@ -37,8 +37,7 @@ func TestOneInstallationActs(t *testing.T) {
 	}
 	attempt(first, true, "")
 	for range 5 {
-		attempt(second, false, "the installation in namespace other waits until the other one is uninstalled; the active installation handles the controllers sync in the namespaces of-torpor-system, "+
-			"and the waiting one would handle the controllers sync in the namespaces of-other")
+		attempt(second, false, "the installation in namespace other waits until the other one is uninstalled")
 		now.Step(renewInterval)
 		attempt(first, true, "")
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lease reads and writes the Lease kube-system/torpor. The active installation holds this Lease, and records
-// its scope in the Lease.
+// Package lease reads and writes the Leases of an installation. The active installation holds the Lease
+// kube-system/torpor. Each of its managers holds the Leases of the parts that it leads, and records its scope there.
 package lease
 
 import (
@@ -23,19 +23,24 @@ const (
 // the clocks of the reader and the manager.
 const clockMargin = 5 * time.Minute
 
-// Acting describes the active manager, as recorded by the Lease. The zero value means that nothing is known.
+// Acting describes the active installation, as recorded by its Leases. The zero value means that nothing is known.
 type Acting struct {
 	// Installation is the namespace of the installation that holds the Lease; empty if no installation holds it.
 	Installation string
-	// Scope describes what the manager handles; nil if unknown.
+	// Leaders are the managers that lead the parts; empty if they are unknown.
+	Leaders []Leader
+	// Scope describes what a manager of an earlier release handles, which leads all parts; nil otherwise.
 	Scope *Scope
 	// EndedAt is the time at which the Lease expired without a renewal; zero if the Lease is held, or if the expiry is
 	// uncertain.
 	EndedAt time.Time
 }
 
-// Read returns the active manager according to the Lease. Without a Lease, nothing is known, because a manager without
-// --leader-elect does not write one.
+// endRemedy is the next step if a Lease has expired.
+const endRemedy = "check whether the manager runs"
+
+// Read returns the active installation according to the Lease, without the leaders of its parts. Without a Lease, nothing
+// is known, because a manager without --leader-elect does not write one.
 func Read(l *coordinationv1.Lease, now time.Time) Acting {
 	s := l.Spec
 	if s.HolderIdentity == nil || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
@@ -52,16 +57,44 @@ func Read(l *coordinationv1.Lease, now time.Time) Acting {
 	}
 }
 
+// FindManager returns the Deployment of a manager; empty if none is known.
+func (a Acting) FindManager() string {
+	scopes, _ := a.listScopes()
+	for _, s := range scopes {
+		if s != nil && s.Deployment != "" {
+			return s.Deployment
+		}
+	}
+	return ""
+}
+
+// ListVersions returns the versions of the managers, sorted and without duplicates.
+func (a Acting) ListVersions() []string {
+	var versions []string
+	scopes, _ := a.listScopes()
+	for _, s := range scopes {
+		if s != nil && s.Version != "" {
+			versions = append(versions, s.Version)
+		}
+	}
+	return sortSet(versions)
+}
+
 // DescribeEnd returns a message that the Lease has expired; empty if the Lease is held, or if this is unknown.
 func (a Acting) DescribeEnd() string {
 	if a.EndedAt.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("no manager has renewed the Lease %s/%s, which ended at %s; check whether the manager runs", Namespace, Name, a.EndedAt.UTC().Format(time.RFC3339))
+	return describeEnd(Namespace+"/"+Name, a.EndedAt) + "; " + endRemedy
 }
 
-// Take makes the installation the holder of the Lease for the duration.
-func Take(l *coordinationv1.Lease, installation string, scope Scope, duration time.Duration, now time.Time) {
+func describeEnd(name string, at time.Time) string {
+	return fmt.Sprintf("no manager has renewed the Lease %s, which ended at %s", name, at.UTC().Format(time.RFC3339))
+}
+
+// Take makes the installation the holder of the Lease for the duration. It removes the scope of a manager of an earlier
+// release.
+func Take(l *coordinationv1.Lease, installation string, duration time.Duration, now time.Time) {
 	s := &l.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity != installation {
 		transitions := int32(1)
@@ -72,5 +105,7 @@ func Take(l *coordinationv1.Lease, installation string, scope Scope, duration ti
 	}
 	s.HolderIdentity, s.LeaseDurationSeconds = &installation, new(int32(duration.Seconds()))
 	s.RenewTime = new(metav1.NewMicroTime(now))
-	scope.write(l)
+	for _, name := range scopeAnnotations() {
+		delete(l.Annotations, name)
+	}
 }

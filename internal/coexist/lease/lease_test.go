@@ -26,7 +26,7 @@ func TestRead(t *testing.T) {
 	}{
 		"a Lease that was never held: no active installation is known":                         {&coordinationv1.Lease{}, Acting{}},
 		"a Lease that was never renewed: no active installation is known":                      {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(60))}}, Acting{}},
-		"a Lease that was just renewed: an installation is active":                             {held("a", 60, 59*time.Second), Acting{Installation: "a"}},
+		"a Lease that is about to expire: an installation is active":                           {held("a", 60, 59*time.Second), Acting{Installation: "a"}},
 		"a Lease that has just expired: no active installation is known":                       {held("a", 60, time.Minute), Acting{}},
 		"a Lease that has expired only by the reader's clock: no active installation is known": {held("a", 60, 6*time.Minute), Acting{}},
 		"a Lease that has expired by any clock: the installation has ended":                    {held("a", 60, 6*time.Minute+time.Second), Acting{EndedAt: now.Add(-5*time.Minute - time.Second)}},
@@ -52,33 +52,47 @@ func annotate(l *coordinationv1.Lease, names ...string) *coordinationv1.Lease {
 	return l
 }
 
-// TestTakeReplacesScope lets several managers take the Lease in sequence. The Lease then contains only the scope of the
-// last one.
-func TestTakeReplacesScope(t *testing.T) {
+// TestWriteReplacesScope lets several managers write their scopes in sequence. The Lease then contains only the last one.
+func TestWriteReplacesScope(t *testing.T) {
 	t.Parallel()
-	now, l := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), &coordinationv1.Lease{}
+	l := &coordinationv1.Lease{}
 	tooMany := make([]string, 0, 1000)
 	for i := range cap(tooMany) {
 		tooMany = append(tooMany, strings.Repeat("a", 30)+strings.Repeat("b", i/33)+strings.Repeat("c", i%33))
 	}
 	for _, row := range []struct {
-		installation string
-		scope        Scope
-		want         *Scope
-		transitions  int32
+		scope Scope
+		want  *Scope
 	}{
-		{"a", Scope{Controllers: []string{"sync", "hibernation"}, Namespaces: []string{"y", "x", "y"}, Deployment: "one"}, &Scope{Controllers: []string{"hibernation", "sync"}, Namespaces: []string{"x", "y"}, Deployment: "one"}, 1},
-		{"a", Scope{Controllers: []string{"workloads"}, Version: "v1.2.3+dirty"}, &Scope{Controllers: []string{"workloads"}, Version: "v1.2.3+dirty"}, 1},
-		{"a", Scope{Controllers: []string{"workloads"}, Version: "a\x1b[2J"}, &Scope{Controllers: []string{"workloads"}}, 1},
-		{"a", Scope{Controllers: []string{"workloads"}}, &Scope{Controllers: []string{"workloads"}}, 1},
-		{"a", Scope{Controllers: []string{"workloads"}, Namespaces: tooMany, Deployment: "one"}, nil, 1},
-		{"b", Scope{Controllers: []string{"workloads"}, Deployment: "two"}, &Scope{Controllers: []string{"workloads"}, Deployment: "two"}, 2},
-		{"b", Scope{}, nil, 2},
+		{Scope{Controllers: []string{"sync", "hibernation"}, Namespaces: []string{"y", "x", "y"}, Deployment: "one"}, &Scope{Controllers: []string{"hibernation", "sync"}, Namespaces: []string{"x", "y"}, Deployment: "one"}},
+		{Scope{Controllers: []string{"workloads"}, Version: "v1.2.3+dirty"}, &Scope{Controllers: []string{"workloads"}, Version: "v1.2.3+dirty"}},
+		{Scope{Controllers: []string{"workloads"}, Version: "a\x1b[2J"}, &Scope{Controllers: []string{"workloads"}}},
+		{Scope{Controllers: []string{"workloads"}, Namespaces: tooMany, Deployment: "one"}, nil},
+		{Scope{Controllers: []string{"workloads"}, Deployment: "two"}, &Scope{Controllers: []string{"workloads"}, Deployment: "two"}},
+		{Scope{}, nil},
 	} {
-		Take(l, row.installation, row.scope, time.Minute, now)
-		if diff := cmp.Diff(Acting{Installation: row.installation, Scope: row.want}, Read(l, now)); diff != "" || *l.Spec.LeaseTransitions != row.transitions {
-			t.Errorf("after %s, found %d transitions, want %d, and (-want +found):\n%s", row.scope, *l.Spec.LeaseTransitions, row.transitions, diff)
+		row.scope.Write(l)
+		if diff := cmp.Diff(row.want, readScope(l.Annotations)); diff != "" {
+			t.Errorf("after %s (-want +found):\n%s", row.scope, diff)
 		}
+	}
+}
+
+// TestTakeRemovesTheScope takes the Lease of a manager of an earlier release, which has recorded its scope there.
+func TestTakeRemovesTheScope(t *testing.T) {
+	t.Parallel()
+	now, l := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), &coordinationv1.Lease{}
+	l.Annotations = map[string]string{"example.com/theirs": "kept"}
+	scope := Scope{Controllers: []string{"sync"}, Deployment: "one", Version: "v1"}
+	scope.Write(l)
+	for i, installation := range []string{"a", "a", "b"} {
+		Take(l, installation, time.Minute, now)
+		if diff := cmp.Diff(Acting{Installation: installation}, Read(l, now)); diff != "" || *l.Spec.LeaseTransitions != int32(1+i/2) {
+			t.Errorf("after %s, found %d transitions, and (-want +found):\n%s", installation, *l.Spec.LeaseTransitions, diff)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"example.com/theirs": "kept"}, l.Annotations); diff != "" {
+		t.Errorf("annotations (-want +found):\n%s", diff)
 	}
 }
 
@@ -135,44 +149,6 @@ func TestDescribeGap(t *testing.T) {
 			}
 			if diff := cmp.Diff(row.want, found); diff != "" {
 				t.Errorf("gap (-want +found):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestDescribeSplit(t *testing.T) {
-	t.Parallel()
-	scope := func(deployment, controllers string, namespaces ...string) Scope {
-		return Scope{Controllers: strings.Split(controllers, ","), Namespaces: namespaces, Deployment: deployment}
-	}
-	for name, row := range map[string]struct {
-		leading, waiting Scope
-		want             string
-	}{
-		"two replicas of one Deployment: no problem":               {scope("torpor", "sync"), scope("torpor", "sync"), ""},
-		"a rollout that changes the controllers: no problem":       {scope("torpor", "sync"), scope("torpor", "sync,workloads"), ""},
-		"two Deployments with the same scope: no problem":          {scope("one", "sync,workloads", "a", "b"), scope("two", "workloads,sync", "b", "a"), ""},
-		"an unknown Deployment of the leader: no problem":          {scope("", "sync"), scope("two", "workloads"), ""},
-		"an unknown Deployment of the waiting replica: no problem": {scope("one", "sync"), scope("", "workloads"), ""},
-		"different controllers: reported as a split": {
-			scope("one", "sync"), scope("two", "workloads"), "one leads with the controllers sync in all namespaces, and that this replica of two waits with the controllers workloads in all namespaces and handles nothing",
-		},
-		"different namespaces: reported as a split": {
-			scope("one", "sync", "a"), scope("two", "sync", "b", "c"), "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in the namespaces b,c and handles nothing",
-		},
-		"some namespaces and all namespaces: reported as a split": {scope("one", "sync", "a"), scope("two", "sync"), "one leads with"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			found := Acting{Installation: "torpor-system", Scope: &row.leading}.DescribeSplit("torpor-system", row.waiting)
-			if (found == "") != (row.want == "") || !strings.Contains(found, row.want) {
-				t.Errorf("expected %q, found %q", row.want, found)
-			}
-			if text := (Acting{Installation: "torpor-system", Scope: &row.leading}).DescribeSplit("elsewhere", row.waiting); text != "" {
-				t.Errorf("expected no difference to another installation, found %q", text)
-			}
-			if text := (Acting{Installation: "torpor-system"}).DescribeSplit("torpor-system", row.waiting); text != "" {
-				t.Errorf("expected no difference to an unknown scope, found %q", text)
 			}
 		})
 	}

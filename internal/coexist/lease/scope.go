@@ -34,6 +34,13 @@ type Scope struct {
 	Version string
 }
 
+// scopeAnnotations returns the annotations of a scope.
+func scopeAnnotations() []string {
+	return []string{
+		torporv1alpha1.ControllersAnnotation, torporv1alpha1.WatchNamespacesAnnotation, torporv1alpha1.ManagerDeploymentAnnotation, torporv1alpha1.ManagerVersionAnnotation,
+	}
+}
+
 // showableVersion matches the versions that may be shown: short versions without control characters.
 var showableVersion = regexp.MustCompile(`^[-+.()\w]{1,128}$`)
 
@@ -67,9 +74,9 @@ func parseList(annotations map[string]string, name string) (list []string, isRea
 	return list, !slices.ContainsFunc(list, func(entry string) bool { return len(validation.IsDNS1123Label(entry)) > 0 })
 }
 
-// write writes the scope to annotations. It removes the scope of an earlier holder even if the new scope is too long to
+// Write writes the scope to annotations. It removes the scope of an earlier holder even if the new scope is too long to
 // be written.
-func (s Scope) write(l metav1.Object) {
+func (s Scope) Write(l metav1.Object) {
 	annotations := l.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -101,27 +108,53 @@ type Gap struct {
 
 func (g Gap) String() string { return g.Found + "; " + g.Remedy }
 
-// DescribeGap returns the reason why the active manager does not handle objects in a namespace with a group of
-// controllers; nil if it handles them, or if this is unknown. An empty namespace means cluster-scoped objects.
+// DescribeGap returns the reason why no manager handles objects in a namespace with a group of controllers; nil if one
+// does, or if this is unknown. An empty namespace means cluster-scoped objects.
 func (a Acting) DescribeGap(controllers, namespace string) *Gap {
-	switch s := a.Scope; {
-	case s == nil:
+	running, ended := a.listScopes()
+	if len(running) == 0 && len(ended) == 0 || slices.ContainsFunc(running, func(s *Scope) bool { return s == nil || s.handles(controllers, namespace) }) {
 		return nil
-	case !slices.Contains(s.Controllers, controllers):
+	}
+	for _, l := range ended {
+		if l.Scope.handles(controllers, namespace) {
+			return &Gap{describeEnd(a.Installation+"/"+l.Lease, l.EndedAt), endRemedy}
+		}
+	}
+	switch {
+	case !slices.ContainsFunc(running, func(s *Scope) bool { return slices.Contains(s.Controllers, controllers) }):
 		return &Gap{
 			fmt.Sprintf("the manager in the namespace %s runs without the controllers %s", a.Installation, controllers),
 			"install the feature that has them, or add them to --controllers",
 		}
-	case len(s.Namespaces) > 0 && namespace == metav1.NamespaceNone:
+	case namespace == metav1.NamespaceNone:
 		return &Gap{
 			fmt.Sprintf("the manager in the namespace %s watches some namespaces only, and handles no cluster-scoped objects", a.Installation),
 			"run one without --watch-namespaces",
 		}
-	case len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, namespace):
-		return &Gap{fmt.Sprintf("the manager in the namespace %s does not watch the namespace %s", a.Installation, namespace), "add it to --watch-namespaces"}
 	default:
-		return nil
+		return &Gap{fmt.Sprintf("the manager in the namespace %s does not watch the namespace %s", a.Installation, namespace), "add it to --watch-namespaces"}
 	}
+}
+
+// listScopes returns the scopes of the managers that run or may run, with nil for an unknown one, and the managers
+// whose Leases have expired.
+func (a Acting) listScopes() (running []*Scope, ended []Leader) {
+	if a.Scope != nil {
+		running = append(running, a.Scope)
+	}
+	for _, l := range a.Leaders {
+		if l.EndedAt.IsZero() {
+			running = append(running, l.Scope)
+		} else if l.Scope != nil {
+			ended = append(ended, l)
+		}
+	}
+	return running, ended
+}
+
+// handles reports whether the scope contains the controllers and the namespace.
+func (s Scope) handles(controllers, namespace string) bool {
+	return slices.Contains(s.Controllers, controllers) && (len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace))
 }
 
 // DescribeInaction returns the reason why no manager handles objects in a namespace with a group of controllers; empty
@@ -131,24 +164,6 @@ func (a Acting) DescribeInaction(controllers, namespace string) string {
 		return gap.String()
 	}
 	return a.DescribeEnd()
-}
-
-// DescribeSplit describes the difference between the scope of the active manager and the scope of a manager that waits
-// to become the leader of the same installation; empty if there is no difference. Two Pods of one Deployment may differ
-// during a rollout. An unknown Deployment is assumed to be the same one.
-func (a Acting) DescribeSplit(installation string, waiting Scope) string {
-	leading := a.Scope
-	switch {
-	case leading == nil || a.Installation != installation:
-		return ""
-	case leading.Deployment == "" || waiting.Deployment == "" || leading.Deployment == waiting.Deployment:
-		return ""
-	case leading.handlesSame(waiting):
-		return ""
-	default:
-		return fmt.Sprintf("expected one Deployment with all controllers and namespaces, found that %s leads with %s, and that this replica of %s waits with %s and handles nothing; "+
-			"give all of them to one Deployment, and delete the other", leading.Deployment, leading, waiting.Deployment, waiting)
-	}
 }
 
 func (s Scope) handlesSame(other Scope) bool {
