@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package background calls other machines outside of controller passes, so a pass never waits for a call. A pass reads
-// the last result, requests another call, and ends. The next result enqueues the object again.
+// Package background calls other machines, such as cloud APIs, outside of reconcile passes, so that no pass waits for a
+// call. A pass reads the last result, requests the next call, and ends. When the result arrives, the object is enqueued
+// again.
 //
 // Reading order: queue.go (which call is next) → service.go (how it is made).
 package background
@@ -19,15 +20,16 @@ import (
 // idleInterval is how often the queues are checked if no call is due earlier.
 const idleInterval = time.Minute
 
-// Service stores a value for each key, and makes calls that read or change the value. All calls wait in queues, and
-// begin when they are due and their shares have room. A service persists nothing. Invariant: at most one call for a key
-// is in progress, even if the key was forgotten and added again during a call (TestCallsOfAKeyDoNotOverlap,
-// TestRandomRequestsKeepTheLimits).
+// Service stores a value for each key, and makes calls that read or change the value. All calls wait in queues. A call
+// begins when it is due and none of its Shares has reached its limit. A Service keeps everything in memory. Invariant:
+// at most one call for a key is in progress, even if the key was forgotten and added again during a call
+// (TestCallsOfAKeyDoNotOverlap, TestRandomRequestsKeepTheLimits).
 type Service[K comparable, V any] struct {
 	// Mutex guards the values. Callers of all methods except Start and RunDue must hold it.
 	sync.Mutex
-	// Queue returns the queue in which the calls for a key wait; nil for one queue without a limit. It must be set
-	// before the service is used. Its result may depend on the value.
+	// Queue returns the Share that limits the calls for a key, and in whose queue they wait. If Queue is nil, all calls
+	// wait in one queue without a limit. Queue must be set before the Service is used. Its result may depend on the
+	// value.
 	Queue func(key K, value *V) Share
 
 	clock   clock.PassiveClock
@@ -42,8 +44,8 @@ type Service[K comparable, V any] struct {
 	wake  chan struct{}
 }
 
-// Take returns the requested call for a key; the zero Call if there is nothing to do. It runs with the lock held. If
-// the call's shares have no room, it is called again later.
+// Take returns the call to make for a key, or the zero Call if there is nothing to do. It runs with the lock held. If a
+// Share of the call has reached its limit, Take is called again later.
 type Take[K comparable, V any] func(key K, value *V, due time.Time) Call
 
 // Call is one call to another machine.
@@ -55,13 +57,14 @@ type Call struct {
 	Drop func()
 	// Timeout limits the duration of Do.
 	Timeout time.Duration
-	// Shares limit the call in addition to its queue. A call without room does not delay other calls in its queue.
+	// Shares limit the call in addition to the Share of its queue. A call that waits for these Shares does not delay
+	// other calls in its queue.
 	Shares []Share
-	// Again is the time to which the call is postponed if Do is nil.
+	// Again, if Do is nil, is the time at which Take is called for the key again.
 	Again time.Time
 }
 
-// NewService returns a service, which makes no calls before Start.
+// NewService returns a Service. It makes no calls before Start is called.
 func NewService[K comparable, V any](c clock.PassiveClock, take Take[K, V]) *Service[K, V] {
 	return &Service[K, V]{
 		clock: c, take: take, entries: map[K]*entry[K, V]{}, waiting: queues[K, V]{}, calling: map[K]bool{}, busy: map[Share]int{},
@@ -101,8 +104,8 @@ func (s *Service[K, V]) ListKeys() []K { return slices.Collect(maps.Keys(s.entri
 // CountWaiting returns the number of calls that wait in a queue.
 func (s *Service[K, V]) CountWaiting(queue Share) int { return len(s.waiting[queue]) }
 
-// Ask requests a call for a known key at a given time. If a call is already requested, the earlier time applies, and a
-// postponed call is taken again at the requested time. If a call is in progress, the requested call follows it.
+// Ask requests a call for a key at a given time. It does nothing if the key is unknown. If a call is already requested
+// or postponed, the earlier time applies. If a call is in progress, the requested call follows it.
 func (s *Service[K, V]) Ask(key K, at time.Time) {
 	e := s.entries[key]
 	if e == nil {
@@ -161,7 +164,7 @@ func (s *Service[K, V]) Start(ctx context.Context) error {
 	return nil
 }
 
-// takeDue returns the calls that begin now, and the time until the next one is due.
+// takeDue returns functions that make the calls that begin now, and the time until the next call is due.
 func (s *Service[K, V]) takeDue() (begun []func(context.Context), wait time.Duration) {
 	s.Lock()
 	defer s.Unlock()
@@ -185,8 +188,8 @@ func (s *Service[K, V]) takeDue() (begun []func(context.Context), wait time.Dura
 	return begun, wait
 }
 
-// begin takes an entry from its queue, and returns the call to begin; nil if none exists. An entry that is postponed
-// or has no room returns to the queue.
+// begin removes an entry from its queue, and returns a function that makes its call; nil if no call begins. An entry
+// whose call is postponed or would exceed a limit returns to the queue.
 func (s *Service[K, V]) begin(e *entry[K, V]) func(context.Context) {
 	due := e.due
 	s.waiting.remove(e)

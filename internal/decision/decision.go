@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decision contains the common parts of all decisions: rules, of which the first match wins, and the conditions
-// and events that a plan reports. It has no side effects, so a decision can be tested exhaustively.
+// Package decision contains the types that all decisions share: rules, of which the first that matches applies, and the
+// conditions and events that a plan reports. It has no side effects, so a decision can be tested exhaustively.
 package decision
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Rule is one rule of a decision, with an observation O and a plan P.
+// Rule is one rule of a decision. O is the type of the observation, and P is the type of the plan.
 type Rule[O, P any] struct {
 	// Name describes in a few words when the rule matches. It is logged with the plan.
 	Name string
@@ -55,7 +55,7 @@ func Unknown(reason, message string) Condition {
 
 // Event describes an event to emit about an object.
 type Event struct {
-	// Warning distinguishes problems from progress.
+	// Warning means that the event reports a problem and has the type Warning. Other events have the type Normal.
 	Warning bool
 	// Reason is a CamelCase word. Action is the performed action, in the same style.
 	Reason, Action string

@@ -35,7 +35,7 @@ func (i *inventory) followActing(ctx context.Context, kube client.Reader, now cl
 	}
 }
 
-// setActing stores the active manager, and announces a change.
+// setActing stores which manager is active, and notifies the streams of a change.
 func (i *inventory) setActing(acting lease.Acting) {
 	if !reflect.DeepEqual(i.readActing(), acting) {
 		i.change(func() { i.acting = acting })
@@ -51,7 +51,7 @@ func (i *inventory) readActing() lease.Acting {
 // withGap returns the switch with the reason why no controller acts on it. If there is no such reason, it returns the
 // same switch.
 func (s *listedSwitch) withGap(acting lease.Acting) *listedSwitch {
-	if acting.Scope == nil {
+	if acting.Scope == nil && len(acting.Leaders) == 0 {
 		return s
 	}
 	found := s.WithGap(acting)
@@ -72,7 +72,7 @@ func (g gapReasons) add(s *listedSwitch) {
 	}
 }
 
-// list returns the warnings, sorted and limited, because there may be one for each namespace.
+// list returns the sorted warnings. Their number is limited, because there may be one warning for each namespace.
 func (g gapReasons) list(acting lease.Acting) []string {
 	var warnings []string
 	if end := acting.DescribeEnd(); end != "" {
@@ -85,7 +85,7 @@ func (g gapReasons) list(acting lease.Acting) []string {
 	slices.Sort(reasons)
 	warnings = append(warnings, reasons[:min(len(reasons), maxGaps)]...)
 	if more := len(reasons) - maxGaps; more > 0 {
-		warnings = append(warnings, fmt.Sprintf("No controller acts on further objects, for %d more reasons that their rows show", more))
+		warnings = append(warnings, fmt.Sprintf("No controller acts on some other objects, for %d more reasons; see the rows of the objects", more))
 	}
 	return warnings
 }

@@ -19,7 +19,8 @@ import (
 func holdLease(scope lease.Scope) *coordinationv1.Lease {
 	held := &coordinationv1.Lease{}
 	held.Namespace, held.Name = lease.Namespace, lease.Name
-	lease.Take(held, "torpor-system", scope, time.Hour, time.Now())
+	lease.Take(held, "torpor-system", time.Hour, time.Now())
+	scope.Write(held)
 	return held
 }
 

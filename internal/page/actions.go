@@ -4,7 +4,7 @@ package page
 
 import "slices"
 
-// Actions on a switch. A skip keeps an object running that Slumbers would stop.
+// Actions on a switch. A skip keeps an object running although Slumbers would stop it.
 const (
 	stopVerb   = "stop"
 	startVerb  = "start"
@@ -12,7 +12,7 @@ const (
 	skipVerb   = "skip"
 )
 
-// listVerbs returns the actions that apply to a switch. The first one is for the button in the switch's row.
+// listVerbs returns the actions that apply to a switch. The first action is that of the button in the switch's row.
 func listVerbs(s *listedSwitch) []string {
 	parts := s.kind.PartNames()
 	switch isSwitch := slices.Contains(parts, s.Part); {

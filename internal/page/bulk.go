@@ -15,19 +15,20 @@ const maxBulk = 50
 
 // bulkResult is the result of a request for several objects.
 type bulkResult struct {
-	// Done is the number of objects to which the request was applied. Refused lists the others with the reason.
+	// Done is the number of objects to which the request was applied. Refused lists the other objects, each with the
+	// reason.
 	Done    int           `json:"done"`
 	Refused []bulkRefusal `json:"refused"`
 }
 
-// bulkRefusal describes an object that was not changed. Object is the object's text in the request.
+// bulkRefusal describes an object that was not changed. Object is the text that identified the object in the request.
 type bulkRefusal struct {
 	Object string `json:"object"`
 	Error  string `json:"error"`
 }
 
 // flipSwitches stops or starts several objects with the caller's own token. It validates all objects before it changes
-// the first one. If one object is rejected, the others are still changed.
+// the first object. If one change is rejected, the other objects are still changed.
 func (s *Server) flipSwitches(ctx context.Context, r callerRequest) {
 	flips, err := s.parseFlips(r.Request)
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *Server) flipSwitches(ctx context.Context, r callerRequest) {
 // parseFlips parses the action and the objects in a form. Each object is given as the query of its details page.
 func (s *Server) parseFlips(r *http.Request) ([]flip, error) {
 	if err := r.ParseForm(); err != nil {
-		return nil, fmt.Errorf("expected a form of at most %d kB, found another", maxBodyBytes>>10)
+		return nil, fmt.Errorf("expected a form of at most %d kB, found a larger or invalid one", maxBodyBytes>>10)
 	}
 	objects := r.PostForm["object"]
 	if verb := r.PostForm.Get("verb"); verb != stopVerb && verb != startVerb {

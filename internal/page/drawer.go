@@ -67,8 +67,8 @@ type eventView struct {
 	Count                 int32
 }
 
-// serveDetails serves the drawer for one switch of an object: as a part of the page for the script, otherwise as a
-// separate page. All reads use the caller's own token.
+// serveDetails serves the drawer for one switch of an object. For a request of the page's script it serves only the
+// drawer's content, and otherwise a whole page. All reads use the caller's own token.
 func (s *Server) serveDetails(ctx context.Context, r callerRequest) {
 	values := r.URL.Query()
 	zone, err := findZone(values.Get("zone"))
@@ -160,7 +160,7 @@ func (s *Server) readDetails(ctx context.Context, q detailsRequest) (details, er
 	return d, err
 }
 
-// listStops returns the newest stops in the record, and the number of the others.
+// listStops returns the newest stops in the record, and the number of older stops.
 func listStops(row kinds.Row) (stops []stopView, more int) {
 	all := slices.Concat(row.Stops, row.PastScheduled)
 	slices.SortStableFunc(all, func(a, b torporv1alpha1.StopRecord) int { return b.Since.Compare(a.Since.Time) })

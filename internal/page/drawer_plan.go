@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
@@ -26,7 +26,7 @@ type planView struct {
 	IsStart  bool
 	Effects  []string
 	WakeBy   *timeView
-	Findings []stopcheck.Finding
+	Findings []preflight.Finding
 	// Note is the reason why there is no plan.
 	Note string
 }
@@ -51,13 +51,13 @@ func (s *Server) plan(
 		}
 	}
 	now := s.Clock.Now()
-	made := planner.Plan(subject, stopcheck.PlanRequest{
+	made := planner.Plan(subject, preflight.PlanRequest{
 		IsStart: row.Stopped, Now: now, Record: row.Stops, SkipCommand: row.SkipCommand(), Zone: q.zone,
 		UntilAnnotation: part.Annotations.UntilAnnotation(obj.GetAnnotations()),
 	})
 	return planView{
 		IsStart: row.Stopped, Effects: made.Effects, WakeBy: newTimeView(made.WakeBy),
-		Findings: stopcheck.Join(made.Findings, part.JudgeController(s.inventory.readActing(), row.Namespace)),
+		Findings: preflight.Join(made.Findings, part.JudgeController(s.inventory.readActing(), row.Namespace)),
 	}, nil
 }
 

@@ -25,7 +25,7 @@ import (
 const fieldManager = "torpor-page"
 
 var (
-	errUnknownVerb = errors.New("expected the verb stop, start, extend or skip, found another")
+	errUnknownVerb = errors.New("expected the verb stop, start, extend or skip, found another verb")
 	errNoObject    = errors.New("expected the object, found none")
 	errNameless    = errors.New("expected a name and a namespace, found none")
 	errEndless     = errors.New("expected the new end of the stop, found none")
@@ -48,7 +48,8 @@ type flip struct {
 	reason, until string
 }
 
-// parseFlip parses the action in the form, and the object in target, which is the form or one of its objects.
+// parseFlip parses the action in the form, and the object in target. target is the form itself, or one of the objects
+// in the form.
 func (s *Server) parseFlip(r *http.Request, target url.Values) (flip, error) {
 	k, err := s.inventory.findKind(target.Get("kind"))
 	if err != nil {

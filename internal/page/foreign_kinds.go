@@ -58,7 +58,7 @@ func listAdapter(a *torporv1alpha1.StopAdapter) *listedAdapter {
 }
 
 // foreignKinds keeps the kinds of StopAdapters in the inventory. It watches the StopAdapters itself on every replica,
-// because the StopAdapter controllers run only on the leader. It is used by one goroutine.
+// because the StopAdapter controllers run only on the leader. Only one goroutine may use it.
 type foreignKinds struct {
 	config     *rest.Config
 	http       *http.Client
@@ -105,8 +105,8 @@ func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 	f.follow(ctx, nil)
 }
 
-// noteAnswer records, for the warnings, whether the StopAdapters can be read. A missing kind or a missing right is not
-// an error.
+// noteAnswer records whether the StopAdapters can be read. The page shows a warning if they cannot. A missing kind or a
+// missing right is not an error.
 func (f *foreignKinds) noteAnswer(err error) error {
 	why := ""
 	if err != nil && !kinds.IsKindNotServed(err) && !k8serrors.IsForbidden(err) {
@@ -154,8 +154,8 @@ func chooseAdapters(known []any) (wanted map[string]*listedAdapter, surplus int)
 	return wanted, surplus
 }
 
-// needsRestart reports whether the adapter has changed. It also restarts the watch of an unseen kind when the manager
-// reports that the kind can be read, because the informer would detect this only half a minute later.
+// needsRestart reports whether the watch for an adapter must be restarted. This is so if the adapter has changed, or if
+// the readiness of an unseen kind has changed, because the informer would detect this only half a minute later.
 func (f *foreignKinds) needsRestart(is, next *listedAdapter) bool {
 	return is.UID != next.UID || is.Generation != next.Generation || is.ready != next.ready && f.inventory.isUnseen(is.kind)
 }

@@ -213,7 +213,7 @@ func (s *Server) setCookie(w http.ResponseWriter, value string, age int) {
 // flipSwitch stops or starts an object with the caller's own token, so the admission policy records the caller.
 func (s *Server) flipSwitch(ctx context.Context, r callerRequest) {
 	if err := r.ParseForm(); err != nil {
-		http.Error(r.writer, "expected a form of at most 32 kB, found another", http.StatusBadRequest)
+		http.Error(r.writer, "expected a form of at most 32 kB, found a larger or invalid one", http.StatusBadRequest)
 		return
 	}
 	flip, err := s.parseFlip(r.Request, r.PostForm)

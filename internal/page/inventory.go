@@ -81,7 +81,7 @@ type kindNamespace struct{ kind, namespace string }
 // inventory holds the stoppable objects, as last reported by the watches.
 type inventory struct {
 	mu sync.RWMutex
-	// kinds lists the kinds that need no StopAdapter, followed by the others, sorted by name.
+	// kinds lists the kinds that need no StopAdapter, followed by the kinds of StopAdapters, sorted by name.
 	kinds   []*kinds.Kind
 	objects map[kindNamespace]map[string]*listing
 	// places is the number of pairs of kind and namespace that have been added since the start.
@@ -126,7 +126,7 @@ func (i *inventory) findKind(name string) (*kinds.Kind, error) {
 	return nil, fmt.Errorf("expected a kind that can be stopped, found %q", name)
 }
 
-// addKind adds the kind of a StopAdapter. It replaces the slice, because callers may still use the old one.
+// addKind adds the kind of a StopAdapter. It replaces the slice, because callers may still use the old slice.
 func (i *inventory) addKind(k *kinds.Kind) {
 	i.change(func() {
 		all := append(slices.Clone(i.kinds), k)
@@ -176,7 +176,8 @@ func (i *inventory) change(apply func()) {
 	i.changed = make(chan struct{})
 }
 
-// put stores an object that has switches. Most Deployments and similar objects have none, and do not cause a change.
+// put stores an object that has switches. Most Deployments and similar objects have no switch, and do not cause a
+// change.
 func (i *inventory) put(k *kinds.Kind, l *listing) {
 	if len(l.switches) == 0 {
 		if i.has(k, l) {
@@ -228,7 +229,7 @@ func (i *inventory) remove(k *kinds.Kind, l metav1.Object) {
 }
 
 // setUnseen stores the reason why a kind cannot be watched in a namespace, or in all namespaces. An empty reason means
-// that it can be watched. If the kind no longer exists or may not be listed, its objects are removed.
+// that the kind can be watched. If the kind no longer exists or may not be listed, its objects are removed.
 func (i *inventory) setUnseen(kind, namespace, why string) {
 	at := kindNamespace{kind, namespace}
 	i.mu.RLock()

@@ -31,8 +31,8 @@ const (
 // prices contains the settings for the savings tab. A nil price is unknown.
 type prices struct {
 	machineHour, cpuHour, gibHour *float64
-	// currency is appended to each amount. Savings are summed by the values of ownerLabel; empty if there is no such
-	// label.
+	// currency is appended to each amount. Savings are summed by the values of the label ownerLabel, unless it is
+	// empty.
 	currency, ownerLabel string
 }
 
@@ -82,7 +82,7 @@ func readKey(path string) (string, error) {
 	}
 }
 
-// with returns the settings with the parsed value of a key.
+// with returns a copy of the settings in which one key has the parsed value.
 func (p prices) with(key, text string) (_ prices, err error) {
 	switch key {
 	case "machineHour":
@@ -99,7 +99,7 @@ func (p prices) with(key, text string) (_ prices, err error) {
 			err = fmt.Errorf("expected the name of a label, found %.40q: %s", text, problems[0])
 		}
 	default:
-		err = errors.New("expected one of the keys machineHour, cpuHour, gibHour, currency and ownerLabel, found another")
+		err = errors.New("expected one of the keys machineHour, cpuHour, gibHour, currency and ownerLabel, found another key")
 	}
 	return p, err
 }

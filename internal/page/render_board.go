@@ -2,6 +2,8 @@
 
 package page
 
+import "github.com/torpor-dev/torpor/internal/switches/kinds"
+
 func renderHead(title string) markup {
 	return fill(`<!doctype html>
 <html lang="en">
@@ -27,9 +29,9 @@ func renderLogin(v loginView) markup {
 <input id="token" name="token" type="password" autocomplete="off" required autofocus spellcheck="false">
 <button class="primary" type="submit">Log in</button>
 </form>
-<p class="hint">For example that of a service account: <code>kubectl create token NAME</code>. `+
-		`It stays in a cookie that scripts cannot read, until you log out or close the browser. `+
-		`You see and switch the objects that its user may list and change.</p>
+<p class="hint">For example the token of a service account: <code>kubectl create token NAME</code>. `+
+		`The token stays in a cookie that scripts cannot read, until you log out or close the browser. `+
+		`You see and switch the objects that the user of the token may list and change.</p>
 </main>
 </body>
 </html>
@@ -176,11 +178,12 @@ func renderEmpty(v view) markup {
 	if v.Summary.Total > 0 {
 		return ""
 	}
-	return `<section class="empty" aria-labelledby="empty-title"><h2 id="empty-title">Nothing can be stopped here yet</h2>
-<p>Deployments, StatefulSets and CronJobs appear once they have been stopped. Begin with one of these commands:</p>
+	return fill(`<section class="empty" aria-labelledby="empty-title"><h2 id="empty-title">Nothing can be stopped here yet</h2>
+<p>%v appear once they have been stopped. Begin with one of these commands:</p>
 <ol><li>Stop one until tomorrow: <code>kubectl torpor stop deployment/NAME -n NAMESPACE --until tomorrow</code></li>
 <li>Stop a namespace every night: <code>kubectl torpor slumber create nights -n NAMESPACE --asleep 19:00-7:00 --timezone Europe/Berlin</code></li>
-<li>List what you may see: <code>kubectl torpor status --all-namespaces</code></li></ol></section>`
+<li>List what you may see: <code>kubectl torpor status --all-namespaces</code></li></ol></section>`,
+		kinds.JoinNames(kinds.ListWorkloads().Plurals()))
 }
 
 func renderPager(v view) markup {

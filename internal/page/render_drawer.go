@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 )
 
 // drawer shows the details of one object. drawer.js fills it.
@@ -16,7 +16,7 @@ const drawer markup = `<dialog id="drawer" aria-labelledby="drawer-title"><div i
 	`<button type="button" class="close">Close</button></header><p class="error" role="alert"></p></article></template>
 `
 
-// address returns the query for the details of a row.
+// address returns the query string of the URL that shows the details of a row.
 func (r rowView) address() string {
 	return url.Values{"kind": {r.KindName}, "namespace": {r.Namespace}, "name": {r.Name}, "part": {r.Part}}.Encode()
 }
@@ -117,11 +117,11 @@ func renderWakeBy(p planView) markup {
 	return fill(`<li>It must be running by %v, before its certificates expire</li>`, renderTime(p.WakeBy))
 }
 
-func renderFindings(findings []stopcheck.Finding) markup {
+func renderFindings(findings []preflight.Finding) markup {
 	if len(findings) == 0 {
 		return `<p class="quiet">No problems were found.</p>`
 	}
-	return fill(`<ul>%v</ul>`, fillEach(findings, func(f stopcheck.Finding) markup {
+	return fill(`<ul>%v</ul>`, fillEach(findings, func(f preflight.Finding) markup {
 		return fill(`<li><span class="finding %v">%v: %v</span> %v</li>`, f.Severity, f.Severity, f.Code, f.Message)
 	}))
 }

@@ -21,7 +21,7 @@ func renderSavings(v savingsView) markup {
 <main id="savings" tabindex="-1">
 %v
 %v
-<p class="hint">What the stops of these objects have saved, as the objects record it: machines of clusters while all are observed off, `+
+<p class="hint">Savings of the stops of these objects, as recorded in the objects: machines of clusters while all of them are observed off, `+
 		`and requests of Pods that do not run. Weeks begin on Monday, 00:00 UTC. Deleted objects are not counted. %v %v</p>
 %v%v%v
 </main>

@@ -74,7 +74,7 @@ func renderSchedulePager(v schedulesView) markup {
 	return fill(`<div id="pager"><nav aria-label="Pages"><p>%v</p> %v %v</nav></div>`, shown, previous, next)
 }
 
-// title returns a title that distinguishes a schedule from the others.
+// title returns a title that is unique among the schedules on the page.
 func (v scheduleView) title() string {
 	if v.Namespace == "" {
 		return v.Kind + " " + v.Name
@@ -114,7 +114,7 @@ func renderSchedule(v scheduleView) markup {
 		next, v.Asleep, v.Members, fillUnlessEmpty(`<p class="quiet">%v</p>`, v.Reason),
 		renderWeek(v.Week, v.title(), v.Zone),
 		v.title(), renderChanges(v.Next, v.IsSuspended, v.Invalid != ""), renderWaves(v.Waves),
-		strings.Join(slices.Concat([]string{"Windows in the form of cron"}, v.Windows), "; "), v.Zone,
+		strings.Join(slices.Concat([]string{"Windows as cron expressions"}, v.Windows), "; "), v.Zone,
 		renderAwakeForm(v))
 }
 
@@ -162,7 +162,7 @@ func renderChanges(next []changeView, isSuspended, isInvalid bool) markup {
 	case isSuspended:
 		return `<p>No changes: the schedule is suspended.</p>`
 	case len(next) == 0:
-		return `<p>No changes are to come.</p>`
+		return `<p>No changes are scheduled.</p>`
 	}
 	return fill(`<ol class="changes">%v</ol>`, fillEach(next, func(c changeView) markup {
 		return fill(`<li>%v at %v</li>`, c.Verb, renderLocalTime(c.At))
@@ -244,7 +244,7 @@ func renderScheduleForm(f scheduleForm, hasProblem bool, namespaces []string) ma
 </div>
 <fieldset><legend>Days on which a stop begins and ends</legend>%v</fieldset>
 <fieldset><legend>Kinds of the objects</legend>%v</fieldset>
-<p class="hint">With Monday to Friday, 19:00 to 07:00 is every night from Monday, and from Friday 19:00 to Monday 07:00.</p>
+<p class="hint">With Monday to Friday, 19:00 to 07:00 stops the objects every night from Monday, and from Friday 19:00 to Monday 07:00.</p>
 <p class="buttons"><button class="primary" type="submit">Preview</button></p>
 </form>
 %v</details>`, chooseMarkup(isOpen, " open", ""), f.Name, f.Namespace,

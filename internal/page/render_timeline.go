@@ -14,7 +14,7 @@ func renderTimeline(v timelineView) markup {
 <main>
 %v
 %v
-<p class="hint">The bars show when a stop was requested, as the objects' records have it. Days are days in UTC.
+<p class="hint">The bars show when a stop was requested, as recorded in the objects. Days begin at 00:00 UTC.
 <span class="key stopped"></span> stopped <span class="key changing"></span> changing now <span class="key stuck"></span> stuck now
 <span class="key unknown"></span> not recorded</p>
 <div class="scroll" role="region" aria-label="Timeline" tabindex="0">
@@ -54,7 +54,7 @@ func renderSums(sums []namespaceSum) markup {
 	}
 	return fill(`<h2>Hours by namespace</h2>
 <div class="scroll"><table>
-<caption>Hours in which objects were to be stopped, by namespace</caption>
+<caption>Hours for which stops were requested, by namespace</caption>
 <thead><tr><th scope="col">Namespace</th><th scope="col">Objects</th><th scope="col">Hours</th></tr></thead>
 <tbody>%v</tbody>
 </table></div>`, fillEach(sums, func(s namespaceSum) markup {

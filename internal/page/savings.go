@@ -24,7 +24,7 @@ const (
 	maxOwnLabels = 64
 )
 
-// readSavings returns the savings from an object's stops, for kinds that have such figures.
+// readSavings returns the savings from an object's stops, for kinds that record savings.
 func readSavings(k *kinds.Kind, obj client.Object) kinds.Savings {
 	if saver, saves := k.Definition.(kinds.Saver); saves {
 		return saver.ReadSavings(obj)

@@ -49,7 +49,7 @@ func namespaceKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.
 // listedSchedule is a Slumber or ClusterSlumber, as last observed. It is immutable.
 type listedSchedule struct {
 	metav1.ObjectMeta
-	// slumber is the Slumber, or a Slumber view of the ClusterSlumber. ofCluster is the ClusterSlumber; nil for a
+	// slumber is the Slumber, or a Slumber view of the ClusterSlumber. ofCluster is the ClusterSlumber, or nil for a
 	// Slumber.
 	slumber   *torporv1alpha1.Slumber
 	ofCluster *torporv1alpha1.ClusterSlumber
@@ -74,7 +74,7 @@ func (l *listedSchedule) kind() string {
 // zone returns the name of the time zone. The default is UTC.
 func (l *listedSchedule) zone() string { return cmp.Or(l.slumber.Spec.TimeZone, "UTC") }
 
-// listSchedule returns the entry for a Slumber or ClusterSlumber; nil for other objects.
+// listSchedule returns the entry for a Slumber or ClusterSlumber, or nil for other objects.
 func listSchedule(obj any) *listedSchedule {
 	l := &listedSchedule{}
 	switch o := obj.(type) {
@@ -102,7 +102,7 @@ type scheduleSource struct {
 	informer cache.Controller
 
 	mu sync.Mutex
-	// unseen is the reason why the schedules cannot be watched; empty if they can be.
+	// unseen is the reason why the schedules cannot be watched, or "" if they can be watched.
 	unseen string
 }
 
@@ -163,7 +163,7 @@ func (s *scheduleSource) setUnseen(why string) {
 	s.unseen = why
 }
 
-// describe returns the reason why the schedules are missing or outdated; empty if they are current.
+// describe returns the reason why the schedules are missing or outdated, or "" if they are current.
 func (s *scheduleSource) describe() (why string, isMissing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *scheduleSource) list() (all []*listedSchedule) {
 	return all
 }
 
-// seenSchedules contains the schedules that a caller may list, and the reasons why others are missing.
+// seenSchedules contains the schedules that a caller may list, and the reasons why other schedules are missing.
 type seenSchedules struct {
 	all        []*listedSchedule
 	namespaces []string
@@ -240,7 +240,7 @@ func (s *Server) reviewSchedules(ctx context.Context, caller *authorization.Call
 	}
 	if surplus > 0 {
 		reasons[fmt.Sprintf(
-			"you may not list Slumbers in all namespaces, and there are too many to check each: %d were left out", surplus)] = true
+			"you may not list Slumbers in all namespaces, and there are too many to check each: %d namespaces were not checked", surplus)] = true
 	}
 	seen.warnings = slices.Sorted(maps.Keys(reasons))
 	return seen, nil
@@ -292,7 +292,7 @@ func (s *Server) reviewSlumbers(
 	return allowed, surplus, nil
 }
 
-// find returns a schedule that the caller may list; nil if none exists.
+// find returns a schedule that the caller may list, or nil if there is no such schedule.
 func (seen seenSchedules) find(kind, namespace, name string) *listedSchedule {
 	for _, l := range seen.all {
 		if l.kind() == kind && l.Namespace == namespace && l.Name == name {
@@ -302,7 +302,7 @@ func (seen seenSchedules) find(kind, namespace, name string) *listedSchedule {
 	return nil
 }
 
-// describeScheduleGap returns the reason why no controller acts on a schedule; empty if one does.
+// describeScheduleGap returns the reason why no controller acts on a schedule, or "" if a controller does.
 func describeScheduleGap(acting lease.Acting, l *listedSchedule) string {
 	if gap := acting.DescribeGap(slumberControllers, l.Namespace); gap != nil {
 		return "No controller acts on these " + l.kind() + "s: " + gap.String()

@@ -38,7 +38,7 @@ var errNoSchedule = flipError{
 	"Expected a schedule that you may list, found none; load the page again.",
 }
 
-// refuseAwake returns an error with the reason why the objects cannot be kept running together.
+// refuseAwake returns the error for a request that is rejected before any object is changed.
 func refuseAwake(format string, values ...any) error {
 	return flipError{http.StatusConflict, fmt.Sprintf(format, values...)}
 }
@@ -111,7 +111,7 @@ func (l *listedSchedule) local(at time.Time) time.Time {
 	return l.schedule.Local(at)
 }
 
-// readReach returns the reach of a ClusterSlumber in one namespace; nil for a Slumber.
+// readReach returns which objects of one namespace a ClusterSlumber may affect, or nil for a Slumber.
 func (s *Server) readReach(ctx context.Context, caller *authorization.Caller, k keepAwake) (*slumber.Reach, error) {
 	if k.listed.ofCluster == nil {
 		return nil, nil
@@ -219,7 +219,7 @@ func (k keepAwake) listNames() (names []string) {
 func (k keepAwake) untilText() string { return k.listed.local(k.until).Format(slumber.LocalTime) }
 
 // write writes the skip to each object, with the rights of the client. It returns the number of changed objects, and
-// the reasons why others were not changed.
+// the reasons why other objects were not changed.
 func (k keepAwake) write(ctx context.Context, kube client.Client) (changed int, failures []string) {
 	for _, m := range k.members {
 		after := m.obj.DeepCopy()

@@ -38,19 +38,23 @@ type scheduleForm struct {
 
 // newScheduleForm returns the form with the most common schedule: nights and weekends.
 func newScheduleForm() scheduleForm {
-	return scheduleForm{From: "19:00", To: "07:00", Days: weekdays()[:5], Kinds: firstKinds()[:1]}
+	return scheduleForm{From: "19:00", To: "07:00", Days: weekdays()[:5], Kinds: offeredKinds()[:1]}
 }
 
 // weekdays returns the names of the days, from Monday to Sunday.
 func weekdays() []string { return []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"} }
 
-// firstKinds, secondKinds and thirdKinds return the kinds of the waves. Programs are stopped before the databases that
-// they use, and clusters last.
-func firstKinds() []string  { return []string{"Deployment", "CronJob", "CFApp"} }
-func secondKinds() []string { return []string{"StatefulSet", "MySQLCluster"} }
-func thirdKinds() []string  { return []string{"ClusterDeployment"} }
+// listWaves returns the kinds of the waves, workloads first. Programs are stopped before the databases that they use, and
+// clusters last.
+func listWaves() [][]string {
+	waves := make([][]string, kinds.MaxWaves)
+	for _, k := range slices.Concat(kinds.ListWorkloads(), kinds.ListOwn()) {
+		waves[k.Wave()] = append(waves[k.Wave()], k.GVK().Kind)
+	}
+	return waves
+}
 
-func offeredKinds() []string { return slices.Concat(firstKinds(), secondKinds(), thirdKinds()) }
+func offeredKinds() []string { return slices.Concat(listWaves()...) }
 
 func parseScheduleForm(values url.Values) scheduleForm {
 	field := func(name string) string {
@@ -122,7 +126,7 @@ func (f scheduleForm) build() (*torporv1alpha1.Slumber, error) {
 	s.Spec = torporv1alpha1.SlumberSpec{
 		TimeZone: f.Zone, Windows: []torporv1alpha1.SlumberWindow{window}, Reason: f.Reason,
 	}
-	for i, all := range [][]string{firstKinds(), secondKinds(), thirdKinds()} {
+	for i, all := range listWaves() {
 		wave := torporv1alpha1.SlumberWave{Name: []string{"first", "second", "third"}[i]}
 		for _, kind := range all {
 			if slices.Contains(f.Kinds, kind) {

@@ -151,8 +151,8 @@ func composeSchedules(seen seenSchedules, acting lease.Acting, q scheduleQuery, 
 	return v
 }
 
-// attention returns the sort rank of a schedule: schedules that need a user's attention come first, followed by those
-// that wait.
+// attention returns the sort rank of a schedule: schedules that need a user's attention come first, followed by
+// schedules that wait.
 func (l *listedSchedule) attention() int {
 	switch state := l.slumber.Status.State; {
 	case l.invalidReason() != "":

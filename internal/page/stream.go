@@ -76,7 +76,7 @@ type streamRow struct {
 	HTML string `json:"html,omitempty"`
 }
 
-// streamEvent describes the current page: all rows in order, and those other parts that have changed.
+// streamEvent describes the current page: all rows in order, and the other parts that have changed.
 type streamEvent struct {
 	Rows  []streamRow       `json:"rows"`
 	Parts map[string]string `json:"parts,omitempty"`
@@ -186,8 +186,8 @@ func (st *stream) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		// Collect changes in order to send them in one event. After a quiet period this takes a moment, otherwise up to
-		// a second.
+		// Collect changes in order to send them in one event. This takes settleTime if the last event is long ago, and
+		// otherwise up to coalesceTime.
 		gather := st.Clock.NewTimer(max(settleTime, coalesceTime-st.Clock.Since(sent)))
 		select {
 		case <-gather.C():
@@ -219,7 +219,7 @@ func (st *stream) sendChanges(ctx context.Context) error {
 	return st.send("\n")
 }
 
-// compare returns the parts of a page that the browser does not have yet; nil if it has all of them.
+// compare returns the parts of a page that the browser does not have yet, or nil if the browser has all parts.
 func (st *stream) compare(v view) *streamEvent {
 	event := &streamEvent{Rows: []streamRow{}, Parts: map[string]string{}}
 	sums, order, isChanged := map[string]string{}, []string{}, false

@@ -39,8 +39,9 @@ type view struct {
 	Kinds           []string
 	Namespaces      []string
 	Warnings        []string
-	// matching contains the switches on all pages, and shown those of the rows on this page. withButton contains the
-	// same rows with buttons, for which a caller needs rights; the entry of a row without a button is empty.
+	// matching contains the matching switches on all pages, and shown contains the switches on this page. withButton
+	// contains the same rows with buttons, for which a caller needs rights; the entry of a row without a button is
+	// empty.
 	matching, shown []*listedSwitch
 	withButton      []rowView
 }
@@ -118,7 +119,7 @@ func (v view) withButtons(ctx context.Context, sees *visibility) view {
 	return v
 }
 
-// addButton returns a row with its button; an empty row if no action applies.
+// addButton returns a row with its button, or an empty row if no action applies.
 func (r rowView) addButton(s *listedSwitch) rowView {
 	verbs := listVerbs(s)
 	if len(verbs) == 0 {
@@ -209,7 +210,7 @@ func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 		warnings = append(warnings, fmt.Sprintf("StopAdapters: only the first %d by name are shown, and there are %d more; kubectl torpor status lists all of them", maxForeignKinds, gaps.unwatched))
 	}
 	if sees.unreviewed > 0 {
-		warnings = append(warnings, fmt.Sprintf("You may not list all namespaces, and there are too many to check each: %d were left out. Choose one.", sees.unreviewed))
+		warnings = append(warnings, fmt.Sprintf("You may not list all namespaces, and there are too many to check each: %d namespaces were not checked. Choose a namespace.", sees.unreviewed))
 	}
 	return warnings
 }

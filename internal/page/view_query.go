@@ -95,8 +95,8 @@ func (q viewQuery) InState(state string) viewQuery {
 	return q
 }
 
-// sortedBy returns the query after a click on a column heading. The order changes to ascending, then descending, then
-// the default.
+// sortedBy returns the query after a click on a column heading. Each click changes the order: to ascending, then to
+// descending, then to the default.
 func (q viewQuery) sortedBy(column string) viewQuery {
 	switch {
 	case q.Sort != column:
@@ -166,7 +166,7 @@ func (q viewQuery) sortSwitches(all []*listedSwitch, now time.Time) {
 	}
 }
 
-// rankedSwitch caches the attention of a switch during a sort.
+// rankedSwitch is a switch with its sort rank, which is computed only once per sort.
 type rankedSwitch struct {
 	*listedSwitch
 	attention kinds.Attention

@@ -18,8 +18,8 @@ const maxReviewedNamespaces = 200
 // visibility describes what one caller may see and change. It is valid for rightsLifetime, and used by one goroutine.
 type visibility struct {
 	caller *authorization.Caller
-	// everywhere maps a kind to whether the caller may list it in all namespaces. places does the same for a single
-	// namespace, as far as reviewed.
+	// everywhere maps a kind to whether the caller may list it in all namespaces. places contains the same for single
+	// namespaces that were reviewed.
 	everywhere map[string]bool
 	places     map[kindNamespace]bool
 	// reviewed is the placesVersion of the inventory at the last review; -1 before the first.

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ApplyStatus writes fields of the status of an object other than that of the pass; applied then holds the object as
-// the API server returned it. Fields that the owner applied before and now omits are removed; fields of other field
-// managers are not changed.
+// ApplyStatus applies status fields to an object other than the one that the pass reconciles. It replaces the content
+// of applied with the object that the API server returns. Fields that the owner applied before and now omits are
+// removed; fields of other field managers are not changed.
 func ApplyStatus(ctx context.Context, c client.Client, applied *unstructured.Unstructured, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
@@ -23,8 +23,8 @@ func ApplyStatus(ctx context.Context, c client.Client, applied *unstructured.Uns
 	return nil
 }
 
-// ApplyObserved writes fields of an observed object, identified by its UID: an object that is gone is not created
-// again. Fields that the owner applied before and now omits are removed.
+// ApplyObserved applies fields to an observed object. applied contains the object's UID, so a deleted object is not
+// created again; ApplyObserved then returns ErrStale. Fields that the owner applied before and now omits are removed.
 func ApplyObserved(ctx context.Context, c client.Client, applied *unstructured.Unstructured, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

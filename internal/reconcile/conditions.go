@@ -16,7 +16,7 @@ import (
 // maxMessage is the API's limit for the message of a condition.
 const maxMessage = 32768
 
-// SetConditions sets the conditions that a controller owns, by type, in the order of their types.
+// SetConditions sets the conditions that a controller owns. The keys of owned are the types of the conditions.
 func SetConditions(conditions *[]metav1.Condition, owned map[string]decision.Condition, generation int64, now clock.PassiveClock) {
 	for _, kind := range slices.Sorted(maps.Keys(owned)) {
 		is := owned[kind]
@@ -24,8 +24,7 @@ func SetConditions(conditions *[]metav1.Condition, owned map[string]decision.Con
 	}
 }
 
-// SetCondition sets a condition for the observed generation. The transition time changes with the status, not with
-// the reason.
+// SetCondition adds or replaces a condition. LastTransitionTime changes only if the status of the condition changes.
 func SetCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now clock.PassiveClock) {
 	c.ObservedGeneration = generation
 	c.Message = truncate(c.Message, maxMessage)

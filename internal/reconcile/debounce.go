@@ -12,8 +12,8 @@ import (
 // shorter operation, such as most restarts of an app, only the result is written.
 const statusDebounce = 250 * time.Millisecond
 
-// debounce returns how long to hold a report back, or zero to save it now. The start of the interval is kept in
-// memory only: after a restart of the process, the interval begins again.
+// debounce returns how long to delay the status write of a report, or zero to write now. The start of the delay is kept
+// in memory only: after a restart of the process, the delay begins again.
 func (p *Pass[T, S, P]) debounce(req ctrl.Request, isTransient bool) time.Duration {
 	if !isTransient {
 		p.transients.Delete(req)

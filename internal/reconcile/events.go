@@ -32,15 +32,14 @@ func EmitEvents(r events.EventRecorder, obj runtime.Object, list []decision.Even
 	}
 }
 
-// logEvents logs one line for each event. The logger already carries the kind and the name of the object.
+// logEvents logs one line for each event. The logger adds the kind and the name of the object.
 func logEvents(logger logr.Logger, list []decision.Event, asked decision.Request) {
 	for _, e := range list {
 		logger.Info(truncate(e.Note, maxNote), append([]any{"event", e.Reason, "warning", e.Warning}, listRequest(asked)...)...)
 	}
 }
 
-// LogChanges logs one line for each requested stop and start. The logger already carries the kind and the name of
-// the object.
+// LogChanges logs one line for each requested stop and start. The logger adds the kind and the name of the object.
 func LogChanges(logger logr.Logger, list []decision.Change) {
 	for _, c := range list {
 		logger.Info(c.What, append(listValues("part", c.Part), listRequest(c.Request)...)...)
@@ -51,7 +50,8 @@ func listRequest(asked decision.Request) []any {
 	return listValues("requester", asked.Requester, "reason", asked.Reason, "until", asked.Until)
 }
 
-// listValues returns the pairs whose value is not empty. Users write the values, so their length is limited.
+// listValues returns the pairs of a key and a value whose value is not empty. Users supply the values, so long values
+// are truncated.
 func listValues(keysAndValues ...string) (pairs []any) {
 	for pair := range slices.Chunk(keysAndValues, 2) {
 		if pair[1] != "" {

@@ -11,7 +11,7 @@ import (
 )
 
 // prepareOrFinalize writes the finalizer and the defaults that an object lacks, or finalizes an object that is being
-// deleted. It reports whether the pass ends there.
+// deleted. It returns true if the pass must not observe the object afterwards.
 func (p *Pass[T, S, P]) prepareOrFinalize(ctx context.Context, req ctrl.Request, before, obj T) (bool, ctrl.Result, error) {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		if p.Finalizer == nil {
@@ -55,7 +55,7 @@ func (p *Pass[T, S, P]) finalize(ctx context.Context, req ctrl.Request, before, 
 	return p.replace(ctx, req, before, released)
 }
 
-// replace writes the object itself. A conflict is not an error: the next pass reads the newer version.
+// replace patches the object itself, not its status. A conflict is not an error: the next pass reads the newer version.
 func (p *Pass[T, S, P]) replace(ctx context.Context, req ctrl.Request, before, after T) (ctrl.Result, error) {
 	err := PatchObserved(ctx, p.Client, before, after, p.Owner)
 	if errors.Is(err, ErrStale) {

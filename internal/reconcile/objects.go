@@ -34,8 +34,9 @@ func PatchObserved(ctx context.Context, c client.Client, before, after client.Ob
 	return nil
 }
 
-// DeleteObserved deletes an object unless it is already being deleted, and never another object of the same name.
-// Its dependents are deleted in the background. It returns no error if the object is already gone.
+// DeleteObserved deletes an object unless it is already being deleted. Its UID is a precondition, so a newer object
+// with the same name is not deleted. Its dependents are deleted in the background. The error is nil if the object is
+// already gone.
 func DeleteObserved(ctx context.Context, c client.Client, obj client.Object) error {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return nil

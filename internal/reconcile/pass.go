@@ -19,31 +19,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
-// KeyRule is the key under which log lines hold the name of the rule that matched.
+// KeyRule is the log key for the name of the rule that matched.
 const KeyRule = "rule"
 
 // ErrStale is returned by Observe and Act when the cache is behind the API server. Nothing is reported, and the pass
-// runs again soon. If it is still returned after staleCacheLimit, the pass fails.
+// runs again soon. If all passes return ErrStale for staleCacheLimit, the pass fails.
 var ErrStale = errors.New("the cache is behind the API server")
 
-// ErrPending is returned by Observe when it still waits for an answer, whose arrival enqueues the object. Nothing is
-// reported.
-var ErrPending = errors.New("an answer that the pass needs is still missing")
+// ErrPending is returned by Observe while a background call has no result yet. The result enqueues the object. Nothing
+// is reported.
+var ErrPending = errors.New("a background call has no result yet")
 
-// pendingLimit is the delay before the next pass if no answer enqueues it earlier.
+// pendingLimit is the delay before the next pass if no result enqueues the object earlier.
 const pendingLimit = 2 * time.Minute
 
-// RefusedError is an error of Act for an action that was rejected, for example because of a quota. The pass reports
-// it and returns no error; Report sets when to try again.
+// RefusedError is an error of Act for an action that was rejected, for example because of a quota. The pass reports it
+// and returns no error; Report returns when to retry.
 type RefusedError struct {
-	// Class is the feature's name for this kind of refusal; it may be empty.
+	// Class is a name that the feature defines for this kind of refusal; it may be empty.
 	Class string
-	// Message is for users: expected, found, next step.
+	// Message is for users. It contains the expected state, the observed state and the next step.
 	Message string
 	// Err is the error that Act returned.
 	Err error
@@ -62,7 +62,7 @@ func (r *RefusedError) Unwrap() error { return r.Err }
 
 // FollowUp is the part of a report that takes effect after the status is saved.
 type FollowUp struct {
-	// Rule names the decision in the log.
+	// Rule is the name of the rule that matched, for the log.
 	Rule string
 	// RequeueAfter is the delay before the next pass; zero waits for an event.
 	RequeueAfter time.Duration
@@ -72,7 +72,7 @@ type FollowUp struct {
 	Events []decision.Event
 	// Changes are logged after the status is saved.
 	Changes []decision.Change
-	// Request is logged with each event: who requested the state of the object, why and until when.
+	// Request is logged with each event: the requester of the object's state, the reason, and the end.
 	Request decision.Request
 	// AfterSave runs after the status is saved, for example to increment counters.
 	AfterSave func()
@@ -80,17 +80,18 @@ type FollowUp struct {
 	// progress after statusDebounce, and then at most once per statusDebounce. Shorter operations are never written.
 	// A report with events is saved at once, unless EventsRecur.
 	IsTransient bool
-	// EventsRecur is true if every event follows from a difference to the stored status, so that a later pass emits
-	// the events of a report that was held back.
+	// EventsRecur is true if every event follows from a difference between the report and the stored status. A later
+	// pass then emits the events of a report whose write was delayed.
 	EventsRecur bool
-	// RemembersLater leaves the annotation of remembered fields to a later pass, which must be certain to come, as
-	// long as the status keeps these fields. It avoids a second write while a stop or start is urgent.
+	// RemembersLater leaves the write of the annotation with remembered fields (Storage.Remember) to a later pass, as
+	// long as the status keeps these fields. That pass must be certain to run. This avoids a second write while a stop
+	// or start is urgent.
 	RemembersLater bool
 }
 
-// Hub is the access of a controller to the hub's API server.
+// Hub gives a controller access to the API server of the hub, the cluster whose objects Torpor reconciles.
 type Hub struct {
-	// Client reads from the cache and writes.
+	// Client reads from the cache and writes to the API server.
 	Client client.Client
 	// Recorder emits events.
 	Recorder events.EventRecorder
@@ -105,8 +106,8 @@ func HubOf(mgr manager.Manager, name string, now clock.PassiveClock) Hub {
 	return Hub{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(name), Clock: now, Owner: name}
 }
 
-// Pass is one feature's reconciler of one kind. It implements reconcile.Reconciler of controller-runtime. A field is
-// added only if at least two controllers need it.
+// Pass is the reconciler of a feature for one kind. It implements reconcile.Reconciler of controller-runtime. A field
+// is added only if at least two controllers need it.
 type Pass[T client.Object, S, P any] struct {
 	Hub
 	// New returns an empty object.
@@ -114,14 +115,14 @@ type Pass[T client.Object, S, P any] struct {
 	// Status defines how the status is stored.
 	Status reconcilestatus.Storage[T]
 
-	// Guard, if set, skips objects that another project's controller writes.
+	// Guard, if set, makes the Pass skip objects that the controller of another project, such as Hive or MOCO, writes.
 	Guard *WriterGuard
-	// Finalizer, if set, keeps a deleted object until its Finalize is done.
+	// Finalizer, if set, keeps an object that is being deleted until Finalize is done.
 	Finalizer *Finalizer[T]
 	// Ends, if set, gives passes that end an overdue stop priority over all other passes of the process, and delays
 	// events until no stop is overdue.
-	Ends *urgency.EndTracker[T]
-	// Forget, if set, is called when the object is gone, to free the memory that is held for it.
+	Ends *overdueends.EndTracker[T]
+	// Forget, if set, is called after the object was deleted, to free the memory that is held for it.
 	Forget func(name types.NamespacedName)
 
 	// Observe reads everything that the decision may use. It only reads, and may return ErrStale or ErrPending.
@@ -132,7 +133,7 @@ type Pass[T client.Object, S, P any] struct {
 	// have taken effect. An error other than ErrStale and *RefusedError is reported as a *RefusedError too, and then
 	// returned, so that the queue backs off.
 	Act func(ctx context.Context, seen S, plan P) error
-	// Report writes into the status of obj.
+	// Report changes the status of obj in memory; the Pass then writes it.
 	Report func(obj T, seen S, plan P, refused *RefusedError) FollowUp
 
 	versions   versionTracker
@@ -142,8 +143,8 @@ type Pass[T client.Object, S, P any] struct {
 // Finalizer keeps an object that is being deleted until its dependents are gone.
 type Finalizer[T client.Object] struct {
 	Name string
-	// Prepare, if set, adds the finalizer together with the defaults that a webhook would set, and reports whether
-	// it changed anything. It may also leave out the finalizer. If nil, only the finalizer is added.
+	// Prepare, if set, adds the finalizer together with the defaults that a webhook would set, and reports whether it
+	// changed anything. Prepare may decide not to add the finalizer. If Prepare is nil, only the finalizer is added.
 	Prepare func(obj T) (changed bool)
 	// Finalize deletes the dependents of obj and returns the delay before the next attempt, or zero when the
 	// finalizer can be removed. While the finalizer remains, changes that Finalize makes to the status of obj are saved.
@@ -172,7 +173,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	// This controller must not write the remembered fields of other controllers.
 	statusannotation.RestoreStatus(before, statusannotation.KeyOf(p.Owner))
 	if wait := p.Ends.AwaitTurn(ctx, req.NamespacedName, obj); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait, Priority: new(urgency.UsualPriority)}, nil
+		return ctrl.Result{RequeueAfter: wait, Priority: new(overdueends.UsualPriority)}, nil
 	}
 	if done, result, err := p.prepareOrFinalize(ctx, req, before, obj); done {
 		return result, err
@@ -183,7 +184,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	p.versions.noteFresh(req)
 	if errors.Is(failure, ErrPending) {
-		p.Ends.Forget(req.NamespacedName) // The answer may take long.
+		p.Ends.Forget(req.NamespacedName) // The background call may take long.
 		return ctrl.Result{RequeueAfter: pendingLimit}, nil
 	}
 	result, err := p.save(ctx, req, versions[T]{before, obj}, out, failure)
@@ -193,10 +194,10 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return result, err
 }
 
-// goesOnWithin is the longest requeue interval with which a pass counts as continuing immediately.
+// goesOnWithin is the longest requeue interval at which an overdue stop still delays other passes.
 const goesOnWithin = time.Second
 
-// versions are an object as it was read, and as the pass changed it.
+// versions contains an object as it was read, and as the pass changed it.
 type versions[T client.Object] struct{ before, after T }
 
 func (v versions[T]) isReplaced() bool {
@@ -255,7 +256,8 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	}
 	writer := reconcilestatus.Writer[T]{Client: p.Client, Clock: p.Clock, Owner: p.Owner, New: p.New}
 	written, err := p.Status.Write(ctx, writer, obj.before, obj.after, out.RemembersLater)
-	if err == nil || written.IsStored { // The next pass finds no difference to the stored status.
+	// Once the status is stored, the next pass finds no difference, so the events must be emitted now.
+	if err == nil || written.IsStored {
 		p.tell(ctx, obj.after, out, written)
 	}
 	switch {
@@ -278,10 +280,10 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		return ctrl.Result{}, nil
 	}
 	out.IsUrgent = out.IsUrgent || p.Ends.HasOverdue(obj.after)
-	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(urgency.PriorityOf(out.IsUrgent))}, nil
+	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(overdueends.PriorityOf(out.IsUrgent))}, nil
 }
 
-// tell logs the changes and events, emits the events once no overdue end delays them, and calls AfterSave.
+// tell logs the changes and events, emits the events once no overdue stop delays them, and calls AfterSave.
 func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written reconcilestatus.Written) {
 	LogChanges(log.FromContext(ctx), out.Changes)
 	if events := append(out.Events, written.Events()...); len(events) > 0 {
@@ -293,25 +295,26 @@ func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written r
 	}
 }
 
-// loseRace handles a conflict: the next pass waits for the newer version. A second conflict on the same version is
-// an error, because no newer version has arrived in time.
+// loseRace handles a conflict: the next pass waits until the cache contains a newer version. A second conflict on the
+// same version is an error, because no newer version has arrived in time.
 func (p *Pass[T, S, P]) loseRace(req ctrl.Request, obj T, conflict error) (ctrl.Result, error) {
 	if isFirst := p.versions.noteLost(req, obj.GetResourceVersion(), p.Clock.Now()); isFirst {
 		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
 	}
 	return ctrl.Result{}, fmt.Errorf("write %s: expected the API server to accept a write to the resource version %s, which has been the newest for %s, "+
-		"found a second conflict; look for an admission webhook that answers with conflicts, or a watch that is late: %w",
+		"found a second conflict; check for an admission webhook that returns conflicts, or a delayed watch: %w",
 		req, obj.GetResourceVersion(), staleCacheLimit, conflict)
 }
 
-// awaitCache requeues the object soon after ErrStale, or returns an error once that has lasted for staleCacheLimit.
+// awaitCache requeues the object soon after ErrStale, or returns an error if passes have returned ErrStale for
+// staleCacheLimit.
 func (p *Pass[T, S, P]) awaitCache(req ctrl.Request, stale error) (ctrl.Result, error) {
 	waited := p.versions.noteStale(req, p.Clock.Now())
 	if waited < staleCacheLimit {
 		return ctrl.Result{RequeueAfter: staleRetry(waited)}, nil
 	}
 	return ctrl.Result{}, fmt.Errorf("expected the cache to catch up with the API server within %s, found another write refused as outdated; "+
-		"look for an admission webhook that answers with conflicts, or a watch that is late: %w", staleCacheLimit, stale)
+		"check for an admission webhook that returns conflicts, or a delayed watch: %w", staleCacheLimit, stale)
 }
 
 func (p *Pass[T, S, P]) noteWritten(req ctrl.Request, obj versions[T]) {

@@ -46,8 +46,9 @@ func (w WorkerOptions) Options() controller.Options {
 	return options
 }
 
-// NewLabelledCache adds to the manager a cache of those objects of the kinds that match the selector, because a hub
-// has many Pods and Jobs that are not Torpor's. An empty list of namespaces means all.
+// NewLabelledCache creates a cache of the objects of the given kinds whose labels match the selector, and adds it to
+// the manager. A hub has many Pods and Jobs that do not belong to Torpor. An empty list of namespaces means all
+// namespaces.
 func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.Selector, kinds ...client.Object) (cache.Cache, error) {
 	labelled, err := BuildTrimmedCache(mgr, namespaces, selector, cache.TransformStripManagedFields(), kinds...)
 	if err != nil {
@@ -82,8 +83,8 @@ func BuildTrimmedCache(mgr manager.Manager, namespaces []string, selector labels
 	return labelled, nil
 }
 
-// RequestByLabel maps an object to a request for the object in the same namespace that its label names; without the
-// label, to no request.
+// RequestByLabel returns a MapFunc that enqueues the object whose name is the value of the label, in the same
+// namespace. Objects without the label enqueue nothing.
 func RequestByLabel(label string) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) []ctrl.Request {
 		name := obj.GetLabels()[label]
@@ -94,8 +95,8 @@ func RequestByLabel(label string) handler.MapFunc {
 	}
 }
 
-// AnnotationChangedByOthers filters out updates that change no annotation other than those in which Torpor's
-// controllers remember a status.
+// AnnotationChangedByOthers selects updates that change an annotation. Annotations in which Torpor's controllers store
+// parts of a status do not count.
 func AnnotationChangedByOthers() predicate.Predicate {
 	others := func(o client.Object) map[string]string {
 		annotations := maps.Clone(o.GetAnnotations())
@@ -105,7 +106,7 @@ func AnnotationChangedByOthers() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(others(e.ObjectOld), others(e.ObjectNew)) }}
 }
 
-// FieldChanged filters out updates that do not change the value that read returns.
+// FieldChanged selects updates that change the value that read returns.
 func FieldChanged[T client.Object](read func(T) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(T)

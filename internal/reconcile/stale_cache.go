@@ -13,7 +13,7 @@ import (
 const (
 	// StaleCacheRetry is the delay before the cache is read again for an object whose newer version has not arrived.
 	StaleCacheRetry = 5 * time.Millisecond
-	// staleRetryShare divides the time waited so far to get the next interval.
+	// staleRetryShare is the divisor of the time waited so far that gives the next interval.
 	staleRetryShare = 4
 	// staleCacheLimit is the longest time for which a cached version is considered outdated. A hub that was restored
 	// from a backup serves lower versions than before, so waiting for a newer one would never end.
@@ -24,13 +24,14 @@ const (
 // use.
 type versionTracker struct {
 	byRequest sync.Map
-	// staleSince maps a request to the first of its consecutive passes that found the cache behind the API server.
+	// staleSince maps a request to the time of the first of its consecutive passes that found the cache behind the API
+	// server.
 	staleSince sync.Map
 }
 
 type knownVersions struct {
-	// lost is a version whose write met a conflict, or that a write replaced; written is the version after that
-	// write, empty after a conflict.
+	// lost is a version on which a write failed with a conflict, or that a write replaced. written is the version after
+	// the successful write; it is empty after a conflict.
 	lost, written string
 	at            time.Time
 	// isRefusedAgain is true after a second conflict on the version lost: passes no longer wait for a newer version,
@@ -55,7 +56,8 @@ func (t *versionTracker) noteLost(req ctrl.Request, lost string, now time.Time) 
 	return isFirst
 }
 
-// noteStale records a pass that found the cache behind, and returns for how long every pass has.
+// noteStale records a pass that found the cache behind the API server, and returns the time since the first of the
+// consecutive passes that did.
 func (t *versionTracker) noteStale(req ctrl.Request, now time.Time) time.Duration {
 	since, _ := t.staleSince.LoadOrStore(req, now)
 	began, _ := since.(time.Time)
@@ -90,7 +92,8 @@ func (k knownVersions) isNewerThan(version string) bool {
 		return true
 	}
 	// Several controllers write one object, so the cache may also show versions between the replaced one and the
-	// written one. Versions are comparable since Kubernetes 1.35 (KEP-5504), and with etcd always were.
+	// written one. Versions are comparable since Kubernetes 1.35 (KEP-5504), and in earlier releases if they come from
+	// etcd.
 	order, err := resourceversion.CompareResourceVersion(version, k.written)
 	return err == nil && order < 0
 }

@@ -19,20 +19,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
-// signsInterval is how long a result is used before the upstream is checked again.
+// signsInterval is the time between two checks for the upstream project's controller.
 const signsInterval = 30 * time.Second
 
 // signsRetry is the interval to the next check if a read failed.
 const signsRetry = time.Second
 
-// UpstreamSigns checks whether another project runs on the hub. All features of the project's kinds share one.
+// UpstreamSigns checks whether the controller of another project, such as Hive or MOCO, runs on the hub. All features
+// that reconcile the project's kinds share one UpstreamSigns.
 type UpstreamSigns struct {
 	Upstream otherwriter.Upstream
 	// Reader reads from the API server, not from a cache; if nil, nothing is found.
 	Reader client.Reader
 
 	mu sync.Mutex
-	// next is when to check again.
+	// next is the time of the next check.
 	next    time.Time
 	running string
 	webhook string
@@ -40,8 +41,8 @@ type UpstreamSigns struct {
 }
 
 // read returns the evidence that the upstream runs, and the name of its webhook configuration. If a read fails, the
-// last result is used. It reads only namespaces that administrators control: a Lease of that name in a tenant's
-// namespace must not stop Torpor for all users.
+// last result is used. It reads only namespaces that administrators control, so that a Lease with the upstream's name
+// in a tenant's namespace does not stop Torpor for all users.
 func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webhook string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +53,7 @@ func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webho
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
 	webhook, namespaces, err := s.findWebhook(ctx)
-	if err == nil || webhook != "" { // Found signs count, even if others could not be read.
+	if err == nil || webhook != "" { // A webhook that was found counts, even if another read failed.
 		s.webhook = webhook
 	}
 	s.note(ctx, err, now)
@@ -70,7 +71,8 @@ func (s *UpstreamSigns) note(ctx context.Context, err error, now time.Time) {
 	}
 	if err != nil && !s.isSaid {
 		s.isSaid = true
-		log.FromContext(ctx).Info("Whether another project runs is not known; its field managers on objects still count", "project", s.Upstream.Name, "error", err.Error())
+		log.FromContext(ctx).Info("Cannot determine whether the controller of another project runs; objects that it has written are still detected",
+			"project", s.Upstream.Name, "error", err.Error())
 	}
 }
 
@@ -79,7 +81,8 @@ func (s *UpstreamSigns) note(ctx context.Context, err error, now time.Time) {
 func (s *UpstreamSigns) findWebhook(ctx context.Context) (found string, namespaces []string, err error) {
 	note := func(name string, c admissionregistrationv1.WebhookClientConfig) {
 		found = name
-		// Hive's webhook is served through the API server, whose Service is not Hive's.
+		// Hive's webhook is served through the API server, so its Service is in the namespace default, where Hive does
+		// not run.
 		if c.Service != nil && c.Service.Namespace != "default" {
 			namespaces = append(namespaces, c.Service.Namespace)
 		}
@@ -124,13 +127,13 @@ func (s *UpstreamSigns) findRunning(ctx context.Context, namespaces []string, no
 	return "", err
 }
 
-// get reads an object; it leaves into empty if the object does not exist.
+// get reads an object. If the object does not exist, it returns no error and does not change into.
 func (s *UpstreamSigns) get(ctx context.Context, namespace, name string, into client.Object) error {
 	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if err == nil || k8serrors.IsNotFound(err) {
 		return nil
 	}
-	return fmt.Errorf("look for %s: %w", name, err)
+	return fmt.Errorf("read %s: %w", name, err)
 }
 
 func isHeld(l coordinationv1.LeaseSpec, now time.Time) bool {

@@ -26,12 +26,13 @@ import (
 const (
 	// OtherWriterInterval is the interval at which an object with another writer is checked again.
 	OtherWriterInterval = time.Minute
-	// reportInterval is the minimum time between two writes of a report that the other writer removes.
+	// reportInterval is the minimum time between two writes of the condition AnotherWriter, which the other writer may
+	// remove.
 	reportInterval = 10 * time.Minute
 )
 
-// WriterGuard prevents the passes of a feature from handling objects that another project's controller writes. All
-// passes of a feature share one.
+// WriterGuard prevents the passes of a feature from handling objects that the controller of another project, such as
+// Hive or MOCO, writes. All passes of a feature share one WriterGuard.
 type WriterGuard struct {
 	// Feature is the name of the group of controllers, as in --take-over.
 	Feature string
@@ -44,9 +45,9 @@ type WriterGuard struct {
 	reported map[types.UID]time.Time
 }
 
-// yield reports whether another project writes the object, so that the pass must end, and then sets a condition.
-// This condition is the only write, has its own field manager, and is repeated at most once per reportInterval, so
-// that the two controllers do not overwrite each other in a loop.
+// yield reports whether the pass must end because the controller of another project writes the object. In this case it
+// sets the condition AnotherWriter. This is the only write. It has its own field manager and is repeated at most once
+// per reportInterval, so that the two controllers do not overwrite each other in a loop.
 func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, error) {
 	if p.Guard == nil {
 		return false, ctrl.Result{}, nil
@@ -57,7 +58,7 @@ func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, er
 		return p.clearReport(ctx, obj)
 	}
 	wait := ctrl.Result{RequeueAfter: OtherWriterInterval}
-	message := fmt.Sprintf("%s. %s does nothing to the object: stop the other controller and set the annotation %s to \"true\", or run the manager with --take-over=%s",
+	message := fmt.Sprintf("%s. %s does not change the object: stop the other controller and set the annotation %s to \"true\", or run the manager with --take-over=%s",
 		other, p.Guard.reportPrefix(), torporv1alpha1.TakeOverAnnotation, p.Guard.Feature)
 	conditions, err := readConditions(obj)
 	if err != nil || !p.Guard.mayReport(obj.GetUID(), conditions, message, now) {
@@ -99,9 +100,9 @@ func (g *WriterGuard) HasUpstreamWritten(obj client.Object) bool {
 	return g != nil && g.Signs.Upstream.HasWritten(obj.GetManagedFields())
 }
 
-// clearReport removes this feature's condition once Torpor may handle the object.
+// clearReport removes the condition AnotherWriter of this feature once Torpor may handle the object.
 func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Result, error) {
-	// Nearly no object has such an entry; the others are not examined further.
+	// Few objects have managed fields of this manager; for all other objects, the conditions are not decoded.
 	if !slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == otherwriter.FieldManager }) {
 		return false, ctrl.Result{}, nil
 	}
@@ -117,12 +118,13 @@ func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Resu
 	return true, ctrl.Result{RequeueAfter: otherWriterRetry}, err
 }
 
-// otherWriterRetry is the delay before the next pass after a report was removed, or met a conflict.
+// otherWriterRetry is the delay before the next pass after the condition was removed, or its write failed with a
+// conflict.
 const otherWriterRetry = time.Second
 
 // patchReport adds or replaces the condition, or removes it if report is nil. It changes the condition by its index,
-// because the other writer's conditions may have fields that Torpor does not know, and requires the resource
-// version, because another feature may report at the same time.
+// because the other writer's conditions may have fields that Torpor's type lacks. It requires the resource version,
+// because another feature may report at the same time.
 func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []metav1.Condition, report *metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
@@ -159,8 +161,8 @@ func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []met
 	return nil
 }
 
-// firstStatus returns a merge patch with the whole status and its first condition: the schema may require other
-// fields of the status too.
+// firstStatus returns a merge patch with the whole status and the condition. The status had no condition before. Its
+// other fields are included, because the schema may require them.
 func firstStatus(obj client.Object, report *metav1.Condition) (map[string]any, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {

@@ -104,7 +104,7 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const written = "MOCO has written it: its field manager is moco-controller. Torpor's clustering does nothing"
+	const written = "MOCO has written it: its field manager is moco-controller. Torpor's clustering does not change the object"
 
 	t.Run("only one report is written", func(t *testing.T) {
 		g, cluster := newGuarded(env), createByMOCO("written")
@@ -204,14 +204,14 @@ func TestSignsOfAnotherProject(t *testing.T) {
 
 	t.Log("A held Lease counts until it expires.")
 	lease, cluster, g := holdLease("moco-system"), newCluster("lease"), newGuarded(env)
-	g.expect(t, cluster, 1, "MOCO runs: its Lease moco-system/moco is held. Torpor's clustering does nothing")
+	g.expect(t, cluster, 1, "MOCO runs: its Lease moco-system/moco is held. Torpor's clustering does not change the object")
 	g.clock.Step(time.Minute)
 	expectActs(g, cluster)
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), lease))
 
 	t.Log("A Deployment with ready Pods counts until it is scaled to 0, even for an object that Torpor has handled.")
 	deployment, cluster, g := startDeployment("moco-system", "moco-controller", 1), newCluster("deployment"), newGuarded(env)
-	g.expect(t, cluster, 1, "MOCO runs: its Deployment moco-system/moco-controller has ready Pods. Torpor's clustering does nothing")
+	g.expect(t, cluster, 1, "MOCO runs: its Deployment moco-system/moco-controller has ready Pods. Torpor's clustering does not change the object")
 	g.expect(t, handled, 1, "MOCO runs: its Deployment")
 	deployment.Status.Replicas, deployment.Status.ReadyReplicas = 0, 0
 	testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), deployment))
@@ -228,7 +228,7 @@ func TestSignsOfAnotherProject(t *testing.T) {
 	g.expect(t, cluster, 1, "MOCO runs: its Deployment databases/moco-controller has ready Pods")
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), elsewhere))
 	g, cluster = newGuarded(env), newCluster("installed")
-	g.expect(t, cluster, 1, "MOCO is installed: its webhook configuration is moco-mutating-webhook-configuration. Torpor's clustering does nothing")
+	g.expect(t, cluster, 1, "MOCO is installed: its webhook configuration is moco-mutating-webhook-configuration. Torpor's clustering does not change the object")
 	expectActs(g, handled)
 	env.ExpectAnnotated(t, cluster, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
 	expectActs(g, cluster)
@@ -245,7 +245,7 @@ func TestSignsOfAnotherProject(t *testing.T) {
 			t.Errorf("expected no sign without rights, found %q", found)
 		}
 	}
-	if len(logs) != 1 || !strings.Contains(logs[0], "Whether another project runs is not known") || !strings.Contains(logs[0], "forbidden") {
+	if len(logs) != 1 || !strings.Contains(logs[0], "Cannot determine whether the controller of another project runs") || !strings.Contains(logs[0], "forbidden") {
 		t.Errorf("expected one line that names the missing right, found %q", logs)
 	}
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), webhook))

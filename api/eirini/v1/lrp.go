@@ -84,7 +84,7 @@ type LRPSpec struct {
 	// Image is the image of the revision. It never changes.
 	// +kubebuilder:validation:MinLength=1
 	Image string `json:"image"`
-	// ImagePullSecrets name Secrets with credentials for the image's registry. It is a field of Torpor.
+	// ImagePullSecrets reference Secrets with credentials for the image's registry. It is a field of Torpor.
 	// +optional
 	// +listType=atomic
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
@@ -110,7 +110,7 @@ type LRPSpec struct {
 	// Health defines how the health of an instance is checked.
 	// +optional
 	Health Healthcheck `json:"health,omitzero"`
-	// Ports are the ports that an instance listens on. PORT holds the first one.
+	// Ports are the ports that an instance listens on. The environment variable PORT holds the first port.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:items:Minimum=1

@@ -48,7 +48,7 @@ type CFDeploymentList struct {
 type DeploymentStrategy string
 
 const (
-	// RollingDeployment replaces all instances without stopping.
+	// RollingDeployment replaces all instances without a pause.
 	RollingDeployment DeploymentStrategy = "rolling"
 	// CanaryDeployment pauses after each step until a user continues it.
 	CanaryDeployment DeploymentStrategy = "canary"
@@ -58,7 +58,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.cancelled`,rule=`!has(oldSelf.cancelled) || !oldSelf.cancelled || has(self.cancelled) && self.cancelled`,message=`expected a cancelled deployment to stay cancelled; found the cancellation removed; create a new CFDeployment`
 type CFDeploymentSpec struct {
-	// AppRef names the CFApp.
+	// AppRef references the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a deployment belongs to one app; found one; create a new CFDeployment`
 	AppRef AppReference `json:"appRef"`
 	// Strategy is rolling or canary.
@@ -75,11 +75,11 @@ type CFDeploymentSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Steps []CanaryStep `json:"steps,omitempty"`
-	// ContinuedSteps is the number of steps that users have continued.
+	// ContinuedSteps is the number of steps after which a user has continued the deployment.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ContinuedSteps int32 `json:"continuedSteps,omitempty"`
-	// DropletRef names the CFBuild whose droplet is deployed. It defaults to the app's current droplet.
+	// DropletRef references the CFBuild whose droplet is deployed. It defaults to the app's current droplet.
 	// +optional
 	DropletRef *AppReference `json:"dropletRef,omitempty"`
 	// Cancelled reverts the deployment if it has not completed.
@@ -87,7 +87,7 @@ type CFDeploymentSpec struct {
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 
-// AppReference names an object in the same namespace.
+// AppReference is a reference to an object in the same namespace.
 type AppReference struct {
 	// Name is the name of the object.
 	// +kubebuilder:validation:MinLength=1

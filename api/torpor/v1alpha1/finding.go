@@ -4,7 +4,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// These are the codes of findings: problems that a stop, or the start after it, may meet. They are reasons of the
+// These are the codes of findings: problems that may affect a stop, or the start after it. They are reasons of the
 // condition HibernationPossible, and kubectl torpor plan prints them. Blocking findings come first, then warnings.
 const (
 	// BeingDeletedFinding means that the object is being deleted, so it is neither stopped nor started.
@@ -38,9 +38,15 @@ const (
 	ClusterUpgradingFinding = "ClusterUpgrading"
 	// KarpenterReplacesNodesFinding means that Karpenter manages machines of the cluster. It terminates and replaces machines that stop.
 	KarpenterReplacesNodesFinding = "KarpenterReplacesNodes"
+	// CapacityReservationMissingFinding means that machines require a capacity reservation and run outside of it, for
+	// example because it was cancelled. They do not start again after a stop.
+	CapacityReservationMissingFinding = "CapacityReservationMissing"
 	// WakeByNearFinding means that certificates that the cluster needs to resume without manual steps expire within
 	// three days.
 	WakeByNearFinding = "WakeByNear"
+	// QuotaExceededFinding means that the use of a quota exceeds its limit in the region of the machines, so some of
+	// them may not start again after a stop.
+	QuotaExceededFinding = "QuotaExceeded"
 	// SlumberGoesOnFinding means that a Slumber keeps the object stopped for longer than the planned stop.
 	SlumberGoesOnFinding = "SlumberGoesOn"
 	// EtcdQuorumSmallFinding means that the control plane has one or two nodes, so the loss of one node loses the quorum.
@@ -72,7 +78,7 @@ const (
 	NotCheckedFinding = "NotChecked"
 )
 
-// StopFinding is a problem that a stop, or the start after it, may meet.
+// StopFinding is a problem that may affect a stop, or the start after it.
 type StopFinding struct {
 	// Code identifies the kind of the problem.
 	Code string `json:"code"`

@@ -2,14 +2,20 @@
 
 package v1alpha1
 
+// These are on the Leases of an installation, one for each part that a manager leads. A manager of an earlier release
+// has the annotations on the Lease torpor in kube-system.
 const (
-	// ControllersAnnotation lists, on the Lease torpor in kube-system, the groups of controllers of the manager that acts on the cluster.
+	// PartLabel names the part of the controllers that the holder of the Lease leads.
+	PartLabel = "torpor.dev/part"
+	// ControllersAnnotation lists the groups of controllers of the part that the holder runs.
 	ControllersAnnotation = "torpor.dev/controllers"
-	// WatchNamespacesAnnotation lists, on the Lease torpor in kube-system, the only namespaces whose objects the manager handles. Empty means all.
+	// WatchNamespacesAnnotation lists the only namespaces whose objects the holder handles. Empty means all.
 	WatchNamespacesAnnotation = "torpor.dev/watch-namespaces"
-	// ManagerDeploymentAnnotation names, on the Lease torpor in kube-system, the Deployment of the manager's Pod, if it
-	// can be derived from the Pod's name.
+	// ManagerDeploymentAnnotation names the Deployment of the holder's Pod, if it can be derived from the Pod's name.
 	ManagerDeploymentAnnotation = "torpor.dev/manager-deployment"
-	// ManagerVersionAnnotation holds, on the Lease torpor in kube-system, the version of the manager that acts on the cluster.
+	// ManagerVersionAnnotation holds the version of the holder.
 	ManagerVersionAnnotation = "torpor.dev/manager-version"
+	// ManagerActsAnnotation is "true" after the holder has started the controllers. Until then, it compares its
+	// namespaces with those of other managers.
+	ManagerActsAnnotation = "torpor.dev/manager-acts"
 )

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API torpor.dev/v1alpha1: Slumber, ClusterSlumber, StopAdapter, CFDeployment, and the names
-// that Torpor adds to kinds of other projects.
+// Package v1alpha1 is the API torpor.dev/v1alpha1: Slumber, ClusterSlumber, StopAdapter, CFDeployment, and the
+// annotations, labels, conditions and reasons that Torpor adds to kinds of other projects.
 //
 // +kubebuilder:object:generate=true
 // +groupName=torpor.dev
@@ -28,7 +28,8 @@ const (
 
 // Labels and annotations of a Pod that has left its Services and ends soon.
 const (
-	// LeftServicesLabel replaces the label of the process type, which Services select by, and holds its value.
+	// LeftServicesLabel replaces the label of the process type, by which Services select Pods, and has the same
+	// value.
 	LeftServicesLabel = "torpor.dev/left-services"
 	// LeftServicesAtAnnotation is the time at which the Pod left its Services (RFC 3339).
 	LeftServicesAtAnnotation = "torpor.dev/left-services-at"

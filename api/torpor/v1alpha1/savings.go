@@ -10,8 +10,8 @@ import (
 // fields that a stop or a start changes.
 const SavingsAnnotation = "torpor.dev/savings"
 
-// Savings holds the resources that the stops of an object have saved. The sums include ended stops only; a stop in
-// effect adds the time since Since.
+// Savings holds the resources that the stops of an object have saved. The sums include ended stops only; for a stop
+// in effect, the time since Since must be added.
 type Savings struct {
 	// Since is the time from which the current stop saves resources. Unset while the object saves none.
 	// +optional

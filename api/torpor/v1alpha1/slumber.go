@@ -241,7 +241,7 @@ const (
 	SlumberAwake SlumberState = "Awake"
 	// SlumberFallingAsleep means that the Slumber waits for objects to stop.
 	SlumberFallingAsleep SlumberState = "FallingAsleep"
-	// SlumberAsleep means that every selected object is stopped.
+	// SlumberAsleep means that all selected objects are stopped, except those that a user skips or has started.
 	SlumberAsleep SlumberState = "Asleep"
 	// SlumberWakingUp means that the Slumber waits for objects to start.
 	SlumberWakingUp SlumberState = "WakingUp"
@@ -310,7 +310,7 @@ type SlumberWaveStatus struct {
 	// Skipped is the number of objects that are exempt in this window, by torpor.dev/skip-until or because a user resumed them.
 	// +optional
 	Skipped int32 `json:"skipped,omitempty"`
-	// WaitsFor names some of the objects that have not reached the desired state.
+	// WaitsFor lists some of the objects that have not reached the desired state.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// IsSettled is true once every object has reached the desired state. Later changes to its objects do not delay other waves.
@@ -325,7 +325,7 @@ type SlumberWaveStatus struct {
 type SlumberTransition struct {
 	// At is the time of the change.
 	At metav1.Time `json:"at"`
-	// To is the state that the change leads to: Asleep or Awake.
+	// To is the state after the change: Asleep or Awake.
 	To SlumberState `json:"to"`
 }
 

@@ -94,7 +94,7 @@ type StopAdapterTarget struct {
 
 // StopAdapterState holds CEL expressions that evaluate to true or false. An unset expression counts as true.
 type StopAdapterState struct {
-	// Asleep is true once nothing of a stopped object runs.
+	// Asleep is true once no part of a stopped object runs any more.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Asleep string `json:"asleep,omitempty"`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package completion lets a shell complete the command lines of plugins of kubectl.
+// Package completion provides shell completion for kubectl plugins.
 package completion
 
 import (
@@ -14,8 +14,8 @@ import (
 // plugin.
 const completerPrefix = "kubectl_complete-"
 
-// PluginArguments returns the arguments of a plugin. If the plugin runs under the name of its completer, such as a
-// link to it, the arguments request a completion.
+// PluginArguments returns the arguments of a plugin. If the plugin runs under the name of its completer, for example
+// through a link, the returned arguments request a completion.
 func PluginArguments(argv []string) []string {
 	if strings.HasPrefix(filepath.Base(argv[0]), completerPrefix) {
 		return append([]string{cobra.ShellCompRequestCmd}, argv[1:]...)

@@ -26,7 +26,8 @@ const (
 	maxNamespaces = 1000
 )
 
-// completeFlags lets a shell complete the flags that name entries of the kubeconfig, and namespaces.
+// completeFlags registers completions for the flags whose values are contexts, clusters and users of the kubeconfig,
+// or namespaces.
 func completeFlags(root *cobra.Command, rules *clientcmd.ClientConfigLoadingRules, load Loader) {
 	offer := func(flag string, list func(ctx context.Context) ([]string, error)) {
 		// The call fails only if the flag does not exist or already has completions.

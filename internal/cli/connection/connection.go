@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connection finds the API server for plugins of kubectl, as kubectl does.
+// Package connection connects kubectl plugins to the API server, with the kubeconfig and the flags of kubectl.
 package connection
 
 import (

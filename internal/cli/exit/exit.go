@@ -52,8 +52,8 @@ func SplitErrors(err error) []error {
 	return []error{err}
 }
 
-// CodeOf returns the exit code of an error, or Failed if it has none. Of joined errors, the code that needs
-// attention first counts.
+// CodeOf returns the exit code of an error, or Failed if it has none. For joined errors, it returns the most urgent
+// code: Failed, then Refused, TimedOut and Usage.
 func CodeOf(err error) Code {
 	var found []Code
 	for _, each := range SplitErrors(err) {

@@ -89,7 +89,7 @@ func (a *commands) warnOfGaps(acting lease.Acting, targets []target, controllers
 	}
 }
 
-// joinNames joins at most the given number of names with commas, and appends the number of the others.
+// joinNames joins at most the given number of names with commas, and appends the number of the remaining names.
 func joinNames(names []string, most int) string {
 	text := strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {

@@ -67,8 +67,8 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 	return nil
 }
 
-// noteRevision stores the revision that the restart began. The admission webhook sets it, so the response to the
-// patch has it.
+// noteRevision stores the revision that the restart began. The admission webhook sets the revision, so the response
+// to the patch contains it.
 func (r *verbResult) noteRevision(before, after client.Object) error {
 	restarter, _ := r.target.kind.Definition.(kinds.Restarter)
 	last, _ := restarter.ReadRevisions(before)
@@ -80,7 +80,7 @@ func (r *verbResult) noteRevision(before, after client.Object) error {
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
 			"%s: expected a started app, found a stopped one, which has nothing to restart; %s starts it", r.target, r.before.StartCommand())}
 	default:
-		return fmt.Errorf("%s: expected the admission of apps to begin a revision after %d, found none to wait for; see docs/install.md", r.target, last)
+		return fmt.Errorf("%s: expected the admission of apps to begin a revision after %d, found no newer one; see docs/install.md", r.target, last)
 	}
 }
 
@@ -150,7 +150,7 @@ func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object,
 	case connection.IsKindNotServed(err):
 		return nil, fmt.Errorf("read %s: expected the API server to serve %s, found that it does not; install the CRD", what, t.kind.GVK().GroupVersion())
 	case k8serrors.IsNotFound(err):
-		return nil, fmt.Errorf("expected %s, found none; kubectl torpor status lists those of a namespace", what)
+		return nil, fmt.Errorf("expected %s, found none; kubectl torpor status lists the objects of the namespace", what)
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	default:
@@ -158,7 +158,7 @@ func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object,
 	}
 }
 
-// formatTyped formats an end that is read from an annotation. A malformed end is returned unchanged.
+// formatTyped formats an end that is read from an annotation. A malformed end is only cleaned by formatCell.
 func (v *verbCommand) formatTyped(text string) string {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {

@@ -122,8 +122,8 @@ func matchKinds(known []kinds.Kind, text string) (found []kinds.Kind) {
 	return found
 }
 
-// chooseKind returns the only kind that was found for a name, or an error; argument is the text of the command line
-// for the error.
+// chooseKind returns the only kind that was found for a name, or an error; the error quotes argument, the
+// command-line argument that contains the name.
 func chooseKind(known, found []kinds.Kind, name, argument string) (kinds.Kind, error) {
 	switch len(found) {
 	case 1:
@@ -137,12 +137,11 @@ func chooseKind(known, found []kinds.Kind, name, argument string) (kinds.Kind, e
 }
 
 func listKindNames(known []kinds.Kind) string {
-	var names []string
-	for _, k := range known {
-		names = append(names, k.Names()[0])
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(kinds.Registry(known).Names(), ", ")
 }
+
+// listWorkloads returns the workloads in the plural, without a conjunction, so that a text can add other kinds.
+func listWorkloads() string { return strings.Join(kinds.ListWorkloads().Plurals(), ", ") }
 
 // getRows reads one object and describes it.
 func (kube *kubeClient) getRows(ctx context.Context, t target) ([]stopRow, error) {
@@ -203,7 +202,7 @@ func eachItem[T client.Object](ctx context.Context, kube client.Client, list cli
 			return nil
 		}
 		if read >= maxObjects {
-			return fmt.Errorf("expected at most %d, found more; choose some with -n or -l", maxObjects)
+			return fmt.Errorf("expected at most %d objects, found more; select fewer objects with -n or -l", maxObjects)
 		}
 	}
 }

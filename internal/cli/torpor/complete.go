@@ -17,7 +17,7 @@ import (
 // anyKind accepts every kind.
 func anyKind(kinds.Kind) bool { return true }
 
-// completeNames returns the shell completion of KIND/NAME and KIND NAME. A command takes at most limit objects; 0
+// completeNames returns the shell completion of KIND/NAME and KIND NAME. A command accepts at most limit objects; 0
 // means no limit.
 func (a *commands) completeNames(limit int, isWanted func(kinds.Kind) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -45,7 +45,7 @@ func (a *commands) completeNames(limit int, isWanted func(kinds.Kind) bool) cobr
 	}
 }
 
-// completeWhy completes the argument of why, which also takes Slumbers and ClusterSlumbers.
+// completeWhy completes the argument of why, which also accepts Slumbers and ClusterSlumbers.
 func (a *commands) completeWhy(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	kindName, _, hasName := strings.Cut(toComplete, "/")
 	prefix := kindName + "/"
@@ -65,7 +65,7 @@ func (a *commands) completeWhy(cmd *cobra.Command, args []string, toComplete str
 	return choices, directive
 }
 
-// listSlumberNames returns the names of Slumbers or ClusterSlumbers, each with a prefix; none if they cannot be
+// listSlumberNames returns the names of Slumbers or ClusterSlumbers, each with a prefix, or none if they cannot be
 // listed.
 func (kube *kubeClient) listSlumberNames(ctx context.Context, isOfCluster bool, prefix string) (names []string) {
 	if isOfCluster {
@@ -94,8 +94,8 @@ func (a *commands) complete(cmd *cobra.Command, list func(context.Context, *kube
 	return slices.Compact(choices), cobra.ShellCompDirectiveNoFileComp
 }
 
-// listNames returns the objects of the named kinds, each with a prefix: by display name if the user has begun to
-// type it, and otherwise by name.
+// listNames returns the names of the objects of the given kinds, each with a prefix: the display name if the object
+// has one, or the object's own name if the user has begun to type that.
 func (kube *kubeClient) listNames(ctx context.Context, isWanted func(kinds.Kind) bool, kindNames, prefix, begun string) (names []string) {
 	for kindName := range strings.SplitSeq(kindNames, ",") {
 		k, err := kube.findKind(ctx, kindName, kindName)
@@ -134,7 +134,7 @@ func (kube *kubeClient) listKindChoices(ctx context.Context, isWanted func(kinds
 	return names
 }
 
-// listWanted returns the accepted kinds; only built-in ones if StopAdapters cannot be listed.
+// listWanted returns the accepted kinds, or only the built-in kinds if StopAdapters cannot be listed.
 func (kube *kubeClient) listWanted(ctx context.Context, isWanted func(kinds.Kind) bool) []kinds.Kind {
 	known, err := kube.listKinds(ctx)
 	if err != nil {
@@ -143,8 +143,8 @@ func (kube *kubeClient) listWanted(ctx context.Context, isWanted func(kinds.Kind
 	return slices.DeleteFunc(slices.Clone(known), func(k kinds.Kind) bool { return !isWanted(k) })
 }
 
-// completeNamespaces returns namespace/NAME for a command that also takes namespaces; isOffered is false if the user
-// is typing another argument.
+// completeNamespaces returns namespace/NAME for a command that also accepts namespaces; isOffered is false if the
+// user is typing another argument.
 func (a *commands) completeNamespaces(cmd *cobra.Command, args []string, toComplete string) (choices []string, directive cobra.ShellCompDirective, isOffered bool) {
 	kindName, _, hasName := strings.Cut(toComplete, "/")
 	prefix := kindName + "/"

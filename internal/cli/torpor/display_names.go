@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,8 +26,8 @@ type displayedName struct {
 	namespace, name string
 }
 
-// hideSharedNames marks the rows whose display name another object in all also has. Such rows are shown by the name
-// of the object.
+// hideSharedNames marks the rows whose display name is also the name or the display name of another object in all.
+// These rows are shown by the name of the object.
 func hideSharedNames(rows, all []stopRow) {
 	owners := map[displayedName]string{} // An empty value marks a name that several objects have.
 	note := func(name, owner string, r stopRow) {
@@ -86,9 +85,9 @@ func listCandidates(kindName string, names []string) string {
 	if len(names) <= maxCandidates {
 		last = kindName + "/" + names[len(names)-1]
 	}
-	var first []string
+	var all []string
 	for _, name := range names[:min(len(names), maxCandidates)-1] {
-		first = append(first, kindName+"/"+name)
+		all = append(all, kindName+"/"+name)
 	}
-	return strings.Join(first, ", ") + " and " + last
+	return kinds.JoinNames(append(all, last))
 }

@@ -76,7 +76,7 @@ func (w watchScope) check(ctx context.Context, kube *kubeClient) (canFollow bool
 	case w.isNamed:
 		return false, fmt.Errorf("watch %s: %w", w.kind.Names()[0], err)
 	default:
-		return false, nil // The first table has reported it.
+		return false, nil // The first table has already reported this kind.
 	}
 }
 
@@ -173,10 +173,10 @@ func (f *follower) writeDocument(r stopRow) error {
 		text = append(text, '\n')
 	}
 	if err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+		return fmt.Errorf("encode the output: %w", err)
 	}
 	if _, err := unfitted(f.Out).Write(text); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,7 +62,7 @@ func testFollow(t *testing.T, server *testenv.Environment) {
 	server.ExpectCreated(t, web)
 	before := web.DeepCopy()
 	testenv.ExpectNoError(t, server.Client.Patch(t.Context(), askToStop(web), client.MergeFrom(before)))
-	expectLine("a Deployment that is stopped", "deployment/x +replicas +stopping +- +- +- +- +waits for the manager, which needs the feature workloads")
+	expectLine("a Deployment that is stopped", "deployment/x +replicas +stopping +- +- +- +- +waits for a manager with the feature workloads")
 	end()
 	if found := exit.Code(<-code); found != exit.Done {
 		t.Errorf("expected the exit code 0 at the end of the watch, found %d: %s", found, &said)
@@ -89,6 +90,9 @@ func testFollowNamed(t *testing.T, server *testenv.Environment) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "one"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "eve"}},
 		})
+	server.AwaitRight(t, authorizationv1.ResourceAttributes{
+		Namespace: namespace, Verb: "get", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps", Name: "first",
+	}, "eve")
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var out, said testenv.LogBuffer

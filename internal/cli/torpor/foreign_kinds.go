@@ -86,8 +86,9 @@ func (kube *kubeClient) findKinds(ctx context.Context, names []string) ([]kinds.
 	return found, nil
 }
 
-// findKind resolves the name of a kind; argument is the text of the command line for errors. StopAdapters are read only
-// if no built-in kind has the name, and the short names of their kinds only if no StopAdapter has it either.
+// findKind resolves the name of a kind; errors quote argument, the command-line argument that contains the name.
+// StopAdapters are read only if no built-in kind has the name. The short names of their kinds are read only if no
+// kind of a StopAdapter has the name either.
 func (kube *kubeClient) findKind(ctx context.Context, name, argument string) (kinds.Kind, error) {
 	known := kinds.ListBuiltIn()
 	if found := matchKinds(known, name); len(found) == 1 {

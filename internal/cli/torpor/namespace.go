@@ -28,8 +28,7 @@ import (
 )
 
 const (
-	// namespacePrefix is the prefix of an argument that names a namespace, and of the value of
-	// torpor.dev/stopped-with.
+	// namespacePrefix is the prefix of an argument for a namespace, and of the value of torpor.dev/stopped-with.
 	namespacePrefix = "namespace/"
 	// maxLeftOut is the maximum number of names that are listed for each reason why objects are left out.
 	maxLeftOut = 20
@@ -40,7 +39,7 @@ func isNamespaceKind(kindName string) bool {
 	return slices.Contains([]string{"namespace", "namespaces", "ns"}, strings.ToLower(kindName))
 }
 
-// parseNamespaces returns the namespaces that the arguments name; none if they name other objects.
+// parseNamespaces returns the namespaces in the arguments, or none if the arguments are other objects.
 func parseNamespaces(args []string) (names []string, err error) {
 	parsed, _ := parseArguments(args) // The command reports malformed arguments.
 	for _, o := range parsed.objects {
@@ -55,13 +54,13 @@ func parseNamespaces(args []string) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// parseOneNamespace returns the namespace that the arguments name; empty if they name other objects.
+// parseOneNamespace returns the namespace in the arguments, or "" if the arguments are other objects.
 func parseOneNamespace(args []string) (string, error) {
 	switch names, err := parseNamespaces(args); {
 	case err != nil:
 		return "", err
 	case len(names) > 1:
-		return "", exit.WrongUsage("expected one namespace, found %s; --all-namespaces lists the objects of all", strings.Join(names, ", "))
+		return "", exit.WrongUsage("expected one namespace, found %s; --all-namespaces lists the objects of all namespaces", strings.Join(names, ", "))
 	default:
 		return strings.Join(names, ""), nil
 	}
@@ -78,15 +77,15 @@ type namespaceScan struct {
 	leftOut map[string][]string
 }
 
-// findWaves returns the objects of whole namespaces that the verb changes. A start has the waves of a stop in
-// reverse order. Objects that are left out are listed on stderr.
+// findWaves returns the objects of the namespaces that the verb changes, wave by wave. A start has the waves of a
+// stop in reverse order. Objects that are left out are listed on stderr.
 func (v *verbCommand) findWaves(ctx context.Context, kube *kubeClient) ([][]target, error) {
 	scan := &namespaceScan{verbCommand: v, kube: kube, waves: map[int][]target{}, leftOut: map[string][]string{}}
 	scan.acting = leasereader.ReadActing(ctx, kube, v.clock.Now())
 	for _, name := range v.namespaces {
 		if name == metav1.NamespaceSystem && v.verb == stopVerb {
 			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-				"expected a namespace of applications, found %s, whose objects run the cluster; stop single objects of it by their names", name)}
+				"expected a namespace of applications, found %s, whose objects run the cluster; stop its objects one by one, by their names", name)}
 		}
 		if err := scan.addNamespace(ctx, name); err != nil {
 			return nil, err
@@ -189,8 +188,8 @@ func (s *namespaceScan) add(t target, obj client.Object, row stopRow) {
 	s.waves[wave] = append(s.waves[wave], t)
 }
 
-// refuse returns the reason why a stop of the namespace leaves out an object; empty if it stops the object. An
-// object that a user has already stopped keeps its own stop, so a start of the namespace does not start it.
+// refuse returns the reason why a stop of the namespace leaves out an object, or "" if it stops the object. An object
+// that a user has already stopped keeps its own stop, so a start of the namespace does not start it.
 func (s *namespaceScan) refuse(t target, obj client.Object, row stopRow) string {
 	k := t.kind
 	if partly, isPartly := k.Definition.(kinds.PartlyStopped); isPartly {
@@ -198,9 +197,9 @@ func (s *namespaceScan) refuse(t target, obj client.Object, row stopRow) string 
 	}
 	switch {
 	case k.IsSwitched() && fieldswitch.RefuseOwned(obj) != "":
-		return "a controller owns it, and stops and starts it"
+		return "owned by a controller, which stops and starts it"
 	case s.runsManager(t):
-		return "it runs the manager, without which nothing starts again"
+		return "runs the manager, without which stopped objects do not start again"
 	case row.IsAsked:
 		return "already stopped"
 	case row.RestsByItself:
@@ -217,7 +216,7 @@ func (s *namespaceScan) runsManager(t target) bool {
 }
 
 // findWave returns the wave of the first schedule that selects the object. Objects that no schedule selects are in
-// the first wave, or in the second one if other objects may use them.
+// the first wave, or in the second wave if other objects may use them.
 func (s *namespaceScan) findWave(k kinds.Kind, obj client.Object) int {
 	kind := k.GVK().GroupKind()
 	for _, one := range s.schedules.FindFor(kind, obj) {
@@ -242,8 +241,8 @@ func (s *namespaceScan) reportLeftOut() {
 	}
 }
 
-// changeWaves changes one wave after the other. It waits for each wave until the timeout; for the last one only with
-// --wait. It does not wait for objects on which no controller acts.
+// changeWaves changes one wave after the other. It waits for each wave until the timeout, but for the last wave only
+// with --wait. It does not wait for objects on which no controller acts.
 func (v *verbCommand) changeWaves(ctx context.Context, kube *kubeClient, waves [][]target) []*verbResult {
 	acting := leasereader.ReadActing(ctx, kube, v.clock.Now())
 	waits, end := context.WithTimeout(ctx, cmp.Or(v.timeout, defaultTimeout))

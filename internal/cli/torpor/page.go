@@ -57,8 +57,8 @@ func (a *commands) newPageCommand() *cobra.Command {
 		Long: `Open the page of the manager in the browser, logged in with your own credentials.
 
 The command forwards a port to a Pod of the manager, which needs permission to create pods/portforward in its namespace. It prints an address of this machine
-with a secret, and serves the page there until it is interrupted. The credentials of the kubeconfig stay in the command: the browser gets a cookie of the
-command only. If the kubeconfig has a client certificate instead of a token, --service-account logs in as a ServiceAccount, as kubectl create token does.`,
+with a secret, and serves the page there until it is interrupted. The browser does not receive the credentials of the kubeconfig, but only a cookie of
+the command. If the kubeconfig has a client certificate instead of a token, --service-account logs in as a ServiceAccount, as kubectl create token does.`,
 		Example: `  # Open the page
   kubectl torpor page
 
@@ -67,7 +67,7 @@ command only. If the kubeconfig has a client certificate instead of a token, --s
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
-	cmd.Flags().IntVar(&p.port, "port", 8088, "port of this machine; 0 takes a free one")
+	cmd.Flags().IntVar(&p.port, "port", 8088, "port of this machine; 0 selects a free port")
 	cmd.Flags().StringVar(&p.account, "service-account", "", "log in as a ServiceAccount, NAME in the namespace of the manager or NAMESPACE/NAME")
 	cmd.Flags().BoolVar(&p.noBrowser, "no-browser", false, "print the address, and do not open it")
 	return cmd
@@ -160,10 +160,7 @@ func (p *pageCommand) findPage(ctx context.Context, kube *kubeClient) (at pageAd
 	defer cancel()
 	key := client.ObjectKey{Namespace: defaultNamespace, Name: defaultDeployment}
 	if acting := leasereader.ReadActing(ctx, kube, p.clock.Now()); acting.Installation != "" {
-		key.Namespace = acting.Installation
-		if acting.Scope != nil {
-			key.Name = cmp.Or(acting.Scope.Deployment, key.Name)
-		}
+		key.Namespace, key.Name = acting.Installation, cmp.Or(acting.FindManager(), key.Name)
 	}
 	manager := &appsv1.Deployment{}
 	if err = kube.Get(ctx, key, manager); err != nil {
@@ -254,7 +251,7 @@ func forwardPort(ctx context.Context, config *rest.Config, at pageAddress, isRea
 func describeForward(at pageAddress, err error) error {
 	switch {
 	case err == nil:
-		return errors.New("the API server closed it")
+		return errors.New("the API server closed the connection")
 	case k8serrors.IsForbidden(err):
 		return fmt.Errorf("expected permission to create pods/portforward in namespace %s: %w", at.pod.Namespace, err)
 	default:

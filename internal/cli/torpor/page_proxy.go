@@ -159,10 +159,10 @@ func readBearerToken(ctx context.Context, config *rest.Config) (credentials, err
 	case err != nil:
 		return nil, err
 	case config.Impersonate.UserName != "":
-		return nil, exit.WrongUsage("expected no --as, because the page reads a token only, found %q; name a ServiceAccount with --service-account", config.Impersonate.UserName)
+		return nil, exit.WrongUsage("expected no --as, because the page accepts only a token, found %q; set --service-account to a ServiceAccount", config.Impersonate.UserName)
 	case !strings.HasPrefix(header, "Bearer "):
 		return nil, exit.Error{Code: exit.Refused, Err: errors.New(
-			"expected a token in the kubeconfig, found other credentials, which a browser cannot use; name a ServiceAccount with --service-account")}
+			"expected a token in the kubeconfig, found other credentials, which a browser cannot use; set --service-account to a ServiceAccount")}
 	}
 	return read, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
@@ -38,8 +38,8 @@ func (a *commands) newPlanCommand() *cobra.Command {
 	p := planCommand{&verbCommand{commands: a, verb: stopVerb}}
 	cmd := &cobra.Command{
 		Use:   "plan [stop | start | hibernate | resume] " + p.describeObjects(),
-		Short: "Show the effects of a stop or a start, and the problems that it may meet",
-		Long: `Show the effects of a stop or a start, and the problems that it may meet. Nothing is changed, and no cluster is contacted: the
+		Short: "Show the effects of a stop or a start, and the problems that may affect it",
+		Long: `Show the effects of a stop or a start, and the problems that may affect it. Nothing is changed, and no cluster is contacted: the
 findings of a cluster are those of the manager's last survey, at most about an hour ago.
 A finding has a stable code, and blocks or warns. If a finding blocks, the exit code is 4. Findings do not prevent a verb from running.`,
 		Example: `  # Plan a hibernation over the weekend
@@ -58,7 +58,7 @@ A finding has a stable code, and blocks or warns. If a finding blocks, the exit 
 	f := cmd.Flags()
 	p.addFlags(f)
 	f.StringVarP(&p.output, "output", "o", "", "json, yaml, or empty for text")
-	f.StringVar(&p.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
+	f.StringVar(&p.part, "part", "", "part of a MySQLCluster: clustering or reconciliation")
 	f.StringVar(&p.until, "until", "", "when the stop is to end automatically: a time such as 18:00, tomorrow, monday or 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	completion.OfferValues(cmd, "until", moco.UntilWords()...)
 	completion.OfferValues(cmd, "output", "json", "yaml")
@@ -105,7 +105,7 @@ type plannedObject struct {
 	Until  *metav1.Time `json:"until,omitempty"`
 	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
 	// Findings are the predicted problems, the worst first.
-	Findings []stopcheck.Finding `json:"findings"`
+	Findings []preflight.Finding `json:"findings"`
 	target   target
 }
 
@@ -149,7 +149,7 @@ func (p planCommand) parseUntil() (time.Time, error) {
 	case p.until == "":
 		return time.Time{}, nil
 	case p.verb == startVerb:
-		return time.Time{}, exit.WrongUsage("--until: expected no end of a start, found %q", p.until)
+		return time.Time{}, exit.WrongUsage("--until: expected no end for a start, found %q", p.until)
 	}
 	now := p.clock.Now()
 	until, err := moco.ResolveUntil(p.Err, p.until, now)
@@ -170,7 +170,7 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 	}
 	row := t.findRow(obj)
 	says := t.kind.FindPart(t.part).Annotations
-	request := stopcheck.PlanRequest{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.Stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations()), SkipCommand: row.SkipCommand()}
+	request := preflight.PlanRequest{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.Stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations()), SkipCommand: row.SkipCommand()}
 	if p.output == "" {
 		request.Zone = request.Now.Location()
 	}
@@ -181,11 +181,11 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 		}
 	}
 	made := planner.Plan(subject, request)
-	made.Findings = stopcheck.Join(made.Findings, t.kind.FindPart(t.part).JudgeController(leasereader.ReadActing(ctx, kube, request.Now), t.namespace))
+	made.Findings = preflight.Join(made.Findings, t.kind.FindPart(t.part).JudgeController(leasereader.ReadActing(ctx, kube, request.Now), t.namespace))
 	planned := plannedObject{
 		Namespace: t.namespace, Kind: t.kind.GVK().Kind, Name: t.name, DisplayName: row.DisplayName, Part: t.part,
 		Verb: string(p.verb), State: row.State,
-		Effects: made.Effects, WakeBy: made.WakeBy, Findings: append([]stopcheck.Finding{}, made.Findings...), target: t,
+		Effects: made.Effects, WakeBy: made.WakeBy, Findings: append([]preflight.Finding{}, made.Findings...), target: t,
 	}
 	switch {
 	case p.verb == startVerb:
@@ -205,18 +205,18 @@ func unplannedError(t target) error {
 			planned = append(planned, k.Names()[0])
 		}
 	}
-	return exit.WrongUsage("%s: expected a kind that can be planned, which are %s, found %s; stop it with --dry-run=server to see what would be written",
+	return exit.WrongUsage("%s: expected a kind with a plan, one of %s, found %s; stop it with --dry-run=server to see what would be written",
 		t, strings.Join(planned, ", "), t.kind.Names()[0])
 }
 
 // refusal returns an error if a finding of the plan blocks.
 func (o plannedObject) refusal() error {
-	if !stopcheck.HasBlocking(o.Findings) {
+	if !preflight.HasBlocking(o.Findings) {
 		return nil
 	}
 	var codes []string
 	for _, f := range o.Findings {
-		if f.Severity == stopcheck.Blocking {
+		if f.Severity == preflight.Blocking {
 			codes = append(codes, f.Code)
 		}
 	}
@@ -258,8 +258,9 @@ func (p planCommand) writePlan(o plannedObject) error {
 	return newAlignedTable(p.Out, "SEVERITY", "CODE", "OBJECTS", "FOUND").write(rows)
 }
 
-// formatObjects lists the objects of a finding. Objects that are whole sentences are already in the message.
-func formatObjects(f stopcheck.Finding) string {
+// formatObjects lists the objects of a finding. It omits objects that are sentences, because the message contains
+// them.
+func formatObjects(f preflight.Finding) string {
 	if slices.ContainsFunc(f.Objects, func(o string) bool { return strings.Contains(o, " ") }) {
 		return "-"
 	}

@@ -21,10 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/torpor-dev/torpor/actuator"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -39,7 +40,9 @@ type planFixture struct {
 	// isUnchecked is true if no survey has been made, and unread is the kind whose list fails.
 	isUnchecked bool
 	unread      string
-	isDeleted   bool
+	// machines are the machines of the cluster.
+	machines  []actuator.Machine
+	isDeleted bool
 	// controllers are the controllers of the active manager, and namespaces the only namespaces that it watches. If
 	// controllers is empty, no manager holds the Lease.
 	controllers, namespaces string
@@ -143,11 +146,11 @@ func faults() map[string]map[string]planFixture {
 	deployment := fixtureApp + "---\napiVersion: torpor.dev/v1alpha1\nkind: CFDeployment\nmetadata: {name: NAME}\nspec: {appRef: {name: NAME}}\nstatus: {value: ACTIVE, reason: DEPLOYING}\n"
 	return map[string]map[string]planFixture{
 		torporv1alpha1.WebhookBlocksWakeUpFinding: {
-			"a webhook for system Pods: WebhookBlocksWakeUp":                                {args: "stop " + stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods", "{}")},
-			"a webhook for the leases of nodes: WebhookBlocksWakeUp":                        {args: "hibernate NAME", hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "leases", "{}")},
-			"a resume with a webhook that runs in the resumed cluster: WebhookBlocksWakeUp": {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
-			"a webhook for the approval of certificate requests: WebhookBlocksWakeUp":       {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
-			"a webhook for all resources, including nodes: WebhookBlocksWakeUp":             {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
+			"a webhook for system Pods: WebhookBlocksWakeUp":                           {args: "stop " + stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods", "{}")},
+			"a webhook for the leases of nodes: WebhookBlocksWakeUp":                   {args: "hibernate NAME", hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "leases", "{}")},
+			"resume, a webhook for Pods runs in the same cluster: WebhookBlocksWakeUp": {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
+			"a webhook for the approval of certificate requests: WebhookBlocksWakeUp":  {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
+			"a webhook for all resources, including nodes: WebhookBlocksWakeUp":        {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
 		},
 		torporv1alpha1.ClusterUpgradingFinding: {
 			"OpenShift is being upgraded: ClusterUpgrading":       {args: stop, hub: fixtureCluster, cluster: conditionOf("config.openshift.io/v1", "ClusterVersion", "Progressing")},
@@ -156,9 +159,16 @@ func faults() map[string]map[string]planFixture {
 		torporv1alpha1.KarpenterReplacesNodesFinding: {
 			"a NodeClaim of Karpenter: KarpenterReplacesNodes": {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: default-x7k2p}}"},
 		},
+		torporv1alpha1.CapacityReservationMissingFinding: {
+			"a machine whose reservation was cancelled: CapacityReservationMissing": {args: stop, hub: fixtureCluster, machines: []actuator.Machine{{ID: "i-1", State: actuator.Running, MissingReservation: "cr-1"}}},
+		},
+		torporv1alpha1.QuotaExceededFinding: {
+			"a quota whose use exceeds its limit: QuotaExceeded": {args: stop, hub: fixtureCluster, machines: []actuator.Machine{{ID: "i-1", State: actuator.Running, ExceededQuotas: []string{"europe-west3/N2_CPUS"}}}},
+		},
 		torporv1alpha1.HealthCheckReplacesMachinesFinding: {
 			"a MachineHealthCheck of OpenShift: HealthCheckReplacesMachines":   {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{}")},
 			"a MachineHealthCheck of Cluster API: HealthCheckReplacesMachines": {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta1", "{}")},
+			"a MachineHealthCheck of v1beta2: HealthCheckReplacesMachines":     {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta2", "{}")},
 		},
 		torporv1alpha1.AutoscalerAddsMachinesFinding: {
 			"a MachineAutoscaler and a ClusterAutoscaler: AutoscalerAddsMachines": {args: stop, hub: fixtureCluster, cluster: fixtureClusterAutoscaler + "---\n" + fixtureMachineAutoscaler},
@@ -338,7 +348,7 @@ func (f planFixture) expectCodes(t *testing.T, server *testenv.Environment, name
 	}
 	found, isBlocked := []string{}, false
 	for _, f := range planned[0].Findings {
-		found, isBlocked = append(found, f.Code), isBlocked || f.Severity == stopcheck.Blocking
+		found, isBlocked = append(found, f.Code), isBlocked || f.Severity == preflight.Blocking
 		if !strings.Contains(text.String(), f.Code) {
 			t.Errorf("expected the text to name %s, found:\n%s", f.Code, text.String())
 		}
@@ -424,7 +434,8 @@ func (f planFixture) holdLease(t *testing.T, server *testenv.Environment) {
 	if f.namespaces != "" {
 		scope.Namespaces = strings.Split(f.namespaces, ",")
 	}
-	lease.Take(held, "torpor-system", scope, time.Hour, time.Now())
+	lease.Take(held, "torpor-system", time.Hour, time.Now())
+	scope.Write(held)
 	server.ExpectCreated(t, held)
 	t.Cleanup(func() { testenv.ExpectNoError(t, server.Client.Delete(context.WithoutCancel(t.Context()), held)) })
 }
@@ -439,17 +450,18 @@ func (f planFixture) survey(t *testing.T) map[string]any {
 		cluster = thirdMaster + "\n---\n" + cluster
 	}
 	docs := strings.Split(healthyCluster+"---\n"+strings.ReplaceAll(cluster, "HOURAGO", `"`+now.Add(-time.Hour).UTC().Format(time.RFC3339)+`"`), "---\n")
-	s := stopcheck.NewSurvey(now)
+	s := preflight.NewSurvey(now)
 	expiry := now.Add(30 * 24 * time.Hour)
 	if f.certificate != 0 {
 		expiry = now.Add(f.certificate)
 	}
 	s.AddServingCertificate(expiry)
-	for _, list := range stopcheck.Lists() {
+	for _, list := range preflight.Lists() {
 		for _, doc := range docs {
 			var item unstructured.Unstructured
 			testenv.ExpectNoError(t, yaml.Unmarshal([]byte(doc), &item.Object))
-			if plural := strings.ToLower(item.GetKind()) + "s"; item.Object == nil || !strings.HasSuffix(list.Path, item.GetAPIVersion()+"/"+plural) {
+			plural := "/" + strings.ToLower(item.GetKind()) + "s"
+			if item.Object == nil || !slices.ContainsFunc(list.Paths(), func(path string) bool { return strings.HasSuffix(path, item.GetAPIVersion()+plural) }) {
 				continue
 			}
 			text, err := json.Marshal(item.Object)
@@ -460,7 +472,7 @@ func (f planFixture) survey(t *testing.T) map[string]any {
 			s.SkipList(list)
 		}
 	}
-	text, err := json.Marshal(s.BuildCheck(nil))
+	text, err := json.Marshal(preflight.WithMachines(s.BuildCheck(nil), nil, f.machines))
 	testenv.ExpectNoError(t, err)
 	var check map[string]any
 	testenv.ExpectNoError(t, json.Unmarshal(text, &check))
@@ -470,7 +482,7 @@ func (f planFixture) survey(t *testing.T) map[string]any {
 // TestEveryCodeHasAFault checks that every code has a fixture.
 func TestEveryCodeHasAFault(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(slices.Sorted(slices.Values(stopcheck.Codes())), slices.Sorted(maps.Keys(faults()))); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(preflight.Codes())), slices.Sorted(maps.Keys(faults()))); diff != "" {
 		t.Errorf("codes with fixtures (-want +got):\n%s", diff)
 	}
 }

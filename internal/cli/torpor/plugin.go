@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package torpor implements the plugin `kubectl torpor`. It shows what is stopped, who stopped it, why and until when,
-// for all kinds alike, and it stops and starts objects. testdata/*.txtar specify its behaviour.
+// Package torpor implements the plugin `kubectl torpor`. It shows which objects of any kind are stopped, by whom, why
+// and until when, and it stops and starts objects. testdata/*.txtar specify its behaviour.
 package torpor
 
 import (
@@ -21,6 +21,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const (
@@ -39,7 +40,7 @@ type commands struct {
 	connect func() (*kubeClient, error)
 }
 
-// Run runs a command line, without the program's name, and returns an exit code that the help lists.
+// Run runs a command line, without the program's name, and returns one of the exit codes that the help lists.
 func Run(ctx context.Context, s Streams, args []string) int {
 	s = Streams{Out: fitToTerminal(s.Out), Err: fitToTerminal(s.Err)}
 	defer flushOutputs(s.Out, s.Err)
@@ -75,7 +76,7 @@ func limitCommand(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return context.WithCancel(cmd.Context())
 }
 
-// commandLimit returns the time limit of a command; 0 means no limit, for a watch.
+// commandLimit returns the time limit of a command, or 0 for a watch, which has no limit.
 func commandLimit(f *pflag.FlagSet) time.Duration {
 	if watches, err := f.GetBool(watchFlag); err == nil && watches {
 		return 0
@@ -92,7 +93,7 @@ func (a *commands) newRootCommand() *cobra.Command {
 		Use:         programName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl torpor"},
 		Short:       "Stop and start objects; show which are stopped, by whom, why and until when",
-		Long: `Stop and start ClusterDeployments, MySQLClusters, CFApps, Deployments, StatefulSets, CronJobs and the kinds of StopAdapters; show
+		Long: `Stop and start ` + strings.Join(kinds.ListBuiltIn().Plurals(), ", ") + ` and the kinds of StopAdapters; show
 which objects are stopped, by whom, why and until when.
 
 Objects are named as kubectl names them: cfapp/shop, or cfapp shop cart, or deployment.apps/web as kubectl get -o name prints it. A kind is named by its short name, singular or plural; a kind of a StopAdapter also by the name of the StopAdapter, such as
@@ -113,7 +114,7 @@ Exit codes:
   kubectl torpor start cfapp/shop
   kubectl torpor stop deployment/web --reason "no budget" --until 2h
 
-  # Show the effects of a stop and the problems that it may meet
+  # Show the effects of a stop and the problems that may affect it
   kubectl torpor plan clusterdeployment/fleet --until 60h
 
   # Show who stopped an object, why, until when, and the next step
@@ -157,10 +158,10 @@ func (a *commands) writeData(format string, data any) error {
 		text = append(text, '\n')
 	}
 	if err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+		return fmt.Errorf("encode the output: %w", err)
 	}
 	if _, err := unfitted(a.Out).Write(text); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func TestDescribe(t *testing.T) {
 		"a Deployment that is stopped: shown as stopped":                                           {keepStopped(newDeployment(t, 0, 0, held)), 0, `replicas stopped alice true kubectl torpor start -n ns deployment/x`},
 		"a stopped Deployment with Pods that have not ended: shown as stopping":                    {keepStopped(newDeployment(t, 0, 2, timed)), 0, `replicas stopping alice true starts by itself`},
 		"a Deployment started by a user: shown as starting":                                        {newDeployment(t, 3, 1, ended), 0, `replicas starting bob false -`},
-		"a stop of a Deployment that no manager has seen: shown as stopping":                       {askToStop(newDeployment(t, 3, 3, ended)), 0, `replicas stopping - true waits for the manager, which needs the feature workloads`},
+		"a stop of a Deployment that no manager has seen: shown as stopping":                       {askToStop(newDeployment(t, 3, 3, ended)), 0, `replicas stopping - true waits for a manager with the feature workloads`},
 		"a start of a Deployment that no manager has seen: shown as starting":                      {annotateObject(keepStopped(newDeployment(t, 0, 0, held)), torporv1alpha1.StoppedAnnotation, "false"), 0, `replicas starting - false -`},
 		"a Deployment whose stop is refused: shown as stopping":                                    {annotateObject(askToStop(newDeployment(t, 3, 3, held)), torporv1alpha1.StopRefusedAnnotation, "said"), 0, `replicas stopping alice true it is stuck: said`},
 		"a Deployment that a Slumber stops: shown as stopped":                                      {annotateObject(withRestore(newDeployment(t, 0, 0)), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), 0, `replicas stopped Slumber nights true kubectl torpor skip -n ns deployment/x`},
@@ -126,7 +126,7 @@ func TestEveryKindCanBePlanned(t *testing.T) {
 	}
 	unplanned := kinds.Kind{Definition: struct{ kinds.Definition }{app.Definition}}
 	_, err = planCommand{&verbCommand{verb: stopVerb}}.plan(t.Context(), nil, target{kind: unplanned, name: "x", part: "app"}, time.Time{})
-	if wrong, isUsage := errors.AsType[exit.Error](err); !isUsage || wrong.Code != exit.Usage || !strings.Contains(err.Error(), "expected a kind that can be planned, which are clusterdeployment, mysqlcluster") {
+	if wrong, isUsage := errors.AsType[exit.Error](err); !isUsage || wrong.Code != exit.Usage || !strings.Contains(err.Error(), "expected a kind with a plan, one of clusterdeployment, mysqlcluster") {
 		t.Errorf("expected an error of usage with the kinds that can be planned, found %v", err)
 	}
 }

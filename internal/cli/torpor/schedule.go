@@ -54,7 +54,7 @@ func (kube *kubeClient) listClusterSlumbers(ctx context.Context) (all []torporv1
 // read the namespaces.
 func (kube *kubeClient) readSchedules(ctx context.Context) (slumber.Schedules, error) {
 	slumbers, err := kube.listSlumbers(ctx)
-	if isHidden(err) { // Then it is unknown which objects the ClusterSlumbers stop.
+	if isHidden(err) { // A Slumber takes precedence, so without the Slumbers the effect of ClusterSlumbers is unknown.
 		return slumber.Schedules{}, nil
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (kube *kubeClient) readSchedules(ctx context.Context) (slumber.Schedules, e
 	return slumber.NewSchedules(slumbers, ofCluster, namespaces), err
 }
 
-// readNamespaces returns the metadata of the command's namespaces; none if the user may not read them.
+// readNamespaces returns the metadata of the command's namespaces, or none if the user may not read them.
 func (kube *kubeClient) readNamespaces(ctx context.Context) (all []metav1.PartialObjectMetadata, err error) {
 	kind := namespaceKind()
 	if kube.namespace != metav1.NamespaceAll {
@@ -98,7 +98,7 @@ func namespaceKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.
 // isHidden reports whether an error means that a kind is not served, or that the user may not read it.
 func isHidden(err error) bool { return connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) }
 
-// findSlumbers returns the Slumbers, or otherwise the ClusterSlumbers, that stop the object.
+// findSlumbers returns the Slumbers that select the object, or, if none selects it, the ClusterSlumbers that select it.
 func (r stopRow) findSlumbers(schedules slumber.Schedules) []*torporv1alpha1.Slumber {
 	return schedules.FindFor(r.GroupKind, &metav1.ObjectMeta{Namespace: r.Namespace, Labels: r.Labels})
 }
@@ -135,8 +135,8 @@ func (a *commands) addSchedules(rows []stopRow, schedules slumber.Schedules) {
 	}
 }
 
-// nextStop returns the earliest scheduled stop; nil if none exists. A scheduled start does not change an object
-// that runs.
+// nextStop returns the earliest scheduled stop, or nil if none exists. It ignores scheduled starts, because they do
+// not change a running object.
 func (r stopRow) nextStop() *scheduledTransition {
 	var next *scheduledTransition
 	for i, t := range r.Schedule {
@@ -147,8 +147,9 @@ func (r stopRow) nextStop() *scheduledTransition {
 	return next
 }
 
-// listTransitions returns the next transitions of a Slumber that selects the object. The list begins at the end of a
-// manual stop, because that remains in effect. If a skip ends during a window, the object is stopped then.
+// listTransitions returns the next times at which a Slumber that selects the object stops or starts it. During a
+// manual stop, the Slumber does not change the object, so the list begins at the end of the manual stop. If a skip
+// ends during a window of the Slumber, the list begins with a stop at the end of the skip.
 func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []scheduledTransition {
 	from := now
 	if r.IsAsked {
@@ -170,8 +171,9 @@ func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []sch
 	return next
 }
 
-// listTransitions returns the next transitions of an object whose turn is some time after the start of its wave's
-// transition.
+// listTransitions returns the next times at which a Slumber stops or starts an object. turn is the offset of the
+// object from the start of its wave: a Slumber with spec.spreadOver does not stop or start all objects of a wave at
+// the same time.
 func listTransitions(s *torporv1alpha1.Slumber, turn time.Duration, now time.Time) (all []scheduledTransition) {
 	schedule, err := slumber.ParseSchedule(s.Spec)
 	if err != nil {

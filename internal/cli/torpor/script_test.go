@@ -16,6 +16,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 	"github.com/torpor-dev/torpor/test/env/scripts"
 )
@@ -37,8 +38,8 @@ func TestPlugin(t *testing.T) {
 	expectRun(t, kubeconfig, exit.Failed, "expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, or stopped objects of another kind, found neither", "status")
 	expectRun(t, kubeconfig, exit.Failed, "expected the API server to serve korifi.cloudfoundry.org/v1alpha1, found that it does not", "why", "cfapp/shop")
 	server.InstallCRDs(t, filepath.Join("..", "..", "..", "config", "crd", "moco.cybozu.com_mysqlclusters.yaml"))
-	expectRun(t, kubeconfig, exit.Done, "Nothing that can be stopped found in namespace \"default\".\n", "status")
-	expectRun(t, kubeconfig, exit.Failed, `expected permission to list MySQLClusters, Deployments, StatefulSets, CronJobs in namespace "default", found that all are forbidden`, "status", "--as", "somebody")
+	expectRun(t, kubeconfig, exit.Done, "No stoppable object found in namespace \"default\".\n", "status")
+	expectRun(t, kubeconfig, exit.Failed, `expected permission to list MySQLClusters, `+listWorkloads()+` in namespace "default", found that all are forbidden`, "status", "--as", "somebody")
 	server.InstallCRDs(t)
 	server.InstallCRDs(t, "../../switches/stopadapter/controller/testdata/crds.yaml")
 	t.Run("follow", func(t *testing.T) { testFollow(t, server) })
@@ -46,8 +47,22 @@ func TestPlugin(t *testing.T) {
 	t.Run("plans", func(t *testing.T) { testPlanFixtures(t, server) })
 	t.Run("a plan reads every page", func(t *testing.T) { testPlanReadsEveryPage(t, server) })
 	t.Run("waves of a namespace", func(t *testing.T) { testNamespaceWaves(t, server) })
-	t.Run("scripts", func(t *testing.T) { scripts.Run(t, server, nil) })
+	t.Run("scripts", func(t *testing.T) { scripts.Run(t, server, map[string]scripts.Command{"kinds": setKinds}) })
 	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // A cluster has one such Lease.
+}
+
+// setKinds is the command kinds of scripts, which sets variables: KINDS to the names of all kinds, WORKLOADS to the plurals
+// of workloads, and WAVES to the kinds in the order of the default waves.
+func setKinds(ts *testscript.TestScript, _ bool, _ []string) {
+	var waves []string
+	for _, wave := range kinds.ListWorkloadWaves() {
+		for _, k := range wave.Kinds {
+			waves = append(waves, k.GVK().Kind)
+		}
+	}
+	ts.Setenv("KINDS", listKindNames(kinds.ListBuiltIn()))
+	ts.Setenv("WORKLOADS", listWorkloads())
+	ts.Setenv("WAVES", strings.Join(waves, " "))
 }
 
 // expectRun runs a command, and expects an exit code, no output, and a text in stderr.

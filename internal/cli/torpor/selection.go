@@ -91,7 +91,7 @@ func (s *selection) parse(args []string, isSelected bool) (parsed arguments, err
 	if s.kindName != "" {
 		parsed, err = parseNames(s.kindName, args)
 		if isSelected && len(parsed.objects) == 1 && parsed.objects[0].name == s.kindName {
-			parsed.objects = nil // The kind may be an argument, although the command implies it.
+			parsed.objects = nil // The user may specify the kind, although the command implies it.
 		}
 		parsed.kindNames = []string{s.kindName}
 	} else {
@@ -101,7 +101,7 @@ func (s *selection) parse(args []string, isSelected bool) (parsed arguments, err
 	case err != nil:
 		return arguments{}, err
 	case isSelected && len(parsed.objects) > 0:
-		return arguments{}, exit.WrongUsage("expected one of names, --selector and --all, found two; with --selector or --all, give only the kind")
+		return arguments{}, exit.WrongUsage("expected one of names, --selector and --all, found two; with --selector or --all, specify only the kind")
 	case isSelected && len(parsed.kindNames) == 0:
 		return arguments{}, exit.WrongUsage("expected a kind with --selector or --all, such as cfapp, found none")
 	case !isSelected && len(parsed.objects) == 0 && len(args) == 0:

@@ -193,7 +193,7 @@ func (s *skipCommand) describe(r skipResult) string {
 	return stop + end + "; Slumbers skip it until " + until
 }
 
-// findSlumberRow returns the row of the part that Slumbers stop; zero if this part has no row.
+// findSlumberRow returns the row of the part that Slumbers stop, or a zero Row if this part has no row.
 func (t target) findSlumberRow(obj client.Object) kinds.Row {
 	unchanged, _ := obj.DeepCopyObject().(client.Object)
 	rows := t.kind.DescribeRows(unchanged)

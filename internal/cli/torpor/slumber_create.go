@@ -16,12 +16,13 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
 const (
 	dryRunClient = "client"
-	// namelessZone is Go's name of the local time zone if TZ does not name it.
+	// namelessZone is Go's name of the local time zone if TZ does not specify a name.
 	namelessZone = "Local"
 	// previewedTransitions is the number of transitions that create prints.
 	previewedTransitions = 4
@@ -40,7 +41,7 @@ func (a *commands) newSlumberCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slumber",
 		Short: "Create and list Slumbers and ClusterSlumbers, which stop objects on a schedule",
-		Long:  "Create and list Slumbers and ClusterSlumbers, which stop objects on a schedule. kubectl torpor why slumber/NAME explains one.",
+		Long:  "Create and list Slumbers and ClusterSlumbers, which stop objects on a schedule. kubectl torpor why slumber/NAME explains a Slumber.",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return exit.WrongUsage("expected create or list, found neither") },
 	}
@@ -56,7 +57,7 @@ func (a *commands) newSlumberCreateCommand() *cobra.Command {
 		Long: `Create a Slumber, or with --namespaces, --namespace-selector or --all-namespaces a ClusterSlumber.
 A sleep begins and ends on the days of --days: with Mon-Fri, 19:00-7:00 is every night from Monday, and from Friday 19:00 to Monday 7:00.
 The next changes are printed to stderr. The API server validates the schedule, with --dry-run=server without storing it.`,
-		Example: `  # Stop the Deployments, CronJobs and StatefulSets of the namespace at night and at the weekend
+		Example: `  # Stop the ` + kinds.JoinNames(kinds.ListWorkloads().Plurals()) + ` of the namespace at night and at the weekend
   kubectl torpor slumber create nights --asleep 19:00-7:00 --days Mon-Fri --timezone Europe/Berlin --reason "nobody works at night"
 
   # The same for all namespaces with a label, also for later ones
@@ -71,7 +72,7 @@ The next changes are printed to stderr. The API server validates the schedule, w
 	f.StringVar(&s.days, "days", "*", "days on which a sleep begins and ends, such as Mon-Fri or Sat,Sun; all by default")
 	f.StringVar(&s.timeZone, "timezone", "", "IANA name of the time zone, such as Europe/Berlin; the one in the variable TZ by default")
 	f.StringArrayVar(&s.holidays, "holiday", nil, "day on which the objects sleep, such as 2026-12-24, --12-24 for every year, or 2026-12-24/2026-12-26; may be repeated")
-	f.StringArrayVar(&s.waves, "wave", []string{"first=deployment,cronjob", "second=statefulset"}, "kinds that are stopped together, as NAME=KIND[,KIND...]; may be repeated, in the order of a stop")
+	f.StringArrayVar(&s.waves, "wave", defaultWaves(), "kinds that are stopped together, as NAME=KIND[,KIND...]; may be repeated, in the order of a stop")
 	f.StringVarP(&s.selector, selectorFlag, "l", "", "labels of the objects, such as team=a; all objects by default")
 	f.StringVar(&s.reason, "reason", "", "reason for the stops, as one sentence")
 	f.BoolVar(&s.isSuspended, "suspend", false, "create the schedule without stopping objects")
@@ -84,6 +85,14 @@ The next changes are printed to stderr. The API server validates the schedule, w
 	completion.OfferValues(cmd, "dry-run", dryRunClient, dryRunServer, dryRunNone)
 	completion.OfferValues(cmd, "output", "json", "yaml", "name")
 	return cmd
+}
+
+// defaultWaves returns the default of --wave, which contains all workloads.
+func defaultWaves() (waves []string) {
+	for _, wave := range kinds.ListWorkloadWaves() {
+		waves = append(waves, wave.Name+"="+strings.Join(wave.Kinds.Names(), ","))
+	}
+	return waves
 }
 
 func (s *slumberCreate) run(cmd *cobra.Command, args []string) error {
@@ -230,7 +239,7 @@ func (s *slumberCreate) create(ctx context.Context, kube *kubeClient, obj client
 	return nil
 }
 
-// print prints the object without its status, or a line that it was created.
+// print prints the object without its status, or a line that reports its creation.
 func (s *slumberCreate) print(obj client.Object) error {
 	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
 	switch s.output {
@@ -248,7 +257,7 @@ func (s *slumberCreate) print(obj client.Object) error {
 	obj.SetManagedFields(nil)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+		return fmt.Errorf("encode the output: %w", err)
 	}
 	delete(content, "status")
 	if metadata, isMap := content["metadata"].(map[string]any); isMap && metadata["creationTimestamp"] == nil {

@@ -20,7 +20,7 @@ func (a *commands) newSlumberListCommand() *cobra.Command {
 	var isEverywhere bool
 	cmd := &cobra.Command{
 		Use:   "list [-A]",
-		Short: "List Slumbers and ClusterSlumbers: state, members, windows, and the next change in the zone of each",
+		Short: "List Slumbers and ClusterSlumbers: state, members, windows, and the next change in the time zone of each",
 		Long: `List the Slumbers of a namespace and the ClusterSlumbers that select it, or with -A all of them.
 A kind that you may not list is left out with a warning.`,
 		Example: `  # The schedules of the namespace

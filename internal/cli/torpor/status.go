@@ -35,9 +35,9 @@ func (a *commands) newStatusCommand() *cobra.Command {
 		Use:   "status [KIND/NAME... | KIND NAME... | KIND[,KIND...] | namespace/NAME] [-l SELECTOR] [-A]",
 		Short: "List stoppable objects: state, since when, by whom, why, until when, and the next step",
 		Long: `List stoppable objects: state, since when, by whom, why, until when, and the next step.
-Stuck objects come first, then overdue stops, then changing, stopped and running objects.
-SINCE and BY describe the stop, or the last start of a running object. Deployments, StatefulSets, CronJobs and objects of StopAdapters are listed
-once a user or a Slumber has stopped them, unless their kind or namespace/NAME is named. A kind that the API server does not serve is left out. A kind that
+Stuck and failed objects come first, then overdue stops, then changing, stopped and running objects.
+SINCE and BY describe the stop, or the last start of a running object. ` + listWorkloads() + ` and objects of StopAdapters are listed
+only if a user or a Slumber has stopped them, or if you specify their kind or namespace/NAME. A kind that the API server does not serve is left out. A kind that
 you may not list is left out with a warning. Both are errors if the kind is named.
 With --watch, --output json prints one object in each line.`,
 		Example: `  # List the objects of the namespace, and of all namespaces
@@ -136,7 +136,7 @@ func parseSelector(text string, isGiven bool) (labels.Selector, error) {
 	return selector, nil
 }
 
-// getAllRows reads the named objects. If one is missing, the rows of the others are still returned.
+// getAllRows reads the named objects. If an object is missing, the rows of the other objects are still returned.
 func (kube *kubeClient) getAllRows(ctx context.Context, objects []namedObject) (rows []stopRow, scopes []watchScope, err error) {
 	targets, err := kube.findNamed(ctx, objects)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *statusCommand) listChosenRows(ctx context.Context, kube *kubeClient, na
 }
 
 func (s *statusCommand) reportNothing(kube *kubeClient) {
-	fmt.Fprintf(s.Err, "Nothing that can be stopped found in %s.\n", kube.namespaceText())
+	fmt.Fprintf(s.Err, "No stoppable object found in %s.\n", kube.namespaceText())
 }
 
 // listNamespaceRows reads the objects of a namespace, including those that were never stopped. Objects that a

@@ -20,7 +20,7 @@ const (
 	detailIndent = 2
 )
 
-// alignedTable writes rows in columns as wide as the widest cell so far. Later rows are aligned with the first ones,
+// alignedTable writes rows in columns as wide as the widest cell so far. Later rows are aligned with the first rows,
 // as with kubectl get --watch. On a terminal, no line exceeds the width of the terminal: the last columns of a wide
 // table move to lines below each row. Other outputs get unbroken lines, which scripts can search.
 type alignedTable struct {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/term"
 
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
@@ -116,7 +116,7 @@ func foldLine(line string, limit int) (lines []string) {
 	return append(lines, line)
 }
 
-// terminalWidth returns the number of characters in a line of the terminal; 0 for other outputs.
+// terminalWidth returns the number of characters in a line of the terminal, or 0 for other outputs.
 func terminalWidth(out io.Writer) int {
 	if w, isFitted := out.(*fittedWriter); isFitted {
 		return w.limit()
@@ -148,7 +148,7 @@ const (
 // colourSequence matches the sequences above, which take no space on a terminal.
 var colourSequence = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// colourOf returns the colour of a cell below a heading; empty for none.
+// colourOf returns the colour of a cell below a heading, or "" if the cell has no colour.
 func colourOf(heading, cell string) string {
 	switch {
 	case heading == "STATE":
@@ -157,7 +157,7 @@ func colourOf(heading, cell string) string {
 		return yellow
 	case heading == "NEXT" && strings.HasPrefix(cell, kinds.StuckPrefix):
 		return red
-	case heading == "SEVERITY" && cell == string(stopcheck.Blocking):
+	case heading == "SEVERITY" && cell == string(preflight.Blocking):
 		return red
 	case heading == "SEVERITY":
 		return yellow

@@ -14,6 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const (
@@ -61,11 +62,11 @@ type verbCommand struct {
 }
 
 func (a *commands) newStopCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: stopVerb, longText: `Stop objects: hibernate ClusterDeployments, end all instances of CFApps, or stop the automation of MySQLClusters that --part names.
-Deployments, StatefulSets, CronJobs and the kinds of StopAdapters get an annotation, on which the manager's feature workloads acts.
+	v := &verbCommand{commands: a, verb: stopVerb, longText: `Stop objects: hibernate ClusterDeployments, end all instances of CFApps, or stop the part of a MySQLCluster's automation that --part specifies.
+` + listWorkloads() + ` and the kinds of StopAdapters get an annotation, and the manager's feature workloads then stops them.
 An object that is already stopped gets the new reason and end.
 namespace/NAME stops everything in the namespace that can be stopped, wave by wave: in the waves of the Slumbers that select the objects, and other objects
-in two waves, of which the second one has the StatefulSets. It waits for each wave but the last. Objects that are left out are named.`}
+in two waves, of which the second one has the ` + kinds.JoinNames(kinds.ListWorkloads().FilterByWave(1).Plurals()) + `. It waits for each wave but the last. Objects that are left out are listed.`}
 	return v.newCommand("stop", "Stop objects, with a reason and an end", `  # Hibernate a cluster for the night
   kubectl torpor stop clusterdeployment/fleet --reason "no budget" --until 10h
 
@@ -81,7 +82,7 @@ in two waves, of which the second one has the StatefulSets. It waits for each wa
   # Stop all Deployments and StatefulSets of the namespace
   kubectl torpor stop deploy,sts --all --until 12h
 
-  # Stop everything in a namespace that can be stopped, and start exactly that again
+  # Stop everything in a namespace that can be stopped, and start exactly these objects again
   kubectl torpor stop namespace/dev --reason holidays --until monday
   kubectl torpor start namespace/dev
 
@@ -106,7 +107,7 @@ namespace/NAME starts the objects that a stop of the namespace has stopped, in t
 func (a *commands) newHibernateCommand() *cobra.Command {
 	v := &verbCommand{
 		commands: a, verb: stopVerb, selection: selection{kindName: "clusterdeployment"},
-		longText: "Hibernate clusters: stop the machines of each at its cloud.",
+		longText: "Hibernate clusters: stop the machines of each cluster in its cloud.",
 	}
 	return v.newCommand("hibernate", "Hibernate clusters", `  # Hibernate a cluster for the weekend
   kubectl torpor hibernate fleet --reason weekend --until 60h
@@ -144,7 +145,7 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 	f.StringVar(&v.dryRun, "dry-run", dryRunNone, "server: the API server validates the change and does not store it; none: the change is stored")
 	f.StringVarP(&v.output, "output", "o", "", "json, yaml, name, or empty for text")
 	if v.kindName == "" && v.verb != restartVerb {
-		f.StringVar(&v.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
+		f.StringVar(&v.part, "part", "", "part of a MySQLCluster: clustering or reconciliation")
 	}
 	if v.verb == stopVerb || v.verb == extendVerb {
 		f.StringVar(&v.reason, "reason", "", "reason for the stop, as one sentence")
@@ -221,8 +222,8 @@ type verbResult struct {
 	err        error
 }
 
-// run writes all changes before it waits, so that a slow object does not delay the others. With namespaces, it does
-// so wave by wave.
+// run writes all changes before it waits, so that a slow object does not delay other objects. With namespaces, it
+// does so wave by wave.
 func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	if err := v.readNamespaces(cmd, args); err != nil {
 		return err
@@ -296,7 +297,7 @@ func (v *verbCommand) limit(cmd *cobra.Command) (context.Context, context.Cancel
 	return limitCommand(cmd)
 }
 
-// findTargetWaves returns the objects that the verb changes. If the arguments name no namespaces, all objects form
+// findTargetWaves returns the objects that the verb changes. If the arguments contain no namespaces, all objects form
 // one wave.
 func (v *verbCommand) findTargetWaves(ctx context.Context, cmd *cobra.Command, kube *kubeClient, args []string) ([][]target, error) {
 	if v.namespaces != nil {

@@ -5,20 +5,16 @@ package torpor
 import (
 	"context"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 )
-
-// versionTimeout limits how long the command waits for the API server, whose answer is optional.
-const versionTimeout = 5 * time.Second
 
 // versions is the output of version.
 type versions struct {
@@ -30,6 +26,7 @@ type versions struct {
 }
 
 type managerVersion struct {
+	// Version is the version of the managers; several, separated by commas, during an upgrade.
 	Version string `json:"version,omitempty"`
 	// Namespace is the namespace of the installation.
 	Namespace string `json:"namespace"`
@@ -41,7 +38,7 @@ func (a *commands) newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of the plugin and of the active manager",
-		Long: `Print the versions of the plugin and of the active manager. The manager records its version in the Lease kube-system/torpor, which the Role
+		Long: `Print the versions of the plugin and of the active manager. Each manager records its version in the Leases of the parts that it leads, which the Role
 torpor-installation-viewer allows to read. The exit code is 0 if the version of the manager is unknown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,32 +68,23 @@ func (a *commands) findManager(ctx context.Context, into *versions) {
 		into.Unknown = err.Error()
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
-	defer cancel()
-	held := &coordinationv1.Lease{}
-	err = kube.Get(ctx, client.ObjectKey{Namespace: lease.Namespace, Name: lease.Name}, held)
-	switch {
-	case k8serrors.IsNotFound(err):
-		into.Unknown = fmt.Sprintf("no manager holds the Lease %s/%s", lease.Namespace, lease.Name)
-		return
-	case err != nil:
-		into.Unknown = fmt.Sprintf("read the Lease %s/%s: %v", lease.Namespace, lease.Name, err)
-		return
-	}
-	acting := lease.Read(held, a.clock.Now())
+	acting, err := leasereader.FindActing(ctx, kube, a.clock.Now())
 	switch {
 	case acting.DescribeEnd() != "":
 		into.Unknown = acting.DescribeEnd()
-	case acting.Installation == "":
-		into.Unknown = fmt.Sprintf("no manager holds the Lease %s/%s", lease.Namespace, lease.Name)
-	default:
-		into.Manager = &managerVersion{Namespace: acting.Installation}
-		if acting.Scope != nil {
-			into.Manager.Version = acting.Scope.Version
-		}
-		if into.Manager.Version == "" {
+	case acting.Installation != "":
+		into.Manager = &managerVersion{Namespace: acting.Installation, Version: strings.Join(acting.ListVersions(), ", ")}
+		switch {
+		case into.Manager.Version != "":
+		case err != nil:
+			into.Unknown = err.Error()
+		default:
 			into.Unknown = "the manager has not recorded its version"
 		}
+	case err != nil && !k8serrors.IsNotFound(err):
+		into.Unknown = err.Error()
+	default:
+		into.Unknown = fmt.Sprintf("no manager holds the Lease %s/%s", lease.Namespace, lease.Name)
 	}
 }
 

@@ -132,7 +132,7 @@ func (a *commands) writeConditions(conditions []metav1.Condition) error {
 	return newAlignedTable(a.Out, "CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE").write(rows)
 }
 
-// beginExplanation returns the first lines, which name the object and its state.
+// beginExplanation returns the first lines, which contain the object and its state.
 func (r stopRow) beginExplanation() []string {
 	first := fmt.Sprintf("%s in namespace %s: %s: %s", r.displayName(), r.Namespace, r.Part, formatCell(r.State))
 	if r.ShownName() == r.Name {

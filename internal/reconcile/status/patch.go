@@ -120,10 +120,11 @@ func (p *statusPatch) noteWritten(condition any) {
 	p.written[conditionsField] = append(asList(p.written[conditionsField]), condition)
 }
 
-// hasTests reports whether the test operations detect every conflicting write, so that no resource version is
-// needed. They cannot detect one in a map: the stored map may hold values that Torpor's type ignores, such as a
-// null, and a test of it would always fail.
-func (p *statusPatch) hasTests() bool { return p.hadConditions && !p.replacesMaps }
+// needsNoVersion reports whether the patch of a shared status is safe without a resource version. A test operation
+// checks the index of each condition that the patch replaces or removes, and each other field has one writer. A map that
+// is added or removed as a whole is an exception: another controller may write a part of it. A test of the map would
+// always fail if the stored map has values that Torpor's type ignores, such as a null.
+func (p *statusPatch) needsNoVersion() bool { return p.hadConditions && !p.replacesMaps }
 
 // encode returns the patch and its type. Unless version is empty, the patch fails with a conflict if the object no
 // longer has this version.
@@ -220,7 +221,8 @@ func findItem(list []any, i int, like any) any {
 	return nil
 }
 
-// removeField removes the field of a path from a status, in every item of the lists on the path.
+// removeField removes the field at a path from a status. If the path contains lists, it removes the field from every
+// item.
 func removeField(fields map[string]any, path string) {
 	name, rest, isNested := strings.Cut(path, ".")
 	list, isList := strings.CutSuffix(name, "[]")
@@ -240,7 +242,7 @@ func removeField(fields map[string]any, path string) {
 	}
 }
 
-// topLevelField returns the field of the status that a path begins with.
+// topLevelField returns the first field of a path.
 func topLevelField(path string) string {
 	name, _, _ := strings.Cut(path, ".")
 	return strings.TrimSuffix(name, "[]")

@@ -27,13 +27,13 @@ func TestFindLostFields(t *testing.T) {
 		want            []string
 	}{
 		"a stored field with the written value is not lost":          {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
-		"an addition by the server is not a loss":                    {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
+		"a field that the server adds is not lost":                   {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
 		"a field that is not stored is lost":                         {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
 		"a field that is stored with another value is lost":          {`{"a":1}`, `{"a":2}`, []string{"a"}},
 		"a map that is not stored is lost as a whole":                {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
 		"a field of a map is named by its path":                      {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
 		"a list that is not stored is lost as a whole":               {`{"a":[1]}`, `{}`, []string{"a"}},
-		"an empty value that is not stored is not a loss":            {`{"a":{},"b":[],"c":null}`, `{}`, nil},
+		"an empty value that is not stored is not lost":              {`{"a":{},"b":[],"c":null}`, `{}`, nil},
 		"items of a list share one path":                             {`{"a":[{"b":1,"c":1},{"b":2,"c":2}]}`, `{"a":[{"b":1},{"b":2}]}`, []string{"a[].c"}},
 		"a list that is stored without its last item is lost":        {`{"a":[{"b":1},{"b":2}]}`, `{"a":[{"b":1}]}`, []string{"a[]"}},
 		"conditions are compared by their type":                      {`{"conditions":[{"type":"B","reason":"b"}]}`, `{"conditions":[{"type":"A","reason":"a"},{"type":"B","reason":"b"}]}`, nil},
@@ -116,11 +116,11 @@ func TestStatusPatch(t *testing.T) {
 			}
 		})
 	}
-	for after, hasTests := range map[string]bool{`"a":{"b":2}`: true, `"a":{"b":1},"x":{"z":1}`: false, `"d":1`: false} {
+	for after, needsNone := range map[string]bool{`"a":{"b":2}`: true, `"a":{"b":1},"x":{"z":1}`: false, `"d":1`: false} {
 		const conditions = `{"conditions":[{"type":"A"}],`
 		patch := buildStatusPatch(parseFields(t, conditions+`"a":{"b":1}}`), parseFields(t, conditions+after+"}"))
-		if patch.hasTests() != hasTests {
-			t.Errorf("%s: expected a patch that needs no version: %t, found %t", after, hasTests, !hasTests)
+		if patch.needsNoVersion() != needsNone {
+			t.Errorf("%s: expected a patch that needs no version: %t, found %t", after, needsNone, !needsNone)
 		}
 	}
 	same := parseFields(t, `{"a":1,"conditions":[`+theirs+`]}`)

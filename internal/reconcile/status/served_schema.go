@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// schemaRetry is how long a lost field is not sent again. After that, one write tests whether the schema keeps
-	// it now.
+	// schemaRetry is how long a field that the schema dropped is not sent again. After that, one write tests whether
+	// the schema keeps the field now.
 	schemaRetry = 10 * time.Minute
-	// hotInterval is the limit below which a requeue interval marks a rule that waits only for its own report.
+	// hotInterval is the requeue interval below which a rule is considered to wait only for its own report to be
+	// stored.
 	hotInterval = time.Second
 	// minUnkeptBackoff and maxUnkeptBackoff limit the interval of passes that repeat a decision because their report
 	// is not stored anywhere.
@@ -71,7 +72,7 @@ func (s *servedSchema) learn(written map[string]any, lost []string, now time.Tim
 	}
 	for field := range written {
 		s.kept[field] = !slices.ContainsFunc(lost, func(path string) bool { return topLevelField(path) == field })
-		// A path of this field that was sent again and was not lost is kept now.
+		// The schema keeps a path of this field if it was sent again and was not lost.
 		maps.DeleteFunc(s.lost, func(path string, tried time.Time) bool {
 			return topLevelField(path) == field && now.Sub(tried) >= schemaRetry && !slices.Contains(lost, path)
 		})
@@ -103,8 +104,8 @@ func (s *servedSchema) keepsAll(paths []string) bool {
 	return !slices.ContainsFunc(paths, func(path string) bool { return s.isLost(topLevelField(path)) })
 }
 
-// backoff returns the minimum requeue interval of a pass whose report is not stored, or zero unless isHot. Without
-// it, a rule that waits for its own report would match again in a tight loop.
+// backoff returns the minimum requeue interval of a pass whose report is not stored, or zero unless isHot. Without this
+// minimum, a rule that waits for its own report would match again in a tight loop.
 func (s *servedSchema) backoff(req ctrl.Request, rule string, isHot bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

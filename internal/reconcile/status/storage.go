@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status writes the status of an object without changing the parts of other controllers. It keeps in an
-// annotation the fields that the served CustomResourceDefinition drops.
+// Package status writes the status of an object without changing the fields and conditions of other controllers. It
+// keeps in an annotation the fields that the served CustomResourceDefinition drops.
 package status
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
-// Storage defines how the status of a kind is stored, and records what is known about the served schema. The zero
-// value is for a status with a single writer, of which no field is kept in an annotation.
+// Storage defines how the status of a kind is stored, and records which fields the served schema drops. The zero value
+// is for a status with a single writer, of which no field is kept in an annotation.
 type Storage[T client.Object] struct {
 	// IsShared is true if several controllers write this status, each its own fields and conditions, so that a write
 	// of another controller is not a conflict.
@@ -47,8 +47,8 @@ type Storage[T client.Object] struct {
 	// RemembersIfDropped are fields that the annotation contains only if the schema drops them, regardless of
 	// RemembersAlways. They change together with Recoverable fields, and must not cause a separate write.
 	RemembersIfDropped []string
-	// Recoverable are paths of the status that later passes can observe again. If the schema keeps them, the
-	// annotation need not contain them.
+	// Recoverable are paths of the status whose values later passes can observe again. If the schema keeps these paths,
+	// the annotation need not contain them.
 	Recoverable []string
 
 	schema servedSchema
@@ -58,7 +58,7 @@ type Storage[T client.Object] struct {
 type Writer[T client.Object] struct {
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Owner is the field manager; it also names the annotation.
+	// Owner is the field manager, and the suffix of the annotation's key.
 	Owner string
 	// New returns an empty object.
 	New func() T
@@ -110,7 +110,7 @@ func (s *Storage[T]) Write(ctx context.Context, w Writer[T], stored, after T, re
 		if len(write.firstLost) == 0 {
 			break
 		}
-		// Write again, to report the loss. Lost fields are no longer sent, so this ends.
+		// Write again, to report the lost fields. They are not sent again, so the loop ends.
 		done.firstLost = append(done.firstLost, write.firstLost...)
 		stored, _ = after.DeepCopyObject().(T)
 	}
@@ -151,7 +151,7 @@ func (s *Storage[T]) patch(ctx context.Context, w Writer[T], stored, after T) (W
 		return write, nil
 	}
 	version := stored.GetResourceVersion()
-	if s.IsShared && patch.hasTests() {
+	if s.IsShared && patch.needsNoVersion() {
 		version = ""
 	}
 	data, form, err := patch.encode(version)
@@ -173,8 +173,8 @@ func (s *Storage[T]) patch(ctx context.Context, w Writer[T], stored, after T) (W
 	return write, nil
 }
 
-// newLike returns an empty object of the same name for the response. Decoded into the written object, a response
-// would appear to have all of its fields.
+// newLike returns an empty object with the same name, into which a response is decoded. If it were decoded into the
+// written object, fields that the response lacks would keep their values.
 func (w Writer[T]) newLike(obj T) T {
 	empty := w.New()
 	empty.SetNamespace(obj.GetNamespace())
@@ -186,7 +186,7 @@ func (w Writer[T]) newLike(obj T) T {
 // any other error unchanged.
 func asConflict(err error) error {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
-	// An object that the schema rejects is Invalid too, but that error names it.
+	// If the schema rejects the object, the error is Invalid too, but contains the object's name.
 	if ok && k8serrors.IsInvalid(err) && (status.ErrStatus.Details == nil || status.ErrStatus.Details.Name == "") {
 		return k8serrors.NewConflict(schema.GroupResource{}, "", err)
 	}
@@ -218,12 +218,14 @@ func (s *Storage[T]) reportLostFields(obj T, now time.Time) {
 
 func describeLostFields(lost []string) string {
 	return "Expected the served CustomResourceDefinition to keep every field of the status, found that it drops status." +
-		strings.Join(lost, ", status.") + "; it is another project's, see docs/install-beside-upstream.md"
+		strings.Join(lost, ", status.") + "; this CustomResourceDefinition belongs to another project, " +
+		"see docs/install-beside-upstream.md"
 }
 
 func describeOversize(lost []string, size int) string {
 	return fmt.Sprintf("Expected the status fields that the served CustomResourceDefinition drops to fit into an annotation of %d KiB, found %d KiB in status.%s: "+
-		"actions that depend on them are not taken; install Torpor's CustomResourceDefinition, see docs/install-beside-upstream.md",
+		"actions that depend on these fields are not performed; install Torpor's CustomResourceDefinition, "+
+		"see docs/install-beside-upstream.md",
 		statusannotation.MaxSize>>10, size>>10, strings.Join(lost, ", status."))
 }
 
@@ -296,7 +298,7 @@ func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLate
 	return true, kept, nil
 }
 
-// lacksOnly reports whether the fields equal the desired JSON object without these paths.
+// lacksOnly reports whether fields equals the JSON object wanted without the given paths.
 func lacksOnly(fields map[string]any, wanted string, paths []string) bool {
 	var wantedFields map[string]any
 	if len(fields) == 0 || len(paths) == 0 || json.Unmarshal([]byte(wanted), &wantedFields) != nil {

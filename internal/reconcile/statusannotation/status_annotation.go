@@ -34,8 +34,8 @@ func IsIn(obj metav1.Object) bool {
 	return false
 }
 
-// RestoreStatus fills in the fields that annotations remember and the status lacks. A field that the status has is
-// never changed. Annotations that cannot be read, and those with the excepted keys, are ignored.
+// RestoreStatus copies the fields that the status lacks from the annotations into the status. It never changes a field
+// that the status has. Annotations that cannot be read, and those with the excepted keys, are ignored.
 func RestoreStatus(obj metav1.Object, except ...string) {
 	for key, text := range obj.GetAnnotations() {
 		if !strings.HasPrefix(key, torporv1alpha1.StatusAnnotationPrefix) || len(text) > MaxSize || slices.Contains(except, key) {
@@ -57,8 +57,8 @@ func RestoreStatus(obj metav1.Object, except ...string) {
 	}
 }
 
-// FieldsOf returns the status of an object in its JSON form. For an object with a Go type, the rest, which is
-// several times as large, is not encoded.
+// FieldsOf returns the status of an object in its JSON form. For an object with a Go type, it encodes only the status;
+// the rest of the object is several times as large.
 func FieldsOf(obj metav1.Object) (map[string]any, error) {
 	part, isTyped := statusOf(obj)
 	if !isTyped {

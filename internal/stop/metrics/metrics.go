@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics exports gauges of stops in effect, and counters of what stops save. They are the same for every
-// kind that can be stopped, so that one query covers all kinds.
+// Package metrics exports gauges of the stops in effect, and counters of the machine, CPU and memory time that stops
+// save. The metrics are the same for every kind that can be stopped, so that one query covers all kinds.
 package metrics
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// Gauges are the gauges of one kind. They have no label with a user: only users who can read the object may
-// see the requester.
+// Gauges exports the stops of one kind. No label contains the requester, because only users who can read the object may
+// see it.
 type Gauges struct{ since, until *prometheus.Desc }
 
 // NewGauges makes the gauges of a kind.
@@ -50,8 +50,8 @@ func (g *Gauges) CollectStop(ch chan<- prometheus.Metric, obj metav1.Object, par
 	}
 }
 
-// Counters count what the stops of one kind save, with one series for each object that was ever stopped, which ends
-// when the object is deleted. A sum over all objects would decrease then, and Prometheus treats a decrease as a
+// Counters exports the savings of one kind. Each object that was ever stopped has its own series, which ends when the
+// object is deleted. One series for all objects would decrease at that time, and Prometheus treats a decrease as a
 // reset to zero.
 type Counters struct {
 	meter                 atomic.Pointer[savings.Meter]
@@ -62,7 +62,7 @@ type Counters struct {
 func NewMachineCounters(kind string) *Counters {
 	labels, of := savedLabels(kind)
 	return &Counters{machines: prometheus.NewDesc("torpor_saved_machine_seconds_total",
-		"Number of machines that stops have switched off, times the seconds for which they were off.", labels, of)}
+		"Number of machines switched off by stops, multiplied by the seconds for which they were off.", labels, of)}
 }
 
 // NewPodCounters returns the counters of a kind that has Pods.
@@ -70,9 +70,9 @@ func NewPodCounters(kind string) *Counters {
 	labels, of := savedLabels(kind)
 	return &Counters{
 		cpu: prometheus.NewDesc("torpor_saved_cpu_seconds_total",
-			"CPU requests, in cores, of the Pods that stops have removed, times the seconds for which they did not run.", labels, of),
+			"CPU requests, in cores, of the Pods removed by stops, multiplied by the seconds for which they did not run.", labels, of),
 		memory: prometheus.NewDesc("torpor_saved_memory_byte_seconds_total",
-			"Memory requests, in bytes, of the Pods that stops have removed, times the seconds for which they did not run.", labels, of),
+			"Memory requests, in bytes, of the Pods removed by stops, multiplied by the seconds for which they did not run.", labels, of),
 	}
 }
 
@@ -94,8 +94,8 @@ func (c *Counters) UseClock(of clock.PassiveClock) {
 	c.meter.CompareAndSwap(nil, savings.NewMeter(savings.ReadInstants(of)))
 }
 
-// Observe returns the moment of an observation of an object with these savings. It is called in each pass, so that
-// the object is known before its stop ends. now is used only if c is nil.
+// Observe returns the current time, and how long the stop in s has lasted. Each pass calls it, so that the object is
+// known before its stop ends. now is used only if c is nil or has no clock.
 func (c *Counters) Observe(uid types.UID, s *torporv1alpha1.Savings, now time.Time) savings.Moment {
 	if c != nil {
 		if meter := c.meter.Load(); meter != nil {

@@ -28,8 +28,8 @@ func describeStop(stop torporv1alpha1.StopRecord) decision.Request {
 	return asked
 }
 
-// RequestOf returns the request of the stop in effect: that of the object's own switch if it requests a stop,
-// otherwise that of the Slumber. Without a stop, it returns the requester of the last start.
+// RequestOf returns the request of the stop in effect: the request of the object's own switch if it requests a stop,
+// otherwise the request of the Slumber. Without a stop, it returns the requester of the last start.
 func RequestOf(own Records, scheduled *torporv1alpha1.ScheduledStop) decision.Request {
 	if scheduled != nil && !own.Holds() {
 		return Records(scheduled.Stops).Request()
@@ -37,8 +37,9 @@ func RequestOf(own Records, scheduled *torporv1alpha1.ScheduledStop) decision.Re
 	return own.Request()
 }
 
-// Changes returns the requested stop or start that differs between two states of a switch's records, if any. A stop
-// that ended at its requested end is not included, because Events reports it.
+// Changes returns the stop or start that was requested, or the stop whose request was changed, between two states of a
+// switch's records. It returns nil if nothing changed. It omits a stop that ended at its requested end, because Events
+// reports it.
 func Changes(part string, before, after Records) []decision.Change {
 	if len(after) == 0 {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// DescribeIgnored returns why the annotation with the end of the stop is ignored; empty if it is not ignored.
+// DescribeIgnored returns the reason why the annotation with the end of the stop is ignored; empty if it is not
+// ignored.
 func (r Records) DescribeIgnored(untilAnnotation string) string {
 	newest := r.RequestedStop()
 	if newest == nil || newest.RequestedUntil == "" || newest.Until != nil {
@@ -52,7 +53,7 @@ func Events(before, after Records, untilAnnotation, action string) []decision.Ev
 	if begun, last := after.RequestedStop(), before.RequestedStop(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {
 		events = append(events, decision.Event{
 			Reason: EventRequesterUnknown, Action: action,
-			Note: "Expected the admission policies of Torpor to record the requester of the stop, found " + begun.By + "; install them as in docs/record.md",
+			Note: "Expected the admission policies of Torpor to record the requester of the stop, found " + begun.By + "; install them as described in docs/record.md",
 		})
 	}
 	if ended := after.RequestedStop(); after.HasExpired() && !before.HasExpired() {

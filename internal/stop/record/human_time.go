@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// morning is the hour of a day that is typed without a time, and evening is the hour of tonight.
+	// morning is the hour that is used for a day without a time, and evening is the hour of the word tonight.
 	morning, evening = 8, 20
 	// maxDays is the maximum number of days that can be typed: ten years.
 	maxDays = 3650
@@ -144,7 +144,7 @@ func atWallClock(date time.Time, hour, minute int, now time.Time) time.Time {
 	return first
 }
 
-// shows reports whether an instant has a local time.
+// shows reports whether the local time of an instant is the wall-clock time.
 func shows(at, wall time.Time) bool {
 	return at.Hour() == wall.Hour() && at.Minute() == wall.Minute() && at.Day() == wall.Day()
 }

@@ -11,20 +11,20 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// AnnotationSwitch is the set of annotations of one switch: the one that stops an object or a part of it, those in
-// which admission records the requester, and those with the reason and the end of this switch's stop only.
+// AnnotationSwitch holds the annotations of one switch. Name stops an object or a part of it. Admission records the
+// requester in RequestedBy and RequestVersion. Reason and Until apply to the stop of this switch only.
 type AnnotationSwitch struct {
 	Name, RequestedBy, RequestVersion, Reason, Until string
 }
 
-// UntilAnnotation returns the annotation with the end of the stop: the switch's own if it is set, otherwise
-// the one for all stops of the object.
+// UntilAnnotation returns the annotation with the end of the stop: the switch's own annotation if it is set, otherwise
+// the annotation for all stops of the object.
 func (s AnnotationSwitch) UntilAnnotation(annotations map[string]string) string {
 	return ownOrShared(annotations, s.Until, torporv1alpha1.UntilAnnotation)
 }
 
-// ReasonAnnotation returns the annotation with the reason for the stop: the switch's own if it is set,
-// otherwise the one for all stops of the object.
+// ReasonAnnotation returns the annotation with the reason for the stop: the switch's own annotation if it is set,
+// otherwise the annotation for all stops of the object.
 func (s AnnotationSwitch) ReasonAnnotation(annotations map[string]string) string {
 	return ownOrShared(annotations, s.Reason, torporv1alpha1.ReasonAnnotation)
 }

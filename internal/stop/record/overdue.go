@@ -28,8 +28,8 @@ func FormatLocal(at time.Time, zone *time.Location) string {
 	return at.In(zone).Format("2006-01-02 15:04 MST")
 }
 
-// FormatEnd formats the end of a stop in effect in the time zone of now, and for how long it is overdue. It returns a
-// dash if the stop has no end.
+// FormatEnd formats the end of a stop in effect, in the time zone of now. If the stop is overdue, it adds by how much.
+// It returns a dash if the stop has no end.
 func FormatEnd(until *metav1.Time, now time.Time) string {
 	switch {
 	case until == nil:

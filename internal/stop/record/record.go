@@ -12,8 +12,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// followUpLimit is the time after the end of a stop during which HasJustExpired is true. Passes of such objects run
-// after those that end overdue stops of other objects.
+// followUpLimit is the time after the end of a stop during which HasJustExpired is true. Passes of objects whose stop
+// has just expired run after passes that end overdue stops of other objects.
 const followUpLimit = 2 * time.Minute
 
 // MaxRecords is the maximum number of stops that are recorded for one switch.
@@ -23,7 +23,7 @@ const MaxRecords = 10
 // current one.
 const MaxScheduled = 8
 
-// Records are the stops of one switch, newest first. Only the newest can still be requested.
+// Records are the stops of one switch, newest first. Only the newest stop can still be requested.
 type Records []torporv1alpha1.StopRecord
 
 // RequestedStop returns the stop that the switch requests; nil if it requests none.
@@ -52,8 +52,8 @@ func (r Records) HasJustExpired(now time.Time) bool {
 	return len(r) > 0 && r[0].StartedBy == torporv1alpha1.UntilAnnotation && (r[0].EndedAt == nil || now.Sub(r[0].EndedAt.Time) < followUpLimit)
 }
 
-// IsEndSavedIn reports whether the records in a saved status already contain the end of the newest stop as it is
-// requested now. Only then may the switch be reset: otherwise, after a restart in between, the manager would not
+// IsEndSavedIn reports whether a saved status already records the end of the newest stop, with the current request and
+// requested end. Only then may the switch be reset. Otherwise, if the manager restarts after the reset, it does not
 // know the reason for the reset.
 func (r Records) IsEndSavedIn(saved Records) bool {
 	newest, last := r.RequestedStop(), saved.RequestedStop()
@@ -61,8 +61,8 @@ func (r Records) IsEndSavedIn(saved Records) bool {
 		last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
 }
 
-// NextRecords returns the records after the current request of an object. Calling it again with the result changes
-// nothing.
+// NextRecords returns the records, updated with the current request of an object. Calling it again with the result
+// changes nothing.
 func NextRecords(before Records, asked Request, now time.Time) Records {
 	var next Records
 	for _, stop := range before {
@@ -137,8 +137,8 @@ func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	}
 }
 
-// setEnd records the end of a stop. It ignores an end before the start of the stop, which is left over from an
-// earlier stop and would end this one immediately.
+// setEnd records the end of a stop. It ignores an end before the start of the stop, which is left over from an earlier
+// stop and would end the new stop immediately.
 func setEnd(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	text := truncate(asked.Until, maxUntil)
 	if text == stop.RequestedUntil {

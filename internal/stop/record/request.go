@@ -20,9 +20,10 @@ const UnknownRequester = "unknown"
 const (
 	// maxReason is the number of bytes to which a reason is truncated, because a record has up to ten reasons.
 	maxReason = 512
-	// noteSeparator separates the noted text from its author.
+	// noteSeparator separates the value of an annotation from the author of the value in the note that admission
+	// writes.
 	noteSeparator = " by "
-	// maxUntil limits the length of a noted end in characters. Valid times and sensible durations are shorter.
+	// maxUntil limits the length of the text of an end. Valid times and sensible durations are shorter.
 	maxUntil = 64
 )
 
@@ -33,7 +34,8 @@ type Request struct {
 	// By is the requester that admission recorded, and Version the resource version of the object before the
 	// request; both are empty if nothing was recorded.
 	By, Version string
-	// FieldManager is the field manager that set the switch, and At when; empty and zero if not recorded.
+	// FieldManager is the field manager that set the switch, and At is the time at which it did; empty and zero if not
+	// recorded.
 	FieldManager string
 	At           time.Time
 	// Reason and Until are the values of the annotations.
@@ -70,8 +72,8 @@ func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found %.40q", text)
 }
 
-// ReadAuthor returns who wrote an annotation that holds a time, from the note of admission; empty if the note is
-// missing or about another text.
+// ReadAuthor returns the user who wrote an annotation that holds a time, as recorded in the note of admission. It
+// returns an empty string if the note is missing, or is about another value.
 func ReadAuthor(annotations map[string]string, name string) string {
 	text := annotations[name]
 	by, isAboutThis := strings.CutPrefix(annotations[name+torporv1alpha1.NotedSuffix], text+noteSeparator)
@@ -81,7 +83,7 @@ func ReadAuthor(annotations map[string]string, name string) string {
 	return by
 }
 
-// NextAuthorNote returns the note about an annotation that holds a time, after a request of a user that replaces the
+// NextAuthorNote returns the note about an annotation that holds a time, when a request of the user replaces the
 // annotations in before. It is empty if the annotation gets no note: it was removed, is longer than maxUntil, or did
 // not change and had no note.
 func NextAuthorNote(before, annotations map[string]string, name, user string) string {

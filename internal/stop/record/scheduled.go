@@ -20,7 +20,7 @@ const (
 )
 
 // ReadScheduled returns the ScheduledStops in the annotations of an object, sorted by the name of their Slumber. It
-// ignores an annotation that is malformed or too large, or whose content names another Slumber than its key.
+// ignores an annotation that is malformed or too large, or whose value is about another Slumber than its key.
 func ReadScheduled(annotations map[string]string) []torporv1alpha1.ScheduledStop {
 	return readScheduledExcept(nil, annotations)
 }
@@ -43,7 +43,7 @@ func readScheduledExcept(known []torporv1alpha1.ScheduledStop, annotations map[s
 	return stops[:min(len(stops), maxSlumbers)]
 }
 
-// NameSlumber returns the kind and the name of the Slumber or ClusterSlumber that a ScheduledStop names.
+// NameSlumber returns the kind and the name of the Slumber or ClusterSlumber that is recorded in a ScheduledStop.
 func NameSlumber(recorded string) string {
 	if name, isOfCluster := strings.CutPrefix(recorded, torporv1alpha1.ClusterSlumberPrefix); isOfCluster {
 		return "ClusterSlumber " + name
@@ -51,8 +51,8 @@ func NameSlumber(recorded string) string {
 	return "Slumber " + recorded
 }
 
-// ListScheduled returns all ScheduledStops of an object: those of status.scheduledStops, and those that only an
-// annotation holds. Another project's schema drops the status field, but keeps the annotations.
+// ListScheduled returns all ScheduledStops of an object: those in status.scheduledStops, and those that only an
+// annotation holds. Another project's CRD drops the status field, but keeps the annotations.
 func ListScheduled(inStatus []torporv1alpha1.ScheduledStop, annotations map[string]string) []torporv1alpha1.ScheduledStop {
 	return append(slices.Clip(inStatus), readScheduledExcept(inStatus, annotations)...)
 }
@@ -76,8 +76,9 @@ func FindScheduled(inStatus []torporv1alpha1.ScheduledStop, annotations map[stri
 	return FindHolding(ListScheduled(inStatus, annotations), annotations, now)
 }
 
-// FindHolding returns the first of the stops that is in effect; nil if none is. A stop is not in effect once it has
-// expired, so that an object starts even if no manager handles Slumbers, nor while a user skips it.
+// FindHolding returns the first of the stops that is in effect; nil if there is none. A stop that has expired is not in
+// effect, so that an object starts even if no controller reconciles Slumbers. No stop is in effect while the annotation
+// torpor.dev/skip-until exempts the object from Slumbers.
 func FindHolding(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
 	if skippedUntil, _ := ReadSkip(annotations); now.Before(skippedUntil) {
 		return nil

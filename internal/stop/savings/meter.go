@@ -20,8 +20,8 @@ type Instant struct {
 }
 
 const (
-	// smallStep is the difference between the wall clock and the steady time up to which the wall clock is accepted
-	// immediately.
+	// smallStep is the largest difference between the wall clock and the steady time, which steadyTime returns, that is
+	// accepted immediately.
 	smallStep = 5 * time.Minute
 	// trustAfter is the time after which a larger difference is accepted. A wrong clock that is corrected before
 	// that has no effect. The suspension of a machine also counts as a step of the clock.
@@ -44,7 +44,7 @@ type Meter struct {
 	round int
 }
 
-// mark is what the process has recorded about an object.
+// mark is the state that the process keeps for an object.
 type mark struct {
 	// since identifies the stop in effect, in Unix seconds. before is its duration when it was first seen, at the
 	// uptime seenAt.
@@ -65,7 +65,7 @@ func ReadInstants(of clock.PassiveClock) func() Instant {
 	return func() Instant { return Instant{Wall: of.Now().Round(0), Uptime: of.Since(start)} }
 }
 
-// Observe returns the moment of an observation of an object with these savings.
+// Observe returns the current time, and how long the stop in s has lasted.
 func (m *Meter) Observe(uid types.UID, s *torporv1alpha1.Savings) Moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +112,7 @@ func (m *Meter) steadyTime(at Instant) time.Time {
 }
 
 // Read returns the counters of an object. They never decrease while the process runs and the object exists, although
-// a stop ends shortly before the cache shows its end.
+// the cache shows the end of a stop some time after the stop has ended.
 func (m *Meter) Read(uid types.UID, s *torporv1alpha1.Savings) Totals {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +121,7 @@ func (m *Meter) Read(uid types.UID, s *torporv1alpha1.Savings) Totals {
 	return one.shown
 }
 
-// EndScrape drops the marks of objects that were not read in two scrapes, because these objects are gone.
+// EndScrape drops the marks of objects that were not read in two scrapes, because these objects were deleted.
 func (m *Meter) EndScrape() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

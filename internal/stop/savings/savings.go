@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package savings counts what stopped objects save: machines, and the requests of Pods, times the seconds for which
-// they do not run. The object holds the state, so that a count survives the manager. The package has no side effects.
+// Package savings counts what stopped objects save: machines, and the CPU and memory requests of Pods, multiplied by
+// the seconds for which they do not run. The counts are stored in the object, so that they survive a restart of the
+// manager. The package has no side effects.
 package savings
 
 import (
@@ -19,14 +20,14 @@ import (
 const (
 	// maxAnnotation is the maximum number of bytes of an annotation that is read.
 	maxAnnotation = 4 << 10
-	// maxStop is the longest time that one stop can count, because users can write any time into an annotation.
+	// maxStop is the maximum duration of a stop that is counted, because users can write any time into an annotation.
 	maxStop = 10 * 365 * 24 * time.Hour
 	// bytesPerKiB converts sums to the units of the metrics.
 	bytesPerKiB = 1024
 	// millisPerCore is the number of thousandths of a core in a core.
 	millisPerCore = 1000
 	week          = 7 * 24 * time.Hour
-	// MaxWeeks is the number of weeks that an object keeps: the present one and the four before.
+	// MaxWeeks is the number of weeks in the status of an object: the current week and the four weeks before it.
 	MaxWeeks = 5
 )
 
@@ -44,14 +45,14 @@ func RateOf(s *torporv1alpha1.Savings) Rate {
 	return Rate{Machines: s.Machines, CPUMillis: s.CPUMillis, MemoryKiB: s.MemoryKiB}
 }
 
-// Moment is the time of an observation, and how long the stop in effect has lasted then. A Meter measures both.
+// Moment is the time of an observation, and how long the stop in effect had lasted at that time. A Meter measures both.
 type Moment struct {
 	At      time.Time
 	Counted time.Duration
 }
 
-// Next returns the savings of an object that saves at a rate beginning with a moment. The caller writes the result
-// together with the stop or the start itself.
+// Next returns the new savings of an object that saves at this rate from now on. The caller writes the result together
+// with the stop or the start itself.
 //
 // Invariant: the result depends only on the stored savings, never on an earlier result that was not stored. A pass
 // that is repeated after a lost write therefore counts nothing twice (TestCountersEqualTheIntegral).
@@ -95,7 +96,7 @@ func countWeeks(s *torporv1alpha1.Savings, rate Rate, now Moment) {
 	s.Weeks = s.Weeks[:min(len(s.Weeks), MaxWeeks)]
 }
 
-// findWeek returns the week that begins on a Monday. It adds the week if there is none.
+// findWeek returns the week that begins on this Monday. It adds the week if it does not exist.
 func findWeek(s *torporv1alpha1.Savings, monday time.Time) *torporv1alpha1.WeekSavings {
 	for i := range s.Weeks {
 		if s.Weeks[i].Begin.Time.Equal(monday) {
@@ -106,7 +107,7 @@ func findWeek(s *torporv1alpha1.Savings, monday time.Time) *torporv1alpha1.WeekS
 	return &s.Weeks[len(s.Weeks)-1]
 }
 
-// overlap returns the part of a period that lies in the week that begins on a Monday.
+// overlap returns how much of a period lies in the week that begins on this Monday.
 func overlap(from, to, monday time.Time) time.Duration {
 	if from.Before(monday) {
 		from = monday
@@ -124,7 +125,8 @@ func WeekOf(at time.Time) time.Time {
 	return day.AddDate(0, 0, -(int(day.Weekday())+int(week/(24*time.Hour))-1)%int(week/(24*time.Hour)))
 }
 
-// TotalsOfWeek returns what an object has saved in the week that begins on a Monday. A stop in effect counts until now.
+// TotalsOfWeek returns what an object has saved in the week that begins on this Monday. A stop in effect is included
+// until now.
 func TotalsOfWeek(s *torporv1alpha1.Savings, monday, now time.Time) Totals {
 	if s == nil {
 		return Totals{}
@@ -138,7 +140,7 @@ func TotalsOfWeek(s *torporv1alpha1.Savings, monday, now time.Time) Totals {
 	return total(in, overlap(now.Add(-Elapsed(s, now)), now, monday))
 }
 
-// TotalsUntil returns what an object has saved in all. A stop in effect counts until now.
+// TotalsUntil returns what an object has saved in all. A stop in effect is included until now.
 func TotalsUntil(s *torporv1alpha1.Savings, now time.Time) Totals { return total(s, Elapsed(s, now)) }
 
 // Elapsed returns the duration of the stop in effect by the wall clock; zero if none exists, or if the clock is
@@ -177,7 +179,7 @@ func total(s *torporv1alpha1.Savings, counted time.Duration) Totals {
 	}
 }
 
-// Plus returns the sum of two objects.
+// Plus returns the sum of the totals of two objects.
 func (t Totals) Plus(o Totals) Totals {
 	return Totals{t.MachineSeconds + o.MachineSeconds, t.CPUSeconds + o.CPUSeconds, t.MemoryByteSeconds + o.MemoryByteSeconds}
 }
@@ -199,7 +201,7 @@ func ReadAnnotation(annotations map[string]string) *torporv1alpha1.Savings {
 	return &s
 }
 
-// FormatAnnotation returns the value of the annotation.
+// FormatAnnotation returns the value of the annotation that holds the savings.
 func FormatAnnotation(s *torporv1alpha1.Savings) (string, error) {
 	data, err := json.Marshal(s)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestNext(t *testing.T) {
 	}{
 		"an object that was never stopped has no savings": {nil, Rate{}, tuesday(), 0, nil},
 		"a stop begins in whole seconds":                  {nil, two, tuesday().Add(time.Millisecond), 0, &off},
-		"a stop that goes on is not written":              {&off, two, tuesday().Add(time.Hour), time.Hour, &off},
+		"an ongoing stop leaves the savings unchanged":    {&off, two, tuesday().Add(time.Hour), time.Hour, &off},
 		"a stop that ends is added": {
 			&off, Rate{}, tuesday().Add(time.Hour), time.Hour, &torporv1alpha1.Savings{MachineSeconds: 7200, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 7200)}},
 		},

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// RefuseAutoscaled returns the reason why an object must not be scaled to zero, given all HorizontalPodAutoscalers
-// of its namespace; empty if it may. An autoscaler with minReplicas of at least one does not act while the object
-// has no replicas, and resumes when it has some again.
+// RefuseAutoscaled returns the reason why an object must not be scaled to zero, given all HorizontalPodAutoscalers of
+// its namespace, or "" if it can be scaled to zero. An autoscaler with minReplicas of at least one does not act while
+// the object has no replicas, and resumes when the object has replicas again.
 func RefuseAutoscaled(obj *unstructured.Unstructured, all []autoscalingv2.HorizontalPodAutoscaler) string {
 	var refusals []string
 	for i := range all {
@@ -22,7 +22,7 @@ func RefuseAutoscaled(obj *unstructured.Unstructured, all []autoscalingv2.Horizo
 			refusals = append(refusals, refuseAutoscaler(a))
 		}
 	}
-	// A cache lists in any order, but the reason must be stable.
+	// The cache returns objects in any order, but the reason must be stable.
 	return slices.Max(append(refusals, ""))
 }
 
@@ -34,7 +34,7 @@ func isScaledBy(obj *unstructured.Unstructured, a *autoscalingv2.HorizontalPodAu
 
 func refuseAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) string {
 	if owner := metav1.GetControllerOf(a); owner != nil && owner.Kind == "ScaledObject" {
-		return fmt.Sprintf("expected no autoscaler that scales from zero, found the ScaledObject %s of KEDA; stop that instead (see examples/stopadapters)", owner.Name)
+		return fmt.Sprintf("expected no autoscaler that scales from zero, found the ScaledObject %s of KEDA; stop the ScaledObject instead (see examples/stopadapters)", owner.Name)
 	}
 	if a.Spec.MinReplicas != nil && *a.Spec.MinReplicas == 0 {
 		return fmt.Sprintf("expected no autoscaler that scales from zero, found the HorizontalPodAutoscaler %s with minReplicas 0; set it to 1", a.Name)

@@ -25,7 +25,7 @@ const action = "Stop"
 // ObservedSwitch is everything that Decide uses.
 type ObservedSwitch struct {
 	Now time.Time
-	// Object is nil if it is gone, or has no annotation of a switch.
+	// Object is the object, or nil if it no longer exists or has no annotation of Torpor.
 	Object *unstructured.Unstructured
 	// Operations stop the object.
 	Operations []torporv1alpha1.StopOperation
@@ -35,8 +35,8 @@ type ObservedSwitch struct {
 	// and zero if that is not recorded.
 	Manager   string
 	WrittenAt time.Time
-	// Rate is what a stop of the object saves per unit of time, and Moment identifies this observation in its
-	// savings.
+	// Rate is what a stop of the object saves per unit of time. Moment is the time of this observation, and how long
+	// the object's stop has lasted then.
 	Rate   savings.Rate
 	Moment savings.Moment
 }
@@ -59,11 +59,12 @@ type decisionStep struct {
 	next SwitchState
 	// saved are the savings after the changes decided so far.
 	saved *torporv1alpha1.Savings
-	// annotations are to be written; empty ones are to be removed.
+	// annotations are the annotations to write; an empty value removes the annotation.
 	annotations map[string]string
 }
 
-// Decide returns the plan for an object. Calling it again after its plan was written changes nothing.
+// Decide returns the plan for an object. It is idempotent: if it is called again after its plan was written, the new
+// plan contains no changes.
 func Decide(o ObservedSwitch) SwitchPlan {
 	if o.Object == nil {
 		return SwitchPlan{Rule: "no switch"}
@@ -117,9 +118,9 @@ func (s *decisionStep) takeBack() {
 	}
 }
 
-// yield no longer keeps an object stopped after another writer has changed a field that a stop had set: either a
-// user wants the object to run, or a tool applies a manifest. If Torpor stopped the object again, the two would
-// overwrite each other in a loop. Unchanged fields are restored.
+// yield ends a stop because another writer has changed a field that the stop had set. That writer is a user who wants
+// the object to run, or a tool that applies a manifest. If Torpor stopped the object again, Torpor and the tool would
+// overwrite each other in a loop. yield restores the fields that still have the value of the stop.
 func (s *decisionStep) yield() {
 	s.plan.Rule = "started by another writer"
 	s.endSavingsAtWrite()
@@ -129,8 +130,8 @@ func (s *decisionStep) yield() {
 	}
 	restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
-	// Times in an annotation have whole seconds. The time is rounded up, so that it is also later than a stop that
-	// began in this second.
+	// Times in an annotation have whole seconds. The time is rounded up, so that it is later than the beginning of a
+	// stop in the same second.
 	s.annotations[torporv1alpha1.ResumedAnnotation] = formatTime(s.Now.Add(time.Second).Truncate(time.Second)) + " " + by
 	if newest := s.next.Records.RequestedStop(); newest != nil && newest.EndedAt == nil {
 		newest.EndedAt, newest.StartedBy, newest.Requested = new(metav1.NewTime(s.Now)), by, false
@@ -138,11 +139,11 @@ func (s *decisionStep) yield() {
 	}
 	s.plan.Events = append(s.plan.Events, decision.Event{
 		Warning: true, Reason: EventStartedByOthers, Action: action,
-		Note: "Expected the fields as the stop has set them, found them changed by " + by + "; Torpor does not change the object until the next stop. If a tool restores the fields, stop the object from which the tool takes them",
+		Note: "Expected the fields as the stop has set them, found them changed by " + by + "; Torpor does not change the object until the next stop. If a tool restores the fields, stop the object from which the tool derives them",
 	})
 }
 
-// beginsStop reports whether a user requests a stop that no pass has seen before.
+// beginsStop reports whether a user requests a stop that is not recorded yet.
 func (s *decisionStep) beginsStop() bool {
 	newest, last := s.next.Records.RequestedStop(), s.is.Records.RequestedStop()
 	return s.next.Records.Holds() && (last == nil || last.EndedAt != nil || last.RequestVersion != newest.RequestVersion || !last.Since.Equal(&newest.Since))
@@ -160,7 +161,7 @@ func (s *decisionStep) revertOldStop() {
 func (s *decisionStep) stopOrRestore(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
 	switch isKept := len(s.is.Saved) > 0; {
 	case s.is.Unreadable != "":
-		s.refuse(fmt.Sprintf("expected %s as written by Torpor, found something else; restore the fields by hand, and remove the annotation", s.is.Unreadable))
+		s.refuse(fmt.Sprintf("expected %s as written by Torpor, found other content; restore the fields by hand, and remove the annotation", s.is.Unreadable))
 	case isWanted && !isKept && s.Refusal != "":
 		s.refuse(s.Refusal)
 	case isWanted && !isKept:
@@ -224,8 +225,8 @@ func (s *decisionStep) restore() {
 	s.plan.Events = append(s.plan.Events, decision.Event{Warning: len(kept) > 0, Reason: EventRestored, Action: "Start", Note: note})
 }
 
-// endSavingsAtWrite ends the savings when another writer changed a field that the stop had set, which may have been
-// before the manager started.
+// endSavingsAtWrite ends the savings at the time when another writer changed a field that the stop had set. This time
+// may be before the start of the manager.
 func (s *decisionStep) endSavingsAtWrite() {
 	until := s.Moment
 	if s.saved != nil && s.saved.Since != nil && !s.WrittenAt.IsZero() {
@@ -249,7 +250,7 @@ func (s *decisionStep) writeSavings() {
 	}
 }
 
-// finish writes the annotations and sets the time of the next pass.
+// finish writes the annotations and sets the time of the next reconciliation.
 func (s *decisionStep) finish() {
 	s.writeSavings()
 	if !slices.EqualFunc(s.is.Records, s.next.Records, isSameRecord) {
@@ -306,8 +307,8 @@ func (s *decisionStep) requeueAt(moment time.Time) {
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// FindLastWrite returns the field manager that last wrote one of the fields, and when, from the object's managed
-// fields; empty and zero if these have neither.
+// FindLastWrite returns the field manager that last wrote one of the fields, and the time of this write. It reads both
+// from the object's managedFields, and returns empty values if they contain no such write.
 func FindLastWrite(obj metav1.Object, paths []string) (manager string, at time.Time) {
 	var found metav1.ManagedFieldsEntry
 	for _, entry := range obj.GetManagedFields() {
@@ -342,12 +343,12 @@ func ListPaths(operations []torporv1alpha1.StopOperation) (paths []string) {
 	return paths
 }
 
-// RefuseOwned returns the reason why an object with a controlling owner must not be stopped; empty without such an
-// owner.
+// RefuseOwned returns the reason why an object with a controlling owner must not be stopped, or "" if the object has
+// no such owner.
 func RefuseOwned(obj metav1.Object) string {
 	owner := metav1.GetControllerOf(obj)
 	if owner == nil {
 		return ""
 	}
-	return fmt.Sprintf("expected an object without a controller, found that %s %s owns it; stop that instead", owner.Kind, owner.Name)
+	return fmt.Sprintf("expected an object without a controller, found that %s %s owns it; stop the owner instead", owner.Kind, owner.Name)
 }

@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 		"a user scales the object during a Slumber's stop: the replicas are kept after the end of that stop":         {"sleep scale:5 wake", "5 ObjectStopped StartedByOthers"},
 		"a user scales the object during a Slumber's stop: stopped by the Slumber's next stop":                       {"sleep scale:5 wake later sleep", "0 ObjectStopped StartedByOthers ObjectStopped"},
 		"a user stops and scales the object: the scaling ends the stop":                                              {"stop scale:4", "4 ObjectStopped StartedByOthers"},
-		"a user scales the object during a Slumber's stop, and stops it before the next pass: stopped again":         {"sleep scale:5/dies stop", "0 ObjectStopped ObjectStopped"},
+		"during a Slumber's stop, a user scales the object and requests a stop before the next pass: stopped again":  {"sleep scale:5/dies stop", "0 ObjectStopped ObjectStopped"},
 		"a user scales the object during a Slumber's stop, stops it and starts it: the scaled replicas are restored": {"sleep scale:5/dies stop wake start", "5 ObjectStopped ObjectStopped ObjectRestored"},
 		"a user scales the object during a Slumber's stop, and the next stop is refused: the replicas are kept":      {"sleep refuse scale:5/dies stop", "5 ObjectStopped StopRefused"},
 		"a user's stop with an end time that has passed: restored":                                                   {"stop until later later", "3 ObjectStopped StopEnded ObjectRestored"},

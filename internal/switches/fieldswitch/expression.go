@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxCost limits the cost of evaluating an expression on one object, in CEL cost units. That many take a few
-	// milliseconds.
+	// maxCost limits the cost of evaluating an expression on one object, in CEL cost units. An evaluation of this
+	// cost takes a few milliseconds.
 	maxCost = 50_000
 	// objectVariable is the name of the CEL variable that holds the whole object.
 	objectVariable = "object"
@@ -22,7 +22,7 @@ type Expression struct {
 	program cel.Program
 }
 
-// CompileExpression compiles an expression; an empty one is always true.
+// CompileExpression compiles an expression. An empty expression is always true.
 func CompileExpression(text string) (Expression, error) {
 	if text == "" {
 		return Expression{}, nil
@@ -33,7 +33,7 @@ func CompileExpression(text string) (Expression, error) {
 	}
 	checked, issues := environment.Compile(text)
 	if issues.Err() != nil {
-		return Expression{}, fmt.Errorf("expected CEL about object, found: %w", issues.Err())
+		return Expression{}, fmt.Errorf("expected CEL that uses the variable object, found: %w", issues.Err())
 	}
 	if kind := checked.OutputType(); kind != cel.BoolType && kind != cel.DynType {
 		return Expression{}, fmt.Errorf("expected true or false, found an expression of type %s", kind)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fieldswitch decides how objects are stopped whose kind has no status fields of Torpor. A stop sets some
-// fields and, in the same write, keeps their previous values in an annotation. A start restores them. The package
-// has no side effects.
+// Package fieldswitch decides how objects of kinds without status fields of Torpor are stopped. A stop sets some
+// fields and, in the same write, saves their previous values in an annotation. A start restores these values. The
+// package has no side effects.
 package fieldswitch
 
 import (
@@ -24,7 +24,7 @@ const (
 	// maxRestore limits the size of the saved values of an object, in bytes, because all annotations of an object
 	// together have at most 256 KiB.
 	maxRestore = 16 << 10
-	// maxOperations limits how many fields a stop sets, including the maps on their paths.
+	// maxOperations limits how many fields a stop sets, including the maps that it creates on their paths.
 	maxOperations = 50
 	metadataField = "metadata"
 )
@@ -45,17 +45,17 @@ func ValidateOperations(operations []torporv1alpha1.StopOperation) error {
 		isRemoved := operation.Op == torporv1alpha1.RemoveOperation
 		switch names := parsePath(operation.Path); {
 		case !isRemoved && operation.Value == nil:
-			return fmt.Errorf("[%d]: expected a value for %s, found none; add it", i, operation.Path)
+			return fmt.Errorf("[%d]: expected a value for %s, found none; add the field value, or set op to remove", i, operation.Path)
 		case !mayBeSet(names) || len(names) != 3 && names[0] == metadataField:
 			return fmt.Errorf("[%d]: expected a field below /spec, or the name of one annotation or label, found %s; write a slash in a name as ~1", i, operation.Path)
 		case names[0] == metadataField && !isRemoved && !isText(operation.Value.Raw):
-			return fmt.Errorf("[%d]: expected a text for %s, found %s; put it in quotes", i, operation.Path, operation.Value.Raw)
+			return fmt.Errorf("[%d]: expected a string for %s, found %s; put the value in quotes", i, operation.Path, operation.Value.Raw)
 		}
 	}
 	return nil
 }
 
-// mayBeSet reports whether a stop may set a field, or create it as a map on the path to one.
+// mayBeSet reports whether a stop may set a field, or may create the field as a map on the path to another field.
 func mayBeSet(names []string) bool {
 	if names[0] == "spec" {
 		return true
@@ -68,8 +68,8 @@ func isText(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &text) == nil && text != nil
 }
 
-// mayRestore reports whether a stop may have saved such a field. Without this check, a user with permission to write
-// annotations could make Torpor write fields that this user may not write.
+// mayRestore reports whether a stop can have saved this field. Without this check, a user who may only write
+// annotations could make Torpor write other fields of the object.
 func mayRestore(one SavedField) bool {
 	names := parsePath(one.Path)
 	if !mayBeSet(names) || names[0] != metadataField {
@@ -159,7 +159,7 @@ func applyOperations(object map[string]any, operations []torporv1alpha1.StopOper
 		}
 	}
 	if data, err := json.Marshal(saved); err != nil || len(data) > maxRestore {
-		return nil, errors.Join(err, fmt.Errorf("expected at most %d bytes to keep, found %d", maxRestore, len(data)))
+		return nil, errors.Join(err, fmt.Errorf("expected at most %d bytes of saved values, found %d", maxRestore, len(data)))
 	}
 	return saved, nil
 }
@@ -212,8 +212,8 @@ func decode(raw json.RawMessage) (any, error) {
 	return value["v"], nil
 }
 
-// restoreFields restores the previous values, except in fields that were changed since the stop, and returns the
-// paths of these.
+// restoreFields restores the previous values of the saved fields. It does not restore fields that were changed since
+// the stop, and returns the paths of these fields.
 func restoreFields(object map[string]any, saved []SavedField) (kept []string) {
 	for _, one := range slices.Backward(saved) {
 		names := parsePath(one.Path)
@@ -257,7 +257,7 @@ func normalize(value any) any {
 	return plain
 }
 
-// holdsAll reports whether every field still has the value that a stop has set. It ignores maps that the stop
+// holdsAll reports whether every field still has the value that a stop has set. It ignores the maps that the stop has
 // created.
 func holdsAll(object map[string]any, saved []SavedField) bool {
 	return !slices.ContainsFunc(saved, func(one SavedField) bool { return !one.IsMade && !holdsValue(object, one) })
@@ -288,11 +288,11 @@ func DescribeStop(object map[string]any, operations []torporv1alpha1.StopOperati
 		switch after := cmp.Or(string(one.After), "absent"); {
 		case one.IsMade:
 		case string(one.Before) == string(one.After):
-			changes = append(changes, one.Path+" is "+after+" already, and stays so after the start")
+			changes = append(changes, one.Path+" is already "+after+", and a start does not change it")
 		case one.Before == nil:
 			changes = append(changes, one.Path+" is set to "+after+", and is removed at the start")
 		case one.After == nil:
-			changes = append(changes, one.Path+" is removed, and is "+string(one.Before)+" again at the start")
+			changes = append(changes, one.Path+" is removed, and is set to "+string(one.Before)+" again at the start")
 		default:
 			changes = append(changes, one.Path+" is set to "+after+", and back to "+string(one.Before)+" at the start")
 		}
@@ -308,11 +308,11 @@ func (s SwitchState) DescribeStart() (changes []string) {
 		case one.Before == nil:
 			changes = append(changes, one.Path+" is removed, unless it has changed since the stop")
 		default:
-			changes = append(changes, one.Path+" is "+string(one.Before)+" again, unless it has changed since the stop")
+			changes = append(changes, one.Path+" is set to "+string(one.Before)+" again, unless it has changed since the stop")
 		}
 	}
 	if len(changes) == 0 {
-		changes = []string{"Nothing is changed: no stop holds the object"}
+		changes = []string{"Nothing changes: Torpor does not keep the object stopped"}
 	}
 	return changes
 }

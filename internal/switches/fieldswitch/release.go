@@ -10,15 +10,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Release returns the plan for an object whose kind can no longer be stopped; because is the reason for the event.
-// An object that only Slumbers stopped is restored. A stop that a user requested remains, with its saved values,
-// because only the user ends it, and the next StopAdapter of the kind uses these values.
+// Release returns the plan for an object whose kind can no longer be stopped; because is the reason that the event
+// reports. An object that only Slumbers stopped is restored. A stop that a user requested remains, with its saved
+// values, because only the user ends it, and the next StopAdapter of the kind uses these values.
 func Release(o ObservedSwitch, because string) SwitchPlan {
 	is := ReadSwitch(o.Object)
 	s := &decisionStep{ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "released", Next: o.Object.DeepCopy()}}
 	for name := range o.Object.GetAnnotations() {
 		if strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix) {
-			s.annotations[name] = "" // A later StopAdapter must not find a stop whose Slumber may be gone by then.
+			s.annotations[name] = "" // A later StopAdapter must not find a stop by a Slumber that may no longer exist.
 		}
 	}
 	s.updateRecords() // An expired stop no longer counts.
@@ -30,7 +30,7 @@ func Release(o ObservedSwitch, because string) SwitchPlan {
 	case isChanged:
 		s.yield()
 	case is.Unreadable != "":
-		s.plan.Events = append(s.plan.Events, leftEvent(because, fmt.Sprintf("expected %s as written by Torpor, found something else; restore the fields by hand, and remove the annotation", is.Unreadable)))
+		s.plan.Events = append(s.plan.Events, leftEvent(because, fmt.Sprintf("expected %s as written by Torpor, found other content; restore the fields by hand, and remove the annotation", is.Unreadable)))
 	case isLeft:
 		s.plan.Events = append(s.plan.Events, leftEvent(because, "a user has stopped it"+s.next.Records.Describe()+"; to start it, restore the values in "+torporv1alpha1.RestoreAnnotation+", and remove that annotation"))
 	case len(is.Saved) > 0:
@@ -45,5 +45,5 @@ func Release(o ObservedSwitch, because string) SwitchPlan {
 }
 
 func leftEvent(because, why string) decision.Event {
-	return decision.Event{Warning: true, Reason: EventLeftStopped, Action: action, Note: fmt.Sprintf("The object stays as it is although %s: %s", because, why)}
+	return decision.Event{Warning: true, Reason: EventLeftStopped, Action: action, Note: fmt.Sprintf("The object remains unchanged although %s: %s", because, why)}
 }

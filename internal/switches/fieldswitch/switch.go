@@ -24,11 +24,11 @@ const (
 	// stoppedValue is the only value of torpor.dev/stopped that stops an object.
 	stoppedValue = "true"
 	// startedValue is the value after a start. The annotation is not removed, because a Deployment's annotations are
-	// copied to its ReplicaSets and never removed there, so that kubectl rollout undo would bring an old stop back.
+	// copied to its ReplicaSets and never removed there, so that kubectl rollout undo would restore an old stop.
 	startedValue = "false"
 )
 
-// SwitchState is the content of an object's annotations.
+// SwitchState is the content of Torpor's annotations of an object.
 type SwitchState struct {
 	// Records are the stops that torpor.dev/stopped requested.
 	Records stoprecord.Records
@@ -42,7 +42,8 @@ type SwitchState struct {
 	ResumedBy string
 	// Refused is the reason why the object is not stopped.
 	Refused string
-	// Unreadable names an annotation whose content was not written by Torpor. It is empty if there is none.
+	// Unreadable is the name of an annotation whose content was not written by Torpor. It is empty if no annotation
+	// is unreadable.
 	Unreadable string
 }
 
@@ -71,10 +72,10 @@ func IsAsked(obj metav1.Object) bool {
 	return obj.GetAnnotations()[torporv1alpha1.StoppedAnnotation] == stoppedValue
 }
 
-// AskForStop requests a stop of an object, without the reason and the end of an earlier one.
+// AskForStop requests a stop of an object, and removes the reason and the end of an earlier stop.
 func AskForStop(obj metav1.Object) { ask(obj, stoppedValue) }
 
-// AskForStart takes back a requested stop, with its reason and its end.
+// AskForStart withdraws a requested stop, with its reason and its end.
 func AskForStart(obj metav1.Object) {
 	if obj.GetAnnotations()[torporv1alpha1.StoppedAnnotation] != "" {
 		ask(obj, startedValue)
@@ -93,7 +94,7 @@ func ask(obj metav1.Object, value string) {
 }
 
 // ReadSwitch reads the annotations. Records that cannot be read count as absent. A torpor.dev/restore that cannot be
-// read is reported in Unreadable, because nothing can be restored.
+// read is reported in Unreadable, because then no field can be restored.
 func ReadSwitch(obj metav1.Object) SwitchState {
 	annotations := obj.GetAnnotations()
 	s := SwitchState{Refused: annotations[torporv1alpha1.StopRefusedAnnotation], Scheduled: stoprecord.ReadScheduled(annotations)}
@@ -122,8 +123,8 @@ func parse(text string, into any) error {
 	return nil
 }
 
-// FindScheduled returns the Slumber's stop that is in effect; nil if none exists. A stop that began before the last
-// resume of the object is not in effect.
+// FindScheduled returns the Slumber's stop that is in effect, or nil if none exists. A stop that began before the
+// last resume of the object is not in effect.
 func (s SwitchState) FindScheduled(annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
 	return stoprecord.FindHolding(s.ListStopsSinceResume(), annotations, now)
 }

@@ -10,14 +10,14 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Attention classifies a switch by how urgently a user should look at it.
+// Attention is a class of switches that need a user's attention with the same urgency.
 type Attention int
 
 // The classes of switches, in the order in which tables list them.
 const (
 	// AttentionStuck is a switch that waits for an intervention or has failed.
 	AttentionStuck Attention = iota
-	// AttentionOverdue is a stop that continues after its end.
+	// AttentionOverdue is a stop that is still in effect although its end time has passed.
 	AttentionOverdue
 	// AttentionChanging is a switch that has not reached the requested state.
 	AttentionChanging
@@ -56,8 +56,8 @@ func (r Row) IsChanging() bool {
 	return r.Stopped && !rests || !r.Stopped && !runs && r.State != "unknown" && r.State != "Unknown"
 }
 
-// NextAt returns the value of the NEXT column at a time. For an overdue stop, it replaces the announced automatic
-// start, which has not happened.
+// NextAt returns the value of the NEXT column at the given time. For an overdue stop, it replaces the announcement of
+// the automatic start, because this start has not happened.
 func (r Row) NextAt(now time.Time) string {
 	switch {
 	case !r.IsOverdue(now):

@@ -18,15 +18,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// maxDisplayName is the longest display name of the CFApp schema. Another schema may allow longer ones, which are
-// ignored.
+// maxDisplayName is the maximum length of a display name in Torpor's schema of CFApp. If the served schema allows
+// longer names, these are ignored.
 const maxDisplayName = 250
 
-// cfApps are stopped by spec.desiredState.
+// cfApps is the kind CFApp. Its objects are stopped by spec.desiredState.
 type cfApps struct{}
 
 // GVK implements Definition.
@@ -55,7 +55,8 @@ func (cfApps) NewList() List { return &korifiv1alpha1.CFAppList{} }
 // Switch implements Definition.
 func (cfApps) Switch() *FieldSwitch { return nil }
 
-// Notes implements Definition. The admission of apps records requesters together with revisions.
+// Notes implements Definition. It returns nil, because the admission of CFApps records requesters together with
+// revisions.
 func (cfApps) Notes() *Notes { return nil }
 
 // ListFinalizers implements Finalized.
@@ -93,8 +94,8 @@ func (cfApps) ReadState(obj Object, _ time.Time) State {
 	return s
 }
 
-// findResume returns when, and by whom, the app was last started, restarted or deployed. The end of a stop by
-// torpor.dev/until does not count, because it does not request that the app run after that.
+// findResume returns when, and by whom, the app was last started, restarted or deployed. An automatic start at the
+// time in torpor.dev/until does not count, because it is not a request to keep the app running.
 func findResume(app *korifiv1alpha1.CFApp) (at metav1.Time, by string) {
 	current := revision.DescribeCurrent(app)
 	if current.Cause == korifiv1alpha1.CausedByRestart || current.Cause == korifiv1alpha1.CausedByDeployment {
@@ -198,7 +199,7 @@ func (cfApps) ListRelated(Object) []Related {
 }
 
 // Plan implements Planner.
-func (cfApps) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
+func (cfApps) Plan(s PlanSubject, r preflight.PlanRequest) preflight.Plan {
 	found, _ := s.Object.(*korifiv1alpha1.CFApp)
 	a := plannedApp{CFApp: restoreStatus(found), startCommand: s.StartCommand}
 	for _, related := range s.Related {
@@ -207,7 +208,7 @@ func (cfApps) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
 		}
 	}
 	scheduled := stoprecord.FindScheduled(a.Status.ScheduledStops, a.Annotations, r.Now)
-	findings := append(stopcheck.JudgeShared(a, r), stopcheck.JudgeSlumber(scheduled, r)...)
+	findings := append(preflight.JudgeShared(a, r), preflight.JudgeSlumber(scheduled, r)...)
 	if r.IsStart {
 		findings = append(findings, a.judgeStart()...)
 	} else {
@@ -217,7 +218,7 @@ func (cfApps) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
 	if effects == nil {
 		effects = a.effects(r)
 	}
-	return stopcheck.Plan{Effects: effects, Findings: stopcheck.Join(findings)}
+	return preflight.Plan{Effects: effects, Findings: preflight.Join(findings)}
 }
 
 // plannedApp is a CFApp that is to be stopped or started.
@@ -225,42 +226,42 @@ type plannedApp struct {
 	*korifiv1alpha1.CFApp
 	// deployments are all CFDeployments in the space of the app.
 	deployments []*torporv1alpha1.CFDeployment
-	// startCommand is the command that starts it again.
+	// startCommand is the command that starts the app again.
 	startCommand string
 }
 
-func (a plannedApp) effects(r stopcheck.PlanRequest) []string {
+func (a plannedApp) effects(r preflight.PlanRequest) []string {
 	if r.IsStart {
-		return []string{"Its newest revision is started, which runs the current droplet, and its routes lead there"}
+		return []string{"Its newest revision starts with the current droplet, and its routes lead to the instances of this revision"}
 	}
 	count := ""
 	if a.Status.Instances != nil {
-		count = fmt.Sprintf(", of which %d are ready", a.Status.Instances.Ready)
+		count = fmt.Sprintf(", including %d ready ones", a.Status.Instances.Ready)
 	}
 	return []string{
-		"Its instances end" + count + ": each receives SIGTERM, and is killed if it still runs ten seconds later",
-		"Its routes stay, but no instance answers", r.DescribeEnd(a.startCommand),
+		"All its instances are stopped" + count + ": each instance receives SIGTERM, and SIGKILL if it has not ended after ten seconds",
+		"Its routes remain, but no instance answers requests", r.DescribeEnd(a.startCommand),
 	}
 }
 
 // judgeStart returns a finding if the app has no droplet to run.
-func (a plannedApp) judgeStart() []stopcheck.Finding {
+func (a plannedApp) judgeStart() []preflight.Finding {
 	if a.Spec.CurrentDropletRef != nil {
 		return nil
 	}
-	return []stopcheck.Finding{stopcheck.NewFinding(torporv1alpha1.StartRefusedFinding, 1, "found no droplet to run; push the app")}
+	return []preflight.Finding{preflight.NewFinding(torporv1alpha1.StartRefusedFinding, 1, "no droplet to run; push the app")}
 }
 
-func (a plannedApp) judgeStop() []stopcheck.Finding {
-	var findings []stopcheck.Finding
+func (a plannedApp) judgeStop() []preflight.Finding {
+	var findings []preflight.Finding
 	for _, d := range a.deployments {
 		if d.Spec.AppRef.Name == a.Name && d.Status.Value == torporv1alpha1.ActiveDeployment {
-			findings = append(findings, stopcheck.NewFinding(torporv1alpha1.DeploymentUnderwayFinding, 1, fmt.Sprintf("the %s deployment %s", d.Spec.Strategy, d.Name)))
+			findings = append(findings, preflight.NewFinding(torporv1alpha1.DeploymentUnderwayFinding, 1, fmt.Sprintf("the %s deployment %s", d.Spec.Strategy, d.Name)))
 			break // At most one deployment is in progress.
 		}
 	}
 	if ready := meta.FindStatusCondition(a.Status.Conditions, korifiv1alpha1.ReadyCondition); ready != nil && ready.Reason == korifiv1alpha1.BlockedReason {
-		findings = append(findings, stopcheck.NewFinding(torporv1alpha1.NotHealthyFinding, 1, ready.Message))
+		findings = append(findings, preflight.NewFinding(torporv1alpha1.NotHealthyFinding, 1, ready.Message))
 	}
 	return findings
 }

@@ -9,13 +9,13 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Change is what a user requests for a part of an object.
+// Change is a start, a stop, or an extension of a stop that a user requests for a part of an object.
 type Change struct {
 	// IsStart requests a start. IsExtension postpones the end of a stop. Otherwise a stop is requested.
 	IsStart, IsExtension bool
 	// Reason and Until are the reason and the end of the stop; nil if the user does not set them.
 	Reason, Until *string
-	// With is namespace/NAME if the stop is part of a stop of that whole namespace.
+	// With is namespace/NAME if the user stops the whole namespace.
 	With string
 }
 

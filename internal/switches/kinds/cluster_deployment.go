@@ -16,11 +16,11 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// clusterDeployments are stopped by spec.powerState.
+// clusterDeployments is the kind ClusterDeployment. Its objects are stopped by spec.powerState.
 type clusterDeployments struct{}
 
 // GVK implements Definition.
@@ -39,6 +39,9 @@ func (clusterDeployments) New() Object { return &hivev1.ClusterDeployment{} }
 
 // NewList implements Definition.
 func (clusterDeployments) NewList() List { return &hivev1.ClusterDeploymentList{} }
+
+// StopWave implements Late. Clusters are stopped last.
+func (clusterDeployments) StopWave() int { return MaxWaves - 1 }
 
 // Switch implements Definition.
 func (clusterDeployments) Switch() *FieldSwitch { return nil }
@@ -60,7 +63,7 @@ func (clusterDeployments) ReadState(obj Object, now time.Time) State {
 	if !isCluster {
 		return State{}
 	}
-	if cd.Status.Hibernation == nil { // The annotation is written whichever schema is served, and costs more to read than the rest.
+	if cd.Status.Hibernation == nil { // The annotations exist even if the schema keeps these fields, and are slow to read.
 		cd = restoreStatus(cd)
 	}
 	s := State{
@@ -80,10 +83,10 @@ func (clusterDeployments) ReadState(obj Object, now time.Time) State {
 		}
 	}
 	if hibernating != nil && hibernating.Status == metav1.ConditionFalse && isLeftRunning(hibernating.Reason) {
-		s.Message = hibernating.Reason + ": " + hibernating.Message // A Slumber would wait for this cluster without end, so it shows the reason.
+		s.Message = hibernating.Reason + ": " + hibernating.Message // The cluster never falls asleep, so the Slumber that waits for it must show the reason.
 	}
-	// The end of a stop by torpor.dev/until does not count as a resume, because it does not request that the cluster
-	// run after that.
+	// An automatic start at the time in torpor.dev/until does not count as a resume, because it is not a request to
+	// keep the cluster running.
 	if stops := cd.Status.Stops; len(stops) > 0 && stops[0].EndedAt != nil && !stops[0].Requested && stops[0].StartedBy != torporv1alpha1.UntilAnnotation {
 		s.ResumedAt, s.ResumedBy = *stops[0].EndedAt, stops[0].StartedBy
 	}
@@ -121,8 +124,8 @@ func resumeClusterDeployment(cd *hivev1.ClusterDeployment, now time.Time) {
 	removeSharedAnnotations(cd)
 }
 
-// sleepsByItself reports whether the cluster hibernates because of spec.hibernateAfter, which spec.powerState does not
-// show.
+// sleepsByItself reports whether the cluster hibernates because of spec.hibernateAfter. In that case, spec.powerState
+// is unchanged.
 func sleepsByItself(cd *hivev1.ClusterDeployment) bool {
 	record := cd.Status.Hibernation
 	return record != nil && record.PowerStateBefore != nil && *record.PowerStateBefore == cd.Spec.PowerState && record.ResumeStartedAt == nil && record.ResumedAt == nil
@@ -169,8 +172,8 @@ func (clusterDeployments) ReadSavings(obj Object) Savings {
 	return s
 }
 
-// DescribeAbandoned implements Abandoned. Clusters that hibernate by spec.hibernateAfter, or are still resuming, have
-// another spec.
+// DescribeAbandoned implements Abandoned. It also checks the condition Hibernating, because spec.powerState is not
+// Hibernating if the cluster hibernates because of spec.hibernateAfter, or is still resuming.
 func (clusterDeployments) DescribeAbandoned(obj Object) (state, consequence string) {
 	cd, isCluster := obj.(*hivev1.ClusterDeployment)
 	if !isCluster {
@@ -183,16 +186,17 @@ func (clusterDeployments) DescribeAbandoned(obj Object) (state, consequence stri
 	return "", ""
 }
 
-// ListRelated implements Planner. The hibernation check in the status has everything that a plan needs.
+// ListRelated implements Planner. A plan needs no other objects, because status.hibernationCheck contains the
+// findings.
 func (clusterDeployments) ListRelated(Object) []Related { return nil }
 
 // Plan implements Planner.
-func (clusterDeployments) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
+func (clusterDeployments) Plan(s PlanSubject, r preflight.PlanRequest) preflight.Plan {
 	cd, _ := s.Object.(*hivev1.ClusterDeployment)
 	cd = restoreStatus(cd)
 	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, r.Now)
-	findings := stopcheck.Join(stopcheck.JudgeShared(cd, r), judgeClusterObject(cd), stopcheck.JudgeSlumber(scheduled, r), judgeSurvey(cd, r))
-	return stopcheck.Plan{Effects: clusterEffects(cd, scheduled, r), WakeBy: wakeByOf(cd), Findings: findings}
+	findings := preflight.Join(preflight.JudgeShared(cd, r), judgeClusterObject(cd), preflight.JudgeSlumber(scheduled, r), judgeSurvey(cd, r))
+	return preflight.Plan{Effects: clusterEffects(cd, scheduled, r), WakeBy: wakeByOf(cd), Findings: findings}
 }
 
 func wakeByOf(cd *hivev1.ClusterDeployment) *metav1.Time {
@@ -202,19 +206,19 @@ func wakeByOf(cd *hivev1.ClusterDeployment) *metav1.Time {
 	return nil
 }
 
-func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, r stopcheck.PlanRequest) []string {
+func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, r preflight.PlanRequest) []string {
 	if cd.HasTrueAnnotation(hivev1.InfraDisabledAnnotation) {
 		return []string{"Its machines do not change, because the annotation " + hivev1.InfraDisabledAnnotation + " disables their management by Torpor"}
 	}
 	state, platform := cd.Status.PowerState, cmp.Or(cd.Spec.PlatformSettings().Name, "its platform")
 	if r.IsStart {
 		if state == string(hivev1.PowerStateRunning) {
-			return []string{"It runs already, and nothing changes"}
+			return []string{"The cluster already runs, so nothing changes"}
 		}
 		return []string{
-			"Its machines are started at " + platform + ", and its API server is polled once the first one runs",
-			"Certificate requests of the recorded nodes are approved, and it is Ready once those that were ready have reported",
-			"SyncSets and MachinePools catch up once",
+			"Its machines on " + platform + " are started, and its API server is polled once the first machine runs",
+			"Certificate requests of the recorded nodes are approved, and the cluster is Ready once the nodes that were ready have reported",
+			"SyncSets and MachinePools are applied again",
 		}
 	}
 	startCommand := "kubectl torpor resume -n " + cd.Namespace + " " + cd.Name
@@ -222,33 +226,33 @@ func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.Sche
 		return takeover
 	}
 	if state == string(hivev1.PowerStateHibernating) {
-		return []string{"It hibernates already", r.DescribeEnd(startCommand)}
+		return []string{"The cluster already hibernates", r.DescribeEnd(startCommand)}
 	}
 	return []string{
 		"Its nodes are recorded, which takes half a minute at most",
-		"Its machines are stopped at " + platform + ", all at once; disks and addresses stay, and Pods are not evicted before",
-		"No controller connects to it during the stop: SyncSets and MachinePools wait",
+		"Its machines on " + platform + " are stopped, all at once; disks and addresses are kept, and Pods are not evicted first",
+		"No controller connects to the cluster during the stop: SyncSets and MachinePools wait",
 		r.DescribeEnd(startCommand),
 	}
 }
 
 // judgeClusterObject returns the findings that follow from the object alone.
-func judgeClusterObject(cd *hivev1.ClusterDeployment) []stopcheck.Finding {
-	var findings []stopcheck.Finding
+func judgeClusterObject(cd *hivev1.ClusterDeployment) []preflight.Finding {
+	var findings []preflight.Finding
 	for _, annotation := range []string{hivev1.ReconcilePauseAnnotation, hivev1.PowerStatePauseAnnotation, hivev1.InfraDisabledAnnotation} {
 		if cd.HasTrueAnnotation(annotation) {
-			findings = append(findings, stopcheck.NewFinding(torporv1alpha1.PausedFinding, 1, annotation))
+			findings = append(findings, preflight.NewFinding(torporv1alpha1.PausedFinding, 1, annotation))
 			break
 		}
 	}
 	if unsupported := unsupportedMessage(cd); unsupported != "" {
-		findings = append(findings, stopcheck.NewRemark(torporv1alpha1.HibernationUnsupportedFinding, unsupported))
+		findings = append(findings, preflight.NewRemark(torporv1alpha1.HibernationUnsupportedFinding, unsupported))
 	}
 	return findings
 }
 
-// unsupportedMessage returns why the manager cannot hibernate the cluster; empty if it can. For an installed
-// cluster, the conditions hold the reason, because only the manager checks platforms and versions.
+// unsupportedMessage returns why the manager cannot hibernate the cluster, or "" if it can. For an installed cluster,
+// the conditions hold the reason, because only the manager checks platforms and versions.
 func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	if !cd.Spec.Installed {
 		return "Expected spec.installed to be true, found false; nothing is stopped or started before that"
@@ -267,30 +271,30 @@ func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	return ""
 }
 
-// judgeRequired returns a finding that a stop will be refused, if HibernationPossible is required and there are
-// blocking findings. The annotation requires it, or a flag of the manager, which the manager reports once a stop is
-// requested.
-func judgeRequired(cd *hivev1.ClusterDeployment, found []stopcheck.Finding) []stopcheck.Finding {
+// requiresPossible reports whether a stop requires HibernationPossible: by the annotation, or by a flag of the manager.
+// The flag is known only if the manager has refused a requested stop.
+func requiresPossible(cd *hivev1.ClusterDeployment) bool {
 	c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
-	isRefused := c != nil && c.Reason == hivev1.RefusedHibernationReason
-	if !stopcheck.HasBlocking(found) || !isRefused && cd.Annotations[hivev1.RequireAnnotation] != hivev1.RequireHibernationPossible {
-		return nil
-	}
-	return []stopcheck.Finding{stopcheck.NewRemark(torporv1alpha1.StopRefusedFinding,
-		"HibernationPossible is required, but the other blocking findings make it False; correct these, or remove the annotation "+hivev1.RequireAnnotation)}
+	return c != nil && c.Reason == hivev1.RefusedHibernationReason || cd.Annotations[hivev1.RequireAnnotation] == hivev1.RequireHibernationPossible
 }
 
 // judgeSurvey returns the findings of the last hibernation check in the status. For a start, it omits the findings
 // that only concern a stop.
-func judgeSurvey(cd *hivev1.ClusterDeployment, r stopcheck.PlanRequest) []stopcheck.Finding {
+func judgeSurvey(cd *hivev1.ClusterDeployment, r preflight.PlanRequest) []preflight.Finding {
 	if cd.Status.HibernationCheck == nil {
-		return []stopcheck.Finding{stopcheck.NewRemark(torporv1alpha1.NotCheckedFinding,
-			"Expected status.hibernationCheck, found none: no manager has surveyed the cluster yet; it is surveyed while it runs and answers")}
+		return []preflight.Finding{preflight.NewRemark(torporv1alpha1.NotCheckedFinding,
+			"Expected status.hibernationCheck, found none: no manager has surveyed the cluster yet; a survey requires that the cluster runs and its API server responds")}
 	}
-	found := stopcheck.JudgeCheck(cd.Status.HibernationCheck, r.Stop())
+	stop := r.Stop()
+	stop.RequiresPossible = !r.IsStart && requiresPossible(cd)
+	found := preflight.JudgeCheck(cd.Status.HibernationCheck, stop)
+	if stop.RequiresPossible && preflight.HasBlocking(found) {
+		return append(found, preflight.NewRemark(torporv1alpha1.StopRefusedFinding,
+			"HibernationPossible is required, but the other blocking findings make it False; correct these, or remove the annotation "+hivev1.RequireAnnotation))
+	}
 	if !r.IsStart {
-		return append(found, judgeRequired(cd, found)...)
+		return found
 	}
 	matters := []string{torporv1alpha1.WebhookBlocksWakeUpFinding, torporv1alpha1.StopOutlastsCertificatesFinding, torporv1alpha1.CronJobsMissStartsFinding}
-	return slices.DeleteFunc(found, func(f stopcheck.Finding) bool { return !slices.Contains(matters, f.Code) })
+	return slices.DeleteFunc(found, func(f preflight.Finding) bool { return !slices.Contains(matters, f.Code) })
 }

@@ -10,7 +10,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 )
 
 // TestUnsupportedClustersReportTheConditionHibernating has two conditions that report why the cluster cannot
@@ -50,8 +50,8 @@ func TestAPlanNamesTheRequirementThatRefusesAStop(t *testing.T) {
 			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}
 			cd.Status.Conditions = row.conditions
 			cd.Status.HibernationCheck = &hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{{Code: row.code, Count: 1}}}
-			found := judgeSurvey(cd, stopcheck.PlanRequest{IsStart: row.isStart})
-			isRefused := slices.ContainsFunc(found, func(f stopcheck.Finding) bool { return f.Code == torporv1alpha1.StopRefusedFinding })
+			found := judgeSurvey(cd, preflight.PlanRequest{IsStart: row.isStart})
+			isRefused := slices.ContainsFunc(found, func(f preflight.Finding) bool { return f.Code == torporv1alpha1.StopRefusedFinding })
 			if isRefused != row.want {
 				t.Errorf("expected a refused stop: %t, found %+v", row.want, found)
 			}

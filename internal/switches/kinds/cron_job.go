@@ -14,8 +14,8 @@ import (
 
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;patch
 
-// cronJobs are stopped by spec.suspend, so that they create no Jobs. A CronJob is asleep when its running Jobs have
-// ended.
+// cronJobs is the kind CronJob. A stop sets spec.suspend, so that no Jobs are created. A CronJob is asleep when its
+// running Jobs have ended.
 type cronJobs struct{}
 
 // GVK implements Switchable.
@@ -37,7 +37,7 @@ func readJobs(u *unstructured.Unstructured) ObservedActivity {
 	active, _, _ := unstructured.NestedSlice(u.Object, "status", "active")
 	r := ObservedActivity{IsStoppable: true, IsQuiet: isSuspended && len(active) == 0, IsReady: !isSuspended}
 	if isSuspended && len(active) > 0 {
-		r.Message = fmt.Sprintf("%d Jobs run", len(active))
+		r.Message = fmt.Sprintf("%d Jobs are still running", len(active))
 	}
 	return r
 }

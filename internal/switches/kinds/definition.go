@@ -39,14 +39,14 @@ type Definition interface {
 	Stoppable
 }
 
-// Type names a kind and has its Go types.
+// Type contains the names and the Go types of a kind.
 type Type interface {
 	// GVK returns the group, version and kind.
 	GVK() schema.GroupVersionKind
 	// Names returns the names in commands, in lower case: the singular, the plural as in paths and RBAC rules, and the
 	// short names.
 	Names() []string
-	// AddToScheme registers the Go types of the kind, and of the objects that its plan reads.
+	// AddToScheme registers the Go types of the kind and of the related objects that a plan reads.
 	AddToScheme(known *runtime.Scheme) error
 	// New and NewList return empty objects of the kind.
 	New() Object
@@ -62,11 +62,11 @@ type Stoppable interface {
 	// Parts returns the parts of an object that users can stop and start. The switch of a part is in the spec or in
 	// annotations.
 	Parts() []Part
-	// Switch returns how the manager stops objects of a kind whose controllers do not know Torpor. It is nil for a
-	// kind whose own controllers read the stops of Slumbers from the status.
+	// Switch describes how the manager stops objects of a kind whose controllers are unaware of Torpor. It returns
+	// nil for a kind whose own controllers read the stops of Slumbers from the status.
 	Switch() *FieldSwitch
-	// Notes returns what the policies and webhooks of config/record note about requests; nil if the kind's own
-	// admission does this.
+	// Notes describes what the policies and webhooks of config/record write to annotations about a request. It
+	// returns nil if the kind's own admission records requesters.
 	Notes() *Notes
 }
 
@@ -86,8 +86,8 @@ type Part struct {
 	Stop, Start func(obj Object, now time.Time)
 }
 
-// FieldSwitch describes how to stop objects of a kind whose controllers do not know Torpor: annotations hold the
-// requests, and the manager sets and restores fields.
+// FieldSwitch describes how to stop objects of a kind whose controllers are unaware of Torpor: users request a stop
+// by an annotation, and the manager sets and restores fields.
 type FieldSwitch struct {
 	// Operations stop an object.
 	Operations []torporv1alpha1.StopOperation
@@ -95,9 +95,9 @@ type FieldSwitch struct {
 	IsScaled bool
 	// IsLate is true if the objects are stopped after those of other kinds, which may use them.
 	IsLate bool
-	// Part names the stopped part in tables and metrics.
+	// Part is the name of the stopped part in tables and metrics.
 	Part string
-	// ReadActivity reads the activity from the object itself.
+	// ReadActivity returns whether the object can be stopped and whether it runs, as read from the object itself.
 	ReadActivity func(*unstructured.Unstructured) ObservedActivity
 	// ReadSchedule reads the schedule by which objects start Pods, and the deadline of a start in seconds; nil for a kind
 	// without schedules.
@@ -112,7 +112,8 @@ type State struct {
 	IsStoppable bool
 	// IsAsleep and IsAwake are what the object's own controller reports, not what is requested.
 	IsAsleep, IsAwake bool
-	// IsStoppedWithoutSlumbers is true if a stop is requested or set that is not a Slumber's.
+	// IsStoppedWithoutSlumbers is true if the object is stopped, or a stop is requested, for another reason than a
+	// Slumber.
 	IsStoppedWithoutSlumbers bool
 	// ResumedAt is when a user last ended a stop, and ResumedBy is that user; zero and empty if no user has.
 	ResumedAt metav1.Time
@@ -123,8 +124,8 @@ type State struct {
 	ScheduledStops []torporv1alpha1.ScheduledStop
 }
 
-// restoreStatus returns a cached object with those fields of its status restored that another project's schema
-// dropped and that annotations hold. It changes a copy, not the cached object.
+// restoreStatus restores the status fields that another project's schema has dropped, from annotations of the object.
+// It returns a changed copy, or the cached object itself if no annotation contains such a field.
 func restoreStatus[T Object](obj T) T {
 	if !statusannotation.IsIn(obj) {
 		return obj
@@ -134,14 +135,23 @@ func restoreStatus[T Object](obj T) T {
 	return restored
 }
 
-// IsSwitched reports whether the kind's controllers do not know Torpor, so that the manager sets fields to stop an
-// object. Most objects of such a kind are never stopped, and only those that were are listed.
+// IsSwitched reports whether the kind's controllers are unaware of Torpor, so that the manager sets fields to stop an
+// object. Most objects of such a kind are never stopped. Commands list only objects that were stopped at least once.
 func (k Kind) IsSwitched() bool { return k.Switch() != nil }
 
 func (k Kind) isOwn() bool { return !k.IsSwitched() }
 
 // IsForeign reports whether a StopAdapter describes the kind.
 func (k Kind) IsForeign() bool { return !IsBuiltIn(k.GVK().GroupKind()) }
+
+// Wave returns the number of the wave in which objects of the kind are stopped, if their requester sets no order. Objects
+// are stopped before those that they may use.
+func (k Kind) Wave() int {
+	if late, isLate := k.Definition.(Late); isLate {
+		return late.StopWave()
+	}
+	return 0
+}
 
 // Name returns a unique name of the kind: the kind itself if it is built in, and otherwise the name of its
 // StopAdapter, because several API groups have a kind such as Cluster.
@@ -152,13 +162,13 @@ func (k Kind) Name() string {
 	return k.GVK().Kind
 }
 
-// HasName reports whether a text names the kind: one of its names, alone, followed by its group as kubectl prints
-// it, or followed by its version and its group.
+// HasName reports whether a text is a name of the kind: alone, with its group, or with its version and its group,
+// such as deployment, deployment.apps or deployment.v1.apps.
 func (k Kind) HasName(text string) bool {
 	text = strings.ToLower(text)
-	name, group, _ := strings.Cut(text, ".")
+	name, group, hasGroup := strings.Cut(text, ".")
 	gvk := k.GVK()
-	isQualified := group != "" && (group == gvk.Group || group == gvk.Version+"."+gvk.Group)
+	isQualified := hasGroup && (group == gvk.Group || group == gvk.Version+"."+gvk.Group)
 	return slices.Contains(k.Names(), text) || isQualified && slices.Contains(k.Names(), name)
 }
 
@@ -193,7 +203,7 @@ func (k Kind) PartNames() []string {
 	return names
 }
 
-// FindPart returns the part of a name; zero if none exists.
+// FindPart returns the part with a name, or a zero Part if none exists.
 func (k Kind) FindPart(name string) Part {
 	for _, p := range k.Parts() {
 		if p.Name == name {
@@ -212,13 +222,13 @@ func (k Kind) Controllers() []string {
 	return names
 }
 
-// HasRows reports whether the switches of an object are shown. An object of a kind for which IsSwitched is true must
-// have been stopped once.
+// HasRows reports whether the switches of an object are shown. If IsSwitched is true for the kind, only objects that
+// were stopped at least once are shown.
 func (k Kind) HasRows(obj Object) bool {
 	return !k.IsSwitched() || !isUntouched(obj, fieldswitch.ReadSwitch(obj))
 }
 
-// FindRow returns the row of a part of an object; zero if the part is not shown. It does not modify obj.
+// FindRow returns the row of a part of an object, or a zero Row if the part is not shown. It does not modify obj.
 func (k Kind) FindRow(obj Object, part string) Row {
 	unchanged, _ := obj.DeepCopyObject().(Object)
 	for _, r := range k.DescribeRows(unchanged) {

@@ -14,7 +14,7 @@ import (
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;patch
 
-// deployments are scaled to zero.
+// deployments is the kind Deployment. Its objects are stopped by scaling them to zero.
 type deployments struct{}
 
 // GVK implements Switchable.

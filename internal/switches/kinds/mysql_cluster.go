@@ -18,12 +18,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// mysqlClusters are asleep when none of their Pods is left, as with spec.offline. A stop of clustering or
-// reconciliation does not count, because the servers keep running.
+// mysqlClusters is the kind MySQLCluster. An object is asleep when no Pod of it is left, as with spec.offline. An
+// object whose clustering or reconciliation is stopped is not asleep, because the servers keep running.
 type mysqlClusters struct{}
 
 // GVK implements Definition.
@@ -54,6 +54,9 @@ func (mysqlClusters) Notes() *Notes {
 	}}
 }
 
+// StopWave implements Late. MySQLClusters are stopped after CFApps and Deployments, which may use them.
+func (mysqlClusters) StopWave() int { return 1 }
+
 // ListFinalizers implements Finalized.
 func (k mysqlClusters) ListFinalizers() []Finalizer {
 	return []Finalizer{{k.GVK(), mocov1beta2.Finalizer, otherwriter.MOCO()}}
@@ -80,8 +83,8 @@ func (mysqlClusters) ReadState(obj Object, now time.Time) State {
 	switch isWorkedOn := c.ClusteringStopped() || c.ReconciliationStopped(); {
 	case !c.DeletionTimestamp.IsZero():
 	case isWorkedOn && !isScheduled:
-		// Clustering or reconciliation is stopped, so a user works on the servers or their objects by hand. A
-		// Slumber does not stop such a cluster, and no wave waits for it.
+		// Clustering or reconciliation is stopped, so a user may be changing the servers or their objects by hand. A
+		// Slumber does not stop this cluster, and no wave waits for it.
 	default:
 		s.IsStoppable = hasPrimary || isScheduled // A new cluster is not stopped before it has data.
 	}
@@ -91,8 +94,8 @@ func (mysqlClusters) ReadState(obj Object, now time.Time) State {
 	return s
 }
 
-// Parts implements Definition. Commands only show the servers, which spec.offline and Slumbers stop, and the
-// instances whose clustering an annotation stops.
+// Parts implements Definition. The parts servers and instances are only shown: spec.offline or a Slumber stops the
+// servers, and an annotation stops the clustering of instances.
 func (k mysqlClusters) Parts() []Part {
 	var parts []Part
 	for _, p := range mysqlswitches.ListParts() {
@@ -110,7 +113,7 @@ func (k mysqlClusters) Parts() []Part {
 
 // DescribeWholeStop implements PartlyStopped.
 func (mysqlClusters) DescribeWholeStop() string {
-	return "kubectl torpor stops parts of it with --part; spec.offline or a Slumber stops its servers"
+	return "kubectl torpor stops parts of a MySQLCluster with --part; spec.offline or a Slumber stops its servers"
 }
 
 func (mysqlClusters) serversPart() Part { return Part{Name: "servers", Controllers: "provisioning"} }
@@ -194,20 +197,20 @@ func (mysqlClusters) ListRelated(obj Object) []Related {
 }
 
 // Plan implements Planner.
-func (mysqlClusters) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
+func (mysqlClusters) Plan(s PlanSubject, r preflight.PlanRequest) preflight.Plan {
 	found, _ := s.Object.(*mocov1beta2.MySQLCluster)
 	c := plannedCluster{MySQLCluster: restoreStatus(found), isClustering: s.Part == mysqlswitches.ClusteringPart().PartName, startCommand: s.StartCommand}
 	for _, related := range s.Related {
 		c.policy, _ = related.(*mocov1beta2.BackupPolicy)
 	}
-	findings := stopcheck.JudgeShared(c, r)
+	findings := preflight.JudgeShared(c, r)
 	if r.IsStart {
 		findings = append(findings, c.judgeStart()...)
 	} else {
 		findings = append(findings, c.judgeHealth()...)
 		findings = append(findings, c.judgeBackup(r)...)
 	}
-	return stopcheck.Plan{Effects: c.effects(r), Findings: stopcheck.Join(findings)}
+	return preflight.Plan{Effects: c.effects(r), Findings: preflight.Join(findings)}
 }
 
 // plannedCluster is a MySQLCluster of which one part is to be stopped or started.
@@ -221,7 +224,7 @@ type plannedCluster struct {
 	startCommand string
 }
 
-func (c plannedCluster) effects(r stopcheck.PlanRequest) []string {
+func (c plannedCluster) effects(r preflight.PlanRequest) []string {
 	switch {
 	case r.IsStart && c.isClustering:
 		return []string{"The manager checks every server. It refuses a start that would lose transactions or cut off an instance", "The manager fails over, repairs and switches over again, and corrects manual changes"}
@@ -234,9 +237,9 @@ func (c plannedCluster) effects(r stopcheck.PlanRequest) []string {
 	}
 }
 
-// judgeStart returns the findings because of which the manager would refuse a start of clustering, as of its last
-// report.
-func (c plannedCluster) judgeStart() []stopcheck.Finding {
+// judgeStart returns a finding if the manager would refuse to start clustering, according to the last report in the
+// status.
+func (c plannedCluster) judgeStart() []preflight.Finding {
 	if !c.isClustering || c.Status.Pause == nil {
 		return nil
 	}
@@ -249,34 +252,34 @@ func (c plannedCluster) judgeStart() []stopcheck.Finding {
 	if len(why) == 0 {
 		return nil
 	}
-	return []stopcheck.Finding{stopcheck.NewFinding(torporv1alpha1.StartRefusedFinding, len(why), why...)}
+	return []preflight.Finding{preflight.NewFinding(torporv1alpha1.StartRefusedFinding, len(why), why...)}
 }
 
 // judgeHealth returns a finding if the cluster is not healthy, because it will not be repaired during the stop.
-func (c plannedCluster) judgeHealth() []stopcheck.Finding {
+func (c plannedCluster) judgeHealth() []preflight.Finding {
 	healthy := meta.FindStatusCondition(c.Status.Conditions, mocov1beta2.HealthyCondition)
 	if healthy == nil || healthy.Status != metav1.ConditionFalse || !c.isClustering {
 		return nil
 	}
-	return []stopcheck.Finding{stopcheck.NewFinding(torporv1alpha1.NotHealthyFinding, 1, healthy.Message)}
+	return []preflight.Finding{preflight.NewFinding(torporv1alpha1.NotHealthyFinding, 1, healthy.Message)}
 }
 
 // judgeBackup returns a finding if a backup is scheduled during the stop, while a user may be working on the
 // servers.
-func (c plannedCluster) judgeBackup(r stopcheck.PlanRequest) []stopcheck.Finding {
+func (c plannedCluster) judgeBackup(r preflight.PlanRequest) []preflight.Finding {
 	if c.policy == nil || c.Spec.Offline {
 		return nil
 	}
 	stop := r.Stop()
 	end := stop.Until
 	if end.IsZero() {
-		end = stop.Since.Add(stopcheck.EndlessStop)
+		end = stop.Since.Add(preflight.EndlessStop)
 	}
 	if next := nextBackup(c.policy.Spec, r.Now); next.IsZero() || next.After(end) {
 		return nil
 	}
-	what := "that the BackupPolicy " + c.policy.Name + " has scheduled one, which needs the running servers; stop the cluster after the backup"
-	return []stopcheck.Finding{stopcheck.NewFinding(torporv1alpha1.BackupDueFinding, 1, what)}
+	what := "that the BackupPolicy " + c.policy.Name + " schedules a backup, which needs the running servers; stop the cluster after the backup"
+	return []preflight.Finding{preflight.NewFinding(torporv1alpha1.BackupDueFinding, 1, what)}
 }
 
 func nextBackup(policy mocov1beta2.BackupPolicySpec, now time.Time) time.Time {

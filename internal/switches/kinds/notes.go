@@ -10,8 +10,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/requester"
 )
 
-// Notes describes for which requests on objects of a kind admission records the requester. The policies and webhooks
-// of config/record are generated from it, one for all kinds with the same policy.
+// Notes describes the switches of a kind for which admission records the requester of a change. The policies and
+// webhooks of config/record are generated from it, one for all kinds with the same policy.
 type Notes struct {
 	// Policy is the name of the manifests below config/record, and Path is the URL path of the webhook.
 	Policy, Path string

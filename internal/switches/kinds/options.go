@@ -11,7 +11,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
@@ -20,7 +20,7 @@ type Planner interface {
 	// ListRelated returns the other objects that a plan needs.
 	ListRelated(obj Object) []Related
 	// Plan describes the effects of a stop or a start of a part, and the problems that may prevent or affect it.
-	Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan
+	Plan(s PlanSubject, r preflight.PlanRequest) preflight.Plan
 }
 
 // Related is an object, or all objects of a kind, in the namespace of a planned object.
@@ -30,10 +30,10 @@ type Related struct {
 	Object Object
 	Name   string
 	List   List
-	// IsOptional is true if the API server need not serve the kind.
+	// IsOptional is true if a plan can be made even if the API server does not serve the kind.
 	IsOptional bool
-	// Unread is the remark in the plan if the user has no permission to read the objects. If it is empty, the plan
-	// fails then.
+	// Unread is the remark in the plan if the user has no permission to read the objects. If Unread is empty, a missing
+	// permission makes the plan fail.
 	Unread string
 }
 
@@ -48,8 +48,8 @@ type PlanSubject struct {
 	Unread  []string
 }
 
-// JudgeRead returns why a plan fails if the read of related objects ended with an error. It returns nil if the plan can
-// do without them, and adds the remark that it needs then.
+// JudgeRead returns the error with which the plan fails after related objects could not be read. If the plan does not
+// need these objects, JudgeRead returns nil. It adds a remark to the plan if the user has no permission to read them.
 func (s *PlanSubject) JudgeRead(needed Related, err error) error {
 	isServed := !IsKindNotServed(err)
 	switch {
@@ -68,7 +68,7 @@ func IsKindNotServed(err error) bool {
 	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// PartlyStopped is a kind of which users stop parts instead of whole objects.
+// PartlyStopped is a kind whose objects cannot be stopped as a whole: users stop their parts.
 type PartlyStopped interface {
 	// DescribeWholeStop returns how a user stops a whole object.
 	DescribeWholeStop() string
@@ -88,13 +88,19 @@ type Restarter interface {
 	ReadRevisions(obj Object) (wanted, settled int64)
 }
 
-// StateNamer is a kind whose stopped objects are described by another word than stopped.
+// Late is a kind whose objects may be used by objects of other kinds, which are stopped first.
+type Late interface {
+	// StopWave returns the number of the wave in which the objects are stopped. It is from 0 to MaxWaves-1.
+	StopWave() int
+}
+
+// StateNamer is a kind that has its own word for the state stopped, such as hibernating.
 type StateNamer interface {
-	// StoppedWord returns the word, as in "is already stopped".
+	// StoppedWord returns the word, which replaces stopped in messages such as "is already stopped".
 	StoppedWord() string
 }
 
-// Saver is a kind of which it is counted what its stops save.
+// Saver is a kind for which Torpor counts the machine-hours or resources that stops save.
 type Saver interface {
 	// ReadSavings returns what the stops of an object save.
 	ReadSavings(obj Object) Savings
@@ -119,8 +125,8 @@ func (s Savings) WeekMachineHours(now time.Time) float64 {
 	return savings.TotalsOfWeek(s.Recorded, savings.WeekOf(now), now).MachineSeconds / time.Hour.Seconds()
 }
 
-// MachineHours returns the number of machines times the hours of the hibernation, until now if it continues. isKnown is
-// false if the status lacks a figure.
+// MachineHours returns the number of machines times the hours of the last hibernation. A hibernation that continues
+// is counted until now. isKnown is false if the status lacks the number of machines or the time of the stop.
 func (s Savings) MachineHours(now time.Time) (hours float64, isKnown bool) {
 	if s.Machines == 0 || s.From == nil {
 		return 0, false
@@ -151,6 +157,7 @@ type Finalizer struct {
 
 // Abandoned is a kind whose objects remain stopped if no manager runs any more.
 type Abandoned interface {
-	// DescribeAbandoned returns in what state an object is left, and what that means; empty if it is not stopped.
+	// DescribeAbandoned returns the state in which an object remains, and the consequence of this state. It returns
+	// empty strings for an object that is not stopped.
 	DescribeAbandoned(obj Object) (state, consequence string)
 }

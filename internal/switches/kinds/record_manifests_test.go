@@ -155,6 +155,7 @@ func newRecordManifest(t *testing.T, registry Registry, n Notes) recordManifest 
 }
 
 func (m *recordManifest) addRule(group, version, resource string) {
+	group = cmp.Or(group, `""`)
 	if last := len(m.Rules) - 1; last >= 0 && m.Rules[last].Group == group && m.Rules[last].Version == version {
 		m.Rules[last].Resources += ", " + resource
 		return

@@ -15,7 +15,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
@@ -31,11 +31,11 @@ type Row struct {
 	Name     string `json:"name"`
 	// DisplayName is the display name of the object; empty if its kind has none.
 	DisplayName string `json:"displayName,omitempty"`
-	// Part names what the switch stops.
+	// Part is the name of the part that the switch stops.
 	Part string `json:"part"`
 	// State is status.powerState for a ClusterDeployment; otherwise running, stopping, stopped, starting or unknown.
 	State string `json:"state"`
-	// Stopped is true if the object is to be stopped now.
+	// Stopped is true if the object should be stopped now.
 	Stopped bool `json:"stopped"`
 	// Since and By describe the stop if Stopped is true, and otherwise the last start. Reason and Until describe the
 	// stop.
@@ -63,7 +63,8 @@ type Row struct {
 	// NoController is set.
 	Controllers string `json:"-"`
 	Remedy      string `json:"-"`
-	// Stops is the record of the switch, and PastScheduled are the stops by Slumbers in the record of the object.
+	// Stops holds the recorded stops that users requested with the switch. PastScheduled holds the recorded stops by
+	// Slumbers, including the one that is in effect.
 	Stops         stoprecord.Records          `json:"-"`
 	PastScheduled []torporv1alpha1.StopRecord `json:"-"`
 	// UntilAnnotation is the annotation with the end of the stop.
@@ -73,25 +74,25 @@ type Row struct {
 	// Stopped is true but IsAsked is false.
 	IsAsked bool `json:"-"`
 	// Labels are the labels of the object, by which Slumbers select it. Slumber is the name of the Slumber that
-	// stops it. UID determines its turn in a wave that is spread over time.
+	// stops it. UID determines when it is stopped in a wave that is spread over time.
 	Labels    map[string]string `json:"-"`
 	Slumber   string            `json:"-"`
 	UID       types.UID         `json:"-"`
 	GroupKind schema.GroupKind  `json:"-"`
 	// Refusal is the reason why the manager refuses the requested stop or start.
 	Refusal string `json:"-"`
-	// IsNameShared is true if another object has the same display name.
+	// IsNameShared is true if the display name is also the name or the display name of another object.
 	IsNameShared bool `json:"-"`
-	// IsUntouched is true if neither a user nor a Slumber ever stopped the object, and RestsByItself is true if the
-	// object's own switch stops it without a request to Torpor.
+	// IsUntouched is true if neither a user nor a Slumber ever stopped the object. RestsByItself is true if the
+	// object is stopped by its own field, such as spec.suspend, without a request to Torpor.
 	IsUntouched   bool `json:"-"`
 	RestsByItself bool `json:"-"`
 	// kindName is the name of the kind in commands.
 	kindName string
 }
 
-// newRow returns a row, filled from the record of stops only if the record matches the switch: the controller may
-// not have seen the latest write yet.
+// newRow returns a row. It uses the record of stops only if the record matches the switch, because the controller may
+// not have recorded the latest write yet.
 func newRow(d Definition, obj Object, part Part, isStopped bool, stops stoprecord.Records) Row {
 	r := Row{
 		Namespace: obj.GetNamespace(), Kind: d.GVK().Kind, Name: obj.GetName(), Part: part.Name, Controllers: part.Controllers,
@@ -180,8 +181,8 @@ func (r Row) SkipCommand() string {
 	return fmt.Sprintf("kubectl torpor skip -n %s %s", r.Namespace, r.ObjectName())
 }
 
-// showableName matches the display names that tables show and shells complete: short ones without characters that a
-// terminal or a shell interprets. An object with another display name is shown by its own name.
+// showableName matches the display names that tables show and shells complete. They are short and have no characters
+// that a terminal or a shell interprets. An object with another display name is shown by its own name.
 var showableName = regexp.MustCompile(`^[-\w]{1,64}$`)
 
 // ShownName returns the display name of the object, or its name if the display name is ambiguous or cannot be shown.
@@ -204,13 +205,13 @@ func (r Row) WithoutHistory() Row {
 }
 
 // JudgeController returns a finding if no controller acts on the part in a namespace.
-func (p Part) JudgeController(acting lease.Acting, namespace string) []stopcheck.Finding {
+func (p Part) JudgeController(acting lease.Acting, namespace string) []preflight.Finding {
 	gap := acting.DescribeGap(p.Controllers, namespace)
 	switch {
 	case gap != nil:
-		return stopcheck.JudgeController(gap.String())
+		return preflight.JudgeController(gap.String())
 	case !acting.EndedAt.IsZero():
-		return stopcheck.JudgeMissingManager(fmt.Sprintf("%s/%s", lease.Namespace, lease.Name))
+		return preflight.JudgeMissingManager(fmt.Sprintf("%s/%s", lease.Namespace, lease.Name))
 	default:
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;patch
 
-// statefulSets are scaled to zero.
+// statefulSets is the kind StatefulSet. Its objects are stopped by scaling them to zero.
 type statefulSets struct{}
 
 // GVK implements Switchable.

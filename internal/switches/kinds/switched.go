@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
@@ -21,21 +21,22 @@ const (
 	// maxConditions limits how many conditions are shown of a status that Torpor does not own.
 	maxConditions = 50
 	// unreadAutoscalers is the remark in a plan if the user may not list autoscalers.
-	unreadAutoscalers = "Expected permission to list HorizontalPodAutoscalers, found none, so it is unknown whether one would undo the stop"
+	unreadAutoscalers = "Expected permission to list HorizontalPodAutoscalers, found none, so it is unknown whether an autoscaler would undo the stop"
 )
 
-// ObservedActivity is the activity of an object, as read from the status of its own controller.
+// ObservedActivity describes whether an object runs, according to the status that its own controller reports.
 type ObservedActivity struct {
 	// IsStoppable is true if the object can be stopped.
 	IsStoppable bool
-	// IsQuiet is true if nothing of the object runs, and IsReady if all of it runs, regardless of the cause.
+	// IsQuiet is true if no part of the object runs, and IsReady is true if every part runs, whether or not Torpor
+	// caused this.
 	IsQuiet, IsReady bool
 	// Message describes why the object is neither quiet nor ready.
 	Message string
 }
 
-// Switchable defines a kind whose controllers do not know Torpor. Users annotate an object, and the manager sets and
-// resets the kind's own switch (ADR 0030, ADR 0035).
+// Switchable defines a kind whose controllers are unaware of Torpor. Users annotate an object, and the manager sets
+// and resets the kind's own switch (ADR 0030, ADR 0035).
 type Switchable interface {
 	// GVK, Names and Switch are those of a Definition.
 	GVK() schema.GroupVersionKind
@@ -43,7 +44,7 @@ type Switchable interface {
 	Switch() *FieldSwitch
 }
 
-// switched turns a Switchable into a Definition.
+// switched implements Definition for a Switchable.
 type switched[K Switchable] struct{ of K }
 
 // NewSwitched returns the kind that a Switchable defines.
@@ -58,7 +59,8 @@ func (k switched[K]) Names() []string { return k.of.Names() }
 // Switch implements Definition.
 func (k switched[K]) Switch() *FieldSwitch { return k.of.Switch() }
 
-// AddToScheme implements Definition. The objects are unstructured, and plans read autoscalers.
+// AddToScheme implements Definition. It registers only autoscalers, which plans read, because the objects of the kind
+// are unstructured.
 func (k switched[K]) AddToScheme(known *runtime.Scheme) error {
 	return autoscalingv2.AddToScheme(known)
 }
@@ -92,6 +94,14 @@ func (k switched[K]) Notes() *Notes {
 		Policy: "workloads", Path: "/note-workloads", HasRecordInAnnotations: true,
 		Switches: []NotedSwitch{{Annotations: fieldswitch.AnnotationSwitch(), StoppedValue: "true"}},
 	}
+}
+
+// StopWave implements Late.
+func (k switched[K]) StopWave() int {
+	if k.Switch().IsLate {
+		return 1
+	}
+	return 0
 }
 
 // Parts implements Definition.
@@ -133,7 +143,7 @@ func (k switched[K]) DescribeRows(obj Object) []Row {
 		r.Since, r.By = &at, by
 	}
 	if r.State, r.RestsByItself = stateOfSwitched(how, r, is, rest, u); r.State == "stopped" || r.State == "running" {
-		r.Message = "" // The object has reached the requested state, so the message of an expression that has no result does not matter.
+		r.Message = "" // The object has reached the requested state, so the error of an expression does not matter.
 	}
 	return []Row{r.withNext(r.StartCommand()).withUnseen(is)}
 }
@@ -143,8 +153,8 @@ func isUntouched(obj metav1.Object, is fieldswitch.SwitchState) bool {
 	return len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !fieldswitch.IsAsked(obj)
 }
 
-// stateOfSwitched returns the value of the STATE column for an object. restsByItself is true if the object's own switch
-// stops it without a request to Torpor.
+// stateOfSwitched returns the value of the STATE column for an object. restsByItself is true if the object is stopped
+// by its own field, such as spec.suspend, without a request to Torpor.
 func stateOfSwitched(how *FieldSwitch, r Row, is fieldswitch.SwitchState, rest ObservedActivity, u *unstructured.Unstructured) (state string, restsByItself bool) {
 	isKept := len(is.Saved) > 0
 	switch {
@@ -169,12 +179,13 @@ func (r Row) withUnseen(is fieldswitch.SwitchState) Row {
 		r.Refusal = is.Refused
 		r.Next = StuckPrefix + is.Refused
 	case r.IsAsked && !is.Records.Holds():
-		r.Next = "waits for the manager, which needs the feature workloads"
+		r.Next = "waits for a manager with the feature workloads"
 	}
 	return r
 }
 
-// readConditions reads the conditions of a status that Torpor does not own, if they have the usual form.
+// readConditions reads the conditions of a status that Torpor does not own. It skips conditions that do not have the
+// form of a metav1.Condition.
 func readConditions(u *unstructured.Unstructured) (conditions []metav1.Condition) {
 	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, one := range all[:min(len(all), maxConditions)] {
@@ -187,7 +198,8 @@ func readConditions(u *unstructured.Unstructured) (conditions []metav1.Condition
 	return conditions
 }
 
-// ListRelated implements Planner. It returns autoscalers, because one that scales from zero would undo the stop.
+// ListRelated implements Planner. It returns autoscalers, because an autoscaler that scales from zero would undo the
+// stop.
 func (k switched[K]) ListRelated(obj Object) []Related {
 	if !k.Switch().IsScaled || fieldswitch.RefuseOwned(obj) != "" {
 		return nil
@@ -196,7 +208,7 @@ func (k switched[K]) ListRelated(obj Object) []Related {
 }
 
 // Plan implements Planner.
-func (k switched[K]) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
+func (k switched[K]) Plan(s PlanSubject, r preflight.PlanRequest) preflight.Plan {
 	u, _ := s.Object.(*unstructured.Unstructured)
 	how, is, refusal := k.Switch(), fieldswitch.ReadSwitch(u), fieldswitch.RefuseOwned(u)
 	scheduled := is.FindScheduled(u.GetAnnotations(), r.Now)
@@ -216,22 +228,22 @@ func (k switched[K]) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan
 	}
 	unread := s.Unread
 	if refusal != "" {
-		unread = nil // The object is refused anyway, so unread autoscalers do not matter.
+		unread = nil // The stop is refused anyway, so unread autoscalers do not matter.
 	} else if how.IsScaled {
 		refusal = fieldswitch.RefuseAutoscaled(u, listAutoscalers(s.Related))
 	}
-	findings := append(stopcheck.JudgeShared(u, r), stopcheck.JudgeSlumber(scheduled, r)...)
+	findings := append(preflight.JudgeShared(u, r), preflight.JudgeSlumber(scheduled, r)...)
 	if !r.IsStart {
 		findings = append(findings, judgeSwitch(refusal, unread)...)
 	}
 	if how.ReadSchedule != nil {
 		schedule, deadline := how.ReadSchedule(u)
-		findings = append(findings, stopcheck.JudgeSchedule(u.GetName(), schedule, deadline, r)...)
+		findings = append(findings, preflight.JudgeSchedule(u.GetName(), schedule, deadline, r)...)
 	}
 	if !r.IsStart && !isTakeover {
 		effects = append(effects, r.DescribeEnd(s.StartCommand))
 	}
-	return stopcheck.Plan{Effects: effects, Findings: stopcheck.Join(findings)}
+	return preflight.Plan{Effects: effects, Findings: preflight.Join(findings)}
 }
 
 func listAutoscalers(related []Object) (all []autoscalingv2.HorizontalPodAutoscaler) {
@@ -245,12 +257,12 @@ func listAutoscalers(related []Object) (all []autoscalingv2.HorizontalPodAutosca
 
 // judgeSwitch returns a finding if the manager refuses the stop, and one for each kind of object that the user may
 // not read.
-func judgeSwitch(refusal string, unread []string) (findings []stopcheck.Finding) {
+func judgeSwitch(refusal string, unread []string) (findings []preflight.Finding) {
 	if refusal != "" {
-		findings = append(findings, stopcheck.NewRemark(torporv1alpha1.StopRefusedFinding, refusal))
+		findings = append(findings, preflight.NewRemark(torporv1alpha1.StopRefusedFinding, refusal))
 	}
 	for _, remark := range unread {
-		findings = append(findings, stopcheck.NewRemark(torporv1alpha1.NotCheckedFinding, remark))
+		findings = append(findings, preflight.NewRemark(torporv1alpha1.NotCheckedFinding, remark))
 	}
 	return findings
 }
@@ -260,8 +272,8 @@ func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedAc
 	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations)
 	scheduled := is.FindScheduled(u.GetAnnotations(), now)
 	s := State{
-		// An object with a controlling owner cannot be stopped. A sleeping object may appear not to be stoppable,
-		// and must not be woken because of this.
+		// An object with a controlling owner cannot be stopped. An object that a Slumber stops remains stoppable,
+		// even if its status reports otherwise during the stop: the Slumber starts members that are not stoppable.
 		IsStoppable:              u.GetDeletionTimestamp().IsZero() && (rest.IsStoppable || scheduled != nil) && fieldswitch.RefuseOwned(u) == "",
 		IsAsleep:                 (isKept || isOthers) && rest.IsQuiet,
 		IsAwake:                  len(is.Saved) == 0 && rest.IsReady && scheduled == nil,

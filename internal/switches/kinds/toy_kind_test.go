@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
@@ -77,7 +77,7 @@ func TestKindsDefineNamesNotesAndPlan(t *testing.T) {
 	if !isPlanned || len(planner.ListRelated(train.New())) != 0 {
 		t.Fatal("expected a plan that needs no other objects, found none")
 	}
-	plan := planner.Plan(kinds.PlanSubject{Object: train.New(), Part: "wheels"}, stopcheck.PlanRequest{})
+	plan := planner.Plan(kinds.PlanSubject{Object: train.New(), Part: "wheels"}, preflight.PlanRequest{})
 	if len(plan.Effects) < 2 || len(plan.Findings) > 0 {
 		t.Errorf("expected a plan with effects and without findings, found %+v", plan)
 	}

@@ -23,9 +23,9 @@ func NextOfSlumber(r Request, isChanged bool) map[string]string {
 	return next
 }
 
-// WithRecordKept returns the request as it counts for an object whose annotations contain the record of its stops.
-// If a client other than the manager changes the record, it is replacing all annotations, as kubectl rollout undo
-// does with those of an old ReplicaSet. Torpor's annotations in the request are then replaced by the old ones.
+// WithRecordKept returns the request, with Torpor's annotations reset to their old values if a client other than the
+// manager changes the record of stops in the annotations. Such a client is replacing all annotations, as kubectl
+// rollout undo does with those of an old ReplicaSet.
 func (r Request) WithRecordKept() Request {
 	if r.overwritesRecord() {
 		r.Sent = r.withRecordRestored()

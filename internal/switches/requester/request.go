@@ -33,8 +33,8 @@ type SwitchChange struct {
 
 func (c SwitchChange) isChanged() bool { return c.WasStopped != c.IsStopped }
 
-// NextAnnotations returns the annotations that the object gets: with the new notes, and without those of a stop that
-// the request ends.
+// NextAnnotations returns the annotations of the admitted object: those of the request, with its requester, and
+// without the reason and the end of a stop that the request ends.
 func (r Request) NextAnnotations(changes ...SwitchChange) map[string]string {
 	next := r.copySent()
 	for _, c := range changes {

@@ -19,17 +19,17 @@ import (
 const (
 	// defaultWaveTimeout applies if no timeout is set. It equals the default of the schema.
 	defaultWaveTimeout = 30 * time.Minute
-	// maxNames is the maximum number of members that a message names.
+	// maxNames is the maximum number of members that a message lists.
 	maxNames = 5
-	// lookInterval is how often a Slumber is reconciled without an event. It is a fallback: whatever a Slumber waits
-	// for also triggers a pass.
+	// lookInterval is how often a Slumber is reconciled without an event. It is a fallback: every change that a
+	// Slumber waits for also triggers a reconciliation.
 	lookInterval = 10 * time.Minute
 	// KindsGrace is how long a newly started manager waits for kinds whose controllers are about to start. Without
 	// it, a wave with only such kinds would count as asleep, and the next wave would not wait for it.
 	KindsGrace = time.Minute
 	// unreadableInterval is the time after which kinds that could not be listed are listed again.
 	unreadableInterval = 30 * time.Second
-	// immediately requests another pass with the shortest delay; zero would request none.
+	// immediately is the shortest delay of another reconciliation; zero would request none.
 	immediately = time.Millisecond
 )
 
@@ -37,7 +37,7 @@ const (
 type MemberVerb int
 
 const (
-	// Keep leaves the stop of the member as it is.
+	// Keep leaves the stop of the member unchanged.
 	Keep MemberVerb = iota
 	// Stop and Start begin and end a stop.
 	Stop
@@ -115,7 +115,7 @@ func keepAll(o Observed, err error) Plan {
 	return p
 }
 
-// checkMissedWindow checks whether a window was noticed too late. A window that had already begun when the Slumber
+// checkMissedWindow checks whether a window was observed too late. A window that had already begun when the Slumber
 // was created or changed is not missed.
 func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	before := o.Slumber.Status
@@ -131,7 +131,7 @@ func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	case o.Now.Sub(phase.Since) > time.Duration(*deadline)*time.Second:
 		p.Status.IsWindowMissed = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWindowMissed, Action: "Sleep", Note: fmt.Sprintf(
-			"Expected the window of %s to begin within %d s (spec.startingDeadlineSeconds), found that it began %s ago; the objects keep running until the next window",
+			"Expected to observe the window of %s within %d s of its start (spec.startingDeadlineSeconds), found that it began %s ago; the objects keep running until the next window",
 			formatTime(phase.Since), *deadline, o.Now.Sub(phase.Since).Round(time.Second))})
 	}
 }
@@ -154,8 +154,8 @@ func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 			wave.ShouldSleep, wave.Since, wave.WaitsSince = shouldSleep, new(metav1.NewTime(o.Now)), nil
 			wave.IsTimedOut, wave.IsSettled = false, false
 		} else if shouldSleep && wave.Since != nil && wave.Since.Time.Before(phase.Since) {
-			// No pass ran between the two windows. A resume in the earlier window does not count in this one, and
-			// members that slept may have woken.
+			// No reconciliation ran between the two windows. A resume in the earlier window does not count in this
+			// one, and members that slept may have woken.
 			wave.Since, wave.WaitsSince = new(metav1.NewTime(phase.Since)), new(metav1.NewTime(o.Now))
 			wave.IsTimedOut, wave.IsSettled = false, false
 		}
@@ -221,8 +221,8 @@ func (p *Plan) observeWave(o Observed, i int) {
 	}
 }
 
-// isLeftFromEarlierWindow reports whether ShouldSleep of a wave dates from an earlier window, whose end no pass has
-// seen, so that the wave has not been stopped in this window yet.
+// isLeftFromEarlierWindow reports whether ShouldSleep of a wave dates from an earlier window, because no
+// reconciliation ran after the end of that window. The wave has then not been stopped in this window yet.
 func (p *Plan) isLeftFromEarlierWindow(wave torporv1alpha1.SlumberWaveStatus) bool {
 	return !p.isWaking && wave.ShouldSleep && wave.Since != nil && wave.Since.Time.Before(p.windowSince)
 }
@@ -245,8 +245,8 @@ func describeMember(m Member, now, turn time.Time) string {
 	return m.Name + " (" + m.Message + ")"
 }
 
-// JoinNames sorts names and joins them. For more than maxNames names, it shows the first ones and the number of the
-// others.
+// JoinNames sorts names and joins them. For more than maxNames names, it shows the first names and the number of the
+// remaining names.
 func JoinNames(names []string) string {
 	slices.Sort(names)
 	if len(names) > maxNames {
@@ -279,8 +279,8 @@ func isSaved(wave torporv1alpha1.SlumberWaveStatus, saved []torporv1alpha1.Slumb
 	return i < 0 && wave.Since == nil || i >= 0 && saved[i].ShouldSleep == wave.ShouldSleep && saved[i].Since.Equal(wave.Since)
 }
 
-// wishOf returns the intended action on one member. A skip or a resume by a user takes effect before the member's
-// turn.
+// wishOf returns the intended action on one member. turn is the time at which the member is due in a wave that is
+// spread over time. A skip or a resume by a user takes effect even before this time.
 func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now, turn time.Time) MemberWish {
 	by := cmp.Or(m.SkippedBy, torporv1alpha1.SkipUntilAnnotation)
 	isDue, isStopped := !now.Before(turn), m.IsStopped && !m.IsExpired
@@ -293,7 +293,7 @@ func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now, turn
 	case now.Before(m.SkippedUntil):
 		return MemberWish{Verb: Start, StartedBy: by}
 	case !wave.ShouldSleep, !isDue && !isStopped:
-		return MemberWish{Verb: Keep} // Its turn has not come.
+		return MemberWish{Verb: Keep} // The member is not due yet.
 	case p.isWaking:
 		return MemberWish{Verb: Keep} // The member stays stopped until its wave is started; its stop expires late enough for that.
 	case p.isLeftFromEarlierWindow(wave):
@@ -347,8 +347,8 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	}
 }
 
-// lacksKinds reports whether kinds are missing that cannot still be announced. Until then, a newly started manager
-// repeats the report of the previous one.
+// lacksKinds reports whether kinds are missing after the time in which they can still be announced. Before this time,
+// a newly started manager repeats the report of the previous manager.
 func (o Observed) lacksKinds() bool {
 	if len(o.MissingKinds) == 0 || !o.Now.Before(o.KindsAwaitedUntil) {
 		return len(o.MissingKinds) > 0
@@ -400,7 +400,7 @@ func stateEvent(before torporv1alpha1.SlumberState, after torporv1alpha1.Slumber
 	return []decision.Event{event}
 }
 
-// describeAsleep returns the note of the event AllAsleep; empty if no member is asleep because all are skipped.
+// describeAsleep returns the note of the event AllAsleep, or "" if no member is asleep because all are skipped.
 func describeAsleep(after torporv1alpha1.SlumberStatus) string {
 	var skipped int32
 	for _, wave := range after.Waves {
@@ -431,7 +431,7 @@ func (p *Plan) describeNext(o Observed) string {
 	}
 }
 
-// requeueAt moves the next pass forward to a time, if that is earlier.
+// requeueAt moves the next reconciliation forward to the given time if this time is earlier.
 func (p *Plan) requeueAt(now, moment time.Time) {
 	if left := moment.Sub(now); left > 0 {
 		p.RequeueAfter = min(p.RequeueAfter, left)

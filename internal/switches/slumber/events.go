@@ -11,7 +11,7 @@ const (
 	EventAllAsleep = "AllAsleep"
 	// EventAllAwake reports that all members of a Slumber are awake, except those with another stop.
 	EventAllAwake = "AllAwake"
-	// EventWindowMissed reports a window that was noticed later than spec.startingDeadlineSeconds allows.
+	// EventWindowMissed reports a window that was observed later than spec.startingDeadlineSeconds allows.
 	EventWindowMissed = "WindowMissed"
 	// EventWaveTimedOut reports a wave that did not reach its state within spec.waveTimeout.
 	EventWaveTimedOut = "WaveTimedOut"

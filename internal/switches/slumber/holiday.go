@@ -14,11 +14,12 @@ const (
 	dayForm = "2006-01-02"
 	// leapYear is the year with which a day without a year is parsed, so that February 29 exists.
 	leapYear = 2000
-	// yearsBetweenLeapDays is the most years between two leap days, as around 2100, which has none.
+	// yearsBetweenLeapDays is the maximum number of years between two leap days, as around 2100, which is not a leap
+	// year.
 	yearsBetweenLeapDays = 8
 )
 
-// holidayRange lasts from the start of its first day to the end of its last day. A yearly one occurs in every year.
+// holidayRange lasts from the start of its first day to the end of its last day. A yearly range occurs in every year.
 type holidayRange struct {
 	first, last time.Time
 	isYearly    bool
@@ -56,8 +57,8 @@ func parseDay(text string) (time.Time, error) {
 	return at, nil
 }
 
-// in returns the first and the last day of the holiday that begins in a year. isThere is false if none begins in
-// that year.
+// in returns the first and the last day of the holiday that begins in a year. isThere is false if the holiday does
+// not begin in that year.
 func (h holidayRange) in(year int) (first, last time.Time, isThere bool) {
 	if !h.isYearly {
 		return h.first, h.last, year == h.first.Year()

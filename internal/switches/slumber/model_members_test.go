@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -148,15 +148,16 @@ func listMemberKinds(t testing.TB) []memberKind {
 		clustersOfModel(computed[0]), databasesOfModel(computed[1]), appsOfModel(computed[2]),
 	}
 	for _, kind := range kinds.ListWorkloads() {
-		if kind.GVK().Kind == "CronJob" {
-			all = append(all, switchedOfModel(kind, "suspend", []any{false, true}, finishCronJob))
-			continue
+		example := testenv.ReadWorkload(t, kind.GVK().Kind, kind.Switch().Operations)
+		values := []any{example.On, example.Off}
+		if _, isNumber := example.On.(int64); isNumber {
+			values = slices.Insert(values, 1, any(int64(1)))
 		}
-		all = append(all, switchedOfModel(kind, "replicas", []any{int64(3), int64(1), int64(0)}, finishPods))
+		all = append(all, switchedOfModel(kind, example.Path, values, example.ReportStatus))
 	}
 	kustomizations, err := stopadapter.NewKind(testenv.ReadStopAdapter(t, "flux-kustomization"))
 	testenv.ExpectNoError(t, err)
-	return append(all, switchedOfModel(kustomizations, "suspend", []any{nil, false, true}, finishKustomization))
+	return append(all, switchedOfModel(kustomizations, []string{"spec", "suspend"}, []any{nil, false, true}, finishKustomization))
 }
 
 func clustersOfModel(kind kinds.Kind) memberKind {
@@ -332,7 +333,7 @@ func appsOfModel(kind kinds.Kind) memberKind {
 
 // switchedOfModel returns a kind that is stopped by setting a field. Users write one of the values to the field; the
 // last value stops the object.
-func switchedOfModel(kind kinds.Kind, field string, values []any, finish func(*unstructured.Unstructured)) memberKind {
+func switchedOfModel(kind kinds.Kind, path []string, values []any, finish func(*unstructured.Unstructured)) memberKind {
 	off := values[len(values)-1]
 	k := memberKind{Kind: kind}
 	k.build = func(m *modelMember) {
@@ -340,9 +341,9 @@ func switchedOfModel(kind kinds.Kind, field string, values []any, finish func(*u
 		u.SetGroupVersionKind(kind.GVK())
 		u.SetGeneration(1)
 		m.stored, m.value = u, values[0]
-		m.setField(field, m.value)
+		m.setField(path, m.value)
 	}
-	k.isOff = func(m *modelMember, _ time.Time) bool { return m.readField(field) == off }
+	k.isOff = func(m *modelMember, _ time.Time) bool { return m.readField(path) == off }
 	k.setSwitch = func(m *modelMember, isStopped bool, now time.Time) {
 		m.write(func(obj kinds.Object) {
 			if isStopped {
@@ -353,15 +354,15 @@ func switchedOfModel(kind kinds.Kind, field string, values []any, finish func(*u
 		})
 		m.noteWriter(torporv1alpha1.StoppedAnnotation, now)
 	}
-	k.change = func(m *modelMember, _ time.Time) { m.changeField(field, values[m.draw(len(values))], off) }
-	k.control = func(m *modelMember, now time.Time) { m.controlSwitch(field, now) }
+	k.change = func(m *modelMember, _ time.Time) { m.changeField(path, values[m.draw(len(values))], off) }
+	k.control = func(m *modelMember, now time.Time) { m.controlSwitch(path, now) }
 	k.finish = func(m *modelMember, _ time.Time) {
 		m.write(func(obj kinds.Object) {
 			u, _ := obj.(*unstructured.Unstructured)
 			finish(u)
 		})
 	}
-	k.describeSpec = func(m *modelMember) any { return m.readField(field) }
+	k.describeSpec = func(m *modelMember) any { return m.readField(path) }
 	return k
 }
 
@@ -373,31 +374,34 @@ func (m *modelMember) noteWriter(annotation string, now time.Time) {
 	})
 }
 
-func (m *modelMember) readField(field string) any {
+func (m *modelMember) readField(path []string) any {
 	u, _ := m.stored.(*unstructured.Unstructured)
-	value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", field)
+	value, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
 	return value
 }
 
-func (m *modelMember) setField(field string, value any) {
+func (m *modelMember) setField(path []string, value any) {
 	m.write(func(obj kinds.Object) {
 		u, _ := obj.(*unstructured.Unstructured)
-		spec, _ := u.Object["spec"].(map[string]any)
-		if spec[field] = value; value == nil {
-			delete(spec, field)
+		if value == nil {
+			unstructured.RemoveNestedField(u.Object, path...)
+			return
+		}
+		if err := unstructured.SetNestedField(u.Object, value, path...); err != nil {
+			m.t.Fatal(err)
 		}
 	})
 }
 
 // changeField has a user write the field that a stop sets.
-func (m *modelMember) changeField(field string, value, off any) {
+func (m *modelMember) changeField(path []string, value, off any) {
 	is := fieldswitch.ReadSwitch(m.stored)
 	isKept := len(is.Saved) > 0
-	if isKept && (value == off || value == nil && field == "suspend" && m.GVK().Kind == "CronJob") || value == m.readField(field) {
+	if isKept && value == off || value == m.readField(path) {
 		return // The write changes nothing, so it cannot be recognized as a new request.
 	}
 	m.value = value
-	m.setField(field, value)
+	m.setField(path, value)
 	if !isKept {
 		return
 	}
@@ -409,18 +413,18 @@ func (m *modelMember) changeField(field string, value, off any) {
 }
 
 // controlSwitch runs a pass of the kind's controller. Its write is lost if the object has changed since it was read.
-func (m *modelMember) controlSwitch(field string, now time.Time) {
+func (m *modelMember) controlSwitch(path []string, now time.Time) {
 	seen, _ := m.cached.(*unstructured.Unstructured)
 	plan := m.decide(seen, now)
 	if m.cachedVersion != m.version || reflect.DeepEqual(plan.Next.Object, seen.Object) {
 		return
 	}
-	before := m.readField(field)
+	before := m.readField(path)
 	m.write(func(obj kinds.Object) {
 		u, _ := obj.(*unstructured.Unstructured)
 		u.Object = plan.Next.DeepCopy().Object
 	})
-	if m.sync(); m.readField(field) != before {
+	if m.sync(); m.readField(path) != before {
 		m.flips++
 	}
 	m.isChangePending = false
@@ -432,24 +436,6 @@ func (m *modelMember) controlSwitch(field string, now time.Time) {
 
 func (m *modelMember) decide(u *unstructured.Unstructured, now time.Time) fieldswitch.SwitchPlan {
 	return fieldswitch.Decide(fieldswitch.ObservedSwitch{Now: now, Object: u, Operations: m.Switch().Operations, Refusal: m.refusal, Manager: "kubectl"})
-}
-
-func finishPods(u *unstructured.Unstructured) {
-	replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
-	ready := "availableReplicas"
-	if u.GroupVersionKind() == appsv1.SchemeGroupVersion.WithKind("StatefulSet") {
-		ready = "readyReplicas"
-	}
-	u.Object["status"] = map[string]any{"observedGeneration": u.GetGeneration(), "replicas": replicas, ready: replicas}
-}
-
-// finishCronJob writes a status without active Jobs for a suspended CronJob, and with one for any other.
-func finishCronJob(u *unstructured.Unstructured) {
-	status := map[string]any{}
-	if isSuspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); !isSuspended {
-		status["active"] = []any{map[string]any{"kind": "Job", "name": "a"}}
-	}
-	u.Object["status"] = status
 }
 
 // finishKustomization reports a ready status unless the Kustomization is suspended, as Flux does.

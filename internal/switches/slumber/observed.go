@@ -44,7 +44,7 @@ type Observed struct {
 type Member struct {
 	// Name is shown to users: kind and name.
 	Name string
-	// UID identifies the object. It also determines the member's turn within its wave.
+	// UID identifies the object. It also determines the member's offset within a wave that is spread over time.
 	UID types.UID
 	kinds.State
 	// SkippedUntil is the time until which the Slumber does not stop the object; zero if it is not skipped.
@@ -56,8 +56,8 @@ type Member struct {
 	IsStopped, IsExpired bool
 }
 
-// isLeftAlone reports whether a member must not be stopped with its wave, which has slept since a time: a user skips
-// the member, or has resumed it since then.
+// isLeftAlone reports whether a member must not be stopped with its wave: a user skips the member, or has resumed it
+// since the time at which the wave was stopped.
 func (m Member) isLeftAlone(now, since time.Time) bool {
 	return now.Before(m.SkippedUntil) || m.ResumedAt.After(since)
 }
@@ -89,8 +89,8 @@ func (o Observed) listUnknown(wave int) (names []string) {
 	return slices.Compact(names)
 }
 
-// Concerns reports whether an object may be a member of a Slumber, or records a stop of it. Other objects do not
-// affect a decision.
+// Concerns reports whether an object may be a member of a Slumber, or records a stop by the Slumber. Other objects do
+// not affect a decision.
 func Concerns(s *torporv1alpha1.Slumber, reach *Reach, kind schema.GroupKind, o metav1.Object) bool {
 	if o.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name] != "" {
 		return true
@@ -99,7 +99,7 @@ func Concerns(s *torporv1alpha1.Slumber, reach *Reach, kind schema.GroupKind, o 
 	return err != nil || wave >= 0
 }
 
-// FindWave returns the first wave of a Slumber that selects an object; -1 if no wave does.
+// FindWave returns the index of the first wave of a Slumber that selects an object, or -1 if no wave does.
 func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]string) (int, error) {
 	for i, wave := range s.Spec.Waves {
 		for j, target := range wave.Targets {
@@ -121,8 +121,8 @@ func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]st
 // HasReadableSelectors reports whether every selector of a Slumber can be parsed.
 func HasReadableSelectors(s *torporv1alpha1.Slumber) bool { return validateSelectors(s) == nil }
 
-// validateSelectors returns an error for a selector that the schema accepts and that cannot be parsed: its operator
-// is unknown, or lacks its values.
+// validateSelectors returns an error for a selector that the schema accepts but that cannot be parsed, for example
+// because its operator is unknown or has no values.
 func validateSelectors(s *torporv1alpha1.Slumber) error {
 	for i, wave := range s.Spec.Waves {
 		for j, target := range wave.Targets {
@@ -170,7 +170,8 @@ func nameWithin(slumber string, o metav1.Object) string {
 	return o.GetName()
 }
 
-// FindStops returns the stops by a Slumber that a member records; zero if there are none.
+// FindStops returns the stops by a Slumber that a member records. It returns a ScheduledStop without stops if the
+// member records no stop.
 func (m Member) FindStops(slumber string) torporv1alpha1.ScheduledStop {
 	i := slices.IndexFunc(m.ScheduledStops, func(s torporv1alpha1.ScheduledStop) bool { return s.Slumber == slumber })
 	if i < 0 {
@@ -193,7 +194,7 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 		turn = since.Add(SpreadOffset(m.UID, SpreadOf(s)))
 	}
 	if turn.After(now) {
-		turn = since // The stop has expired, or a user's skip or resume does not wait for the turn.
+		turn = since // The stop has expired, or a user's skip or resume takes effect before the member is due.
 	}
 	switch {
 	case wish.Verb == Keep || wish.Verb == Start && !stoprecord.Records(before.Stops).Holds():
@@ -221,8 +222,8 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	return next
 }
 
-// noteResume records the end of a stop that a user ended in an earlier window, whose end no pass has seen. The
-// member is then stopped again in the current window.
+// noteResume records the end of a stop that a user ended in an earlier window, if no reconciliation ran after the end
+// of that window. The member is then stopped again in the current window.
 func (m Member) noteResume(stops stoprecord.Records, now time.Time) stoprecord.Records {
 	if !stops.Holds() || !m.ResumedAt.After(stops[0].Since.Time) {
 		return stops

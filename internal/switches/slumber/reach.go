@@ -44,7 +44,7 @@ func NewReach(s *torporv1alpha1.ClusterSlumber, namespaces []metav1.PartialObjec
 // Includes reports whether a namespace is within reach.
 func (r *Reach) Includes(namespace string) bool { return r.namespaces[namespace] }
 
-// FindWave returns the index of the first wave that selects an object; -1 if no wave does, or if the object is out
+// FindWave returns the index of the first wave that selects an object, or -1 if no wave does, or if the object is out
 // of reach.
 func (r *Reach) FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object) (int, error) {
 	if r != nil && (!r.namespaces[o.GetNamespace()] || isExcluded(o)) {

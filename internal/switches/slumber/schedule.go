@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxMoments limits how many times are examined to find the next or the last change, because windows may overlap
-	// for long.
+	// maxMoments limits how many points in time are examined to find the next or the last change, because windows may
+	// overlap for a long time.
 	maxMoments = 1000
 	// MaxTransitions is the number of future transitions that the status lists.
 	MaxTransitions = 10
@@ -38,8 +38,8 @@ type SchedulePhase struct {
 	Since, Until time.Time
 }
 
-// ParseSchedule reads the windows and holidays of a spec. An error names the field, the expected form and the found
-// value.
+// ParseSchedule reads the windows and holidays of a spec. An error contains the field, the expected form and the
+// found value.
 func ParseSchedule(spec torporv1alpha1.SlumberSpec) (Schedule, error) {
 	zone, err := time.LoadLocation(spec.TimeZone)
 	if err != nil || spec.TimeZone == "Local" {
@@ -130,8 +130,8 @@ func (s Schedule) listTransitions(at time.Time, limit int) []torporv1alpha1.Slum
 	return list
 }
 
-// transitionLimits limits a list of transitions: their number, the number of times that are examined, and the end of
-// the period, where zero means no end.
+// transitionLimits limits a list of transitions: their number, the number of points in time that are examined, and
+// the end of the period, where zero means no end.
 type transitionLimits struct {
 	changes, moments int
 	end              time.Time
@@ -186,7 +186,7 @@ func (c *windowCursor) moveTo(at time.Time) {
 	}
 }
 
-// nextMoment returns the next time after at when the phase may change; zero if none exists.
+// nextMoment returns the next time after at when the phase may change, or zero if none exists.
 func (s Schedule) nextMoment(at time.Time, cursors []windowCursor) (next time.Time) {
 	consider := func(moment time.Time) {
 		if moment.After(at) && (next.IsZero() || moment.Before(next)) {

@@ -49,7 +49,7 @@ func TestTransitions(t *testing.T) {
 			specOf("Europe/Berlin", nights, mornings), "2026-11-26T12:00:00+01:00", // A Thursday.
 			[]string{"Asleep Thu 2026-11-26T20:00:00+01:00", "Awake Fri 2026-11-27T07:00:00+01:00", "Asleep Fri 2026-11-27T20:00:00+01:00", "Awake Mon 2026-11-30T07:00:00+01:00"},
 		},
-		"a holiday on a working day: no wake that day": {
+		"a holiday on a Friday: objects remain asleep until Monday": {
 			specOf("Europe/Berlin", nights, mornings, torporv1alpha1.Holiday{First: "2026-11-27"}), "2026-11-26T12:00:00+01:00",
 			[]string{"Asleep Thu 2026-11-26T20:00:00+01:00", "Awake Mon 2026-11-30T07:00:00+01:00"},
 		},
@@ -142,7 +142,7 @@ func TestEveryNightIsOneStopInEveryZone(t *testing.T) {
 						phase := schedule.PhaseAt(now)
 						if phase.IsAsleep != wasAsleep {
 							if len(next) == 0 || !next[0].At.Time.Equal(now) || !phase.Since.Equal(now) {
-								t.Fatalf("at %s: expected the change that was foretold for %v, since then, found %+v", now.In(location), next, phase)
+								t.Fatalf("at %s: expected the transition %v that NextTransitions has listed, found the phase %+v", now.In(location), next, phase)
 							}
 							next, wasAsleep = next[1:], phase.IsAsleep
 							if wasAsleep {
@@ -153,7 +153,7 @@ func TestEveryNightIsOneStopInEveryZone(t *testing.T) {
 					// A window of minutes may be skipped as a whole: it begins and ends at the moment when the
 					// clocks go forward.
 					if sleeps < 3 || sleeps > 5 {
-						t.Errorf("%s: expected a sleep in each of four nights around it, found %d", shift.In(location), sleeps)
+						t.Errorf("%s: expected three to five sleeps in the nights before and after this change of the clocks, found %d", shift.In(location), sleeps)
 					}
 				}
 			})
@@ -221,7 +221,7 @@ func TestScheduleErrors(t *testing.T) {
 		"an hour that does not exist: refused":            {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
 		"day of the week 8: refused":                      {specOf("UTC", "0 20 * * 5-8", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * 5-8\": expected five fields of cron"},
 		"a step of zero: refused":                         {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
-		"@every, not five fields: refused":                {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a descriptor such as @daily"},
+		"@every instead of five fields: refused":          {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a descriptor such as @daily"},
 		"a zone in the expression: refused":               {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
 		"a day that never occurs: refused":                {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day of the calendar"},
 		"the same time for sleep and wake: refused":       {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected a time that differs from sleep"},

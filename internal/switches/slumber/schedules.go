@@ -55,7 +55,7 @@ func (s Schedules) FindFor(kind schema.GroupKind, o metav1.Object) (found []*tor
 	return found
 }
 
-// EndOfSleep returns the latest end of the current or next sleep among the schedules that stop an object; zero if
+// EndOfSleep returns the latest end of the current or next sleep among the schedules that stop an object, or zero if
 // there is none.
 func (s Schedules) EndOfSleep(kind schema.GroupKind, o metav1.Object, now time.Time) (end time.Time) {
 	for _, one := range s.FindFor(kind, o) {
@@ -66,7 +66,7 @@ func (s Schedules) EndOfSleep(kind schema.GroupKind, o metav1.Object, now time.T
 	return end
 }
 
-// endOfSleep returns the end of the current sleep, or of the next one; zero if none exists.
+// endOfSleep returns the end of the current or the next sleep, or zero if none exists.
 func endOfSleep(s *torporv1alpha1.Slumber, now time.Time) time.Time {
 	schedule, err := ParseSchedule(s.Spec)
 	if err != nil {

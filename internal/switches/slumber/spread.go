@@ -14,7 +14,7 @@ import (
 
 // A wave with spec.spreadOver stops and starts its members in batches (docs/adr/0054-a-wave-is-spread-by-uid.md).
 
-// maxBatches is the maximum number of batches of a wave. Each batch costs one pass of the Slumber.
+// maxBatches is the maximum number of batches of a wave. Each batch costs one reconciliation of the Slumber.
 const maxBatches = 60
 
 // SpreadOffset returns how long after the start of its wave's transition an object is stopped or started. It is less
@@ -36,10 +36,10 @@ func SpreadOf(s *torporv1alpha1.Slumber) time.Duration {
 	return 0
 }
 
-// turnOf returns when a member is stopped or started with its wave; zero if the wave was never stopped or started.
-// It counts from the start of the wave's transition, which the status records. Invariant: a turn is earlier than the
-// start of the wave's transition plus spec.spreadOver, so the whole wave has been stopped or started by then, and
-// the next wave waits for it (TestSpreadWaves).
+// turnOf returns when a member is stopped or started with its wave, or zero if the wave was never stopped or started.
+// It counts from the start of the wave's transition, which the status records. Invariant: the returned time is
+// earlier than the start of the wave's transition plus spec.spreadOver, so the whole wave has been stopped or started
+// by then, and the next wave waits for it (TestSpreadWaves).
 func turnOf(s *torporv1alpha1.Slumber, wave torporv1alpha1.SlumberWaveStatus, m Member) time.Time {
 	if wave.Since == nil {
 		return time.Time{}

@@ -83,7 +83,7 @@ func parseMoment(text string, clock wallClock) (cronMoment, error) {
 	return cronMoment{clock, parsed}, nil
 }
 
-// last returns the latest occurrence at or before a time; zero if none exists within farthestLook.
+// last returns the latest occurrence at or before a time, or zero if none exists within farthestLook.
 func (m cronMoment) last(at time.Time) (last time.Time) {
 	shown := m.clock.read(at)
 	for back := time.Minute; ; back *= 4 { // A schedule may have an occurrence in each minute, or one in several years.
@@ -100,7 +100,7 @@ func (m cronMoment) last(at time.Time) (last time.Time) {
 	}
 }
 
-// next returns the first occurrence after a time; zero if none exists within farthestLook.
+// next returns the first occurrence after a time, or zero if none exists within farthestLook.
 func (m cronMoment) next(at time.Time) time.Time {
 	from := m.clock.read(at)
 	if m.clock.instantOf(from).After(at) {

@@ -11,8 +11,8 @@ import (
 const (
 	// LocalTime is the form of times in the time zone of a Slumber.
 	LocalTime = "Mon 2006-01-02 15:04 MST"
-	// maxWeekChanges and maxWeekMoments limit the listed changes of a week, and the times that are examined for
-	// them, because a window may begin in each minute.
+	// maxWeekChanges and maxWeekMoments limit the listed changes of a week and the points in time that are examined
+	// for them, because a window may begin in each minute.
 	maxWeekChanges, maxWeekMoments = 200, 2000
 )
 
@@ -72,7 +72,7 @@ func addPhase(days *[daysPerWeek]WeekDay, phase DayPhase) {
 	}
 }
 
-// FindEndOfSleep returns the end of the current sleep, or of the next one; zero if none exists.
+// FindEndOfSleep returns the end of the current or the next sleep, or zero if none exists.
 func (s Schedule) FindEndOfSleep(now time.Time) time.Time {
 	for _, one := range s.listTransitions(now, 2) {
 		if one.To == torporv1alpha1.SlumberAwake {

@@ -60,7 +60,7 @@ func expandWeekdayRange(part string) string {
 	return strings.Join(list, ",")
 }
 
-// readWeekday returns the number of a day of the week, from 0 to 7; -1 if the text is not one.
+// readWeekday returns the number of a day of the week, from 0 to 7, or -1 if the text is not one.
 func readWeekday(text string) int {
 	names := []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 	if day := slices.Index(names, strings.ToLower(text)); day >= 0 {

@@ -44,8 +44,8 @@ func NewKind(a *torporv1alpha1.StopAdapter) (kinds.Kind, error) {
 	return kinds.NewSwitched(&adaptedKind{a.Name, target, &kinds.FieldSwitch{Part: "switch", Operations: a.Spec.Stop, ReadActivity: questions.read}}), nil
 }
 
-// isReserved reports whether Torpor may have the rights to a kind for another feature. The administrator who granted
-// them did not grant them to the authors of StopAdapters and Slumbers.
+// isReserved reports whether Torpor may have permissions for a kind because of another feature. The administrator
+// granted these permissions to Torpor, not to the authors of StopAdapters and Slumbers.
 func isReserved(target torporv1alpha1.StopAdapterTarget) bool {
 	switch target.Group {
 	case torporv1alpha1.GroupVersion().Group, hivev1.GroupVersion().Group, hiveinternalv1alpha1.GroupVersion().Group,
@@ -95,7 +95,7 @@ func compileQuestions(state torporv1alpha1.StopAdapterState) (q adapterQuestions
 	return q, nil
 }
 
-// read evaluates the expressions on an object. An expression that fails counts as false, and the message has the
+// read evaluates the expressions on an object. An expression that fails counts as false, and the message contains the
 // error. An object without a status, which its own controller has not seen yet, is evaluated with an empty status.
 func (q adapterQuestions) read(u *unstructured.Unstructured) kinds.ObservedActivity {
 	object := u.Object

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller stops and restores the objects of one kind with a switch. A pass reads an object and its
-// autoscalers, calls fieldswitch.Decide, and writes all differences in one patch. It writes the fields that the
-// kind's switch or its StopAdapter names, and Torpor's annotations, but never a status.
+// Package controller stops and restores the objects of one kind by setting their fields. A reconciliation reads an
+// object and its autoscalers, calls fieldswitch.Decide, and writes all differences in one patch. It writes the fields
+// that the kind's FieldSwitch or its StopAdapter lists, and Torpor's annotations, but never a status.
 //
 // Only the metadata of the objects is cached, because a cluster may have thousands, of which few are ever stopped.
 // The whole objects of these few are read from the API server when their annotations change.
@@ -35,7 +35,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -59,7 +59,7 @@ type Observer interface {
 	// AddKind announces a kind that can be stopped. The reader returns metadata from a cache, and whole objects from
 	// the API server.
 	AddKind(ctx context.Context, kind kinds.Kind, reader client.Reader)
-	// RemoveKind withdraws a kind.
+	// RemoveKind reports that objects of a kind can no longer be stopped.
 	RemoveKind(ctx context.Context, kind kinds.Kind)
 	// ObjectChanged reports a changed object, in its old or its new state.
 	ObjectChanged(ctx context.Context, kind kinds.Kind, obj client.Object)
@@ -75,8 +75,9 @@ type Controller struct {
 	Observer Observer
 	// Metrics exposes metrics of the stops; nil for none.
 	Metrics *Metrics
-	// Ends tracks the overdue ends of stops of all controllers; if nil, they get no priority.
-	Ends *urgency.OverdueEnds
+	// Ends tracks the overdue stops of all controllers, so that other work waits for their ends; if nil, no work
+	// waits.
+	Ends *overdueends.OverdueEnds
 
 	client client.Client
 }
@@ -95,7 +96,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		name += "." + c.Kind.GVK().Group
 	}
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := urgency.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
+	ends := overdueends.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(name).
 		For(c.newMetadata(), builder.WithPredicates(hasSwitch(), predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
@@ -120,8 +121,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// requireNamespaces returns an error for a cluster-scoped kind: the Slumbers of every namespace would stop all of its
-// objects.
+// requireNamespaces returns an error for a cluster-scoped kind, because a Slumber in any namespace could stop all
+// objects of this kind.
 func (c Controller) requireNamespaces() error {
 	hasNamespaces, err := c.client.IsObjectNamespaced(c.newMetadata())
 	if err != nil {
@@ -137,7 +138,7 @@ func (c Controller) isRestoreDue(obj *metav1.PartialObjectMetadata) bool {
 	return fieldswitch.IsRestoreDue(obj, c.Clock.Now())
 }
 
-// hasSwitch accepts events of objects that have an annotation of a switch, or had one before an update.
+// hasSwitch accepts events of objects that have an annotation of Torpor, or had one before an update.
 func hasSwitch() predicate.Predicate {
 	has := predicate.NewPredicateFuncs(func(o client.Object) bool { return fieldswitch.HasSwitch(o) })
 	return predicate.Funcs{
@@ -196,8 +197,8 @@ func (c Controller) tellObserver() handler.EventHandler {
 	}
 }
 
-// isSelectedAnew reports whether an update may change which Slumbers an object concerns. Most updates change only a
-// status.
+// isSelectedAnew reports whether an update may change which Slumbers select an object or have stopped it. Most
+// updates change only a status.
 func isSelectedAnew(before, after client.Object) bool {
 	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
@@ -233,8 +234,8 @@ func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMet
 	return seen, nil
 }
 
-// readRefusal returns the fields of an autoscaler that RefuseAutoscaled uses, because the status of an autoscaler
-// changes every few seconds.
+// readRefusal returns the fields of an autoscaler that RefuseAutoscaled uses. Other changes enqueue no object,
+// because the status of an autoscaler changes every few seconds.
 func readRefusal(a *autoscalingv2.HorizontalPodAutoscaler) any {
 	return [...]any{a.Spec.ScaleTargetRef, a.Spec.MinReplicas, a.OwnerReferences}
 }
@@ -282,7 +283,7 @@ func describeRefusal(err error) string {
 			return ""
 		}
 	}
-	why := "expected the API server to accept the change, found that it refuses it: " + status.ErrStatus.Message
+	why := "expected the API server to accept the change, found that it rejects the change: " + status.ErrStatus.Message
 	return strings.ToValidUTF8(why[:min(len(why), maxRefusal)], "")
 }
 
@@ -293,7 +294,7 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 		return &reconcile.RefusedError{Message: why, Err: refusal}
 	}
 	noted := obj.DeepCopy()
-	annotations := noted.GetAnnotations() // Not nil: the object has an annotation of its switch.
+	annotations := noted.GetAnnotations() // Not nil: the object has an annotation of Torpor.
 	annotations[torporv1alpha1.StopRefusedAnnotation] = why
 	noted.SetAnnotations(annotations)
 	if err := reconcile.PatchObserved(ctx, c.client, obj, noted, Name); err != nil {
@@ -302,7 +303,7 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 	return &reconcile.RefusedError{Class: newRefusal, Message: why, Err: refusal}
 }
 
-// report leaves the status alone, because annotations of the object record the result.
+// report writes no status, because annotations of the object record the result.
 func report(_ *metav1.PartialObjectMetadata, seen fieldswitch.ObservedSwitch, plan fieldswitch.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	switch {
 	case refused == nil:

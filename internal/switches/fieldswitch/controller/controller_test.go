@@ -169,23 +169,15 @@ func deployment(name string) string {
 // TestWorkloadsAreStoppedAndRestored has a user stop an object of each kind, restarts the manager, and has the user
 // start the object: its spec is restored.
 func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
-	cronJob := `{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {schedule: "0 3 * * *",
-  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: example.com/a}]}}}}}}`
-	objects := map[string]string{
-		"Deployment": deployment("shop"), "StatefulSet": strings.ReplaceAll(deployment("store"), "kind: Deployment", "kind: StatefulSet"), "CronJob": cronJob,
-	}
-	for _, kind := range kinds.ListWorkloads() {
-		if objects[kind.GVK().Kind] == "" {
-			t.Fatalf("expected an object of each kind, found no %s; add one to this test", kind.GVK().Kind)
-		}
-	}
 	s := newStory(t)
 	for _, kind := range kinds.ListWorkloads() {
-		u := s.create(t, objects[kind.GVK().Kind])
-		isStopped, isRunning := replicasAre(0), replicasAre(3)
-		if u.GetKind() == "CronJob" {
-			isStopped, isRunning = func(spec map[string]any) bool { return spec["suspend"] == true }, func(spec map[string]any) bool { return spec["suspend"] == false }
+		example := testenv.ReadWorkload(t, kind.GVK().Kind, kind.Switch().Operations)
+		u := example.Build(types.NamespacedName{Namespace: s.namespace, Name: example.Name})
+		s.ExpectCreated(t, u)
+		holds := func(value any) func(map[string]any) bool {
+			return func(map[string]any) bool { return example.ReadSwitch(u) == value }
 		}
+		isStopped, isRunning := holds(example.Off), holds(example.On)
 		before, _, _ := unstructured.NestedMap(u.Object, "spec")
 		s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true", "torpor.dev/reason": "no budget"}}}`)
 		s.waitFor(t, u.GetKind()+" is stopped", u, true, isStopped)

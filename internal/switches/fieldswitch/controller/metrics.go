@@ -21,13 +21,13 @@ import (
 
 const scrapeTimeout = 5 * time.Second
 
-// Metrics reads the stops that users requested directly from the caches of the kinds that can be stopped now. A
-// process has one, which is registered once.
+// Metrics exposes the stops that users requested and what all stops save. It reads them from the caches of the kinds
+// that can be stopped now. A process has one Metrics, which is registered once.
 type Metrics struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]measuredKind
-	// saved are the counters of all kinds since the process began, so that a kind that returns continues with its
-	// counts.
+	// saved are the savings counters of all kinds. They are kept when a kind is removed, so that they continue if the
+	// kind is added again.
 	saved map[schema.GroupKind]*stopmetrics.Counters
 }
 
@@ -45,7 +45,7 @@ func NewMetrics() *Metrics {
 	return &Metrics{kinds: map[schema.GroupKind]measuredKind{}, saved: map[schema.GroupKind]*stopmetrics.Counters{}}
 }
 
-// Describe implements prometheus.Collector. It describes nothing, because kinds come and go.
+// Describe implements prometheus.Collector. It sends no descriptors, because kinds are added and removed at run time.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -54,7 +54,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	for _, kind := range m.list() {
 		list := kind.NewMetadataList()
-		// A cluster has thousands of objects, of which few were ever stopped.
+		// The list is not copied, because a cluster may have thousands of objects, of which few were ever stopped.
 		if err := kind.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			continue
 		}
@@ -82,7 +82,7 @@ func (m *Metrics) list() (all []measuredKind) {
 	return all
 }
 
-// add exposes the objects of a kind.
+// add starts to expose metrics of the objects of a kind.
 func (m *Metrics) add(kind kinds.Kind, reader client.Reader, of clock.PassiveClock) {
 	if m == nil {
 		return
@@ -92,7 +92,7 @@ func (m *Metrics) add(kind kinds.Kind, reader client.Reader, of clock.PassiveClo
 	m.kinds[kind.GVK().GroupKind()] = measuredKind{kind, reader, stopmetrics.NewGauges(kind.MetricLabel()), m.countersOf(kind, of)}
 }
 
-// countersOf returns the counters of a kind; nil if its savings are not known. The caller holds the lock.
+// countersOf returns the counters of a kind, or nil if its savings are not known. The caller holds the lock.
 func (m *Metrics) countersOf(kind kinds.Kind, of clock.PassiveClock) *stopmetrics.Counters {
 	if kind.Switch().ReadRate == nil {
 		return nil
@@ -106,7 +106,8 @@ func (m *Metrics) countersOf(kind kinds.Kind, of clock.PassiveClock) *stopmetric
 	return counters
 }
 
-// observeSavings returns the observation of an object from which its savings are counted.
+// observeSavings returns the time of this observation, and how long the object's stop has lasted then. The savings
+// are computed from this.
 func (m *Metrics) observeSavings(kind kinds.Kind, obj metav1.Object, now time.Time) savings.Moment {
 	var counters *stopmetrics.Counters
 	if m != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook records who stops and who starts an object, for API servers that cannot do so by a policy (ADR
-// 0038). It never denies a request: on any error, the request proceeds without a record.
+// Package webhook records the user who stops or starts an object, for API servers that do not support the policies of
+// config/record (ADR 0038). It never denies a request: on any error, the request proceeds without a record.
 package webhook
 
 import (
@@ -26,8 +26,8 @@ const (
 	// maxBody is the maximum size of an admission review. An object has at most 3 MiB, and a review contains two
 	// objects.
 	maxBody = 7 << 20
-	// maxUser is the maximum length of a recorded name. All annotations of an object together have at most
-	// 256 KiB.
+	// maxUser is the maximum length of a recorded user name. All annotations of an object together have at most 256
+	// KiB.
 	maxUser = 1 << 10
 )
 
@@ -68,7 +68,7 @@ func newHandler(next annotator) http.Handler {
 	})
 }
 
-// admittedObject holds the fields of an object on which the notes depend.
+// admittedObject contains the fields of an object that determine the annotations.
 type admittedObject struct {
 	Metadata struct {
 		Annotations       map[string]string `json:"annotations"`

@@ -32,7 +32,7 @@ const (
 	maxWritesAtOnce = 8
 	// maxFailures limits how many failed writes a message lists.
 	maxFailures = 5
-	// awaitInterval is how often a deleted Slumber checks for kinds that are not announced yet.
+	// awaitInterval is how often the finalizer of a Slumber checks for kinds that are not announced yet.
 	awaitInterval = 5 * time.Second
 	// fieldUnknown is a part of the API server's error message for a field that the schema lacks.
 	fieldUnknown = "field not declared in schema"
@@ -52,8 +52,9 @@ func (w memberWrite) logChanges(ctx context.Context) {
 	reconcile.LogChanges(logger, stoprecord.Changes("", w.before.Stops, w.stops.Stops))
 }
 
-// act writes the stops of each member for which they differ. Stops of other Slumbers and all other fields belong to
-// other field managers. A failed write of one member does not prevent those of the others.
+// act writes the stops of the Slumber to each member whose recorded stops differ from the plan. Stops of other
+// Slumbers and all other fields belong to other field managers. A failed write to one member does not prevent writes
+// to other members.
 func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Plan) error {
 	writes := listWrites(seen, plan)
 	var group errgroup.Group
@@ -72,8 +73,8 @@ func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Pla
 	return joinFailures(failures)
 }
 
-// joinFailures joins the errors of several members in a stable order, so that the condition does not alternate.
-// ErrStale is returned only if there is no other error.
+// joinFailures joins the errors of several members in a stable order, so that the condition's message does not
+// alternate. ErrStale is returned only if there is no other error.
 func joinFailures(failures []error) error {
 	failures = slices.DeleteFunc(failures, func(err error) bool { return err == nil })
 	if told := slices.DeleteFunc(slices.Clone(failures), func(err error) bool { return errors.Is(err, reconcile.ErrStale) }); len(told) > 0 {
@@ -125,8 +126,8 @@ func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
 	return writes
 }
 
-// isAnnotated reports whether the annotation of an object holds these stops. After an interrupted write, it may
-// still hold the old ones.
+// isAnnotated reports whether the annotation of an object holds these stops. After an interrupted write, it may still
+// hold the old stops.
 func isAnnotated(o client.Object, stops torporv1alpha1.ScheduledStop) bool {
 	name, value, err := stoprecord.ScheduledAnnotation(stops, stops.Slumber)
 	return err == nil && o.GetAnnotations()[name] == value
@@ -205,9 +206,9 @@ func (w memberWrite) newApplied() *unstructured.Unstructured {
 	return applied
 }
 
-// finalize starts every object that a deleted Slumber has stopped, because nothing else would. This includes objects
-// that the cache lacks, and workloads even if the feature that stops them is now disabled. A newly started manager
-// waits for kinds that are not announced yet.
+// finalize starts every object that a deleted Slumber has stopped, because no other controller would. This includes
+// objects that the cache lacks, and workloads even if the feature that stops them is now disabled. A newly started
+// manager waits for kinds that are not announced yet.
 func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (time.Duration, error) {
 	var failures []error
 	missing, announced := listKindNames(s), c.listKinds()
@@ -216,7 +217,7 @@ func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (ti
 		if k8serrors.IsForbidden(err) && kind.reader == nil {
 			continue // The feature is disabled, and may never have been enabled.
 		}
-		failures = append(failures, err) // A failing conversion webhook of one kind must not delay the others.
+		failures = append(failures, err) // A failing conversion webhook of one kind must not delay other kinds.
 		if isServed || err != nil {
 			missing = slices.DeleteFunc(missing, func(name string) bool { return name == kind.GVK().GroupKind().String() })
 		}
@@ -239,9 +240,9 @@ func (c Controller) release(ctx context.Context, name string, kind kinds.Kind, o
 	return errors.Join(failures...)
 }
 
-// releaseOrphans removes the stops of a Slumber that does not exist, because nothing else ends them. Such stops
-// remain if the Slumber's finalizer was removed by hand, and may also be written by hand. obj is the missing Slumber
-// or ClusterSlumber, and orphaned is its view as a Slumber.
+// releaseOrphans removes the stops of a Slumber that does not exist, because no other controller ends them. Such
+// stops remain if the Slumber's finalizer was removed by hand, and may also be written by hand. obj is the missing
+// Slumber or ClusterSlumber, and orphaned is its view as a Slumber.
 func (c Controller) releaseOrphans(ctx context.Context, obj client.Object, orphaned *torporv1alpha1.Slumber) error {
 	limited, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

@@ -21,8 +21,8 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
@@ -32,15 +32,16 @@ import (
 const ClusterName = "torpor-clusterslumber"
 
 const (
-	// delayPerMember is added to changesDelay for each member, because each pass lists every kind in all namespaces.
+	// delayPerMember is added to changesDelay for each member, because each reconciliation lists every kind in all
+	// namespaces.
 	delayPerMember = time.Millisecond
 	// awakeDelayFactor multiplies the delay while a ClusterSlumber is awake, because changes to its members then
 	// affect only counts.
 	awakeDelayFactor = 10
 )
 
-// ClusterController reconciles ClusterSlumbers. Its passes are those of Slumbers: a ClusterSlumber is handled as a
-// Slumber without a namespace. It needs a manager that watches all namespaces.
+// ClusterController reconciles ClusterSlumbers. It handles a ClusterSlumber as a Slumber without a namespace. It
+// needs a manager that watches all namespaces.
 type ClusterController struct{ Controller }
 
 // SetupWithManager adds the controller.
@@ -48,7 +49,7 @@ func (c ClusterController) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.Metrics.clusterCache.Use(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 2, PassTimeout: 5 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := urgency.TrackEnds(c.Ends, ClusterName, func(s *torporv1alpha1.ClusterSlumber) bool {
+	ends := overdueends.TrackEnds(c.Ends, ClusterName, func(s *torporv1alpha1.ClusterSlumber) bool {
 		return slumber.IsWakePending(slumber.ViewOf(s), c.Clock.Now())
 	}, nil)
 	build := builder.ControllerManagedBy(mgr).
@@ -132,8 +133,8 @@ func (c ClusterController) report(s *torporv1alpha1.ClusterSlumber, seen *observ
 	return out
 }
 
-// enqueueConcerned requests a pass of each ClusterSlumber that an object concerns, including those that are gone. If
-// obj is nil, it requests a pass of every ClusterSlumber.
+// enqueueConcerned enqueues each ClusterSlumber that selects an object or has stopped it, including deleted
+// ClusterSlumbers. If obj is nil, it enqueues every ClusterSlumber.
 func (c ClusterController) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc) {
 	var list torporv1alpha1.ClusterSlumberList
 	if err := c.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -166,13 +167,13 @@ func (c ClusterController) concerns(ctx context.Context, s *torporv1alpha1.Clust
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := c.client.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, namespace, client.UnsafeDisableDeepCopy); err != nil {
-		namespace.Name = obj.GetNamespace() // If it is not cached yet, its event requests a pass later.
+		namespace.Name = obj.GetNamespace() // If the namespace is not cached yet, its event enqueues the ClusterSlumber later.
 	}
 	reach, err := slumber.NewReach(s, []metav1.PartialObjectMetadata{*namespace}, nil)
 	return err == nil && slumber.Concerns(slumber.ViewOf(s), reach, kind.GVK().GroupKind(), obj)
 }
 
-// delayOf returns how long changes to members are batched into one pass of a ClusterSlumber.
+// delayOf returns how long changes to members are collected before a ClusterSlumber is reconciled.
 func delayOf(s *torporv1alpha1.ClusterSlumber) time.Duration {
 	delay := changesDelay + time.Duration(s.Status.Members)*delayPerMember
 	if s.Status.State == torporv1alpha1.SlumberAwake {
@@ -183,7 +184,7 @@ func delayOf(s *torporv1alpha1.ClusterSlumber) time.Duration {
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// enqueueMember requests passes for a changed object, in its old and its new state.
+// enqueueMember enqueues the ClusterSlumbers that a changed object concerns in its old or its new state.
 func (c ClusterController) enqueueMember(kind kinds.Kind) handler.EventHandler {
 	enqueue := func(ctx context.Context, queue workQueue, objects ...client.Object) {
 		for _, obj := range objects {
@@ -199,7 +200,7 @@ func (c ClusterController) enqueueMember(kind kinds.Kind) handler.EventHandler {
 	}
 }
 
-// enqueueAll requests a pass of each ClusterSlumber, because Slumbers or namespaces have changed.
+// enqueueAll enqueues every ClusterSlumber when Slumbers or namespaces change.
 func (c ClusterController) enqueueAll() handler.EventHandler {
 	enqueue := func(ctx context.Context, queue workQueue) {
 		c.enqueueConcerned(ctx, kinds.Kind{}, nil, func(req ctrl.Request, _ time.Duration) { queue.AddAfter(req, changesDelay) })

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs the decisions of package slumber. A pass reads the objects that a Slumber selects, calls
-// slumber.Decide, writes changed stops to the status and an annotation of the members, and reports. It may write
-// several objects in a pass, but never the spec of one.
+// Package controller carries out the decisions of package slumber. A reconciliation reads the objects that a Slumber
+// selects, calls slumber.Decide, writes changed stops to the status and an annotation of the members, and updates the
+// status of the Slumber. It may write several members, but never their specs.
 package controller
 
 import (
@@ -29,8 +29,8 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
@@ -46,10 +46,11 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Metrics exposes metrics of the Slumbers.
 	Metrics *Metrics
-	// Members are the kinds whose objects are stopped by a switch of their own; nil for none.
+	// Members are the kinds whose objects package fieldswitch stops; nil for none.
 	Members *MemberKinds
-	// Ends tracks the overdue ends of stops of all controllers; if nil, they get no priority.
-	Ends *urgency.OverdueEnds
+	// Ends tracks the overdue stops of all controllers, so that other work waits for their ends; if nil, no work
+	// waits.
+	Ends *overdueends.OverdueEnds
 
 	client client.Client
 	// live reads from the API server, not from the cache.
@@ -69,7 +70,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps/status,verbs=get;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// ListOptionalKinds returns the kinds of members that a hub may lack.
+// ListOptionalKinds returns the kinds of members that the API server of a hub may not serve.
 func ListOptionalKinds() []client.Object {
 	var all []client.Object
 	for _, kind := range kinds.ListOwn() {
@@ -83,7 +84,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.Metrics.cache.Use(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := urgency.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakePending(s, c.Clock.Now()) }, nil)
+	ends := overdueends.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakePending(s, c.Clock.Now()) }, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&torporv1alpha1.Slumber{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
@@ -115,8 +116,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// newGoneFunc returns the Slumber or ClusterSlumber that a request names, without its content, and its view as a
-// Slumber.
+// newGoneFunc returns the Slumber or ClusterSlumber that a request identifies, with only its name set, and its view
+// as a Slumber.
 type newGoneFunc func(req ctrl.Request) (client.Object, *torporv1alpha1.Slumber)
 
 func newGoneSlumber(req ctrl.Request) (client.Object, *torporv1alpha1.Slumber) {
@@ -143,7 +144,7 @@ func (c Controller) withOrphans(newGone newGoneFunc, pass ctrlreconcile.Reconcil
 }
 
 // slumbersOfNamespace maps a member to the Slumbers of its namespace, and to those whose stops it records, even if
-// they are gone.
+// they no longer exist.
 func (c Controller) slumbersOfNamespace(ctx context.Context, o client.Object) []ctrl.Request {
 	var list torporv1alpha1.SlumberList
 	if err := c.client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
@@ -166,9 +167,9 @@ func listRecorded(o client.Object) (requests []ctrl.Request) {
 	return requests
 }
 
-// enqueueConcerned requests a pass of each Slumber that an object concerns, including those that are gone. If obj is
-// nil, it requests a pass of every Slumber. Passes are delayed, because many objects of a wave change at the same
-// time and each pass reads all of them.
+// enqueueConcerned enqueues each Slumber that selects an object or has stopped it, including deleted Slumbers. If obj
+// is nil, it enqueues every Slumber. The requests are delayed, because many objects of a wave change at the same time
+// and each reconciliation reads all of them.
 func (c Controller) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc) {
 	if obj == nil {
 		obj = &metav1.PartialObjectMetadata{}
@@ -215,7 +216,7 @@ type memberObject struct {
 }
 
 // observe reads the members. Objects of kinds with a Go type come from the cache; those of other kinds are read from
-// the API server if their cached metadata requires it.
+// the API server if their cached metadata shows that the Slumber selects or has stopped one of them.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber, reach *slumber.Reach) (*observation, error) {
 	seen := &observation{reach: reach, Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
@@ -227,7 +228,7 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber, reac
 		if err != nil && (kind.Switch() == nil || ctx.Err() != nil) {
 			return nil, err
 		}
-		if err != nil { // A failing conversion webhook of one kind must not delay the others.
+		if err != nil { // A failing conversion webhook of one kind must not delay other kinds.
 			if seen.UnreadableKinds == nil {
 				seen.UnreadableKinds = map[string]string{}
 			}
@@ -273,7 +274,7 @@ func listKindNames(s *torporv1alpha1.Slumber) (names []string) {
 	return slices.Compact(names)
 }
 
-// listKinds returns the kinds of which a member may be, whether or not they are served.
+// listKinds returns the kinds that members can have, whether or not they are served.
 func (c Controller) listKinds() []readableKind {
 	var all []readableKind
 	for _, kind := range kinds.ListOwn() {
@@ -294,7 +295,7 @@ func describeListFailure(err error) string {
 }
 
 // listMembers returns at least the objects of a kind that concern a Slumber. For kinds without a Go type, only
-// metadata is cached; whole objects are read from the API server if the metadata shows that one concerns the
+// metadata is cached; whole objects are read from the API server if the metadata shows that one of them concerns the
 // Slumber.
 func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber, reach *slumber.Reach) (objects []client.Object, isServed bool, err error) {
 	if kind.Switch() == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// MemberKinds holds the kinds with a switch of their own that can be stopped now, and the readers of their objects.
-// The controllers of these kinds announce and withdraw them. A process has one MemberKinds.
+// MemberKinds holds the kinds that package fieldswitch can stop now, and the readers of their objects. The
+// controllers of these kinds add and remove them. A process has one MemberKinds.
 type MemberKinds struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]readableKind
@@ -44,7 +44,7 @@ type notifiedController struct {
 	enqueue enqueueFunc
 }
 
-// changesDelay delays a pass, so that it handles the changes to many objects.
+// changesDelay delays a reconciliation, so that it handles the changes to many objects.
 const changesDelay = time.Second
 
 // readableKind is a kind and the reader of its objects, which reads metadata from a cache and whole objects from the
@@ -54,7 +54,7 @@ type readableKind struct {
 	reader client.Reader
 }
 
-// AddKind announces that the objects of a kind can be stopped.
+// AddKind reports that objects of a kind can be stopped.
 func (m *MemberKinds) AddKind(ctx context.Context, kind kinds.Kind, reader client.Reader) {
 	m.mu.Lock()
 	if m.kinds == nil {
@@ -65,7 +65,7 @@ func (m *MemberKinds) AddKind(ctx context.Context, kind kinds.Kind, reader clien
 	m.notify(ctx, kind, nil)
 }
 
-// RemoveKind withdraws a kind.
+// RemoveKind reports that objects of a kind can no longer be stopped.
 func (m *MemberKinds) RemoveKind(ctx context.Context, kind kinds.Kind) {
 	m.mu.Lock()
 	delete(m.kinds, kind.GVK().GroupKind())
@@ -73,7 +73,7 @@ func (m *MemberKinds) RemoveKind(ctx context.Context, kind kinds.Kind) {
 	m.notify(ctx, kind, nil)
 }
 
-// ObjectChanged triggers a pass of each Slumber and ClusterSlumber that an object concerns.
+// ObjectChanged enqueues each Slumber and ClusterSlumber that selects an object or has stopped it.
 func (m *MemberKinds) ObjectChanged(ctx context.Context, kind kinds.Kind, obj client.Object) {
 	m.notify(ctx, kind, obj)
 }
@@ -92,8 +92,8 @@ func (m *MemberKinds) list() []readableKind {
 	return all
 }
 
-// notify triggers a pass of each Slumber and ClusterSlumber that an object concerns, or of all if obj is nil.
-// Controllers that start later reconcile all their objects anyway.
+// notify enqueues each Slumber and ClusterSlumber that selects an object or has stopped it, or all of them if obj is
+// nil. Controllers that start later reconcile all their objects anyway.
 func (m *MemberKinds) notify(ctx context.Context, kind kinds.Kind, obj client.Object) {
 	m.mu.Lock()
 	running := slices.Clone(m.running)
@@ -103,7 +103,7 @@ func (m *MemberKinds) notify(ctx context.Context, kind kinds.Kind, obj client.Ob
 	}
 }
 
-// kindsAwaitedUntil returns the time until which a missing kind may still be announced; zero if no kinds are ever
+// kindsAwaitedUntil returns the time until which a missing kind may still be announced, or zero if no kinds are ever
 // announced.
 func (m *MemberKinds) kindsAwaitedUntil() time.Time {
 	if m == nil {
@@ -114,7 +114,7 @@ func (m *MemberKinds) kindsAwaitedUntil() time.Time {
 	return m.awaitedUntil
 }
 
-// watch notifies a controller while it runs.
+// watch returns a source that enqueues requests for a running controller when kinds or their objects change.
 func (m *MemberKinds) watch(enqueue enqueueFunc, now clock.PassiveClock) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		notified := &notifiedController{queue, enqueue}

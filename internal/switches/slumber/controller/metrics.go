@@ -11,12 +11,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics reads every Slumber and ClusterSlumber directly from the cache, so that the values are right after a
-// restart and vanish with the object. For a ClusterSlumber, the namespace label is empty. A process has one Metrics,
-// which is registered once.
+// Metrics reads every Slumber and ClusterSlumber directly from the cache, so that the values are correct after a
+// restart and disappear with the object. For a ClusterSlumber, the namespace label is empty. A process has one
+// Metrics, which is registered once.
 type Metrics struct {
 	cache reconcile.ScrapedCache
-	// clusterCache is used by the controller of ClusterSlumbers, which not every manager has.
+	// clusterCache is used by the controller of ClusterSlumbers, which not every manager runs.
 	clusterCache                 reconcile.ScrapedCache
 	state, next, asleep, stalled *prometheus.Desc
 }

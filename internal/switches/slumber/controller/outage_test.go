@@ -18,7 +18,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/yaml"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -40,14 +39,15 @@ type outageStory struct {
 	members   map[string]client.Object
 }
 
-const podTemplate = `{metadata: {labels: {app: a}}, spec: {restartPolicy: RESTARTS, containers: [{name: a, image: example.com/a}]}}`
+// fluxExample is the StopAdapter of the kind whose object Flux syncs.
+const fluxExample = "flux-kustomization"
 
 func newOutageStory(t *testing.T) *outageStory {
 	t.Helper()
 	env := shared.Get(t)
 	env.InstallCRDs(t, "../../stopadapter/controller/testdata/crds.yaml")
 	s := &outageStory{Environment: env, namespace: env.CreateNamespace(t), clock: clocktesting.NewFakePassiveClock(beforeNight()), members: map[string]client.Object{}}
-	kustomizations, err := stopadapter.NewKind(testenv.ReadStopAdapter(t, "flux-kustomization"))
+	kustomizations, err := stopadapter.NewKind(testenv.ReadStopAdapter(t, fluxExample))
 	testenv.ExpectNoError(t, err)
 	s.switched = append(kinds.ListWorkloads(), kustomizations)
 	name := func(name string) types.NamespacedName {
@@ -56,24 +56,16 @@ func newOutageStory(t *testing.T) *outageStory {
 	db, app := testenv.BuildMySQLCluster(t, name("db"), 1), testenv.BuildCFApp(name("app"))
 	app.Spec.DesiredState = korifiv1alpha1.StartedState
 	s.members["cluster"], s.members["db"], s.members["app"] = testenv.BuildClusterDeployment(name("cluster"), "none", "none"), db, app
-	always, never := strings.ReplaceAll(podTemplate, "RESTARTS", "Always"), strings.ReplaceAll(podTemplate, "RESTARTS", "Never")
-	for name, text := range map[string]string{
-		"kept":   `{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 2, selector: {matchLabels: {app: a}}, template: ` + always + `}}`,
-		"shop":   `{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 3, selector: {matchLabels: {app: a}}, template: ` + always + `}}`,
-		"store":  `{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 2, serviceName: a, selector: {matchLabels: {app: a}}, template: ` + always + `}}`,
-		"hourly": `{apiVersion: batch/v1, kind: CronJob, spec: {schedule: "0 * * * *", jobTemplate: {spec: {template: ` + never + `}}}}`,
-		"synced": `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, spec: {interval: 10m, prune: true, path: ./}}`,
-	} {
-		u := &unstructured.Unstructured{}
-		testenv.ExpectNoError(t, yaml.Unmarshal([]byte(text), &u.Object))
-		u.SetNamespace(s.namespace)
-		u.SetName(name)
-		s.members[name] = u
+	for _, kind := range kinds.ListWorkloads() {
+		example := testenv.ReadWorkload(t, kind.GVK().Kind, kind.Switch().Operations)
+		s.members[example.Name] = example.Build(name(example.Name))
+		if s.members["kept"] == nil {
+			s.members["kept"] = example.Build(name("kept"))
+		}
 	}
-	for _, kind := range s.switched {
-		isOfKind := func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind() == kind.GVK() }
-		if !slices.ContainsFunc(slices.Collect(maps.Values(s.members)), isOfKind) {
-			t.Fatalf("expected a member of each kind, found no %s; add one to this test", kind.GVK().Kind)
+	for _, o := range testenv.ListForeignObjects() {
+		if o.Example == fluxExample {
+			s.members["synced"] = o.Build(t, name("synced"))
 		}
 	}
 	for _, o := range s.members {
@@ -188,7 +180,7 @@ func TestOutageDuringAWindowRunsEachActionOnce(t *testing.T) {
 	alice := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`))
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.members["kept"], alice))
 	stop = s.startManager(t)
-	s.waitFor(t, "all members are stopped after an outage in the evening", 1, "app", "cluster", "db", "hourly", "kept", "shop", "store", "synced")
+	s.waitFor(t, "all members are stopped after an outage in the evening", 1, slices.Sorted(maps.Keys(s.members))...)
 	stop()
 
 	s.clock.SetTime(beforeNight().Add(17 * time.Hour))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller runs a controller for the kind of each StopAdapter while the kind is served and Torpor has the
-// required permissions, and reports in the StopAdapter whether it runs.
+// required permissions, and reports in the StopAdapter whether the controller runs.
 package controller
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
-	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
@@ -33,10 +33,10 @@ import (
 const (
 	// Name is the name of the controller and of its events.
 	Name = "torpor-stopadapters"
-	// rightsInterval is how often permissions that exist are checked again.
+	// rightsInterval is how often granted permissions are checked again.
 	rightsInterval = time.Minute
-	// lookInterval is the interval between passes of an adapter whose controller does not run. settledInterval
-	// applies while the controller runs.
+	// lookInterval is the interval at which an adapter is reconciled while its controller does not run.
+	// settledInterval applies while the controller runs.
 	lookInterval, settledInterval = 5 * time.Second, time.Minute
 )
 
@@ -52,8 +52,9 @@ type Controller struct {
 	Metrics *fieldswitchcontroller.Metrics
 	// WatchNamespaces are the only namespaces in which permissions are needed; empty means all.
 	WatchNamespaces []string
-	// Ends tracks the overdue ends of stops of all controllers; if nil, they get no priority.
-	Ends *urgency.OverdueEnds
+	// Ends tracks the overdue stops of all controllers, so that other work waits for their ends; if nil, no work
+	// waits.
+	Ends *overdueends.OverdueEnds
 
 	groups   *adapterGroups
 	client   client.Client
@@ -172,12 +173,12 @@ func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) de
 	target := a.Spec.Target
 	switch {
 	case is.Phase == conditional.Running:
-		return decision.True(torporv1alpha1.StopAdapterRunningReason, "Objects of kind "+target.Kind+" are stopped and started")
+		return decision.True(torporv1alpha1.StopAdapterRunningReason, "Users and Slumbers can stop and start objects of kind "+target.Kind)
 	case is.Condition.Reason == conditional.ForbiddenReason:
 		return decision.False(torporv1alpha1.StopAdapterForbiddenReason, fmt.Sprintf(
-			"Expected permission to get, list, watch and patch %s.%s, found that some of these verbs are missing; create a ClusterRole with them and the label %s", target.Resource, target.Group, torporv1alpha1.StopAdapterRoleLabel))
+			"Expected permission to get, list, watch and patch %s.%s, found that some of these verbs are missing; create a ClusterRole with these verbs and the label %s", target.Resource, target.Group, torporv1alpha1.StopAdapterRoleLabel))
 	case is.Error != "":
-		return decision.False(torporv1alpha1.StopAdapterFailedReason, "Expected to watch "+target.Kind+", found: "+is.Error)
+		return decision.False(torporv1alpha1.StopAdapterFailedReason, "The controller of "+target.Kind+" failed: "+is.Error)
 	case is.Phase == conditional.Starting:
 		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, "The controller of "+target.Kind+" starts: the objects of the kind are being listed")
 	case is.Condition.State == conditional.Unknown: // A new leader has not checked whether the kind is served.

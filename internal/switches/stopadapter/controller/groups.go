@@ -11,15 +11,15 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// removeTimeout limits how long a pass waits for a controller to end.
+// removeTimeout limits how long a reconciliation waits for a controller to end.
 const removeTimeout = 10 * time.Second
 
 // adapterGroups holds the controllers of kinds, by the name of their StopAdapter.
 type adapterGroups struct {
 	mu  sync.Mutex
 	all map[string]adapterGroup
-	// gone maps the names of deleted adapters to the UIDs of their groups, because another adapter may have the same
-	// name by now. A value in abandoned signals that gone has entries.
+	// gone maps the names of deleted adapters to their UIDs, because a new adapter may have the same name. A value in
+	// abandoned signals that gone has entries.
 	gone      map[string]string
 	abandoned chan struct{}
 	// isOver is true once all controllers have been ended. No controller is added after that, because it would never
@@ -131,7 +131,7 @@ func (g *adapterGroups) takeGone() (gone []adapterGroup) {
 	return gone
 }
 
-// close prevents further controllers from being added, and returns the names of the existing ones.
+// close prevents further controllers from being added, and returns the names of the existing controllers.
 func (g *adapterGroups) close() (names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

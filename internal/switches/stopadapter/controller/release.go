@@ -42,14 +42,14 @@ func (c Controller) finalize(ctx context.Context, a *torporv1alpha1.StopAdapter)
 	end := a.DeletionTimestamp.Add(releaseTimeout)
 	message := "Expected to restore the stopped objects, found: " + err.Error()
 	if !c.Clock.Now().Before(end) {
-		reconcile.EmitEvents(c.recorder, a, []decision.Event{{Warning: true, Reason: stopadapter.EventObjectsLeft, Action: "Release", Note: message + "; they stay as they are"}})
+		reconcile.EmitEvents(c.recorder, a, []decision.Event{{Warning: true, Reason: stopadapter.EventObjectsLeft, Action: "Release", Note: message + "; objects that are not restored remain stopped"}})
 		return 0, nil
 	}
 	reason := torporv1alpha1.StopAdapterFailedReason
 	if k8serrors.IsForbidden(err) {
 		reason, message = torporv1alpha1.StopAdapterForbiddenReason, message+"; create the ClusterRole again, with the label "+torporv1alpha1.StopAdapterRoleLabel
 	}
-	ready := decision.False(reason, fmt.Sprintf("%s; the StopAdapter is removed at %s even if that still fails", message, end.UTC().Format(time.RFC3339)))
+	ready := decision.False(reason, fmt.Sprintf("%s; the StopAdapter is removed at %s even if objects are still stopped", message, end.UTC().Format(time.RFC3339)))
 	reconcile.SetConditions(&a.Status.Conditions, map[string]decision.Condition{torporv1alpha1.StopAdapterReadyCondition: ready}, a.Generation, c.Clock)
 	return releaseInterval, nil
 }

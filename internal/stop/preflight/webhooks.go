@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"fmt"
@@ -76,7 +76,7 @@ func wakeUpRequests(own string) []wakeUpRequest {
 	}
 }
 
-// webhookAtRisk is a webhook without which a request of the resume fails.
+// webhookAtRisk is a webhook that may make requests fail while the cluster resumes, because its server may not run yet.
 type webhookAtRisk struct {
 	configuration, service string
 	// namespaces are the namespaces of the requests. The webhook is called if its selector matches one of them. It
@@ -85,8 +85,9 @@ type webhookAtRisk struct {
 	selector   labels.Selector
 }
 
-// addWebhooks records the webhooks that a cluster may call when it resumes. It skips webhooks outside the cluster,
-// which may answer, and webhooks that select objects by labels, which are assumed to select no system objects.
+// addWebhooks records the webhooks that the API server may call when the cluster resumes. It skips webhooks whose
+// server is outside the cluster and may be available. It also skips webhooks that select objects by labels, which are
+// assumed to select no system objects.
 func addWebhooks(s *Survey, item []byte) error {
 	var c webhookConfiguration
 	if err := decode(item, &c); err != nil {
@@ -160,7 +161,7 @@ func ServicePath(name string) string {
 	return "/api/v1/namespaces/" + url.PathEscape(namespace) + "/services/" + url.PathEscape(service)
 }
 
-// AddService records a Service of a webhook. A Service without a selector may lead to a server outside the cluster,
+// AddService records a Service of a webhook. The endpoints of a Service without a selector may be outside the cluster,
 // so its webhooks are not at risk.
 func (s *Survey) AddService(name string, item []byte) {
 	var service struct {
@@ -173,7 +174,7 @@ func (s *Survey) AddService(name string, item []byte) {
 	}
 }
 
-// judgeWebhooks adds a finding for each configuration with a webhook without which a cluster cannot resume.
+// judgeWebhooks adds a finding for each webhook configuration with a webhook that may block the resume of the cluster.
 func (s *Survey) judgeWebhooks() {
 	var names []string
 	for _, w := range s.webhooks {

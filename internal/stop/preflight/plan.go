@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"fmt"
@@ -27,10 +27,10 @@ type PlanRequest struct {
 	IsStart bool
 	// Now is the current time, and Until the planned end of the stop; zero if the user sets no end.
 	Now, Until time.Time
-	// Record is the record of the switch, and UntilAnnotation the annotation with the end of its stop.
+	// Record is the stop record of the object's switch. UntilAnnotation is the annotation with the end of the stop.
 	Record          stoprecord.Records
 	UntilAnnotation string
-	// SkipCommand is the command that starts an object that a Slumber stops.
+	// SkipCommand is the command that starts an object that a Slumber keeps stopped.
 	SkipCommand string
 	// Zone is the time zone of the times in the effects; nil means RFC 3339 in UTC, for programs.
 	Zone *time.Location
@@ -43,7 +43,8 @@ func (r PlanRequest) formatTime(at time.Time) string {
 	return stoprecord.FormatLocal(at, r.Zone)
 }
 
-// Stop returns the period of the stop in effect, or of a stop that begins now, with the planned end.
+// Stop returns the period of the stop in effect, or of a stop that begins now. A planned end replaces the end of the
+// stop in effect. If a start is planned, the stop ends now.
 func (r PlanRequest) Stop() StopWindow {
 	s := StopWindow{Now: r.Now, Since: r.Now, Until: r.Until}
 	if r.Record.Holds() {
@@ -122,7 +123,7 @@ func (r PlanRequest) DescribeTakeover(scheduled *torporv1alpha1.ScheduledStop, s
 		return append(effects, "It ends at "+r.formatTime(until)+"; the object starts then, unless a Slumber still stops it")
 	}
 	return append(effects, "The object stays stopped until a user starts it: "+startCommand,
-		"Without a manual stop, start is refused while the Slumber stops the object, and this command starts it: "+r.SkipCommand)
+		"Without a manual stop, the start command is refused while the Slumber stops the object, and this command starts it: "+r.SkipCommand)
 }
 
 // DescribeEnd describes the end of the stop.

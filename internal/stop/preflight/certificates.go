@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"crypto/x509"
@@ -19,7 +19,7 @@ const (
 	nearMargin = 3 * 24 * time.Hour
 	// sameCertificates is the maximum difference between the expiries of the certificates of API servers behind one
 	// address. An expiry that is only slightly later belongs to the certificate of another server, not to a renewed
-	// one.
+	// certificate.
 	sameCertificates = 24 * time.Hour
 	// maxAuthorities is the maximum number of certificates that are read from a bundle.
 	maxAuthorities = 100
@@ -28,8 +28,8 @@ const (
 	signerName = "kube-csr-signer"
 )
 
-// AddServingCertificate records the expiry of the certificate by which the API server was verified; zero
-// means unknown.
+// AddServingCertificate records when the verified certificate chain of the API server expires. A zero time means that
+// this is unknown.
 func (s *Survey) AddServingCertificate(expiry time.Time) { s.addExpiry(expiry) }
 
 // AddSigner records the expiry of the certificate authority that signs kubelets' certificates.

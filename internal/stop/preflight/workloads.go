@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"maps"
@@ -21,7 +21,7 @@ const (
 	maxMissedStarts = 100
 	// maxScheduleBytes limits the length of a schedule that is parsed.
 	maxScheduleBytes = 256
-	// goodQuorum is the minimum number of etcd members with which etcd survives the loss of one.
+	// goodQuorum is the minimum number of etcd members with which etcd survives the loss of one member.
 	goodQuorum = 3
 )
 
@@ -183,8 +183,8 @@ func addControlPlaneNode(s *Survey, item []byte) error {
 	return nil
 }
 
-// judgeControlPlane adds a finding for a control plane with too few nodes to lose one. A control plane outside the
-// cluster has no nodes, and no finding.
+// judgeControlPlane adds a finding if the control plane has too few nodes to survive the loss of one. A control plane
+// outside the cluster has no nodes, and causes no finding.
 func (s *Survey) judgeControlPlane() {
 	if len(s.controlPlane) >= goodQuorum {
 		return

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package urgency
+package overdueends
 
 import (
 	"context"
@@ -17,30 +17,32 @@ import (
 )
 
 const (
-	// endsLimit is the longest time for which overdue ends delay other work. progressLimit is the longest time for
-	// which they do so while none of them completes: one that always fails must not delay other work forever.
+	// endsLimit is the longest time for which overdue stops delay other work. progressLimit is the longest time for
+	// which they do so while the set of overdue stops does not change: a stop that never ends must not delay other work
+	// forever.
 	endsLimit, progressLimit = 2 * time.Minute, 10 * time.Second
 	// yieldInterval is how often a yielding pass checks whether it may run.
 	yieldInterval = 500 * time.Millisecond
 )
 
-// OverdueEnds are the stops of all controllers of a process that should have ended by now. After an outage there may
-// be a thousand of them, and each needs writes, so follow-up passes and events wait for them. The set is not
-// persisted, and affects only the order of work. A process has one set; nil delays nothing.
+// OverdueEnds is the set of stops, of all controllers of a process, whose end time has passed. After an outage there
+// may be a thousand such stops, and to end each of them requires writes. Follow-up passes and events wait until these
+// stops have ended. The set is not persisted, and affects only the order of work. A process has one set; a nil set
+// delays nothing.
 type OverdueEnds struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
 	ends map[overdueEnd]bool
-	// heldSince is the time since which there have been overdue ends; zero while there are none. progressAt is when
-	// an end was last added or removed.
+	// heldSince is the time since which the set has not been empty; zero while it is empty. progressAt is when a stop
+	// was last added or removed.
 	heldSince, progressAt time.Time
 	// untold are the delayed functions; isAwaited is true while a timer is set that calls them.
 	untold    []func()
 	isAwaited bool
 }
 
-// overdueEnd names an object of a controller.
+// overdueEnd identifies an object with an overdue stop, and the controller of this stop.
 type overdueEnd struct {
 	controller string
 	name       types.NamespacedName
@@ -62,8 +64,8 @@ func (o *OverdueEnds) Start(ctx context.Context) error {
 	return nil
 }
 
-// note records whether the stop of an object is overdue, and calls the delayed functions if nothing is delayed any
-// more.
+// note records whether the stop of an object is overdue. If no work has to be delayed any longer, it calls the delayed
+// functions.
 func (o *OverdueEnds) note(end overdueEnd, isOverdue bool) {
 	o.mu.Lock()
 	if o.ends[end] != isOverdue {
@@ -101,7 +103,7 @@ func (o *OverdueEnds) takeUntold() (untold []func()) {
 	return untold
 }
 
-// tell calls a function as soon as nothing is delayed, which may be immediately.
+// tell calls a function once no overdue stop delays it, which may be immediately.
 func (o *OverdueEnds) tell(f func()) {
 	if o == nil {
 		f()
@@ -115,9 +117,9 @@ func (o *OverdueEnds) tell(f func()) {
 	tellAll(untold)
 }
 
-// awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no change to the set
-// does so earlier. If another end becomes overdue before that, the delay is extended and the timer is set again. The
-// caller holds the lock.
+// awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no change to the set does
+// so earlier. If another stop becomes overdue before that, the delay is extended and the timer is set again. The caller
+// holds the lock.
 func (o *OverdueEnds) awaitRelease() {
 	if len(o.untold) == 0 || o.isAwaited || !o.isHolding() {
 		return
@@ -140,7 +142,7 @@ func tellAll(untold []func()) {
 	}
 }
 
-// EndTracker gives the passes of one controller that end overdue stops priority; nil does nothing.
+// EndTracker gives priority to those passes of a controller that end an overdue stop. A nil EndTracker does nothing.
 type EndTracker[T client.Object] struct {
 	all        *OverdueEnds
 	controller string
@@ -149,8 +151,8 @@ type EndTracker[T client.Object] struct {
 }
 
 // TrackEnds returns a tracker for a controller. Objects for which isOverdue returns true have an overdue stop. While
-// any stop in the process is overdue, passes for whose object mayYield returns true wait. Either function may be
-// nil.
+// any stop in the process is overdue, the passes of objects for which mayYield returns true wait. Either function may
+// be nil.
 func TrackEnds[T client.Object](all *OverdueEnds, controller string, isOverdue func(T) bool, mayYield func(context.Context, T) bool) *EndTracker[T] {
 	if all == nil {
 		return nil
@@ -185,8 +187,8 @@ func (e *EndTracker[T]) enqueueOverdue(before, after client.Object, queue workqu
 	Enqueue(queue, ctrl.Request{NamespacedName: name}, UrgentPriority)
 }
 
-// AwaitTurn records whether the stop of an object is overdue. If its pass must wait for overdue ends, it returns the
-// delay until the next attempt, otherwise zero.
+// AwaitTurn records whether the stop of an object is overdue. If the pass of the object must wait for overdue stops, it
+// returns the delay until the next attempt, otherwise zero.
 func (e *EndTracker[T]) AwaitTurn(ctx context.Context, name types.NamespacedName, obj T) time.Duration {
 	if e == nil {
 		return 0
@@ -213,14 +215,14 @@ func (e *EndTracker[T]) HasOverdue(obj T) bool {
 	return e != nil && e.isOverdue != nil && obj.GetDeletionTimestamp().IsZero() && e.isOverdue(obj)
 }
 
-// Forget removes an object whose stop has ended, that is gone, or that waits for a longer operation.
+// Forget removes an object from the set: its stop has ended, it was deleted, or it waits for a longer operation.
 func (e *EndTracker[T]) Forget(name types.NamespacedName) {
 	if e != nil && e.isOverdue != nil {
 		e.all.note(overdueEnd{e.controller, name}, false)
 	}
 }
 
-// Tell calls a function as soon as no overdue end delays it.
+// Tell calls a function once no overdue stop delays it.
 func (e *EndTracker[T]) Tell(f func()) {
 	if e == nil {
 		f()

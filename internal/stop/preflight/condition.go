@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ const checkAction = "CheckHibernation"
 func Condition(findings []Finding, isChecked bool) decision.Condition {
 	switch {
 	case len(findings) == 0 && !isChecked:
-		return decision.Unknown(hivev1.NotCheckedReason, "The cluster has not been surveyed for problems of a hibernation; a running cluster is surveyed about once an hour")
+		return decision.Unknown(hivev1.NotCheckedReason, "The cluster has not been surveyed for problems that a hibernation would cause; a running cluster is surveyed about once an hour")
 	case len(findings) == 0:
 		return decision.True(hivev1.NothingFoundReason, "The survey found no problem for a hibernation or for the resume after it")
 	}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,9 @@ type StopWindow struct {
 	Now, Since time.Time
 	// Until is when the stop ends; zero if it has no end.
 	Until time.Time
+	// RequiresPossible is true if the stop requires HibernationPossible. Warnings that the cluster may not come back, or not
+	// with its data, are then blocking.
+	RequiresPossible bool
 }
 
 func (s StopWindow) length() time.Duration {
@@ -49,13 +53,28 @@ func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 	if len(check.Unread) > 0 {
 		findings = append(findings, NewRemark(torporv1alpha1.NotCheckedFinding, "Expected all lists that the survey reads, found some that the cluster did not return in time, or that the kubeconfig's user may not read: "+strings.Join(check.Unread, ", ")))
 	}
+	if stop.RequiresPossible {
+		for i, f := range findings {
+			if slices.Contains(dangers(), f.Code) {
+				findings[i].Severity = Blocking
+			}
+		}
+	}
 	return sortFindings(findings)
+}
+
+// dangers returns the codes of warnings that the cluster may not come back, or not with its data.
+func dangers() []string {
+	return []string{
+		torporv1alpha1.WakeByNearFinding, torporv1alpha1.QuotaExceededFinding, torporv1alpha1.EtcdQuorumSmallFinding,
+		torporv1alpha1.HealthCheckReplacesMachinesFinding, torporv1alpha1.VolumesLocalFinding,
+	}
 }
 
 // ObjectFacts are the properties of a ClusterDeployment that prevent a hibernation.
 type ObjectFacts struct {
 	IsBeingDeleted bool
-	// Unsupported is why the cluster cannot hibernate; empty if it can.
+	// Unsupported is the reason why the cluster cannot hibernate; empty if it can.
 	Unsupported string
 }
 

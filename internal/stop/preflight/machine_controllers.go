@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"strings"
@@ -18,8 +18,9 @@ const (
 	// formats it.
 	autoscalerUpdatedAnnotation = "cluster-autoscaler.kubernetes.io/last-updated"
 	autoscalerTimeFormat        = "2006-01-02 15:04:05.999999999 -0700 MST"
-	// autoscalerAge is the age of a status above which the Cluster Autoscaler counts as removed. It updates its
-	// status every ten seconds, or less often in a cluster without nodes that it may scale.
+	// autoscalerAge is the age at which the status of the Cluster Autoscaler is ignored, because the autoscaler was
+	// probably removed. It updates its status every ten seconds, or less often in a cluster without nodes that it may
+	// scale.
 	autoscalerAge = time.Hour
 )
 
@@ -30,9 +31,10 @@ const (
 	openShiftMachines      = "/apis/machine.openshift.io/v1beta1/"
 	openShiftHealthChecks  = openShiftMachines + "machinehealthchecks"
 	clusterAPIHealthChecks = "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks"
+	nextHealthChecks       = "/apis/cluster.x-k8s.io/v1beta2/machinehealthchecks"
 )
 
-// HealthCheckPaths are the paths of the lists of MachineHealthChecks.
+// HealthCheckPaths returns the paths of the lists of MachineHealthChecks.
 func HealthCheckPaths() []string { return []string{openShiftHealthChecks, clusterAPIHealthChecks} }
 
 // machineLists returns the lists that reveal upgrades, and controllers that replace or add machines.
@@ -44,7 +46,7 @@ func machineLists() []SurveyList {
 		{Name: "ClusterVersions", Path: openShift + "clusterversions", isOfOpenShift: true, codes: upgrades, add: addClusterVersion},
 		{Name: "MachineConfigPools", Path: "/apis/machineconfiguration.openshift.io/v1/machineconfigpools", isOfOpenShift: true, codes: upgrades, add: addMachineConfigPool},
 		{Name: "MachineHealthChecks of OpenShift", Path: openShiftHealthChecks, isOfOpenShift: true, codes: checks, add: addHealthCheck},
-		{Name: "MachineHealthChecks of Cluster API", Path: clusterAPIHealthChecks, codes: checks, add: addHealthCheck},
+		{Name: "MachineHealthChecks of Cluster API", Path: clusterAPIHealthChecks, NextPath: nextHealthChecks, codes: checks, add: addHealthCheck},
 		{Name: "ClusterAutoscalers", Path: "/apis/autoscaling.openshift.io/v1/clusterautoscalers", isOfOpenShift: true, codes: scalers, add: addClusterAutoscaler},
 		{Name: "MachineAutoscalers", Path: "/apis/autoscaling.openshift.io/v1beta1/machineautoscalers", isOfOpenShift: true, codes: scalers, add: addMachineAutoscaler},
 		{Name: "NodePools of Karpenter", Path: "/apis/karpenter.sh/v1/nodepools", codes: scalers, add: addNodePool},
@@ -105,18 +107,34 @@ func addHealthCheck(s *Survey, item []byte) error {
 
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
-		Spec struct {
-			MaxUnhealthy any `json:"maxUnhealthy"`
-		} `json:"spec"`
+		Spec healthCheckSpec `json:"spec"`
 	}
 	if err := decode(item, &c); err != nil {
 		return err
 	}
 	_, isPaused := c.Metadata.Annotations[PausedAnnotation]
-	if !isPaused && !isZero(c.Spec.MaxUnhealthy) && c.Metadata.DeletionTimestamp == nil {
+	if !isPaused && !c.Spec.isNeverTriggered() && c.Metadata.DeletionTimestamp == nil {
 		s.note(torporv1alpha1.HealthCheckReplacesMachinesFinding, c.Metadata.String(), 0)
 	}
 	return nil
+}
+
+// healthCheckSpec has the limits of a MachineHealthCheck. Version v1beta2 of Cluster API has renamed them. In all
+// versions, a range takes precedence over a number.
+type healthCheckSpec struct {
+	MaxUnhealthy   any    `json:"maxUnhealthy"`
+	UnhealthyRange string `json:"unhealthyRange"`
+	Remediation    struct {
+		TriggerIf struct {
+			UnhealthyLessThanOrEqualTo any    `json:"unhealthyLessThanOrEqualTo"`
+			UnhealthyInRange           string `json:"unhealthyInRange"`
+		} `json:"triggerIf"`
+	} `json:"remediation"`
+}
+
+func (s healthCheckSpec) isNeverTriggered() bool {
+	next := s.Remediation.TriggerIf
+	return s.UnhealthyRange == "" && next.UnhealthyInRange == "" && (isZero(s.MaxUnhealthy) || isZero(next.UnhealthyLessThanOrEqualTo))
 }
 
 // isZero reports whether a number or a percentage is zero. A MachineHealthCheck with this limit never replaces a
@@ -154,7 +172,8 @@ func addNodeClaim(s *Survey, item []byte) error {
 	return s.noteNamed(torporv1alpha1.KarpenterReplacesNodesFinding, "", item)
 }
 
-// noteNamed counts an item for a finding, named by the prefix and the name of the item.
+// noteNamed adds an item to the finding with this code. The finding lists the item by the prefix, its namespace and its
+// name.
 func (s *Survey) noteNamed(code, prefix string, item []byte) error {
 	var o struct {
 		Metadata objectName `json:"metadata"`

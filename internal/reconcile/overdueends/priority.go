@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package urgency orders the passes of a process: the overdue ends of stops come first, then urgent passes.
-package urgency
+// Package overdueends orders the passes of all controllers of a process: passes that end overdue stops run first, then
+// urgent passes.
+package overdueends
 
 import (
 	"k8s.io/client-go/util/workqueue"
@@ -9,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// The priorities of passes. Objects of the initial list have handler.LowPriority of controller-runtime, which is
-// lower than both.
+// These are the priorities of passes. Objects of the initial list have handler.LowPriority of controller-runtime, which
+// is lower than both.
 const (
 	UsualPriority  = 0
 	UrgentPriority = 10

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"crypto/ecdsa"
@@ -86,26 +86,26 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 		edit string
 		want bool
 	}{
-		"a webhook for Pods of all namespaces blocks":                                {`{}`, true},
-		"a webhook without a failure policy blocks":                                  {`{"failurePolicy":""}`, true},
-		"a webhook with failurePolicy Ignore blocks nothing":                         {`{"failurePolicy":"Ignore"}`, false},
-		"a webhook outside the cluster blocks nothing":                               {`{"clientConfig":{"url":"https://policy.example.com"}}`, false},
-		"a webhook for leases blocks":                                                {`{` + leases + `}`, true},
-		"a webhook for deletions blocks nothing":                                     {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
-		"a webhook for Deployments blocks nothing":                                   {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
-		"a wildcard that covers the status of nodes blocks":                          {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
-		"a wildcard for all statuses blocks":                                         {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
-		"a wildcard for all resources without subresources blocks":                   {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
-		"a webhook that selects other namespaces blocks nothing":                     {`{` + elsewhere + `}`, false},
-		"a webhook that excludes the system's namespaces, but not its own, blocks":   {`{` + notTheSystem + `}`, true},
-		"a webhook that excludes the system's namespaces and its own blocks nothing": {`{` + noneOfThese + `}`, false},
-		"a webhook for leases of other namespaces blocks nothing":                    {`{` + leases + `,` + notTheSystem + `}`, false},
-		"a namespace selector does not exclude nodes":                                {`{` + everything + `,` + noneOfThese + `}`, true},
-		"a webhook that selects objects by labels is assumed to block nothing":       {`{"objectSelector":{"matchLabels":{"inject":"yes"}}}`, false},
-		"a webhook with an empty object selector blocks":                             {`{"objectSelector":{}}`, true},
-		"a webhook with an invalid selector is ignored":                              {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},
-		"a webhook for approvals of certificate requests blocks":                     {`{"rules":[{"operations":["UPDATE"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}]}`, true},
-		"a webhook for new tokens of service accounts blocks":                        {`{"rules":[{"operations":["CREATE"],"apiGroups":[""],"resources":["serviceaccounts/token"]}]}`, true},
+		"a webhook for Pods of all namespaces blocks":                                       {`{}`, true},
+		"a webhook without a failure policy blocks":                                         {`{"failurePolicy":""}`, true},
+		"a webhook with failurePolicy Ignore blocks nothing":                                {`{"failurePolicy":"Ignore"}`, false},
+		"a webhook outside the cluster blocks nothing":                                      {`{"clientConfig":{"url":"https://policy.example.com"}}`, false},
+		"a webhook for leases blocks":                                                       {`{` + leases + `}`, true},
+		"a webhook for deletions blocks nothing":                                            {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
+		"a webhook for Deployments blocks nothing":                                          {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
+		"a wildcard that covers the status of nodes blocks":                                 {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
+		"a wildcard for all statuses blocks":                                                {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
+		"a wildcard for all resources without subresources blocks":                          {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
+		"a webhook that selects neither the system's namespaces nor its own blocks nothing": {`{` + elsewhere + `}`, false},
+		"a webhook that excludes the system's namespaces, but not its own, blocks":          {`{` + notTheSystem + `}`, true},
+		"a webhook that excludes the system's namespaces and its own blocks nothing":        {`{` + noneOfThese + `}`, false},
+		"a webhook for leases of other namespaces blocks nothing":                           {`{` + leases + `,` + notTheSystem + `}`, false},
+		"a namespace selector does not exclude nodes":                                       {`{` + everything + `,` + noneOfThese + `}`, true},
+		"a webhook that selects objects by labels is assumed to block nothing":              {`{"objectSelector":{"matchLabels":{"inject":"yes"}}}`, false},
+		"a webhook with an empty object selector blocks":                                    {`{"objectSelector":{}}`, true},
+		"a webhook with an invalid selector is ignored":                                     {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},
+		"a webhook for approvals of certificate requests blocks":                            {`{"rules":[{"operations":["UPDATE"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}]}`, true},
+		"a webhook for new tokens of service accounts blocks":                               {`{"rules":[{"operations":["CREATE"],"apiGroups":[""],"resources":["serviceaccounts/token"]}]}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, list := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
@@ -176,13 +176,13 @@ func TestFindingsOfAList(t *testing.T) {
 			items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T13:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.ClusterTooYoungFinding, Count: 1},
 		},
-		"an OpenShift cluster that is a day old has no finding":      {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
-		"another cluster that is less than a day old has no finding": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
+		"an OpenShift cluster that is a day old is not reported":          {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
+		"a cluster without OpenShift that is an hour old is not reported": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
 		"a control plane of two nodes is a finding": {
 			items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EtcdQuorumSmallFinding, Count: 2, Objects: []string{"m0", "m1"}},
 		},
-		"a control plane of three nodes has no finding": {items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`, `{"metadata":{"name":"m2"}}`}}, nil},
+		"the size of a control plane of three nodes is not reported": {items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`, `{"metadata":{"name":"m2"}}`}}, nil},
 		"invalid names are counted but not named": {
 			items{"volumeattachments": {`{"metadata":{"name":"a\u001b[2J"},"status":{"detachError":{}}}`, `{"metadata":{"name":"` + strings.Repeat("a", 600) + `"},"status":{"detachError":{}}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 2},

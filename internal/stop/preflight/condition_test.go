@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,11 @@ func TestFindingsOfACheckForAStop(t *testing.T) {
 				{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/v"}}, {Code: torporv1alpha1.WebhookBlocksWakeUpFinding, Count: 1, Objects: []string{"w"}},
 			}}, StopWindow{}, []string{torporv1alpha1.WebhookBlocksWakeUpFinding, torporv1alpha1.VolumesLocalFinding, torporv1alpha1.NotCheckedFinding},
 		},
+		"a finding that is blocking because HibernationPossible is required precedes a warning": {
+			hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{
+				{Code: torporv1alpha1.AutoscalerAddsMachinesFinding, Count: 1, Objects: []string{"a"}}, {Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/v"}},
+			}}, StopWindow{RequiresPossible: true}, []string{torporv1alpha1.VolumesLocalFinding, torporv1alpha1.AutoscalerAddsMachinesFinding},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.stop.Now, row.stop.Since = fixedTime(), fixedTime()
@@ -48,6 +54,23 @@ func TestFindingsOfACheckForAStop(t *testing.T) {
 				t.Errorf("codes (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A required HibernationPossible is False if the cluster may not come back, or not with its data.
+func TestDangersBlockIfHibernationPossibleIsRequired(t *testing.T) {
+	soon := new(metav1.NewTime(fixedTime().Add(time.Hour)))
+	for _, code := range Codes() {
+		check := hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{{Code: code, Count: 1, Objects: []string{"n/a"}}}}
+		if code == torporv1alpha1.WakeByNearFinding {
+			check = hivev1.HibernationCheck{WakeBy: soon}
+		}
+		usual := JudgeCheck(&check, StopWindow{Now: fixedTime()})
+		required := JudgeCheck(&check, StopWindow{Now: fixedTime(), RequiresPossible: true})
+		isDanger := slices.Contains([]string{"WakeByNear", "QuotaExceeded", "EtcdQuorumSmall", "HealthCheckReplacesMachines", "VolumesLocal"}, code)
+		if HasBlocking(required) != (HasBlocking(usual) || isDanger) {
+			t.Errorf("%s: expected it to block with the requirement: %t, found %+v", code, HasBlocking(usual) || isDanger, required)
+		}
 	}
 }
 
@@ -62,7 +85,7 @@ func TestHibernationPossible(t *testing.T) {
 	}{
 		"no survey: Unknown":                                             {nil, false, metav1.ConditionUnknown, hivev1.NotCheckedReason, "not been surveyed"},
 		"a check without findings":                                       {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "The survey found no problem"},
-		"warnings keep HibernationPossible True":                         {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found volumes on local disks n/a, n/b, n/c and 2 more;"},
+		"warnings keep HibernationPossible True":                         {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found volumes on local disks: n/a, n/b, n/c and 2 more;"},
 		"a blocking finding makes HibernationPossible False":             {[]Finding{webhooks, volumes}, true, metav1.ConditionFalse, torporv1alpha1.WebhookBlocksWakeUpFinding, ". VolumesLocal: Expected"},
 		"an object that is being deleted has a finding without a survey": {JudgeObject(ObjectFacts{IsBeingDeleted: true}), false, metav1.ConditionFalse, torporv1alpha1.BeingDeletedFinding, "BeingDeleted: "},
 		"an unsupported version is named":                                {JudgeObject(ObjectFacts{Unsupported: "Too old"}), false, metav1.ConditionFalse, torporv1alpha1.HibernationUnsupportedFinding, "HibernationUnsupported: Too old"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxObjects is the maximum number of objects that a finding names.
+	// maxObjects is the maximum number of objects that a finding lists.
 	maxObjects = 3
 	// maxNameBytes is the maximum length of a Kubernetes name with a namespace.
 	maxNameBytes = 2*253 + 1
@@ -33,8 +33,9 @@ const (
 type SurveyList struct {
 	// Name is shown to users.
 	Name string
-	// Path is the path of the list, and Selector is the label selector of the relevant objects.
-	Path, Selector string
+	// Path is the path of the list, and Selector is the label selector of the relevant objects. NextPath, if set, is the
+	// path in another version of the API, which is read if Path is not served.
+	Path, NextPath, Selector string
 	// isOfOpenShift is true if only OpenShift serves the list.
 	isOfOpenShift bool
 	// codes are the codes of the findings that the list may yield.
@@ -60,7 +61,16 @@ func Lists() []SurveyList {
 	}, machineLists()...)
 }
 
-// Skips reports whether a list need not be read, because only OpenShift serves it and the cluster is not an OpenShift cluster.
+// Paths returns the paths of the list in order of preference. Only the first path that the API server serves is used.
+func (l SurveyList) Paths() []string {
+	if l.NextPath == "" {
+		return []string{l.Path}
+	}
+	return []string{l.Path, l.NextPath}
+}
+
+// Skips reports whether a list need not be read, because only OpenShift serves it and the cluster is not an OpenShift
+// cluster.
 func (s *Survey) Skips(l SurveyList) bool {
 	return l.isOfOpenShift && !s.isOpenShift && !slices.Contains(s.unread, namespacesList)
 }
@@ -86,8 +96,8 @@ type Survey struct {
 	wakeBy      time.Time
 	unread      []string
 	unreadCodes map[string]bool
-	// isCutShort is true if the time ran out before everything was read, or if a server failed, so that another
-	// survey may read more.
+	// isCutShort is true if another survey may read more: the time ran out before everything was read, or a server
+	// failed.
 	isCutShort bool
 }
 
@@ -131,14 +141,19 @@ func (s *Survey) NoteCut() { s.isCutShort = true }
 // IsCutShort reports whether the survey is incomplete for a temporary reason.
 func (s *Survey) IsCutShort() bool { return s.isCutShort }
 
-// note counts an object for a finding, and records the name if it is among the first maxObjects. The objects that
-// are affected earliest come first; those with the same time keep the order of the list.
+// note adds an object to the finding with this code. A stop that lasts at least as long as after affects the object.
 func (s *Survey) note(code, name string, after time.Duration) {
 	t := s.found[code]
 	if t == nil {
 		t = &findingTally{}
 		s.found[code] = t
 	}
+	t.add(name, after)
+}
+
+// add counts an object, and records its name if it is among the first maxObjects. Objects that a shorter stop affects
+// come first; objects with the same duration keep the order of the calls.
+func (t *findingTally) add(name string, after time.Duration) {
 	t.count++
 	if !isPrintable(name) {
 		return
@@ -148,12 +163,12 @@ func (s *Survey) note(code, name string, after time.Duration) {
 	t.objects = t.objects[:min(len(t.objects), maxObjects)]
 }
 
-// isPrintable reports whether a name can be shown to users, because it comes from a cluster that may be hostile.
+// isPrintable reports whether a name may be shown to users. Names come from a cluster that may be hostile.
 func isPrintable(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// BuildCheck returns the result of the survey. Findings of lists that could not be read are taken from the previous
+// BuildCheck returns the result of the survey. Findings of lists that could not be read are copied from the previous
 // check.
 func (s *Survey) BuildCheck(before *hivev1.HibernationCheck) *hivev1.HibernationCheck {
 	s.judgeWebhooks()
@@ -190,7 +205,7 @@ func (t *findingTally) finding(code string) torporv1alpha1.StopFinding {
 	return f
 }
 
-// objectName holds the namespace and the name of an item.
+// objectName holds the metadata of an item that the survey needs.
 type objectName struct {
 	Name              string            `json:"name"`
 	Namespace         string            `json:"namespace"`

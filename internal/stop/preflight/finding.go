@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ type Severity string
 const (
 	// Blocking findings predict that the stop or the start will fail or have no effect.
 	Blocking Severity = "blocking"
-	// Warning findings are costs or risks of a stop.
+	// Warning findings predict costs or risks of a stop.
 	Warning Severity = "warning"
 )
 
@@ -26,7 +26,7 @@ const (
 type Finding struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
-	// Objects are the first objects of the finding, and Count is their total number.
+	// Objects are the first affected objects, and Count is the number of all affected objects.
 	Objects []string `json:"objects,omitempty"`
 	Count   int      `json:"count,omitempty"`
 	// Message states what was expected, what was found and what to do. It contains no times.
@@ -44,7 +44,7 @@ type catalogueEntry struct {
 // catalogue returns the entries of all codes, the worst first.
 func catalogue() []catalogueEntry {
 	return []catalogueEntry{
-		{torporv1alpha1.BeingDeletedFinding, Blocking, "Expected the object to stay, found that it is being deleted; Torpor does not change it"},
+		{torporv1alpha1.BeingDeletedFinding, Blocking, "Expected an object that is not being deleted, found a deletionTimestamp; Torpor does not change the object"},
 		{torporv1alpha1.NoControllerFinding, Blocking, "Expected a controller that acts on the object, found that %s"},
 		{torporv1alpha1.HibernationUnsupportedFinding, Blocking, "%s"},
 		{torporv1alpha1.PausedFinding, Blocking, "Expected no pause, found the annotation %s, so nothing is stopped or started; remove it"},
@@ -52,18 +52,20 @@ func catalogue() []catalogueEntry {
 		{torporv1alpha1.StartRefusedFinding, Blocking, "Expected a start that loses no data and cuts off no instance, found: %s"},
 		{torporv1alpha1.StopRefusedFinding, Blocking, "Expected a stop that the manager can carry out, found: %s"},
 		{torporv1alpha1.UntilInvalidFinding, Blocking, "%s"},
-		{torporv1alpha1.StopOutlastsCertificatesFinding, Blocking, "Expected an end of the stop before status.hibernationCheck.wakeBy, when certificates of the API server or of the kubelets' signer expire, found a later one; choose an earlier end, or renew the certificates before the stop"},
-		{torporv1alpha1.ClusterTooYoungFinding, Blocking, "Expected an OpenShift cluster that is at least a day old, because the signer of its kubelets' first certificates is replaced after a day, found a younger one; stop it tomorrow"},
+		{torporv1alpha1.StopOutlastsCertificatesFinding, Blocking, "Expected the stop to end before status.hibernationCheck.wakeBy, when certificates of the API server or of the kubelets' signer expire, found a later end; choose an earlier end, or renew the certificates before the stop"},
+		{torporv1alpha1.ClusterTooYoungFinding, Blocking, "Expected an OpenShift cluster that is at least a day old, because the signer of its kubelets' first certificates is replaced after a day, found a younger cluster; stop it when it is a day old"},
 		{torporv1alpha1.WebhookBlocksWakeUpFinding, Blocking, "Expected nodes and system Pods to start without an admission webhook whose own Pods are in the cluster, found %s; set failurePolicy to Ignore, or exclude kube-system, kube-node-lease and its own namespace in its namespaceSelector"},
-		{torporv1alpha1.ClusterUpgradingFinding, Blocking, "Expected no upgrade, found one of %s, which drains and restarts nodes one by one; stop the cluster when the upgrade has ended"},
+		{torporv1alpha1.ClusterUpgradingFinding, Blocking, "Expected no upgrade in progress, found an upgrade of %s, which drains and restarts nodes one by one; stop the cluster when the upgrade has ended"},
 		{torporv1alpha1.KarpenterReplacesNodesFinding, Blocking, "Expected machines that keep existing while they are off, found NodeClaims of Karpenter: %s; Karpenter terminates and replaces machines that stop: set the limits of its NodePools to 0, and delete the NodeClaims"},
+		{torporv1alpha1.CapacityReservationMissingFinding, Blocking, "Expected machines to run in the capacity reservation that they require, found machines outside of it: %s; they do not start again after a stop: make them target another reservation, or none"},
 		{torporv1alpha1.WakeByNearFinding, Warning, "Expected certificates of the API server and of the kubelets' signer that are valid for more than three days, found that one expires sooner; keep the cluster running until it has renewed the certificate, which must happen before status.hibernationCheck.wakeBy"},
+		{torporv1alpha1.QuotaExceededFinding, Warning, "Expected quotas of the cloud that cover the running machines, found some whose use exceeds their limit: %s; after a stop, machines that use them may not start again: raise the limits before the stop"},
 		{torporv1alpha1.SlumberGoesOnFinding, Warning, "Expected the object to start when the stop ends, found %s, which stops it for longer; it starts when both stops have ended"},
 		{torporv1alpha1.EtcdQuorumSmallFinding, Warning, "Expected at least three nodes of the control plane, so that one may be lost, found only %s; back up etcd before the stop"},
 		{torporv1alpha1.HealthCheckReplacesMachinesFinding, Warning, "Expected MachineHealthChecks to be paused, found %s, which replace machines whose nodes are not ready, as when a resume begins; set the annotation " + PausedAnnotation + " on the health checks before the stop, and remove it after the resume"},
 		{torporv1alpha1.AutoscalerAddsMachinesFinding, Warning, "Expected no autoscaler that adds machines, found %s; machines are added for Pods that a drain evicts, or that wait for nodes at the resume: limit the autoscaler to the present number of machines"},
 		{torporv1alpha1.VolumesNotDetachableFinding, Warning, "Expected volumes that can be detached, found the VolumeAttachments %s with a detach error; correct its cause before the stop"},
-		{torporv1alpha1.VolumesLocalFinding, Warning, "Expected volumes that outlive their machine, found volumes on local disks %s; they are lost if their machine is replaced while the cluster hibernates"},
+		{torporv1alpha1.VolumesLocalFinding, Warning, "Expected volumes that do not depend on one machine, found volumes on local disks: %s; they are lost if their machine is replaced while the cluster hibernates"},
 		{torporv1alpha1.EvictionForbiddenFinding, Warning, "Expected PodDisruptionBudgets that allow a disruption, found some that allow none: %s; a stop of the machines ignores them"},
 		{torporv1alpha1.FinalizersPendingFinding, Warning, "Expected no namespace that is being deleted, found %s, whose finalizers wait for controllers of the cluster; the deletion continues after the resume"},
 		{torporv1alpha1.CronJobsMissStartsFinding, Warning, "Expected CronJobs to miss at most 100 starts, found some that miss more: %s; after the resume they report TooManyMissedTimes and start once, and before Kubernetes 1.21 they never start again: set startingDeadlineSeconds"},
@@ -83,8 +85,8 @@ func Codes() []string {
 	return codes
 }
 
-// NewFinding returns a finding with a code. objects are the first objects of the finding, and count is their total
-// number.
+// NewFinding returns a finding with a code. objects are the first affected objects, and count is the number of all
+// affected objects.
 func NewFinding(code string, count int, objects ...string) Finding {
 	entries := catalogue()
 	entry := entries[slices.IndexFunc(entries, func(e catalogueEntry) bool { return e.code == code })]
@@ -95,7 +97,8 @@ func NewFinding(code string, count int, objects ...string) Finding {
 	return f
 }
 
-// NewRemark returns a finding about the stopped object itself.
+// NewRemark returns a finding about the object itself, without a list of objects. found replaces the %s in the text of
+// the code.
 func NewRemark(code, found string) Finding {
 	f := NewFinding(code, 0, found)
 	f.Objects = nil
@@ -114,17 +117,19 @@ func joinObjects(objects []string, count int) string {
 	}
 }
 
-// sortFindings sorts findings in the order of the catalogue: the worst first.
+// sortFindings sorts findings: the blocking findings first, and then in the order of the catalogue, the worst first.
 func sortFindings(findings []Finding) []Finding {
 	rank := map[string]int{}
 	for i, e := range catalogue() {
 		rank[e.code] = i
 	}
-	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank[a.Code], rank[b.Code]) })
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(rank[a.Code], rank[b.Code])) // "blocking" is before "warning".
+	})
 	return findings
 }
 
-// HasBlocking reports whether one of the findings blocks.
+// HasBlocking reports whether a finding has the severity Blocking.
 func HasBlocking(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Blocking })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package check
+package preflight
 
 import (
 	"fmt"
@@ -20,6 +20,7 @@ func TestControllersOfMachines(t *testing.T) {
 		versions, pools = "/apis/config.openshift.io/v1/clusterversions", "/apis/machineconfiguration.openshift.io/v1/machineconfigpools"
 		openShiftChecks = "/apis/machine.openshift.io/v1beta1/machinehealthchecks"
 		capiChecks      = "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks"
+		nextCAPIChecks  = "/apis/cluster.x-k8s.io/v1beta2/machinehealthchecks"
 		scalers         = "/apis/autoscaling.openshift.io/v1/clusterautoscalers"
 		machineScalers  = "/apis/autoscaling.openshift.io/v1beta1/machineautoscalers"
 		nodePools       = "/apis/karpenter.sh/v1/nodepools"
@@ -34,6 +35,9 @@ func TestControllersOfMachines(t *testing.T) {
 	check := func(annotations, limit string) string {
 		return fmt.Sprintf(`{"metadata":{"namespace":"m","name":"workers","annotations":{%s}},"spec":{"maxUnhealthy":%s}}`, annotations, limit)
 	}
+	nextCheck := func(trigger string) string {
+		return fmt.Sprintf(`{"metadata":{"namespace":"m","name":"workers"},"spec":{"remediation":{"triggerIf":%s}}}`, trigger)
+	}
 	finding := func(code string, objects ...string) []torporv1alpha1.StopFinding {
 		f := torporv1alpha1.StopFinding{Code: code, Objects: objects}
 		for range objects {
@@ -46,14 +50,21 @@ func TestControllersOfMachines(t *testing.T) {
 		found items
 		want  []torporv1alpha1.StopFinding
 	}{
-		"an upgrade of OpenShift: a finding":                      {items{versions: {progressing("Progressing", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/x")},
-		"an OpenShift cluster without an upgrade: no finding":     {items{versions: {progressing("Progressing", "False")}, pools: {progressing("Updating", "False")}}, nil},
-		"an upgrade with status Unknown: no finding":              {items{versions: {progressing("Progressing", "Unknown")}}, nil},
-		"nodes that are being updated: a finding":                 {items{pools: {progressing("Updating", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/x")},
-		"a MachineHealthCheck of OpenShift: a finding":            {items{openShiftChecks: {check("", `"40%"`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
-		"a MachineHealthCheck of Cluster API: a finding":          {items{capiChecks: {check("", "null")}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
-		"a paused MachineHealthCheck: no finding":                 {items{openShiftChecks: {check(`"cluster.x-k8s.io/paused":""`, `"40%"`)}}, nil},
-		"a MachineHealthCheck with a limit of zero: no finding":   {items{openShiftChecks: {check("", "0"), check("", `"0%"`), check("", `"0"`)}}, nil},
+		"an upgrade of OpenShift: a finding":                    {items{versions: {progressing("Progressing", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/x")},
+		"an OpenShift cluster without an upgrade: no finding":   {items{versions: {progressing("Progressing", "False")}, pools: {progressing("Updating", "False")}}, nil},
+		"an upgrade with status Unknown: no finding":            {items{versions: {progressing("Progressing", "Unknown")}}, nil},
+		"nodes that are being updated: a finding":               {items{pools: {progressing("Updating", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/x")},
+		"a MachineHealthCheck of OpenShift: a finding":          {items{openShiftChecks: {check("", `"40%"`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
+		"a MachineHealthCheck of Cluster API: a finding":        {items{capiChecks: {check("", "null")}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
+		"a paused MachineHealthCheck: no finding":               {items{openShiftChecks: {check(`"cluster.x-k8s.io/paused":""`, `"40%"`)}}, nil},
+		"a MachineHealthCheck with a limit of zero: no finding": {items{openShiftChecks: {check("", "0"), check("", `"0%"`), check("", `"0"`)}}, nil},
+		"a MachineHealthCheck of Cluster API's next version: a finding": {
+			items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":"40%"}`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers"),
+		},
+		"a MachineHealthCheck of the next version with a limit of zero: no finding": {items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0}`)}}, nil},
+		"a MachineHealthCheck with a range, which precedes a limit of zero: a finding": {
+			items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0,"unhealthyInRange":"[1-9]"}`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers"),
+		},
 		"a MachineAutoscaler with a ClusterAutoscaler: a finding": {items{scalers: {scaler}, machineScalers: {machineScaler}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "MachineAutoscaler/machines/worker-a")},
 		"only a ClusterAutoscaler: no finding":                    {items{scalers: {scaler}}, nil},
 		"only a MachineAutoscaler: no finding":                    {items{machineScalers: {machineScaler}}, nil},
@@ -66,9 +77,11 @@ func TestControllersOfMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, read := NewSurvey(fixedTime()), 0
 			for _, l := range Lists() {
-				for _, item := range row.found[l.Path] {
-					s.AddItem(l, []byte(item))
-					read++
+				for _, path := range l.Paths() {
+					for _, item := range row.found[path] {
+						s.AddItem(l, []byte(item))
+						read++
+					}
 				}
 			}
 			if read == 0 {
