@@ -3,7 +3,7 @@ BIN := $(CURDIR)/.cache/bin
 KUBE := v1.37.2
 KUBE_FLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBE) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
-LOCAL_FLAGS := -ldflags="-s -w $(KUBE_FLAGS)" -o $(BIN)/
+LOCAL_FLAGS := -buildvcs=false -ldflags="-s -w $(KUBE_FLAGS)" -o $(BIN)/
 # Builds and tests have the same flags, so that Go compiles each package once; the race detector needs its own build.
 # Debug information, which stripped programs lose, is a sixth of the compiler's work, and the default GOGC another one.
 GOFLAGS += -trimpath -gcflags=all=-dwarf=false
@@ -20,8 +20,8 @@ MAKEFLAGS += --no-print-directory
 	demo demo-workloads demo-hibernate demo-record demo-cf demo-mysql up down \
 	pods-up pods-down unit test test-full fuzz rights test-loaded test-run test-foreign test-hostile test-release \
 	test-tutorials test-outside e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate \
-	bench-fleet bench-conditional bench-mysql bench-restart bench-sync bench-record bench-page soak soak-mysql \
-	soak-backup soak-conditional generate fmt lint tidy subjects vulnerabilities verify
+	bench-fleet bench-conditional bench-mysql bench-backup bench-restart bench-sync bench-record bench-page soak soak-mysql \
+	soak-backup soak-conditional test-versions generate fmt lint tidy subjects vulnerabilities verify
 
 help: ## List the targets
 	@awk -F': .*## |: ## ' '/^[a-z0-9 -]+:.* ## / {printf "  %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,8 @@ test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times next to eight
 		for i in $$(seq $(or $(N),1)); do .ci/with-parts .ci/test loaded || exit; done
 test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./test/e2e RUN=TestName
 	@$(GO_TEST) $(PKG) -run '$(RUN)'
+test-versions: local ## Run the tests of the library conditional with another controller-runtime: VERSIONS="v0.24.1 v0.36.0"
+	@.ci/with-parts .ci/test-versions $(VERSIONS)
 test-foreign: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi
 	@$(GO_TEST) ./test/e2e/foreign
 test-hostile: local torpor mysql ## Run the stories with hostile callers and servers
@@ -113,7 +115,7 @@ e2e-machines: libvirt guest node-components torpor ## As root: hibernate a clust
 
 ##@ Measurements
 
-bench: ## Measure: NAME=hibernate (default), fleet, conditional, mysql, restart, sync, record or page
+bench: ## Measure: NAME=hibernate (default), fleet, conditional, mysql, backup, restart, sync, record or page
 	@$(MAKE) bench-$(or $(NAME),hibernate)
 bench-hibernate: local torpor
 	@$(BIN)/local $@ --dir $(BENCH_DIR)/stage --out $(BENCH_DIR)/hibernate-one.json $(BENCH)
@@ -123,6 +125,8 @@ bench-conditional: local
 	@cd conditional/bench && $(CURDIR)/.ci/with-parts env $(GO_RUN) . --out $(BENCH_DIR)/conditional.json $(BENCH)
 bench-mysql: local torpor mysql s3
 	@$(GO_BENCH) ./test/e2e/mysql -run 'TestBench$$'
+bench-backup: local torpor mysql s3
+	@TORPOR_BENCH_GB=$(or $(GB),20) $(GO_BENCH) ./internal/mysql/backup/runner -run 'TestBenchBackup$$'
 bench-restart: local torpor
 	@$(GO_BENCH) ./test/e2e/cf -run 'TestBenchRestart$$'
 bench-sync: local torpor
@@ -137,7 +141,7 @@ soak-mysql: local mysql
 	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GO_BENCH) ./test/e2e/mysql -run 'TestSoak$$'
 soak-backup: local mysql s3
 	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) \
-		./internal/mysql/backup/job -run 'TestSoak$$'
+		./internal/mysql/backup/runner -run 'TestSoak$$'
 soak-conditional: local
 	@cd conditional/bench && $(CURDIR)/.ci/with-parts go run -race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1)
 

@@ -60,14 +60,14 @@ func cloudCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Dir, "dir", "cloud", "folder for the cloud's state; an existing one is continued")
+	f.StringVar(&c.Dir, "dir", "cloud", "folder for the cloud's state; the state in an existing folder is used")
 	f.StringVar(&address, "address", "127.0.0.1", "loopback address to serve on")
-	f.IntVar(&port, "port", 0, "port to serve on; 0 takes a free one")
+	f.IntVar(&port, "port", 0, "port to serve on; 0 selects a free port")
 	f.DurationVar(&c.StartLatency, "start-latency", 3*time.Second, "how long a machine is pending")
 	f.DurationVar(&c.StopLatency, "stop-latency", 3*time.Second, "how long a machine is stopping")
-	f.IntVar(&c.PageSize, "page-size", 0, "largest page of DescribeInstances; 0 means EC2's own")
-	f.BoolVar(&c.AllowCommands, "allow-commands", false, "run the commands that instances carry in their user data")
-	f.StringSliceVar(&c.AccessKeys, "access-keys", nil, "accepted access key ids; empty accepts any")
+	f.IntVar(&c.PageSize, "page-size", 0, "largest page of DescribeInstances; 0 means that of EC2")
+	f.BoolVar(&c.AllowCommands, "allow-commands", false, "run the commands in the user data of instances")
+	f.StringSliceVar(&c.AccessKeys, "access-keys", nil, "accepted access key ids; if empty, all are accepted")
 	f.StringVar(&c.Region, "region", "local-1", "the only region of the cloud")
 	f.Float64Var(&c.RatePerSecond, "rate", 0, "calls per second and access key; 0 means no limit")
 	f.IntVar(&c.Burst, "burst", 0, "number of calls allowed at once")
@@ -79,7 +79,7 @@ func cloudCommand() *cobra.Command {
 func serveCloud(ctx context.Context, h http.Handler, address string, port int, ready func(url string)) error {
 	l, err := loopback.Listen(ctx, net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
-		return fmt.Errorf("%w; or choose another --port", err)
+		return fmt.Errorf("%w; set --address to a loopback address and --port to a free port", err)
 	}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -94,14 +94,14 @@ func serveCloud(ctx context.Context, h http.Handler, address string, port int, r
 const (
 	firstNetwork = 77
 	lastNetwork  = 126
-	// networkFile is the file in which a folder keeps the network of its cloud.
+	// networkFile is the file in a cloud's folder that contains the network of the cloud.
 	networkFile = "network"
 	// guard is the address and port in its network on which a running cloud listens.
 	guard = ".255.254:4242"
 )
 
-// reserveNetwork finds a loopback network that no other cloud on this machine uses. A folder keeps its network,
-// because its machines keep their addresses.
+// reserveNetwork finds a loopback network that no other cloud on this machine uses. A later cloud in the same folder
+// uses the same network, because the machines keep their addresses.
 func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -119,7 +119,7 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 		}
 		return network, release, nil
 	}
-	// Networks of existing folders come last, because their clouds may be restarted at any time.
+	// Networks of existing folders are tried last, because the clouds of these folders may be restarted at any time.
 	for _, mayBeKept := range []bool{false, true} {
 		for _, network := range networksByLastUse() {
 			if !mayBeKept && isNetworkKept(network) {
@@ -148,13 +148,14 @@ func holdNetwork(ctx context.Context, network string) (release func(), held bool
 	return func() { _ = l.Close() }, true
 }
 
-// keptBy returns the path of the link to the file of the folder that keeps a network.
+// keptBy returns the path of a link that records which folder uses a network. The link leads to the folder's
+// networkFile.
 func keptBy(network string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("torpor-networks-%d", os.Getuid()), network)
 }
 
-// networksByLastUse returns all networks, the one that has been unused for longest first, because machines of a
-// cloud that was just stopped may still be ending.
+// networksByLastUse returns all networks. The network that has been unused for longest comes first, because the
+// machines of a cloud that was just stopped may not have ended yet.
 func networksByLastUse() []string {
 	var networks []string
 	lastUse := map[string]time.Time{}
@@ -169,13 +170,13 @@ func networksByLastUse() []string {
 	return networks
 }
 
-// isNetworkKept reports whether an existing folder keeps a network.
+// isNetworkKept reports whether an existing folder uses a network.
 func isNetworkKept(network string) bool {
 	kept, err := os.ReadFile(keptBy(network))
 	return err == nil && strings.TrimSpace(string(kept)) == network
 }
 
-// keepNetwork records that a folder keeps a network. The caller has locked the network.
+// keepNetwork records that a folder uses a network. The caller must have locked the network.
 func keepNetwork(network, file string) error {
 	link := keptBy(network)
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {

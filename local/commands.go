@@ -24,7 +24,7 @@ func controlPlaneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "control-plane",
 		Short: "Run etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one process",
-		Example: `  # A hub with its data in ./hub; prints where its kubeconfig is once it serves
+		Example: `  # A hub with its data in ./hub; prints the path of its kubeconfig when it is ready
   local control-plane --dir ./hub
 
   # A cluster whose nodes' certificates are valid for 90 seconds
@@ -43,9 +43,9 @@ func controlPlaneCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Dir, "dir", "control-plane", "folder for certificates, kubeconfigs and data; an existing one is continued")
+	f.StringVar(&c.Dir, "dir", "control-plane", "folder for certificates, kubeconfigs and data; the data in an existing folder is used")
 	f.StringVar(&c.Address, "address", "127.0.0.1", "loopback address to serve on; 10.250.0.1 creates the bridge for a real node, as root")
-	f.IntVar(&c.Port, "port", 0, "port of the API server; 0 keeps the last one or takes a free one")
+	f.IntVar(&c.Port, "port", 0, "port of the API server; 0 means the port of the last start, or a free port at the first start")
 	f.DurationVar(&c.SigningDuration, "signing-duration", 0, "how long certificates signed for nodes are valid; 0 means a year")
 	f.BoolVar(&c.ApproveServing, "approve-serving", false, "approve the nodes' serving certificates while any node is alive")
 	f.BoolVar(&c.APIOnly, "api-only", false, "do not run the controller manager and the scheduler")
@@ -103,8 +103,8 @@ func gatewayCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig with permission to list HTTPRoutes and EndpointSlices, and to write the status of HTTPRoutes")
-	f.StringVar(&c.Gateway, "gateway", "infra/apps", "namespace and name of the Gateway whose routes are served; it need not exist")
-	f.StringVar(&c.Address, "address", "127.0.0.1:0", "loopback address to serve on; with port 0 a free one is taken and printed")
+	f.StringVar(&c.Gateway, "gateway", "infra/apps", "namespace and name of the Gateway whose routes are served; the Gateway need not exist")
+	f.StringVar(&c.Address, "address", "127.0.0.1:0", "loopback address to serve on; port 0 selects a free port, which is printed")
 	f.StringVar(&c.PodNetwork, "pod-network", "", "folder with the sockets of the Pods of hollow nodes")
 	return cmd
 }
@@ -153,12 +153,12 @@ func clusterCreateCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Namespace, "namespace", "default", "namespace of the ClusterDeployment")
-	f.StringVar(&c.Dir, "dir", "", "folder of the machines' disks; NAME if empty")
+	f.StringVar(&c.Dir, "dir", "", "folder of the machines' disks; if empty, a folder with the name of the cluster")
 	f.StringVar(&c.HubKubeconfig, "hub", "", "kubeconfig of the hub")
 	f.StringVar(&c.Cloud, "cloud", "", "endpoint of the simulated cloud")
 	f.StringVar(&c.Region, "region", "local-1", "region of the cloud")
 	f.StringVar(&c.AccessKey, "access-key", "AKIALOCAL", "access key id of the cloud")
-	f.StringVar(&c.Version, "version", "4.16.3", "OpenShift version that the ClusterDeployment claims")
+	f.StringVar(&c.Version, "version", "4.16.3", "OpenShift version in a label of the ClusterDeployment")
 	f.IntVar(&c.Nodes, "nodes", 2, "number of nodes")
 	f.DurationVar(&c.Certificates, "certificates", time.Hour, "how long the nodes' certificates are valid")
 	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of the nodes' heartbeats")

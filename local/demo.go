@@ -38,7 +38,7 @@ func demoCommand(cmd *cobra.Command, c *runner.Config, dir string, run func(*cob
 		return run(cmd)
 	}
 	cmd.Flags().StringVar(&c.Dir, "dir", dir, "folder for all files of the demo; emptied first")
-	cmd.Flags().StringVar(&c.Torpor, "torpor", "", "path of the torpor program; next to this program if empty")
+	cmd.Flags().StringVar(&c.Torpor, "torpor", "", "path of the torpor program; if empty, torpor in the folder of this program")
 	return cmd
 }
 
@@ -62,7 +62,7 @@ func hibernationDemoCommand() *cobra.Command {
 		Short:   "Hibernate and resume a real cluster, and print what was observed",
 		Long: `Hibernate and resume a real cluster, and print what was observed.
 
-Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
+Exit codes: 0 if every expected result was observed, 1 otherwise. Everything that was started is stopped in any case.`,
 		Example: `  local demo --dir .cache/demo`,
 	}, &c.Config, "demo", func(cmd *cobra.Command) error { return hibernation.RunDemo(cmd.Context(), c) })
 	cmd.Flags().DurationVar(&c.Certificates, "certificates", time.Minute, "how long the nodes' certificates are valid")
@@ -77,7 +77,7 @@ func recordDemoCommand() *cobra.Command {
 		Long: `Stop a real cluster as one person, ask why as another, extend the stop as a third, and wait for the automatic start. It needs
 kubectl-torpor next to this program.
 
-Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
+Exit codes: 0 if every expected result was observed, 1 otherwise. Everything that was started is stopped in any case.`,
 		Example: `  local demo-record --dir .cache/demo-record`,
 	}, &c.Config, "demo-record", func(cmd *cobra.Command) error { return hibernation.RunRecordDemo(cmd.Context(), c) })
 	c.Certificates = time.Hour
@@ -97,7 +97,7 @@ func benchCommand() *cobra.Command {
 		Long: `Measure the hibernation and the resume of one cluster: the time beyond the last machine's real change, the writes to
 the hub's API server and the calls to the cloud of each transition, and the manager's memory.
 
-Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged here.`,
+Exit codes: 0 if everything was measured, 1 otherwise, regardless of the measured values.`,
 		Example: `  local bench --dir .cache/bench/stage --bare-rounds 20 --out .cache/bench/hibernate-one.json`,
 	}, &c.Config, "bench", func(cmd *cobra.Command) error {
 		measured, err := hibernation.RunBenchmarks(cmd.Context(), c, rounds)
@@ -128,8 +128,14 @@ func fleetBenchCommand() *cobra.Command {
 		Long: `Measure concurrent hibernations and resumes of many clusters. Machines take 20 s. Calls take as long as EC2's and have
 its limits. One server answers for the API servers of all clusters.
 
-Exit codes: 0 if everything was measured, 1 otherwise; the figures until then are kept in any case. They are not judged here.`,
+With --grouped-every and --pooled-every, some clusters have Auto Scaling groups, or controllers that replace machines.
+The names of their figures end with "_mixed". A suspended group that terminates a machine is an error.
+
+Exit codes: 0 if everything was measured, 1 otherwise. The figures up to an error are kept. The measured values do not affect the exit code.`,
 		Example: `  local bench-fleet --dir .cache/bench/stage --clusters 100,1000 --accounts 1,10 --out .cache/bench/fleet.json
+
+  # Every tenth cluster with an Auto Scaling group, and every tenth with a MachineHealthCheck and a NodePool
+  local bench-fleet --dir .cache/bench/stage --clusters 1000 --accounts 1 --grouped-every 10 --pooled-every 10 --out .cache/bench/fleet-mixed.json
 
   # Ten thousand clusters, with what the manager costs while they hibernate
   local bench-fleet --dir .cache/bench/stage --clusters 10000 --accounts 1 --limit 90m --idle 10m --out .cache/bench/fleet-10000.json`,
@@ -150,6 +156,8 @@ Exit codes: 0 if everything was measured, 1 otherwise; the figures until then ar
 	f.DurationVar(&options.Idle, "idle", 0, "how long all clusters hibernate before they resume; the manager's CPU time in the second half is measured")
 	f.IntVar(&options.TargetAddresses, "target-addresses", 1, "number of addresses of the clusters' API servers, each with a separate certificate")
 	f.StringVar(&options.Pprof, "pprof-address", "0", "host:port of the manager's profiles; 0 serves none")
+	f.IntVar(&options.GroupedEvery, "grouped-every", 0, "in every Nth cluster, half of the machines are in an Auto Scaling group; groups are alternately suspended and scaled to zero; 0 creates no groups")
+	f.IntVar(&options.PooledEvery, "pooled-every", 0, "every Nth cluster has a MachineHealthCheck of Cluster API, which is paused, and a NodePool of Karpenter; 0 creates none")
 	f.StringVar(&out, "out", "fleet.json", "file for the medians, a flat JSON object")
 	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
 	return cmd
@@ -173,11 +181,11 @@ func cfDemoCommand() *cobra.Command {
 observed, with the lines of curl for it. Meanwhile clients send requests to its address, and failed requests are counted.
 The cf client is used, too, if it is on the PATH or in CF_CLI.
 
-Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
+Exit codes: 0 if every expected result was observed, 1 otherwise. Everything that was started is stopped in any case.`,
 		Example: `  local demo-cf --dir .cache/demo-cf`,
 	}, &c.Config, "demo-cf", func(cmd *cobra.Command) error {
 		if c.CF = os.Getenv("CF_CLI"); c.CF == "" {
-			c.CF, _ = exec.LookPath("cf") // Without a client the demo skips its step.
+			c.CF, _ = exec.LookPath("cf") // Without the cf client, the demo skips the step that uses it.
 		}
 		var err error
 		if c.GatewayAPI, err = findGatewayAPI(cmd.Context()); err != nil {

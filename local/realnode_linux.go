@@ -76,7 +76,7 @@ func nodePartsCommand() *cobra.Command {
 	return c
 }
 
-// bootNodeCommand is the command with which a real node starts its first process; users do not need it.
+// bootNodeCommand is the command with which a real node starts its first process. Users do not need it.
 func bootNodeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    realnode.BootCommand,
@@ -88,7 +88,7 @@ func bootNodeCommand() *cobra.Command {
 	}
 }
 
-var errUnready = errors.New("expected the parts of a real node, found no complete set; run make node-parts and make mysql")
+var errUnready = errors.New("expected the parts of a real node, found an incomplete set; run make node-parts and make mysql")
 
 func podsCommand() *cobra.Command {
 	c := &cobra.Command{Use: "pods", Short: "Run a cluster with real pods on this machine, as root"}
@@ -183,7 +183,7 @@ func mysqlDemoCommand() *cobra.Command {
 		Long: `Stop and start the clustering and the reconciliation of a real MySQL cluster, and print what was observed: with real
 pods on this machine, as root on Debian, or in the cluster of --kubeconfig, in which Torpor has to run.
 
-Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was created is removed in any case.`,
+Exit codes: 0 if every expected result was observed, 1 otherwise. Everything that was created is removed in any case.`,
 		Example: "  local demo-mysql --dir .cache/demo-mysql\n  local demo-mysql --kubeconfig ~/.kube/config",
 	}, &c.Config, "demo-mysql", func(cmd *cobra.Command) error {
 		switch {
@@ -197,7 +197,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was create
 	})
 	f := cmd.Flags()
 	f.Lookup("dir").Usage = "folder for the cluster with real pods"
-	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "a cluster in which Torpor runs; empty means real pods on this machine")
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig of a cluster in which Torpor runs; empty means real pods on this machine")
 	f.StringVar(&c.Image, "image", "", "image of the MySQL server; "+publicImage+" if a kubeconfig is given")
 	f.StringVar(&c.Parts, "parts", ".cache/node", "folder that make node-parts has filled")
 	f.StringVar(&c.MySQL, "mysql", ".cache/mysql", "folder that make mysql has filled")

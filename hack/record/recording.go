@@ -15,10 +15,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// columns is the width of the terminal. Longer lines continue on the next line.
+// columns is the width of the terminal, at which longer lines are wrapped.
 const (
 	columns   = 100
-	idleLimit = 2 // In seconds; a player shortens longer pauses to this.
+	idleLimit = 2 // In seconds; a player shortens longer pauses to this time.
 )
 
 // recording is the recorded output of a command. Only one goroutine may write to it.

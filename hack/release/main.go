@@ -68,7 +68,7 @@ func imageCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&to.folder, "dir", ".cache/release", "output folder")
 	cmd.Flags().StringVar(&to.push, "push", "", "name in a registry, such as registry.example/torpor:v1; empty pushes nothing")
-	cmd.Flags().StringVar(&to.archive, "archive", "", "file for the image and its name, as ctr images import reads it; empty writes none")
+	cmd.Flags().StringVar(&to.archive, "archive", "", "file for the image and its name, in the format of ctr images import; empty writes no file")
 	cmd.Flags().StringVar(&to.name, "name", "", "name under which an import of the archive stores the image, such as torpor:dev")
 	cmd.MarkFlagsRequiredTogether("archive", "name")
 	cmd.Flags().StringSliceVar(&architectures, "arch", architectures, "architectures of processors, such as amd64")

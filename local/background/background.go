@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package background runs a program in the background, which keeps its files in a folder.
+// Package background runs a program in the background. The program keeps its files in a folder.
 package background
 
 import (
@@ -33,7 +33,7 @@ var (
 
 // Program is a program that runs in the background, at most one per folder.
 type Program struct {
-	// Dir is the folder, as an absolute path; the log and the process id are next to it.
+	// Dir is the absolute path of the folder. The files with the log and the process id are next to the folder.
 	Dir string
 	// readyFile is the name of the file in the folder that the program creates once it is ready.
 	readyFile string
@@ -123,8 +123,8 @@ func (b Program) Stop(ctx context.Context, out io.Writer) error {
 	return os.Remove(b.pidFile())
 }
 
-// findPID returns the process id of the program; fs.ErrNotExist if it does not run. It compares the command line,
-// because the id may have been reused by another process.
+// findPID returns the process id of the program, or fs.ErrNotExist if the program does not run. It compares the command
+// line, because another process may have reused the id.
 func (b Program) findPID() (int, error) {
 	data, err := os.ReadFile(b.pidFile())
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-var errEndedEarly = errors.New("expected it to run until it is stopped")
+var errEndedEarly = errors.New("expected the component to run until it is stopped")
 
 // Component is a component that runs in a separate goroutine.
 type Component struct {
@@ -33,7 +33,7 @@ func Start(ctx context.Context, name string, run func(ctx context.Context, ready
 	return c
 }
 
-// AwaitReady returns when the component is ready; an error if it has ended.
+// AwaitReady returns nil when the component is ready, or an error if the component has ended.
 func (c *Component) AwaitReady(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -45,7 +45,7 @@ func (c *Component) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// EndedEarly returns an error if the component has ended; nil if it is running.
+// EndedEarly returns an error if the component has ended, or nil if it is running.
 func (c *Component) EndedEarly() error {
 	select {
 	case <-c.done:
@@ -59,7 +59,8 @@ func (c *Component) endedEarly() error {
 	return fmt.Errorf("%s ended unexpectedly: %w", c.name, errors.Join(c.err, errEndedEarly))
 }
 
-// Stop ends the component within a limit and returns its error; a nil component was never started.
+// Stop ends the component within a limit, and returns its error. It does nothing for a nil component, which was never
+// started.
 func (c *Component) Stop(limit time.Duration) error {
 	if c == nil {
 		return nil
@@ -73,7 +74,7 @@ func (c *Component) Stop(limit time.Duration) error {
 	}
 }
 
-// AwaitFirstExit waits for the end of ctx; a component that ends earlier is an error.
+// AwaitFirstExit waits until ctx ends. It returns an error if a component ends earlier.
 func AwaitFirstExit(ctx context.Context, components ...*Component) error {
 	failed := make(chan error, len(components))
 	for _, c := range components {

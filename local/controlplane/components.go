@@ -34,8 +34,8 @@ import (
 	"github.com/torpor-dev/torpor/local/kubeclient"
 )
 
-// The components' own commands cannot run in one process, because each of them installs a signal handler. The
-// packages that they use can, and have the same flags.
+// The commands of the components cannot run in one process, because each command installs a signal handler. The
+// packages that the commands use can run in one process, and have the same flags.
 
 func parseFlags(name string, sets cliflag.NamedFlagSets, args []string) error {
 	all := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -206,8 +206,8 @@ const (
 )
 
 // approveServing approves serving certificates of existing nodes while any node is alive. It never approves client
-// certificates: the controller manager's self-renewal rule approves those, and once they have expired during a
-// hibernation, an administrator or Torpor has to decide.
+// certificates. The controller manager approves their renewal. If they have expired during a hibernation, an
+// administrator or Torpor has to approve new certificates.
 func approveServing(ctx context.Context, client kubernetes.Interface) error {
 	return wait.PollUntilContextCancel(ctx, approveInterval, true, func(ctx context.Context) (bool, error) {
 		_ = approvePending(ctx, client) // The next round tries again after an error.

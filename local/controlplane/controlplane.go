@@ -35,13 +35,13 @@ type Config struct {
 	Dir string
 	// Address is the address of the API server: a loopback address, or the bridge of a real node.
 	Address string
-	// Port of the API server; 0 keeps the port of the last start, or takes a free one.
+	// Port of the API server; 0 means the port of the last start, or a free port at the first start.
 	Port int
 	// SigningDuration is how long certificates signed for nodes are valid; 0 means one year.
 	SigningDuration time.Duration
 	// ApproveServing runs the small in-cluster approver of serving certificates.
 	ApproveServing bool
-	// APIOnly leaves out the controller manager and the scheduler.
+	// APIOnly is true if the controller manager and the scheduler are not run.
 	APIOnly bool
 	// EmulatedVersion is an older version of Kubernetes, such as 1.35, whose APIs the API server serves; empty means
 	// its own version.
@@ -98,7 +98,7 @@ func (c Config) loadPorts(ctx context.Context) (servingPorts, error) {
 // etcdAddress is the address of etcd, regardless of the API server's address.
 const etcdAddress = "127.0.0.1"
 
-// chooseFreePorts sets the missing ports to free ones, and reserves them until ctx ends.
+// chooseFreePorts sets missing ports to free ports, and reserves these until ctx ends.
 func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) (err error) {
 	for _, of := range []struct {
 		port *int
@@ -150,9 +150,9 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-// Run starts the control plane, calls ready once it serves (and the default ServiceAccount exists, if controllers
-// run), and stops its components in order when ctx ends. Only one can run in a process: Kubernetes keeps feature
-// gates and metrics globally.
+// Run starts the control plane, calls ready once it serves (and the default ServiceAccount exists, if controllers run),
+// and stops its components in order when ctx ends. Only one control plane can run in a process, because Kubernetes
+// keeps feature gates and metrics globally.
 func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("create data folder: %w", err)
@@ -174,7 +174,7 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 	defer etcd.Close()
 	// Stop the API server second to last, and etcd last: an API server without etcd takes a minute to stop.
 	api := component.Start(ctx, "kube-apiserver", func(ctx context.Context, _ func()) error { return runAPIServer(ctx, c.apiServerFlags(p, url)) })
-	defer func() { _ = api.Stop(stopTimeout) }() // Kubernetes' components end with meaningless errors.
+	defer func() { _ = api.Stop(stopTimeout) }() // The errors with which Kubernetes' components end are meaningless.
 	client, err := c.awaitAPI(ctx, api)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 // fetchTimeout limits a whole fetch of about 100 MB.
 const fetchTimeout = 15 * time.Minute
 
-// ErrUnavailable is returned on a machine without packages of Debian.
+// ErrUnavailable is returned on a machine that cannot fetch packages of Debian.
 var ErrUnavailable = errors.New("expected a Debian machine with apt-get, dpkg-deb and a Debian mirror in its package sources")
 
 // PackageRequest describes packages to fetch.
@@ -46,7 +46,7 @@ func FetchPackages(ctx context.Context, r PackageRequest, dir string) error {
 	if err != nil {
 		return fmt.Errorf("create a folder for apt's private state: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(state) }() // Files left in the temporary folder do no harm.
+	defer func() { _ = os.RemoveAll(state) }() // Files that remain in the temporary folder do no harm.
 	if err := r.prepareState(ctx, state); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type Figures map[string][]float64
 // AddValue adds one value to a figure.
 func (f Figures) AddValue(name string, value float64) { f[name] = append(f[name], value) }
 
-// Percentile returns the value that the given share of a figure's values does not exceed.
+// Percentile returns a value such that the given share of a figure's values does not exceed it.
 func (f Figures) Percentile(name string, share float64) float64 {
 	sorted := slices.Sorted(slices.Values(f[name]))
 	return sorted[max(int(math.Ceil(share*float64(len(sorted)))), 1)-1]

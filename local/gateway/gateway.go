@@ -53,8 +53,8 @@ type Config struct {
 	// Kubeconfig is the path of a kubeconfig with permission to list HTTPRoutes and EndpointSlices, and to write the
 	// status of HTTPRoutes.
 	Kubeconfig string
-	// Gateway is the namespace and name of the Gateway whose routes are served, such as infra/apps; it need not
-	// exist.
+	// Gateway is the namespace and name of the Gateway whose routes are served, such as infra/apps. The Gateway need
+	// not exist.
 	Gateway string
 	// Address is the address to listen on.
 	Address string
@@ -172,7 +172,8 @@ func (d *dataPlane) listRoutes() (found []route) {
 	return found
 }
 
-// acceptRoutes writes to the status of each HTTPRoute that it is accepted, and retries after an error.
+// acceptRoutes sets the conditions Accepted and ResolvedRefs in the status of each HTTPRoute that is not accepted yet.
+// The next call retries after an error.
 func (d *dataPlane) acceptRoutes(ctx context.Context) {
 	for _, r := range d.listRoutes() {
 		generation := r.object.GetGeneration()
@@ -210,7 +211,7 @@ func (d *dataPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&httputil.ReverseProxy{Transport: d.transport, Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to); p.SetXForwarded() }}).ServeHTTP(w, r)
 }
 
-// findBackends returns the backends of the longest matching path for a request.
+// findBackends returns the backends of the route whose path is the longest match for a request.
 func (d *dataPlane) findBackends(r *http.Request) (namespace string, refs []backendRef) {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {

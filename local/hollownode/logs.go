@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxLoggedRequests is the maximum number of requests in the log of a Pod; only the latest are kept.
+	// maxLoggedRequests is the maximum number of requests in the log of a Pod. Only the latest requests are kept.
 	maxLoggedRequests = 100
 	// maxLoggedPath limits the length of a request's path in the log, in bytes.
 	maxLoggedPath = 200
@@ -33,8 +33,8 @@ func requestLine(at time.Time, r *http.Request) logLine {
 	return logLine{at, fmt.Sprintf("%s %s %d", r.Method, path[:min(len(path), maxLoggedPath)], http.StatusOK)}
 }
 
-// serveLogs answers like a kubelet when the API server requests the log of a container. A request to follow the log
-// ends immediately.
+// serveLogs serves the log of a container to the API server, as a kubelet does. A request to follow the log ends
+// immediately.
 func (p *podRunner) serveLogs(w http.ResponseWriter, r *http.Request) {
 	namespace, name, container := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")
 	obj, isKnown, err := p.pods.GetStore().GetByKey(namespace + "/" + name)

@@ -54,7 +54,8 @@ type Config struct {
 	PodNetwork string
 	// Hold delays the node's start after the start of its machine, which simulates a slow boot.
 	Hold time.Duration
-	// HoldFile delays the node's start while a file of this path exists; empty delays nothing.
+	// HoldFile is the path of a file. The node's start is delayed while the file exists. If HoldFile is empty, the
+	// start is not delayed.
 	HoldFile string
 }
 
@@ -90,7 +91,7 @@ func (c Config) nodeAddresses() []corev1.NodeAddress {
 
 const leaseRenewals = 4
 
-// RunNode runs the node until ctx ends. As after a power cut of a machine, its Node object remains.
+// RunNode runs the node until ctx ends. Its Node object then remains, as after a power cut.
 func RunNode(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -159,10 +160,10 @@ func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
 	controller.Run(klog.NewContext(ctx, klog.Background()))
 }
 
-var errNoServingCertificate = errors.New("expected a serving certificate, found none yet; its request is not approved yet")
+var errNoServingCertificate = errors.New("expected a serving certificate, found none: the certificate request is not approved yet")
 
-// serveKubelet serves /healthz and the logs of pods with the serving certificate, so that a client can check that
-// the certificate was issued. It uses the kubelet's port, or a free one if that is in use.
+// serveKubelet serves /healthz and the logs of pods with the serving certificate, so that a client can check that the
+// certificate was issued. It uses the kubelet's port, or a free port if the kubelet's port is in use.
 func serveKubelet(ctx context.Context, address string, manager certificate.Manager, pods *podRunner) (int32, error) {
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(kubeletPort)))
@@ -191,7 +192,7 @@ func serveKubelet(ctx context.Context, address string, manager certificate.Manag
 }
 
 // registerNode creates the Node, or uses the existing one from before a stop of the machine. It retries until it
-// succeeds, because a renewal of the client certificate closes all connections, even those in use.
+// succeeds, because a renewal of the client certificate closes all connections, even connections in use.
 func (c Config) registerNode(ctx context.Context, client kubernetes.Interface, port int32) error {
 	err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(ctx context.Context) (bool, error) {
 		if err := c.createAndReport(ctx, client, port); err != nil {
@@ -326,8 +327,8 @@ func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface
 	return kubernetes.NewForConfig(rotating)
 }
 
-// keepServingCertificate requests a serving certificate and renews it. The returned manager's Current returns nil
-// until the first request is approved.
+// keepServingCertificate requests a serving certificate and renews it. The method Current of the returned manager
+// returns nil until the first request is approved.
 func (c Config) keepServingCertificate(ctx context.Context, client kubernetes.Interface) (certificate.Manager, error) {
 	manager, err := kubeletcertificate.NewKubeletServerCertificateManager(client, &kubeletconfig.KubeletConfiguration{},
 		types.NodeName(c.Name), func() []corev1.NodeAddress { return c.nodeAddresses() }, c.certificatesDir())

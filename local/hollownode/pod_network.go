@@ -21,8 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podNetwork gives each Pod a separate address and answers at its ports, by a folder per address with a socket per
-// port. Real ports may be in use on this machine, and API servers reject its addresses as endpoints.
+// podNetwork gives each Pod a separate address, and answers at the Pod's ports. It has a folder for each address with a
+// socket for each port. Real ports of this machine cannot be used, because they may be in use, and because API servers
+// reject loopback addresses as endpoints.
 type podNetwork struct {
 	folder string
 
@@ -49,8 +50,8 @@ func (s *podServer) noteRequest(r *http.Request) {
 	s.requests = append(s.requests[max(0, len(s.requests)-maxLoggedRequests+1):], requestLine(time.Now(), r))
 }
 
-// addressPod returns the address of a Pod; the first call reserves a free address. Nodes with the same folder share
-// its addresses.
+// addressPod returns the address of a Pod. The first call for a Pod reserves a free address. Nodes with the same folder
+// share its addresses.
 func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,15 +69,15 @@ func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 			continue
 		}
 		if err != nil {
-			return "", fmt.Errorf("take pod address: %w", err)
+			return "", fmt.Errorf("reserve pod address: %w", err)
 		}
 		n.pods[uid] = &podServer{address: address}
 		return address, nil
 	}
-	return "", fmt.Errorf("take pod address: expected a free one of %d, found none; use another folder", maxPodAddresses)
+	return "", fmt.Errorf("reserve pod address: expected one of %d addresses to be free, found none; use another folder", maxPodAddresses)
 }
 
-// servePod starts servers at the ports of a Pod, which answer with its name and labels until the Pod ends.
+// servePod starts servers at the ports of a Pod. They answer with the Pod's name and labels until the Pod ends.
 func (n *podNetwork) servePod(ctx context.Context, pod *corev1.Pod) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

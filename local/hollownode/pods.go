@@ -29,8 +29,8 @@ const (
 	crashWord = "HOLLOW_CRASH"
 )
 
-// podBehaviour is the behaviour of a pod's containers. With the zero value they become ready immediately and end
-// immediately.
+// podBehaviour is the behaviour of a pod's containers. With the zero value, containers become ready immediately, and
+// end immediately after a deletion.
 type podBehaviour struct {
 	// start is the time from the start of a pod until it is ready; delay is the time from its deletion to SIGTERM,
 	// and stop the time from SIGTERM to its end.
@@ -79,7 +79,8 @@ type podRunner struct {
 	config Config
 	// pods are the pods that are bound to this node.
 	pods cache.SharedIndexInformer
-	// network is nil if pods cannot be reached. Then they end without the delay, which only matters to clients.
+	// network is nil if pods cannot be reached. Pods then end without the delay before SIGTERM, because only clients
+	// need it.
 	network *podNetwork
 
 	mu sync.Mutex
@@ -98,7 +99,8 @@ func newPodRunner(client kubernetes.Interface, c Config) *podRunner {
 	return p
 }
 
-// run reports every pod bound to this node as running, and ends deleted pods, after the delays that they request.
+// run reports every pod bound to this node as running, and ends deleted pods, after the delays that are set in the
+// pods.
 func (p *podRunner) run(ctx context.Context) {
 	act := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
@@ -112,7 +114,7 @@ func (p *podRunner) run(ctx context.Context) {
 	p.pods.RunWithContext(ctx)
 }
 
-// handlePod performs the next step of a pod; the resulting change to the pod triggers the next call.
+// handlePod performs the next step of a pod. The resulting change to the pod triggers the next call.
 func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 	b := readBehaviour(pod)
 	switch {
@@ -130,7 +132,7 @@ func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 }
 
 // runOnceAfter calls a function for a pod after a delay, without delaying other pods. A pod has only one timer at a
-// time, except that one deleted during its start gets a second timer.
+// time, but a pod that is deleted during its start gets a second timer.
 func (p *podRunner) runOnceAfter(ctx context.Context, pod *corev1.Pod, delay time.Duration, do func(context.Context, *corev1.Pod)) {
 	key := pod.UID
 	if pod.DeletionTimestamp != nil {
@@ -158,7 +160,7 @@ func (p *podRunner) endDelay(b podBehaviour) time.Duration {
 	return b.delay + b.stop
 }
 
-// runPod reports that a pod runs; its servers answer before it is reported as ready.
+// runPod reports that a pod runs. The servers of the pod answer before the pod is reported as ready.
 func (p *podRunner) runPod(ctx context.Context, pod *corev1.Pod, isReady bool, crash string) {
 	address := p.config.Address
 	if p.network != nil {
@@ -190,7 +192,7 @@ func (p *podRunner) deletePod(ctx context.Context, pod *corev1.Pod) {
 
 func (p *podRunner) reportStatus(ctx context.Context, pod *corev1.Pod, s corev1.PodStatus) {
 	after := pod.DeepCopy()
-	after.Status, after.ResourceVersion = s, "" // There is no other writer; the UID protects a new pod with this name.
+	after.Status, after.ResourceVersion = s, "" // No other client writes the status. The UID protects a new pod with the same name.
 	retryRequest(ctx, func(ctx context.Context) error {
 		_, err := p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{})
 		return err
@@ -217,8 +219,8 @@ func isPodReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// buildPodStatus returns the status of a running pod, ready or not, or of a pod whose containers crash repeatedly
-// with a message.
+// buildPodStatus returns the status of a running pod. If crash is not empty, the containers crash repeatedly with this
+// message.
 func buildPodStatus(pod *corev1.Pod, isReady bool, crash string) corev1.PodStatus {
 	now := metav1.Now()
 	isReady = isReady && crash == ""

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package images builds container images from files, without a registry: a tree of files becomes the only layer of
-// an image in a tar file, which containerd imports.
+// Package images builds container images from files, without a registry. A tree of files becomes the only layer of an
+// image. The image is written to a tar file that containerd can import.
 package images
 
 import (
@@ -39,7 +39,7 @@ type treeEntry struct {
 	owner              int
 }
 
-// CopyFile adds a file of this machine, with its permissions; it follows links.
+// CopyFile adds a file of this machine with its permissions. It follows symbolic links.
 func (t FileTree) CopyFile(name, source string) { t[name] = treeEntry{source: source} }
 
 // AddLink adds a symbolic link.
@@ -134,7 +134,7 @@ type Image struct {
 	// Name is the name of the image in pods, with a tag.
 	Name string
 	Tree FileTree
-	// Entrypoint is the program; User is UID:GID, root if empty.
+	// Entrypoint is the program. User is UID:GID; empty means root.
 	Entrypoint []string
 	User       string
 }
@@ -146,7 +146,7 @@ func (i Image) WriteFile(file string) error {
 	}
 	tag, err := name.NewTag(i.Name)
 	if err != nil {
-		return fmt.Errorf("name image: %w", err)
+		return fmt.Errorf("parse the name of the image: %w", err)
 	}
 	image, err := i.buildImage()
 	if err != nil {
@@ -302,7 +302,7 @@ func (t FileTree) CopyPrograms(root string, names ...string) error {
 			name := filepath.Join("usr/lib", filepath.Base(folders[0]), library)
 			source := filepath.Join(folders[0], library)
 			if _, err := os.Stat(source); t[name].source != "" || err != nil && strings.HasPrefix(library, "ld-") {
-				continue // The library already exists, or it is the dynamic linker, which has its own folder.
+				continue // The library is already in the tree, or it is the dynamic linker, which has its own folder.
 			} else if err != nil {
 				return fmt.Errorf("find a library that an image needs: %w", err)
 			}

@@ -20,7 +20,7 @@ func NewClient(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	cfg.QPS = -1 // With the default of 5 requests a second, a start would take much longer.
+	cfg.QPS = -1 // The rate limit is disabled, because a start would take much longer with the default of 5 requests a second.
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("create client: %w", err)

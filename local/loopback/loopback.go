@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loopback listens only on addresses that this machine alone can reach: the simulated components serve
-// without authentication, and some run commands.
+// Package loopback listens only on addresses that cannot be reached from other machines, because the simulated
+// components serve without authentication, and some of them run commands.
 package loopback
 
 import (
@@ -10,8 +10,8 @@ import (
 	"net"
 )
 
-// Listen listens on a TCP port of a host, an IP address in 127.0.0.0/8 or ::1. It refuses names, because they may
-// resolve to any address.
+// Listen listens on a TCP port of a loopback address: an IP address in 127.0.0.0/8, or ::1. It refuses host names,
+// because they may resolve to any address.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

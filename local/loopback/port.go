@@ -19,12 +19,12 @@ const (
 	lastReserved  = 32_767
 )
 
-// reservations is the address on which the holder of a reserved port listens, in addition to the port's own address:
-// the kernel releases a reservation when its process ends.
+// reservations is the address on which the process that has reserved a port listens, in addition to the port's own
+// address. The kernel releases the reservation when the process ends.
 const reservations = "127.127.127.127"
 
-// ReservePort finds a port on which nothing listens at the host, an IP address of this machine, for a program that
-// cannot choose and report a free port. No other caller gets the same port before ctx ends.
+// ReservePort finds a free port of the host, for a program that cannot choose and report a free port. The host is an IP
+// address of this machine. No other caller gets the same port before ctx ends.
 func ReservePort(ctx context.Context, host string) (int, error) {
 	count := lastReserved - firstReserved + 1
 	start := rand.Intn(count)

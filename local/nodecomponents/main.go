@@ -2,8 +2,8 @@
 
 //go:build linux
 
-// Command nodecomponents runs the kubelet or kube-proxy: the one whose name it is started with. It is a separate
-// program, because only real nodes need it, and the other demos need not compile it.
+// Command nodecomponents runs the kubelet or kube-proxy, depending on the name with which it is started. It is a
+// separate program, because only real nodes need it, and the other demos need not compile it.
 package main
 
 import (

@@ -45,7 +45,7 @@ type CertificateSubject struct {
 	Hosts  []string
 }
 
-// OpenAuthority loads the CA in dir, or creates a new one.
+// OpenAuthority loads the CA in dir, or creates a new CA.
 func OpenAuthority(dir string) (*CertificateAuthority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create pki folder: %w", err)
@@ -146,7 +146,7 @@ func (a *CertificateAuthority) WriteKubeconfig(file, name, server string) error 
 	return a.writeKubeconfig(file, server, auth)
 }
 
-// WriteBootstrapKubeconfig writes a kubeconfig that only contains a bootstrap token, like that of a new kubelet.
+// WriteBootstrapKubeconfig writes a kubeconfig that contains only a bootstrap token, as that of a new kubelet does.
 func (a *CertificateAuthority) WriteBootstrapKubeconfig(file, token, server string) error {
 	auth := clientcmdapi.NewAuthInfo()
 	auth.Token = token

@@ -27,7 +27,7 @@ const (
 	provisioner    = "localhost/folders"
 	volumesPeriod  = 200 * time.Millisecond
 	volumesTimeout = 10 * time.Second
-	// selectedNode is the annotation by which the scheduler requests the volume of a claim from a provisioner.
+	// selectedNode is the annotation with which the scheduler requests the volume of a claim from a provisioner.
 	selectedNode = "volume.kubernetes.io/selected-node"
 	// provisionedBy is the annotation with the provisioner that created a volume and has to delete it.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
@@ -53,7 +53,8 @@ func (v volumeProvisioner) createStorageClass(ctx context.Context) error {
 	return nil
 }
 
-// runPasses provisions and deletes volumes repeatedly until ctx ends. It prints an error once and retries.
+// runPasses provisions and deletes volumes repeatedly until ctx ends. After an error it retries, and prints the same
+// error only once.
 func (v volumeProvisioner) runPasses(ctx context.Context, out io.Writer) {
 	tick := time.NewTicker(volumesPeriod)
 	defer tick.Stop()

@@ -92,8 +92,8 @@ func (c Config) startContainerd(ctx context.Context, init *initProcess, out io.W
 	return nil
 }
 
-// mountFolders mounts private folders over those to which the node's programs write, so that the machine is not
-// affected.
+// mountFolders mounts private folders over the folders to which the node's programs write, so that the programs do not
+// change files of the machine.
 func (c Config) mountFolders() error {
 	errs := []error{
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
@@ -114,7 +114,7 @@ func (c Config) mountFolders() error {
 }
 
 // shadowKernelSettings mounts files over the kernel settings that a kubelet sets and that would apply to the whole
-// machine: the kubelet finds the values that it wants and changes nothing.
+// machine. The files contain the values that the kubelet requires, so the kubelet changes nothing.
 func shadowKernelSettings() error {
 	for name, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
@@ -127,7 +127,7 @@ func shadowKernelSettings() error {
 			unix.Mount(file, filepath.Join("/proc/sys", name), "", unix.MS_BIND, ""),
 		)
 		if err != nil {
-			return fmt.Errorf("keep the kernel setting %s: %w", name, err)
+			return fmt.Errorf("mount a file over the kernel setting %s: %w", name, err)
 		}
 	}
 	return nil
@@ -273,7 +273,7 @@ func (i *initProcess) reapChildren() {
 	}
 }
 
-// endedPart returns the error of a program that has ended; nil if all programs run.
+// endedPart returns the error of a program that has ended, or nil if all programs run.
 func (i *initProcess) endedPart() error {
 	select {
 	case err := <-i.endedParts:
@@ -309,7 +309,7 @@ var (
 	errNodeExists   = errors.New("expected no real node on this machine, found one; stop it first, a machine can run only one")
 )
 
-// reserveName reserves a name for this process, with an abstract Unix socket: the kernel releases it when the
+// reserveName reserves a name for this process with an abstract Unix socket. The kernel releases the socket when the
 // process ends.
 func reserveName(ctx context.Context, name string) (func(), error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", "@torpor-"+name)
@@ -319,8 +319,8 @@ func reserveName(ctx context.Context, name string) (func(), error) {
 	return func() { _ = l.Close() }, nil
 }
 
-// awaitReservation reserves a name, and waits if a killed process still has it: a process keeps a name until its
-// last thread has ended.
+// awaitReservation reserves a name, and waits if a killed process still holds it. A process holds a name until its last
+// thread has ended.
 func awaitReservation(ctx context.Context, name string) (release func(), err error) {
 	_ = wait.PollUntilContextTimeout(ctx, pollInterval, releaseLimit, true, func(ctx context.Context) (bool, error) {
 		release, err = reserveName(ctx, name)
@@ -346,8 +346,8 @@ func ConnectBridge(ctx context.Context) (func() error, error) {
 	return end, nil
 }
 
-// RemoveLeftovers removes what is left of a killed process and was not removed by the kernel. It returns an error
-// while a node or its bridge is in use.
+// RemoveLeftovers removes the links and cgroups of a killed process that the kernel has not removed. It returns an
+// error while a node or its bridge is in use.
 func RemoveLeftovers(ctx context.Context) error {
 	for _, name := range []string{"bridge", "node"} {
 		release, err := awaitReservation(ctx, name)
@@ -394,7 +394,7 @@ func removeLinks() error {
 	return nil
 }
 
-// hasRouteInto reports whether the machine already has a route into the network, other than its default route.
+// hasRouteInto reports whether the machine already has a route that overlaps the network, apart from its default route.
 func hasRouteInto(network string) bool {
 	ip, wanted, err := net.ParseCIDR(network)
 	if err != nil {
@@ -498,7 +498,7 @@ func findCgroupHierarchies() ([]string, error) {
 	return found, nil
 }
 
-// makeCgroups creates the node's cgroups, after removing those of a killed node.
+// makeCgroups removes the cgroups of a killed node, and creates the cgroups of this node.
 func (c Config) makeCgroups(ctx context.Context) error {
 	if err := removeCgroups(ctx, c.cgroupRoot()); err != nil {
 		return err
@@ -515,7 +515,7 @@ func (c Config) makeCgroups(ctx context.Context) error {
 		if filepath.Base(hierarchy) != "cpuset" {
 			continue
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // The files are empty at first, and with an empty set no process can run.
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // The files are empty at first, and no process can run with an empty set.
 			data, err := os.ReadFile(filepath.Join(hierarchy, file))
 			if err == nil {
 				err = os.WriteFile(filepath.Join(group, file), data, 0o644)
@@ -528,12 +528,12 @@ func (c Config) makeCgroups(ctx context.Context) error {
 	return nil
 }
 
-// removeCgroups removes the node's cgroups once the kernel has reaped their processes. The node's programs create
-// more cgroups than makeCgroups.
+// removeCgroups removes the node's cgroups once the kernel has reaped their processes. These include cgroups that the
+// node's programs have created.
 func removeCgroups(ctx context.Context, name string) error {
 	var roots []string
 	for _, pattern := range []string{filepath.Join(cgroups, name), filepath.Join(cgroups, "*", name)} {
-		// In version 1 the cgroup is in each hierarchy, in version 2 in the only one.
+		// In version 1, each hierarchy contains the cgroup. Version 2 has only one hierarchy.
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return fmt.Errorf("list cgroups: %w", err)

@@ -4,7 +4,7 @@
 
 // Package realnode runs a real node: containerd, the kubelet, kube-proxy and CoreDNS, in separate process, mount and
 // network namespaces. When the first process in these namespaces ends for any reason, the kernel removes everything
-// else in them: containers, mounts, bridges and rules. So the machine stays unchanged.
+// else in them: containers, mounts, bridges and rules. The machine therefore stays unchanged.
 package realnode
 
 import (
@@ -52,8 +52,8 @@ const (
 type Config struct {
 	// Name of the Node object.
 	Name string
-	// Dir contains containers, volumes, logs and certificates; an existing folder is reused, as a disk is after a
-	// boot.
+	// Dir contains containers, volumes, logs and certificates. An existing folder is reused, as a disk is after a
+	// reboot.
 	Dir string
 	// ControlPlane is the folder of a control plane that serves on HostAddress.
 	ControlPlane string
@@ -79,7 +79,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("find the control plane's certificates: %w; set --control-plane to its folder", err))
 	}
 	if !IsFetched(c.Parts) {
-		errs = append(errs, fmt.Errorf("expected containerd and the programs it needs in %s, found no complete set; run make node-parts", c.Parts))
+		errs = append(errs, fmt.Errorf("expected containerd and the programs it needs in %s, found an incomplete set; run make node-parts", c.Parts))
 	}
 	for _, program := range []string{"kubelet", "kube-proxy", "coredns", "pause"} {
 		if _, err := os.Stat(filepath.Join(c.Programs, program)); err != nil {
@@ -102,7 +102,8 @@ func (c Config) programPath(name string) string { return filepath.Join(c.Program
 
 func (c Config) adminKubeconfig() string { return filepath.Join(c.ControlPlane, "admin.kubeconfig") }
 
-// partPath returns the path of a folder in the fetched packages, which is one of the two paths that Debian 12 uses.
+// partPath returns the two paths at which the fetched packages may contain a folder, separated by a colon. Debian 12
+// uses both.
 func (c Config) partPath(name string) string {
 	return filepath.Join(c.Parts, "usr", name) + ":" + filepath.Join(c.Parts, name)
 }
@@ -186,7 +187,7 @@ func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
 	}
 	steps, err := cmd.StdoutPipe()
 	if err != nil {
-		return fmt.Errorf("read the node's steps: %w", err)
+		return fmt.Errorf("read the node's output: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("create the node's namespaces: %w", err)
@@ -204,8 +205,8 @@ func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
 	return fmt.Errorf("expected the node to run until interrupted, it ended (%w); its logs are in %s", err, c.Dir)
 }
 
-// awaitReady waits until the node is Ready with a heartbeat since this boot: a Node object from before a power cut
-// is still Ready.
+// awaitReady waits until the node is Ready with a heartbeat since this boot, because the Node object from before a
+// power cut still reports Ready.
 func (c Config) awaitReady(ctx context.Context) error {
 	began := time.Now().Truncate(time.Second)
 	client, err := kubeclient.NewClient(c.path("kubeconfig"))
@@ -229,7 +230,7 @@ func isReady(node *corev1.Node, since time.Time) bool {
 }
 
 // settings contains the settings files of the node's programs, with placeholders in braces that settingsReplacer
-// replaces. ¶
+// replaces.
 //
 //go:embed settings
 var settings embed.FS
@@ -322,7 +323,7 @@ func FetchParts(ctx context.Context, dir string, out io.Writer) error {
 		errs = append(errs, os.Symlink("../usr/sbin/xtables-nft-multi", filepath.Join(names, name)))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("name iptables: %w", err)
+		return fmt.Errorf("create the links to iptables: %w", err)
 	}
 	return nil
 }

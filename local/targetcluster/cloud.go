@@ -46,7 +46,8 @@ func newCloudClient(endpoint, region, accessKey string) *cloudClient {
 	return &cloudClient{endpoint: endpoint, region: region, accessKey: accessKey, http: &http.Client{Timeout: callTimeout}}
 }
 
-// ensureRunning finds the machine by its name, or launches it, waits until it is running, and returns its address.
+// ensureRunning finds the machine by its name, or launches it if it does not exist. It waits until the machine is
+// running, and returns its address.
 func (c *cloudClient) ensureRunning(ctx context.Context, m machineSpec) (string, error) {
 	found, err := c.findMachine(ctx, m)
 	if err != nil {

@@ -54,11 +54,12 @@ type Config struct {
 	Certificates time.Duration
 	// Heartbeat is the interval of the nodes' heartbeats.
 	Heartbeat time.Duration
-	// HoldFile delays the start of every node while this file exists; empty delays nothing.
+	// HoldFile is the path of a file. The start of every node is delayed while the file exists. If HoldFile is empty,
+	// the start is not delayed.
 	HoldFile string
 	// Program is the path of this program, which the machines run.
 	Program string
-	// Version is the OpenShift version that the ClusterDeployment claims.
+	// Version is the OpenShift version in a label of the ClusterDeployment.
 	Version string
 	// Progress is called for each step; nil drops the messages.
 	Progress func(format string, args ...any)
@@ -105,7 +106,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("expected certificates that are valid for 20s or longer, found %s; set --certificates", c.Certificates))
 	}
 	if c.Cloud == "" || c.HubKubeconfig == "" {
-		errs = append(errs, errors.New("expected --cloud and --hub, found one of them empty"))
+		errs = append(errs, errors.New("expected --cloud and --hub, found at least one of them empty"))
 	}
 	return errors.Join(errs...)
 }
@@ -216,8 +217,8 @@ func (c Config) allowNodes(ctx context.Context, client kubernetes.Interface, ser
 }
 
 // CreateBare creates a cluster whose machines run nothing, and whose kubeconfig is that of the hub. Only the power
-// states of its machines can be observed. Benchmarks use it to measure Torpor's own time, without the time that the
-// start of a cluster takes.
+// states of its machines can be observed. Benchmarks use such a cluster to measure Torpor's own time, without the time
+// that the start of a cluster takes.
 func CreateBare(ctx context.Context, c Config, machines int) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -343,8 +344,8 @@ var manifestTemplate string
 
 const fieldOwner = "local-cluster"
 
-// applyToHub writes the Secrets and the ClusterDeployment. It returns false if the hub does not serve that kind. It
-// writes the manifest in any case.
+// applyToHub writes the Secrets and the ClusterDeployment. It returns false if the hub does not serve
+// ClusterDeployments. It writes the manifest in both cases.
 func (c Config) applyToHub(ctx context.Context) (bool, error) {
 	deployment, err := c.BuildClusterDeployment()
 	if err != nil {

@@ -46,14 +46,14 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/urgency", "internal/stop/metrics", "internal/stop/record", "internal/stop/savings"),
+		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/overdueends", "internal/stop/metrics", "internal/stop/record", "internal/stop/savings"),
 	}
 }
 
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/switches/stopadapter", "internal/coexist/lease", "internal/coexist/leasereader",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/preflight", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/switches/stopadapter", "internal/coexist/lease", "internal/coexist/leasereader",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -92,13 +92,13 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/coexist/otherwriter"),
 		{
 			packages: "internal/reconcile", reason: "an idiom that knows a feature is no idiom",
-			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/urgency"},
+			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/overdueends"},
 		},
 		{
 			packages: "internal/reconcile/status", reason: "how a status is stored does not depend on how it is made",
 			mayReach: []string{"api/torpor/...", "internal/decision", "internal/reconcile/statusannotation"},
 		},
-		{packages: "internal/reconcile/urgency", reason: "the order of passes does not depend on what they do"},
+		{packages: "internal/reconcile/overdueends", reason: "the order of passes does not depend on what they do"},
 		pureLaw("internal/reconcile/statusannotation"),
 		pureLaw("internal/admin/crds"),
 		pureLaw("internal/stop/record"),
@@ -106,7 +106,7 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/switches/requester").alsoReaching("internal/stop/record"),
 		controllerLaw("internal/switches/requester/webhook").alsoReaching(stoppableKinds()...),
 		pureLaw("internal/stop/metrics").alsoReaching("internal/stop/record", "internal/stop/savings"),
-		pureLaw("internal/stop/check").alsoReaching("internal/stop/record"),
+		pureLaw("internal/stop/preflight").alsoReaching("internal/stop/record"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
 		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},
 		{
@@ -119,11 +119,11 @@ func sharedLaws() []importLaw {
 		},
 		{
 			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, what is the same for clouds, and nothing else of this repository",
-			mayReach: []string{"actuator", "internal/buildinfo", "internal/cloud/errorclass", "internal/cloud/machinenames", "internal/cloud/onebyone", "internal/cloud/rest", "internal/httpguard"}, mayNotReach: kubernetesClients(),
+			mayReach: []string{"actuator", "internal/buildinfo", "internal/cloud/errortable", "internal/cloud/machinenames", "internal/cloud/onebyone", "internal/cloud/rest", "internal/httpguard"}, mayNotReach: kubernetesClients(),
 		},
 		{
-			packages: "internal/cloud/errorclass/errorclasstest", reason: "tests of tables know the tables of no cloud",
-			mayReach: []string{"actuator", "internal/cloud/errorclass"}, mayNotReach: kubernetesClients(),
+			packages: "internal/cloud/errortable/errortabletest", reason: "tests of tables know the tables of no cloud",
+			mayReach: []string{"actuator", "internal/cloud/errortable"}, mayNotReach: kubernetesClients(),
 		},
 	}
 }
@@ -132,18 +132,18 @@ func hibernationLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/cluster/hibernation").alsoReaching("internal/stop/record", "internal/stop/savings"),
 		pureLaw("internal/cluster/hibernation/csr").allowingImport("net"),
-		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
+		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/preflight", "internal/buildinfo", "internal/httpguard"),
 		{
-			packages: "internal/cluster/hibernation/cloudpoller", reason: "what waits for clouds knows neither the hub nor the decision",
+			packages: "internal/cluster/hibernation/cloudcalls", reason: "what waits for clouds knows neither the hub nor the decision",
 			mayReach: []string{"actuator", "internal/background"}, mayNotReach: kubernetesClients(),
 		},
-		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
+		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stop/preflight", "internal/buildinfo", "internal/httpguard"),
 	}
 }
 
 // targetClients returns the packages that connect to clusters.
 func targetClients() []string {
-	return []string{"internal/cluster/hibernation", "internal/cluster/hibernation/csr", "internal/cluster/hibernation/targetcluster", "internal/stop/check", "internal/buildinfo", "internal/httpguard"}
+	return []string{"internal/cluster/hibernation", "internal/cluster/hibernation/csr", "internal/cluster/hibernation/targetcluster", "internal/stop/preflight", "internal/buildinfo", "internal/httpguard"}
 }
 
 func targetLaws() []importLaw {
@@ -160,7 +160,7 @@ func targetLaws() []importLaw {
 func stoppableKinds() []string {
 	return []string{
 		"internal/switches/kinds", "internal/cf/revision", "internal/cluster/hibernation", "internal/coexist/lease", "internal/mysql/switches", "internal/coexist/otherwriter",
-		"internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stop/check", "internal/stop/record", "internal/stop/savings", "internal/switches/requester",
+		"internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stop/preflight", "internal/stop/record", "internal/stop/savings", "internal/switches/requester",
 	}
 }
 
@@ -184,20 +184,20 @@ func mysqlLaws() []importLaw {
 		pureLaw("internal/mysql/users"),
 		pureLaw("internal/mysql/certificates"),
 		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/users", "internal/mysql/certificates"),
-		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
-		pureLaw("internal/mysql/backup/binlog").alsoReaching("internal/mysql/gtid"),
-		pureLaw("internal/mysql/backup/shelldump").alsoReaching("internal/mysql/gtid"),
+		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup/binlogparser", "internal/mysql/gtid"),
+		pureLaw("internal/mysql/backup/binlogparser").alsoReaching("internal/mysql/gtid"),
+		pureLaw("internal/mysql/backup/mocodump").alsoReaching("internal/mysql/gtid"),
 		controllerLaw("internal/mysql/sqlclient"),
 		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient", "internal/mysql/switches"),
 		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/provisioning", "internal/mysql/switches"),
-		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid", "internal/mysql/switches"),
+		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlogparser", "internal/mysql/gtid", "internal/mysql/switches"),
 		{
 			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
 			mayReach: []string{"internal/buildinfo"}, mayNotReach: kubernetesClients(),
 		},
 		{
-			packages: "internal/mysql/backup/job", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
-			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/sqlclient", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/backup/bucket", "internal/mysql/backup/shelldump", "internal/mysql/gtid"),
+			packages: "internal/mysql/backup/runner", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
+			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/sqlclient", "internal/mysql/backup", "internal/mysql/backup/binlogparser", "internal/mysql/backup/bucket", "internal/mysql/backup/mocodump", "internal/mysql/gtid"),
 			mayNotReach: kubernetesClients(),
 		},
 	}
@@ -233,8 +233,8 @@ func cfLaws() []importLaw {
 		controllerLaw("internal/cf/deployment/controller").alsoReaching("internal/cf/deployment", revision),
 		controllerLaw("internal/cf/orgspace/controller").alsoReaching("internal/cf/orgspace"),
 		controllerLaw("internal/cf/route/controller").alsoReaching("internal/cf/route", process, revision, podstatus, "internal/cf/lrp"),
-		controllerLaw("internal/cf/imageregistry").alsoReaching("internal/cf/build", "internal/httpguard", "internal/buildinfo"),
-		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build", "internal/cf/imageregistry", "internal/httpguard", "internal/buildinfo"),
+		controllerLaw("internal/cf/imagemetadata").alsoReaching("internal/cf/build", "internal/httpguard", "internal/buildinfo"),
+		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build", "internal/cf/imagemetadata", "internal/httpguard", "internal/buildinfo"),
 	}
 }
 
@@ -242,6 +242,10 @@ func programLaws() []importLaw {
 	return []importLaw{
 		frontLaw("internal/cli/...").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/..."),
 		frontLaw("internal/page").alsoReaching(stoppableKinds()...).alsoReaching("internal/cf/api/authorization", "internal/cf/api/apierrors", "internal/switches/slumber"),
+		{
+			packages: "internal/coexist/election", reason: "which replica leads a part is decided before any feature runs",
+			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},
+		},
 		{
 			packages: "internal/coexist/claim", reason: "who may act is decided before any feature runs",
 			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},
@@ -271,7 +275,7 @@ func programLaws() []importLaw {
 			packages: "internal/admin/bulkchange", reason: "changing many objects knows no kind",
 		},
 		{
-			packages: "internal/admin/korifi", reason: "what hands over knows names and no feature",
+			packages: "internal/admin/korifihandover", reason: "what hands over knows names and no feature",
 			mayReach: append(publicNames(), "internal/admin/bulkchange", "internal/coexist/otherwriter"),
 		},
 		{
@@ -280,7 +284,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"config", "internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/bulkchange", "internal/admin/korifi", "internal/cf/api", "internal/mysql/backup/job", "internal/admin/crds", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
+			mayReach: []string{"..."}, mayImport: []string{"config", "internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/bulkchange", "internal/admin/korifihandover", "internal/cf/api", "internal/mysql/backup/runner", "internal/admin/crds", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}
@@ -309,7 +313,7 @@ func testToolLaws() []importLaw {
 
 // testOnlyPackages lists the packages that no package outside may link in, whatever its law.
 func testOnlyPackages() []string {
-	return []string{"local/...", "test/...", "hack/...", "actuator/actuatortest", "internal/cloud/errorclass/errorclasstest"}
+	return []string{"local/...", "test/...", "hack/...", "actuator/actuatortest", "internal/cloud/errortable/errortabletest"}
 }
 
 func (l importLaw) alsoReaching(packages ...string) importLaw {

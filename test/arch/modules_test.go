@@ -185,7 +185,7 @@ func TestPackagesWithGoroutinesAreRaced(t *testing.T) {
 	exceptions := []string{
 		"internal/cf/api", "internal/cf/process/controller", "internal/cli/torpor", "internal/cloud/aws", "internal/cloud/azure",
 		"internal/cloud/baremetal", "internal/cloud/gcp", "internal/cloud/libvirt", "internal/mysql/backup/controller",
-		"internal/mysql/backup/job", "internal/mysql/clustering/controller",
+		"internal/mysql/backup/runner", "internal/mysql/clustering/controller",
 	}
 	starts := map[string]bool{}
 	for _, s := range handwrittenSources(t) {

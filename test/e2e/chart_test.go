@@ -98,6 +98,64 @@ func TestChartAcceptsPlacementAndPullSecrets(t *testing.T) {
 	}
 }
 
+// TestChartRendersDeployments renders several Deployments of the manager, each with its own controllers or namespaces.
+func TestChartRendersDeployments(t *testing.T) {
+	t.Parallel()
+	helm := testenv.HelmPath(t)
+	render := func(values string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--set", "image.repository=torpor,features={cf,hibernation},page.enabled=true", "--set-json", "deployments="+values).Output()
+		if failed, isExit := errors.AsType[*exec.ExitError](err); isExit {
+			return string(failed.Stderr), err
+		}
+		return string(out), err
+	}
+	out, err := render(`{"apps":{"controllers":["restart","spaces"],"replicas":3,"resources":{"limits":{"memory":"4Gi"}},"extraArgs":["--isolate-spaces"]},"one":{"controllers":["sync"],"watchNamespaces":["a","b"]}}`)
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	found := map[string]string{}
+	for in := yaml.NewYAMLOrJSONDecoder(strings.NewReader(out), 4096); ; {
+		var u unstructured.Unstructured
+		err := in.Decode(&u)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		testenv.ExpectNoError(t, err)
+		key := u.GetKind() + " " + u.GetName()
+		switch u.GetKind() {
+		case "PodDisruptionBudget":
+			selector, _, err := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
+			testenv.ExpectNoError(t, err)
+			found[key] = selector["torpor.dev/deployment"]
+		case "Deployment":
+			var d appsv1.Deployment
+			testenv.ExpectNoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d))
+			pod := d.Spec.Template
+			testenv.ExpectEqual(t, key+": selector and labels", d.Spec.Selector.MatchLabels, pod.Labels)
+			own := slices.DeleteFunc(pod.Spec.Containers[0].Args, func(arg string) bool {
+				return strings.HasPrefix(arg, "--namespace=") || slices.Contains([]string{"manager", "--leader-elect", "--metrics-address=:8080", "--probe-address=:8081", "--webhook-address=:9443"}, arg)
+			})
+			found[key] = fmt.Sprintf("%s %d %s %s", pod.Labels["torpor.dev/deployment"], *d.Spec.Replicas, pod.Spec.Containers[0].Resources.Limits.Memory(), strings.Join(own, " "))
+		}
+	}
+	testenv.ExpectEqual(t, "Deployments and budgets", map[string]string{
+		"Deployment torpor-manager-apps":          "apps 3 4Gi --controllers=restart --controllers=spaces --page-prices-dir=/page-prices --page-address=127.0.0.1:8088 --isolate-spaces",
+		"Deployment torpor-manager-one":           "one 2 512Mi --controllers=sync --watch-namespaces=a --watch-namespaces=b",
+		"PodDisruptionBudget torpor-manager-apps": "apps", "PodDisruptionBudget torpor-manager-one": "one",
+	}, found)
+	for values, words := range map[string]string{
+		`{"apps":{"controllers":["slumber"]}}`:       "deployments.apps.controllers: expected controllers of the features that are not disabled, found slumber",
+		`{"apps":{"controllers":["slumbers"]}}`:      "slumber",
+		`{"Apps":{}}`:                                "Apps",
+		`{"apps":{"watchNamespace":["a"]}}`:          "watchNamespace",
+		`{"apps":{"extraArgs":["--controllers=a"]}}`: "extraArgs",
+	} {
+		if out, err := render(values); err == nil || !strings.Contains(out, words) {
+			t.Errorf("%s: expected an error with %q, found %v: %s", values, words, err, out)
+		}
+	}
+}
+
 // TestChart renders the chart for each choice of features and has a real API server check every object.
 func TestChart(t *testing.T) {
 	helm := testenv.HelmPath(t)

@@ -126,7 +126,7 @@ func TestTheImageTrustsAuthorities(t *testing.T) {
 	p := i.startManager(t, w)
 	testenv.Eventually(t, "the cloud's certificate is not trusted", func() error {
 		ready := meta.FindStatusCondition(cluster.getClusterDeployment(t).Status.Conditions, hivev1.ClusterReadyCondition)
-		if ready == nil || ready.Reason != hivev1.CloudUnreachableReason || !strings.Contains(ready.Message, "its certificate is not trusted") {
+		if ready == nil || ready.Reason != hivev1.CloudUnreachableReason || !strings.Contains(ready.Message, "the certificate of the API is not trusted") {
 			return fmt.Errorf("found %v", ready)
 		}
 		return nil

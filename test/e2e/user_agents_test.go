@@ -43,7 +43,7 @@ func TestEveryClientSendsItsVersion(t *testing.T) {
 		}), "^torpor/"},
 		"torpor install: identified by torpor":   {program(func(s server) []string { return []string{"install", "--kubeconfig", s.kubeconfig} }), "^torpor/"},
 		"torpor uninstall: identified by torpor": {program(func(s server) []string { return []string{"uninstall", "--kubeconfig", s.kubeconfig} }), "^torpor/"},
-		"torpor cf-api: identified by torpor": {program(func(s server) []string {
+		"torpor cf-api: identified by torpor-cf-api": {program(func(s server) []string {
 			return []string{"cf-api", "--kubeconfig", s.kubeconfig, "--metrics-address=0", "--address=127.0.0.1:0", "--tls-folder", s.folder}
 		}), "^torpor-cf-api/"},
 		"torpor restore, to the bucket: identified by torpor": {program(func(s server) []string {

@@ -27,7 +27,8 @@ import (
 const (
 	// Region is the simulated cloud's only region.
 	Region = "local-1"
-	// AccessKey is the access key ID that tests use. A cloud that is started without --access-keys accepts any.
+	// AccessKey is the access key ID that tests use. A cloud that is started without --access-keys accepts any access
+	// key.
 	AccessKey = "AKIATORPORTEST000001"
 	// SecretKey is the secret key, which must not appear in any output.
 	SecretKey = "s3cr3t-Of/torpor+tests"
@@ -148,7 +149,7 @@ func (c *CloudServer) sendRequest(t testing.TB, request *http.Request, read func
 		t.Fatalf("%s %s: %s: %s", request.Method, request.URL.Path, answer.Status, text)
 	}
 	if err := read(text); err != nil {
-		t.Fatalf("understand the cloud's answer: %v: %s", err, text)
+		t.Fatalf("decode the cloud's answer: %v: %s", err, text)
 	}
 }
 
@@ -228,7 +229,21 @@ func (c *CloudServer) JoinGroup(t testing.TB, id, group string) {
 	c.createTag(t, id, "local:auto-scaling-group", group)
 }
 
-// MarkNodeGroup makes an Auto Scaling group that of a managed node group of EKS, whose name is that of the group.
+// RequireReservation makes a machine run in a capacity reservation, and require this reservation at each start.
+func (c *CloudServer) RequireReservation(t testing.TB, id, reservation string) {
+	t.Helper()
+	c.createTag(t, id, "local:capacity-reservation", reservation)
+}
+
+// CancelReservation cancels the capacity reservation that a machine requires. The machine continues to run, but cannot
+// be started again.
+func (c *CloudServer) CancelReservation(t testing.TB, id string) {
+	t.Helper()
+	c.createTag(t, id, "local:capacity-reservation-cancelled", "true")
+}
+
+// MarkNodeGroup turns an Auto Scaling group into the group of a managed node group of EKS. The node group has the same
+// name. id is a member.
 func (c *CloudServer) MarkNodeGroup(t testing.TB, id, group string) {
 	t.Helper()
 	c.createTag(t, id, "eks:cluster-name", "eks-"+group)
@@ -277,7 +292,7 @@ type NodeGroup struct {
 	} `json:"scalingConfig"`
 }
 
-// DescribeNodeGroup returns the node group of EKS that MarkNodeGroup has made.
+// DescribeNodeGroup returns the node group of EKS that MarkNodeGroup has created.
 func (c *CloudServer) DescribeNodeGroup(t testing.TB, group string) NodeGroup {
 	t.Helper()
 	var answer struct {
@@ -293,7 +308,7 @@ func (c *CloudServer) UpdateNodeGroup(t testing.TB, group, scaling string) {
 	c.callEKS(t, http.MethodPost, nodeGroupPath(group)+"/update-config", `{"scalingConfig":`+scaling+`}`, func([]byte) error { return nil })
 }
 
-// nodeGroupPath returns the path of the node group that MarkNodeGroup has made.
+// nodeGroupPath returns the path of the node group that MarkNodeGroup has created.
 func nodeGroupPath(group string) string { return "/clusters/eks-" + group + "/node-groups/" + group }
 
 func (c *CloudServer) callEKS(t testing.TB, method, path, body string, read func([]byte) error) {
@@ -359,7 +374,7 @@ func (c *CloudServer) call(t testing.TB, service string, form url.Values, read f
 	c.sendRequest(t, request, read)
 }
 
-// authorize adds a signature of which the cloud checks the key, the region and the service.
+// authorize adds a signature. The cloud checks only the key, the region and the service in it.
 func (c *CloudServer) authorize(request *http.Request, service string) {
 	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/"+service+"/aws4_request, SignedHeaders=host, Signature=0")
 }

@@ -140,8 +140,8 @@ func StartOlderControlPlane(t testing.TB, version string) *Environment {
 	return startEnvironment(t, "--emulated-version", version)
 }
 
-// StartControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes,
-// and nodes that report every Pod as running without running it, and serve a log for it.
+// StartControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes, and nodes
+// that report every Pod as running and serve a log for it, but run no containers.
 func StartControlPlane(t testing.TB, nodes int) *Environment {
 	t.Helper()
 	e := startEnvironment(t, "--approve-serving")
@@ -184,8 +184,8 @@ func (e *Environment) nodeIsReady(t testing.TB, name string) error {
 const hubCollection = "GOGC=400"
 
 const (
-	// startAttempts is how often the start of an API server is attempted. On a busy machine it may give up, because
-	// it waits only half a minute for its own roles, which no flag changes.
+	// startAttempts is how often the start of an API server is attempted. On a busy machine the API server may give up,
+	// because it waits only half a minute for its own roles. No flag changes this limit.
 	startAttempts = 3
 	// kubeconfigPrefix precedes the path that a control plane prints when it is ready.
 	kubeconfigPrefix = "kubeconfig: "
@@ -347,10 +347,10 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// StartManager runs a manager in the test's own process, where the race detector covers it, until the test
-// ends or stop is called. The setup function registers the controllers; adjust changes options before the
-// manager is created. It knows every kind of the repository, serves no metrics, and shows the end of its log
-// if the test fails. Like Torpor's, it can have conditional groups.
+// StartManager runs a manager in the test's own process, where the race detector covers it, until the test ends or stop
+// is called. The setup function registers the controllers; adjust changes options before the manager is created. It
+// knows every kind of the repository, serves no metrics, and shows the end of its log if the test fails. Like Torpor's
+// own manager, it can have conditional groups.
 func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) error, adjust ...func(*manager.Options)) (stop func()) {
 	t.Helper()
 	options := manager.Options{
@@ -395,8 +395,9 @@ func RunInBackground(t testing.TB, name string, run func(ctx context.Context) er
 	return stop
 }
 
-// WithTransport returns the environment with a transport of the test, which may count, delay or fail requests. Only
-// components that are started with the returned environment use it; its Client does not.
+// WithTransport returns a copy of the environment whose requests pass through a transport of the test. The transport
+// may count, delay or fail requests. Only components that are started with the returned environment use it; its Client
+// does not.
 func (e *Environment) WithTransport(wrap func(http.RoundTripper) http.RoundTripper) *Environment {
 	wrapped := *e
 	wrapped.Config = rest.CopyConfig(e.Config)
@@ -412,7 +413,7 @@ func (e *Environment) ImpersonateUser(name string, groups ...string) *rest.Confi
 }
 
 // Suite holds values that the tests of a package share, such as a control plane and its manager, so that each test
-// function can run alone and all together need only one start:
+// function can run alone, and all test functions together need only one start:
 //
 //	var (
 //		suite  testenv.Suite
@@ -458,6 +459,23 @@ func (s *Suite) Run(m *testing.M) int {
 	return code
 }
 
+// startShared calls start with a TB whose cleanups run after the last test of the package. It returns whether start has
+// returned, and why it has skipped the test.
+func (s *Suite) startShared(t testing.TB, start func(testing.TB)) (isStarted bool, skipped string) {
+	t.Helper()
+	ended := make(chan struct{})
+	ctx := context.WithoutCancel(t.Context())
+	tb := &suiteTB{TB: t, suite: s, context: func() context.Context { return ctx }}
+	// FailNow and SkipNow end their goroutine, so start runs in a separate one.
+	go func() {
+		defer close(ended)
+		start(tb)
+		isStarted = true
+	}()
+	<-ended
+	return isStarted, tb.skipped
+}
+
 // runCleanups calls the cleanups in reverse order. A cleanup may add further cleanups.
 func (s *Suite) runCleanups() {
 	for {
@@ -491,35 +509,31 @@ func NewShared[T any](suite *Suite, start func(testing.TB) T) *Shared[T] {
 	return &Shared[T]{suite: suite, start: start}
 }
 
-// Get returns the value, which the first call creates. If that has failed or was skipped, every calling test fails
+// Get returns the value, which the first call creates. If that call has failed or was skipped, every calling test fails
 // or is skipped.
 func (s *Shared[T]) Get(t testing.TB) T {
 	t.Helper()
 	s.once.Do(func() {
-		ended := make(chan struct{})
-		ctx := context.WithoutCancel(t.Context())
-		tb := &suiteTB{TB: t, suite: s.suite, context: func() context.Context { return ctx }}
-		// FailNow and SkipNow end their goroutine, so start runs in a separate one.
-		go func() {
-			defer close(ended)
-			s.value = s.start(tb)
-			s.started = true
-		}()
-		<-ended
-		s.skipped = tb.skipped
+		s.started, s.skipped = s.suite.startShared(t, func(tb testing.TB) { s.value = s.start(tb) })
 	})
-	switch {
-	case s.skipped != "":
-		t.Skip(s.skipped)
-	case !s.started:
-		t.Fatal("expected the shared value of this package's tests to start, found that it failed; see the first test's log")
-	}
+	requireStarted(t, s.started, s.skipped)
 	return s.value
 }
 
-// suiteTB is the testing.TB of values that outlive a test. It embeds the TB of the first test, because a type
-// outside package testing cannot implement the interface otherwise. None of the embedded methods is used, because
-// that test ends long before the suite.
+// requireStarted skips or fails the test, as the results of startShared require.
+func requireStarted(t testing.TB, isStarted bool, skipped string) {
+	t.Helper()
+	switch {
+	case skipped != "":
+		t.Skip(skipped)
+	case !isStarted:
+		t.Fatal("expected the shared value of this package's tests to start, found that it failed; see the first test's log")
+	}
+}
+
+// suiteTB is the testing.TB of values that outlive a test. It embeds the TB of the first test, because a type outside
+// package testing cannot implement the interface otherwise. No embedded method is used, because that test ends long
+// before the suite.
 type suiteTB struct {
 	testing.TB
 	suite   *Suite
@@ -582,7 +596,7 @@ func (s *suiteTB) Setenv(name, value string) {
 	}
 }
 
-// FindHTTPRouteCRD returns the file in the Gateway API's module that defines HTTPRoutes. It asks the go command for
+// FindHTTPRouteCRD returns the file in the Gateway API's module that defines HTTPRoutes. It runs the go command to find
 // the path, because tests may be compiled with -trimpath.
 func FindHTTPRouteCRD(t testing.TB) string {
 	t.Helper()

@@ -44,10 +44,10 @@ type PlatformCluster interface {
 	Create(t *testing.T, n int) []string
 }
 
-// HibernationStory is a cluster at a platform that hibernates and resumes. The API server of the hub is also
-// the cluster's own, with one live node.
+// HibernationStory is a cluster at a platform that hibernates and resumes. The API server of the hub also serves as the
+// API server of the cluster, which has one live node.
 type HibernationStory struct {
-	// Counterpart names the implementation of the platform, such as "double" or "Docker".
+	// Counterpart is the name of the platform's implementation, such as "double" or "Docker".
 	Counterpart string
 	Cluster     PlatformCluster
 	// Platform is the platform of the machines. The credentials of the cluster's target are in CloudSecret.
@@ -97,8 +97,8 @@ func (s HibernationStory) prepare(t *testing.T) (*Environment, *hivev1.ClusterDe
 	return env, cd, ids
 }
 
-// RunWithMembers requests a hibernation of a cluster of which two of three machines are members of a group. It
-// expects that no machine is stopped, and that both conditions name the group.
+// RunWithMembers requests a hibernation of a cluster of which two of three machines are members of a group. It expects
+// that no machine is stopped, and that the messages of both conditions contain the group's name.
 func (s HibernationStory) RunWithMembers(t *testing.T, joinGroup func(t *testing.T, id, group string)) {
 	t.Helper()
 	const group = "workers-a"
@@ -106,6 +106,7 @@ func (s HibernationStory) RunWithMembers(t *testing.T, joinGroup func(t *testing
 	for _, id := range ids[:2] {
 		joinGroup(t, id, group)
 	}
+	before := s.expectIDs(t)
 	StartManager(t, env, s.Setup)
 	ExpectPatched(t, env, cd, func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating })
 	Eventually(t, "both conditions name the group", func() error {
@@ -124,13 +125,19 @@ func (s HibernationStory) RunWithMembers(t *testing.T, joinGroup func(t *testing
 		return nil
 	})
 	ExpectNoError(t, s.expectMachines(t, actuator.Running))
+	ExpectEqual(t, "machines, of which a group would replace a stopped one", before, s.expectIDs(t))
+}
+
+// expectIDs returns the IDs of the cluster's machines.
+func (s HibernationStory) expectIDs(t *testing.T) []string {
+	t.Helper()
 	machines, err := s.Cluster.Actuator().Observe(t.Context(), s.Cluster.Target())
 	ExpectNoError(t, err)
-	for _, m := range machines { // A group would replace a stopped member.
-		if !slices.Contains(ids, m.ID) {
-			t.Errorf("expected the machines %v, found %s", ids, m.ID)
-		}
+	var ids []string
+	for _, m := range machines {
+		ids = append(ids, m.ID)
 	}
+	return ids
 }
 
 // Run hibernates and resumes a cluster with three machines, and adds a row to the table of platforms.

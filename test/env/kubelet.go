@@ -18,10 +18,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// StartKubelet runs a kubelet that serves logs of Pods and forwards their ports, and returns the name of its node. A
-// forwarded port is that of this machine.
-// The API server trusts it, because the cluster's authority has signed its certificate. A handler gets the
-// Pod as a path value.
+// StartKubelet runs a kubelet that serves logs of Pods and forwards their ports, and returns the name of its node. It
+// forwards the ports of a Pod to the same ports of this machine. The API server trusts it, because the cluster's
+// authority has signed its certificate. A handler gets the Pod as a path value.
 func (e *Environment) StartKubelet(t testing.TB, logs http.Handler) string {
 	t.Helper()
 	pki := filepath.Join(filepath.Dir(e.KubeconfigPath(t)), "pki")

@@ -33,8 +33,8 @@ import (
 // readAhead is how much of a manifest is read to detect JSON.
 const readAhead = 4096
 
-// ExpectCreated creates objects. It retries, because for some seconds after a kind was installed, the API server
-// returns 503 for objects that a policy would change.
+// ExpectCreated creates objects. It retries, because for some seconds after a CRD was installed, the API server returns
+// 503 for objects that a policy would change.
 func (e *Environment) ExpectCreated(t testing.TB, objects ...client.Object) {
 	t.Helper()
 	for _, obj := range objects {
@@ -117,7 +117,7 @@ func (e *Environment) applyFolder(t testing.TB, folder, namespace string) {
 	}
 }
 
-// applyInNamespace creates the objects of a file. It moves those of torpor-system to another namespace.
+// applyInNamespace creates the objects of a file. It moves objects of torpor-system to another namespace.
 func (e *Environment) applyInNamespace(t testing.TB, file, namespace string) {
 	t.Helper()
 	data, err := os.ReadFile(file)

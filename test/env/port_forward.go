@@ -14,7 +14,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// forwardPorts connects streams to ports of this machine, as a kubelet connects them to those of a Pod.
+// forwardPorts connects streams to ports of this machine, as a kubelet connects streams to ports of a Pod.
 func forwardPorts(w http.ResponseWriter, r *http.Request) {
 	if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
 		return // Handshake has answered.

@@ -68,7 +68,7 @@ func StartTargetProxy(t testing.TB, target *Environment) *TargetProxy {
 func (p *TargetProxy) serve(ctx context.Context, conn net.Conn, server string) {
 	defer func() { _ = conn.Close() }()
 	if p.IsHung.Load() {
-		_, _ = io.Copy(io.Discard, conn) // Until the client gives up.
+		_, _ = io.Copy(io.Discard, conn) // Read until the client closes the connection.
 		return
 	}
 	next, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
@@ -83,7 +83,7 @@ func (p *TargetProxy) serve(ctx context.Context, conn net.Conn, server string) {
 	_, _ = io.Copy(conn, next)
 }
 
-// OverrideServer replaces the address in the kubeconfig of a cluster with one that does not answer, and sets the
+// OverrideServer replaces the address in the kubeconfig of a cluster with an address that does not answer, and sets the
 // address of the proxy in its ClusterDeployment.
 func (e *Environment) OverrideServer(t testing.TB, cd *hivev1.ClusterDeployment, proxy *TargetProxy) {
 	t.Helper()
@@ -144,7 +144,7 @@ func ExpectWakeAfterExpiredStop(t testing.TB, mayDial func(*hivev1.ClusterDeploy
 	after := before.DeepCopy()
 	after.Status.Conditions[0].Status = metav1.ConditionFalse
 	if now := time.Unix(3000, 0); mayDial(before, now) || !mayDial(after, now) {
-		t.Fatal("expected the cluster to be dialled only once it answers")
+		t.Fatal("expected no connection to the cluster before its API server answers")
 	}
 	if !changed.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 		t.Error("expected the resume to pass the predicate")

@@ -141,9 +141,9 @@ func ExpectRefused(t testing.TB, err error, words string) {
 	t.Helper()
 	switch {
 	case words == "" && err != nil:
-		t.Errorf("expected it to be accepted, found: %v", err)
+		t.Errorf("expected the object to be accepted, found: %v", err)
 	case words != "" && (!k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), words)):
-		t.Errorf("expected it to be refused with\n%s\nfound\n%v", words, err)
+		t.Errorf("expected the object to be refused with\n%s\nfound\n%v", words, err)
 	}
 }
 
@@ -193,8 +193,11 @@ func DecodeObject[T runtime.Object](t testing.TB, manifest string, obj T) T {
 const (
 	// eventuallyTimeout is much longer than every expected duration, so that no test fails because of a slow
 	// machine.
-	eventuallyTimeout  = 5 * time.Minute
-	eventuallyInterval = 100 * time.Millisecond
+	eventuallyTimeout = 5 * time.Minute
+	// pollInterval is the interval of calls. During a long wait, the interval is a twentieth of the time so far, but at most
+	// maxPollInterval, because frequent calls of many tests would slow the machine down.
+	pollInterval    = 100 * time.Millisecond
+	maxPollInterval = 500 * time.Millisecond
 )
 
 // Eventually calls f until it returns nil. After five minutes the test fails with the last error.
@@ -206,17 +209,18 @@ func Eventually(t testing.TB, what string, f func() error) {
 // EventuallyWithin is Eventually for slower changes, such as a rollout on real nodes.
 func EventuallyWithin(t testing.TB, limit time.Duration, what string, f func() error) {
 	t.Helper()
-	tick := time.NewTicker(eventuallyInterval)
-	defer tick.Stop()
+	next := time.NewTimer(pollInterval)
+	defer next.Stop()
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	for {
+	for began := time.Now(); ; {
 		err := f()
 		if err == nil {
 			return
 		}
+		next.Reset(max(pollInterval, min(time.Since(began)/20, maxPollInterval)))
 		select {
-		case <-tick.C:
+		case <-next.C:
 		case <-deadline.C:
 			t.Fatalf("never came true within %s: %s: %v", limit, what, err)
 		}
@@ -226,7 +230,7 @@ func EventuallyWithin(t testing.TB, limit time.Duration, what string, f func() e
 // Consistently calls f repeatedly for a duration, and fails the test at the first error.
 func Consistently(t testing.TB, duration time.Duration, what string, f func() error) {
 	t.Helper()
-	tick := time.NewTicker(eventuallyInterval)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	end := time.NewTimer(duration)
 	defer end.Stop()

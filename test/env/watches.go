@@ -28,7 +28,7 @@ func (c *WatchCounter) Open(resource, selector string) int {
 	return c.open[resource+"?"+selector]
 }
 
-// Most returns the maximum number of such watches that were open at the same time.
+// Most returns the maximum number of watches of a resource with a label selector that were open at the same time.
 func (c *WatchCounter) Most(resource, selector string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

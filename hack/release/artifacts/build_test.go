@@ -218,13 +218,13 @@ func testProblems(t *testing.T, built Release) {
 		"missing checksums are refused": {remove(checksums), "expected the artifact checksums.txt, found none"},
 		"an empty file is refused":      {write("install.yaml", ""), "expected a content of install.yaml, found an empty file"},
 		"a changed file is refused": {
-			write("install.yaml", "changed"), "checksums.txt: expected the sums of the artifacts, found others",
+			write("install.yaml", "changed"), "checksums.txt: expected the checksums of the artifacts, found other checksums",
 		},
 		"changed checksums are refused": {
-			write(checksums, "changed"), "expected a signature of the checksums by the public key, found another",
+			write(checksums, "changed"), "expected a signature of the checksums that the ECDSA public key verifies, found an invalid signature",
 		},
 		"a signature of other checksums is refused": {
-			write(signatureFile, "AAAA"), "expected a signature of the checksums by the public key, found another",
+			write(signatureFile, "AAAA"), "expected a signature of the checksums that the ECDSA public key verifies, found an invalid signature",
 		},
 		"a malformed public key is refused": {write(publicKeyFile, "AAAA"), "expected a public key in PEM, found none"},
 		"an unexpected file is refused":     {write("notes.txt", "text"), "expected no artifact notes.txt"},

@@ -161,7 +161,7 @@ func checkSums(folder string, found []Artifact) error {
 		}
 	}
 	if !bytes.Equal(text, want.Bytes()) {
-		return fmt.Errorf("%s: expected the sums of the artifacts, found others", checksums)
+		return fmt.Errorf("%s: expected the checksums of the artifacts, found other checksums", checksums)
 	}
 	return nil
 }

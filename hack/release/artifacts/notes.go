@@ -12,7 +12,8 @@ import (
 	releaseimage "github.com/torpor-dev/torpor/hack/release/image"
 )
 
-// findNewestVersion returns the version of the first section of the changelog that has a version; empty if none has.
+// findNewestVersion returns the version of the first section of the changelog that has a version, or "" if no section
+// has a version.
 func findNewestVersion(changelog []byte) string {
 	found := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+\S*)`).FindSubmatch(changelog)
 	if found == nil {

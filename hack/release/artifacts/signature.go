@@ -73,7 +73,7 @@ func verifySignature(folder string) error {
 	}
 	sum := sha256.Sum256(text)
 	if key, isKnown := public.(*ecdsa.PublicKey); !isKnown || !ecdsa.VerifyASN1(key, sum[:], signature) {
-		return errors.New("expected a signature of the checksums by the public key, found another")
+		return errors.New("expected a signature of the checksums that the ECDSA public key verifies, found an invalid signature")
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func readObject(root fs.FS, file string, into any) error {
 	return nil
 }
 
-// managerRights are the permissions of the manager in all namespaces, and in its own namespace.
+// managerRights are the permissions of the manager: everywhere in all namespaces, and atHome in its own namespace.
 type managerRights struct{ everywhere, atHome []rbacv1.PolicyRule }
 
 // readRights reads the roles of the manager and of the features. Permissions in kube-system become permissions in
@@ -218,7 +218,7 @@ func (o Options) buildServiceVersion(definitions []*apiextensionsv1.CustomResour
 		},
 		"spec": map[string]any{
 			"displayName": "Torpor", "version": version, "maturity": channel, "minKubeVersion": admincheck.OldestKubernetes + ".0",
-			"description": "Stops and starts clusters and MySQL clusters safely, verifies it, and records the requester.\n\nDefinitions of Hive and MOCO that the cluster has are used as they are.\n",
+			"description": "Stops and starts clusters and MySQL clusters safely, verifies it, and records the requester.\n\nIf the cluster has definitions of Hive or MOCO, they are used unchanged.\n",
 			"keywords":    []string{"hibernation", "cost", "mysql", "stop"},
 			"provider":    map[string]string{"name": "Torpor"}, "links": []map[string]string{{"name": "Source", "url": source}},
 			"installModes": []map[string]any{

@@ -188,7 +188,7 @@ func (p compiledProgram) buildBill(subject v1.Image) (ImageBill, error) {
 	of := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, Size: size}
 	referring, ok := mutate.Subject(artifact, of).(v1.Image)
 	if !ok {
-		return b, errors.New("expected an image that refers to another, found something else")
+		return b, errors.New("expected an image that refers to another image, found another type")
 	}
 	b.artifact = referring
 	return b, nil

@@ -28,7 +28,7 @@ type compiledProgram struct {
 	committed time.Time
 }
 
-// readProgram reads a program, and returns an error if it could not run in an image without other files.
+// readProgram reads a program, and returns an error if the program needs other files to run in an image.
 func readProgram(path string) (compiledProgram, error) {
 	p := compiledProgram{path: path}
 	var err error
@@ -38,7 +38,7 @@ func readProgram(path string) (compiledProgram, error) {
 	p.platform = v1.Platform{OS: p.setting("GOOS"), Architecture: p.setting("GOARCH")}
 	if at := p.setting("vcs.time"); at != "" {
 		if p.committed, err = time.Parse(time.RFC3339, at); err != nil {
-			return p, fmt.Errorf("%s: expected the time of its commit: %w", path, err)
+			return p, fmt.Errorf("%s: parse the commit time: %w", path, err)
 		}
 	}
 	p.committed = time.Unix(max(0, p.committed.Unix()), 0).UTC()

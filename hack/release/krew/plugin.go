@@ -41,7 +41,7 @@ func ListPlugins() []Plugin {
 // Machine is a platform: the GOOS and GOARCH of a build.
 type Machine struct{ OS, Architecture string }
 
-// ListMachines returns the platforms that plugins are built for.
+// ListMachines returns the platforms for which plugins are built.
 func ListMachines() []Machine {
 	return []Machine{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
 }

@@ -23,7 +23,7 @@ const MediaType = "application/vnd.cyclonedx+json"
 type BillOfMaterials struct {
 	BOMFormat   string `json:"bomFormat"`
 	SpecVersion string `json:"specVersion"`
-	// SerialNumber is derived from the contents, so that the same program has the same document.
+	// SerialNumber is derived from the contents, so that the same program always has the same document.
 	SerialNumber string                `json:"serialNumber"`
 	Version      int                   `json:"version"`
 	Metadata     ProgramMetadata       `json:"metadata"`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command webapp is the app of the tests with real pods: it answers with its environment on $PORT, and simulates
+// Command webapp is the app of the tests with real pods. It answers with its environment on $PORT, and simulates
 // failures on request.
 //
 // $STOP_DELAY is how long it continues to answer after SIGTERM, $EXIT makes it exit immediately with that status,
@@ -116,7 +116,7 @@ func (a *webApp) routes() http.Handler {
 	return mux
 }
 
-// showEnvironment answers with the environment of the instance, by which tests identify it.
+// showEnvironment answers with the environment of the instance. Tests use it to identify the instance.
 func (a *webApp) showEnvironment(w http.ResponseWriter, _ *http.Request) {
 	all := map[string]string{}
 	for _, pair := range os.Environ() {

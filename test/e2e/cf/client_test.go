@@ -438,7 +438,7 @@ func (w *env) requireStartedRevision(t *testing.T, space, name string) int {
 func TestManyRestartsLeaveOneRevisionEach(t *testing.T) {
 	t.Parallel()
 	const instances = 2
-	rounds := testenv.CountRepetitions(40, 200)
+	rounds := testenv.CountRepetitions(15, 200)
 	w := shared.Get(t)
 	space, alice, bob := w.createSpace(t), w.newCaller(t, "alice"), w.newCaller(t, "bob")
 	app := alice.createApp(t, space, "shop", instances, started)

@@ -25,7 +25,7 @@ import (
 func TestStartWithHistoryWritesNothing(t *testing.T) {
 	t.Parallel()
 	const buildsOfApp = 20
-	apps := testenv.CountRepetitions(200, 500)
+	apps := testenv.CountRepetitions(100, 500)
 	const startLimit = 20 * time.Minute // Half a minute on an idle machine.
 	through := &requestCounter{}
 	w := newEnvOn(t, testenv.Start(t), through)
@@ -39,7 +39,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 	w.manager.Stop(t)
 	objects := objectsOfApp(w.readEtcd(t), space, guid)
 	inParallel(t, apps-1, func(ctx context.Context, n int) error {
-		return w.askEtcd(ctx, "txn", copyApp(objects, guid, manyAppGUID(1+n)), nil)
+		return w.AskEtcd(ctx, "txn", copyApp(objects, guid, manyAppGUID(1+n)), nil)
 	})
 	// One transaction gives all objects of an app the same version. A list at that version may return only some of
 	// them, and the watch after it misses the others.

@@ -67,10 +67,12 @@ func (r *replica) waitUntilReady(t *testing.T) {
 // service forwards each connection to a replica that was ready a short time ago, as a Service does: nodes learn with
 // a delay that a replica has ended.
 type service struct {
-	mu     sync.Mutex
-	ready  []*replica
-	next   int
-	served sync.WaitGroup
+	mu    sync.Mutex
+	ready []*replica
+	// changes counts the changes of the ready replicas, and applied is the newest change that the nodes know.
+	changes, applied int
+	next             int
+	served           sync.WaitGroup
 }
 
 // serviceLag is the delay after which nodes learn of a change.
@@ -129,15 +131,22 @@ func (s *service) lead(ctx context.Context, from net.Conn) {
 	copies.Wait()
 }
 
-// setReady sets the ready replicas after serviceLag.
+// setReady sets the ready replicas after serviceLag. Timers that expire together may run in any order, but nodes never
+// learn of an older change after a newer one.
 func (s *service) setReady(t *testing.T, replicas ...*replica) {
 	t.Helper()
+	s.mu.Lock()
+	s.changes++
+	change := s.changes
+	s.mu.Unlock()
 	s.served.Add(1)
 	time.AfterFunc(serviceLag, func() {
 		defer s.served.Done()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.ready = replicas
+		if change > s.applied {
+			s.ready, s.applied = replicas, change
+		}
 	})
 }
 

@@ -3,12 +3,9 @@
 package cf
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,7 +17,6 @@ import (
 	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,7 +37,7 @@ const (
 	// lookInterval is the time between two scrapes, each of which lists all apps.
 	lookInterval = 2 * time.Second
 	// lookPatience is the time limit of the first passes of all apps.
-	lookPatience = 10 * time.Minute
+	lookPatience = 30 * time.Minute
 )
 
 // benchRunning measures the manager with many running apps. One app of each space is started, and copied in
@@ -88,7 +84,7 @@ func (w *env) createCopies(t *testing.T, n int) {
 			size += len(o.Value)
 		}
 		inParallel(t, n/manySpaces-1, func(ctx context.Context, copied int) error {
-			return w.askEtcd(ctx, "txn", copyApp(objects, manyAppGUID(i), manyAppGUID(manySpaces+copied*manySpaces+i)), nil)
+			return w.AskEtcd(ctx, "txn", copyApp(objects, manyAppGUID(i), manyAppGUID(manySpaces+copied*manySpaces+i)), nil)
 		})
 	}
 	w.awaitServed(t, n)
@@ -212,62 +208,16 @@ func (w *env) startOriginal(t *testing.T, space, guid string) {
 	})
 }
 
-// etcdObject is an object as the API server stores it: protobuf for built-in kinds, in which a text can be replaced
-// by one of the same length.
-type etcdObject struct {
-	Key   []byte `json:"key"`
-	Value []byte `json:"value"`
-}
-
 // readEtcd returns all objects in etcd.
-func (w *env) readEtcd(t *testing.T) []etcdObject {
+func (w *env) readEtcd(t *testing.T) []testenv.EtcdObject {
 	t.Helper()
-	var answer struct {
-		KVs []etcdObject `json:"kvs"`
-	}
-	testenv.ExpectNoError(t, w.askEtcd(t.Context(), "range", map[string][]byte{"key": []byte("/registry/"), "range_end": []byte("/registry0")}, &answer))
-	return answer.KVs
-}
-
-// askEtcd sends a request to etcd's HTTP gateway.
-func (w *env) askEtcd(ctx context.Context, what string, body, into any) error {
-	raw, err := os.ReadFile(filepath.Join(filepath.Dir(w.KubeconfigPath(w.tb)), "ports.json"))
-	if err != nil {
-		return err
-	}
-	var ports struct {
-		EtcdClient int `json:"etcdClient"`
-	}
-	if err = json.Unmarshal(raw, &ports); err == nil {
-		raw, err = json.Marshal(body)
-	}
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/v3/kv/%s", ports.EtcdClient, what), bytes.NewReader(raw))
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	switch answer.StatusCode {
-	case http.StatusOK:
-	case http.StatusServiceUnavailable: // etcd is overloaded.
-		return k8serrors.NewTimeoutError(what, 0)
-	default:
-		return fmt.Errorf("%s: found %s", what, answer.Status)
-	}
-	if into == nil {
-		return nil
-	}
-	return json.NewDecoder(answer.Body).Decode(into)
+	all, err := w.ListEtcd(t.Context(), false)
+	testenv.ExpectNoError(t, err)
+	return all
 }
 
 // objectsOfApp returns an app and the objects that were created for it.
-func objectsOfApp(all []etcdObject, space, guid string) (found []etcdObject) {
+func objectsOfApp(all []testenv.EtcdObject, space, guid string) (found []testenv.EtcdObject) {
 	process := revision.ProcessName(guid, korifiv1alpha1.WebProcess)
 	for _, o := range all {
 		key := string(o.Key)
@@ -279,8 +229,8 @@ func objectsOfApp(all []etcdObject, space, guid string) (found []etcdObject) {
 }
 
 // copyApp returns a transaction that creates a copy of the app with another GUID; all copied objects have new GUIDs
-// and UIDs.
-func copyApp(objects []etcdObject, guid, as string) any {
+// and UIDs. In protobuf, a text can be replaced only by one of the same length.
+func copyApp(objects []testenv.EtcdObject, guid, as string) any {
 	uids := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	process := revision.ProcessName(guid, korifiv1alpha1.WebProcess)
 	replace := func(text []byte) []byte {
@@ -296,11 +246,11 @@ func copyApp(objects []etcdObject, guid, as string) any {
 		})
 	}
 	type put struct {
-		RequestPut etcdObject `json:"requestPut"`
+		RequestPut testenv.EtcdObject `json:"requestPut"`
 	}
 	var puts []put
 	for _, o := range objects {
-		puts = append(puts, put{etcdObject{replace(o.Key), replace(o.Value)}})
+		puts = append(puts, put{testenv.EtcdObject{Key: replace(o.Key), Value: replace(o.Value)}})
 	}
 	return map[string]any{"success": puts}
 }

@@ -73,7 +73,7 @@ func TestMOCOThatRunsIsLeftAlone(t *testing.T) {
 		return func() {
 			t.Helper()
 			p.Stop(t)
-			if strings.Contains(p.LastOutput(), "Whether another project runs is not known") {
+			if strings.Contains(p.LastOutput(), "Cannot determine whether the controller of another project runs") {
 				t.Errorf("expected the permissions in config to suffice, found %s", p.LastOutput())
 			}
 		}

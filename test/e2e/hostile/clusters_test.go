@@ -197,7 +197,7 @@ func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
 		}), says: "the answer is larger than allowed"},
 		"cloud-redirect": {endpoint: cloud(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, stranger.URL, http.StatusTemporaryRedirect)
-		}), says: "it redirects, which is not followed"},
+		}), says: "the API answers with a redirect, which Torpor does not follow"},
 		"cloud-metadata": {endpoint: "http://169.254.169.254", says: "link-local"},
 		"cloud-words": {endpoint: cloud(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)

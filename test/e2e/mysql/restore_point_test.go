@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
-	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/runner"
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	testenv "github.com/torpor-dev/torpor/test/env"
 	"github.com/torpor-dev/torpor/test/env/mysqld"
@@ -54,16 +54,16 @@ func (b *benchmark) benchRestorePoint(t *testing.T) {
 			<-tick.C
 		}
 	})
-	ship := job.ShipOptions{
+	ship := runner.ShipOptions{
 		Cluster: "ns/test", Hosts: []string{source.Address}, Password: password, Interval: shipInterval, Bucket: store, Spool: t.TempDir(),
 		Clock: clock.RealClock{}, Log: log,
 	}
 	working.Go(func() {
-		if err := job.RunShipping(ctx, ship); err != nil {
+		if err := runner.RunShipping(ctx, ship); err != nil {
 			t.Errorf("expected shipping to go on, found %v", err)
 		}
 	})
-	testenv.ExpectNoError(t, job.RunBackup(t.Context(), job.BackupOptions{
+	testenv.ExpectNoError(t, runner.RunBackup(t.Context(), runner.BackupOptions{
 		Cluster: "ns/test", Hosts: ship.Hosts, Password: password, Bucket: store, Clock: clock.RealClock{}, Log: log,
 	}))
 	worst := 0.0
@@ -77,11 +77,11 @@ func (b *benchmark) benchRestorePoint(t *testing.T) {
 		next, err := readTick(t, db, last+1)
 		testenv.ExpectNoError(t, err)
 		target := servers.StartServer(t)
-		restore := job.RestoreOptions{
+		restore := runner.RestoreOptions{
 			Source: "ns/test", Point: next.Add(-time.Microsecond), Host: target.Address, Password: mysqld.AdminPassword, Wait: time.Minute,
 			Bucket: store, Clock: clock.RealClock{}, Log: log,
 		}
-		testenv.Eventually(t, "the point can be reached", func() error { return job.RunRestore(t.Context(), restore) })
+		testenv.Eventually(t, "the point can be reached", func() error { return runner.RunRestore(t.Context(), restore) })
 		b.addRun("restore_point_available_seconds", time.Since(next).Seconds())
 		restored := openSession(t, target.Address, mysqlusers.AdminUser, mysqld.AdminPassword)
 		var id int

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -58,11 +58,9 @@ func benchKinds() (all []benchKind) {
 // isRestored reports whether a switch is reset, if there is one.
 func isRestored(o client.Object) bool {
 	isScaled := true
-	switch o := o.(type) {
-	case *appsv1.Deployment:
-		isScaled = *o.Spec.Replicas == 3
-	case *appsv1.StatefulSet:
-		isScaled = *o.Spec.Replicas == 3
+	if u, isUnstructured := o.(*unstructured.Unstructured); isUnstructured {
+		replicas, hasReplicas, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+		isScaled = !hasReplicas || replicas == 3
 	}
 	return isScaled && len(fieldswitch.ReadSwitch(o).Saved) == 0
 }

@@ -9,6 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,12 +49,12 @@ func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	t.Helper()
 	testenv.StartManager(t, h.Environment, fieldswitchcontroller.Controller{Clock: clock.RealClock{}, Kind: kinds.ListWorkloads()[0]}.SetupWithManager)
 	k := deployments()
-	web, _ := k.build(t, h, "web").(*appsv1.Deployment)
+	web := h.buildDeployment(t, k, "web")
 	web.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType // No Pod becomes ready in this test.
 	h.ExpectCreated(t, web)
 	h.waitForRollout(t, web, 3)
 	testenv.Eventually(t, "requesters are recorded", func() error {
-		tried, _ := k.build(t, h, "tried").(*appsv1.Deployment)
+		tried := h.buildDeployment(t, k, "tried")
 		merge(t, tried, k.stop)
 		err := h.Client.Create(t.Context(), tried, client.DryRunAll)
 		return testenv.ErrorIf(err != nil || tried.Annotations[k.notes[0]] == "", "found no requester (%v)", err)
@@ -79,6 +81,14 @@ func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	if of := h.findReplicaSet(t, "example.com/b"); of.Annotations[torporv1alpha1.StopsAnnotation] == "" {
 		t.Errorf("expected annotations of a Deployment to be copied, of which this test is about, found %v", of.Annotations)
 	}
+}
+
+func (h *hub) buildDeployment(t *testing.T, k kind, name string) *appsv1.Deployment {
+	t.Helper()
+	u, _ := k.build(t, h, name).(*unstructured.Unstructured)
+	built := &appsv1.Deployment{}
+	testenv.ExpectNoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, built))
+	return built
 }
 
 // waitForRollout waits until the Deployment's own controller has observed the wanted state.

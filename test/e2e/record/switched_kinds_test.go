@@ -6,9 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,23 +14,29 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // switchedKinds returns the kinds of other projects' controllers: built-in kinds of Kubernetes, and one with a
 // StopAdapter.
 func switchedKinds() []kind {
-	return []kind{deployments(), statefulSets(), cronJobs(), kustomizations()}
+	var all []kind
+	for _, of := range kinds.ListWorkloads() {
+		all = append(all, workload(of))
+	}
+	return append(all, kustomizations())
 }
 
 // switchedKind returns a kind that is stopped by an annotation.
-func switchedKind(name string, list func() client.ObjectList, build func(types.NamespacedName) client.Object) kind {
+func switchedKind(name string, list func() client.ObjectList, build func(testing.TB, types.NamespacedName) client.Object) kind {
 	set := func(value string) map[string]any {
 		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{torporv1alpha1.StoppedAnnotation: value}}}
 	}
 	notes := []string{torporv1alpha1.RequestedByAnnotation}
 	return kind{
 		name:  name,
-		build: func(_ testing.TB, h *hub, name string) client.Object { return build(h.name(name)) },
+		build: func(t testing.TB, h *hub, name string) client.Object { return build(t, h.name(name)) },
 		list:  list,
 		stop:  set("true"), start: set("false"), notes: notes, startNotes: notes, isStoppedWhenNew: true,
 		isStopped: func(o client.Object) bool { return fieldswitch.IsAsked(o) },
@@ -43,45 +46,41 @@ func switchedKind(name string, list func() client.ObjectList, build func(types.N
 	}
 }
 
-func podTemplate() corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop"}},
-		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "a", Image: "example.com/a"}}},
-	}
-}
-
 func metaOf(name types.NamespacedName) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}
 }
 
-func deployments() kind {
-	k := switchedKind("Deployment", func() client.ObjectList { return &appsv1.DeploymentList{} }, func(name types.NamespacedName) client.Object {
-		return &appsv1.Deployment{ObjectMeta: metaOf(name), Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(3)), Selector: metav1.SetAsLabelSelector(podTemplate().Labels), Template: podTemplate(),
-		}}
+// workload returns a built-in kind of Kubernetes.
+func workload(of kinds.Kind) kind {
+	name := of.GVK().Kind
+	k := switchedKind(name, newListOf(of.GVK()), func(t testing.TB, named types.NamespacedName) client.Object {
+		t.Helper()
+		return testenv.ReadWorkload(t, name, of.Switch().Operations).Build(named)
 	})
-	k.isScaled = true
+	k.isScaled = of.Switch().IsScaled
 	return k
 }
 
-func statefulSets() kind {
-	k := switchedKind("StatefulSet", func() client.ObjectList { return &appsv1.StatefulSetList{} }, func(name types.NamespacedName) client.Object {
-		return &appsv1.StatefulSet{ObjectMeta: metaOf(name), Spec: appsv1.StatefulSetSpec{
-			Replicas: new(int32(3)), Selector: metav1.SetAsLabelSelector(podTemplate().Labels), Template: podTemplate(),
-		}}
-	})
-	k.isScaled = true
-	return k
+// findWorkload returns the built-in kind with a name.
+func findWorkload(name string) kind {
+	for _, of := range kinds.ListWorkloads() {
+		if of.GVK().Kind == name {
+			return workload(of)
+		}
+	}
+	panic("expected a workload, found " + name)
 }
 
-func cronJobs() kind {
-	return switchedKind("CronJob", func() client.ObjectList { return &batchv1.CronJobList{} }, func(name types.NamespacedName) client.Object {
-		template := podTemplate()
-		template.Spec.RestartPolicy = corev1.RestartPolicyNever
-		return &batchv1.CronJob{ObjectMeta: metaOf(name), Spec: batchv1.CronJobSpec{
-			Schedule: "0 3 * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
-		}}
-	})
+func deployments() kind { return findWorkload("Deployment") }
+
+func cronJobs() kind { return findWorkload("CronJob") }
+
+func newListOf(of schema.GroupVersionKind) func() client.ObjectList {
+	return func() client.ObjectList {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(of.GroupVersion().WithKind(of.Kind + "List"))
+		return list
+	}
 }
 
 func fluxKind(kind string) schema.GroupVersionKind {
@@ -90,11 +89,7 @@ func fluxKind(kind string) schema.GroupVersionKind {
 
 // kustomizations returns the kind of Flux with a StopAdapter in the examples.
 func kustomizations() kind {
-	k := switchedKind("Kustomization", func() client.ObjectList {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(fluxKind("KustomizationList"))
-		return list
-	}, func(name types.NamespacedName) client.Object {
+	k := switchedKind("Kustomization", newListOf(fluxKind("Kustomization")), func(_ testing.TB, name types.NamespacedName) client.Object {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"interval": "10m", "prune": true, "path": "./"}}}
 		u.SetGroupVersionKind(fluxKind("Kustomization"))
 		u.SetNamespace(name.Namespace)

@@ -3,10 +3,10 @@
 // Package conversation replays the requests of the cf client to the CF API, and checks the answers. A conversation is a file
 // of lines:
 //
-//	app NAME INSTANCES STATE     make an app and wait for it; ${app} is its GUID
+//	app NAME INSTANCES STATE     create an app and wait for it; ${app} is its GUID
 //	pod INDEX                    create a Pod of its current revision, unless it exists
 //	> METHOD PATH                send a request; lines up to the next < are its body
-//	< STATUS field=value ...     the expected answer; field=@x keeps a value as ${x}, field=* takes any,
+//	< STATUS field=value ...     the expected answer; field=@x stores a value in ${x}, field=* matches any value,
 //	                             field#=n counts, and location stands for the header
 //	<~ STATUS field=value ...    the same, but the request is repeated until this answer comes
 package conversation

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Move leads from one state to another.
+// Move is a transition from one state to another.
 type Move[S comparable] struct {
 	// Name is the event, such as the name of the rule that was followed.
 	Name string
@@ -22,16 +22,17 @@ type Move[S comparable] struct {
 
 // Model describes a toy world.
 type Model[S comparable] struct {
-	// Step is one undisturbed pass of the controller and of the simulated environment. A state from which it leads
-	// back to itself is at rest.
+	// Step is one undisturbed pass of the controller and of the simulated environment. A state that Step does not
+	// change is at rest.
 	Step func(S) Move[S]
-	// Disturb returns the other events that are possible in a state; nil if there are none, or if the test calls
-	// Explorer.Disturb instead. If an event may happen only a limited number of times, the state must count it.
+	// Disturb returns the other events that are possible in a state. It is nil if there are no other events, or if the
+	// test calls Explorer.Disturb instead. If an event may happen only a limited number of times, the state must count
+	// it.
 	Disturb func(S) []Move[S]
 	// Check returns the errors of a state or of the step that follows it.
 	Check func(from S, step Move[S]) []string
-	// IsChange reports whether a step counts in StepsToRest; nil if every step does. A step in which only time
-	// passes need not count.
+	// IsChange reports whether StepsToRest counts a step. If IsChange is nil, every step counts. A step in which only
+	// time passes need not count.
 	IsChange func(from, to S) bool
 	// FormatState formats a state for the reader of a failure; nil means %+v.
 	FormatState func(S) string
@@ -55,12 +56,12 @@ type Explorer[S comparable] struct {
 
 type node[S comparable] struct {
 	state S
-	// from is the node from which this one was first reached, and by the name of the move; from is unknown for an
-	// initial state.
+	// from is the node from which this node was first reached, and by is the name of the move. For an initial state,
+	// from is unknown.
 	from int
 	by   string
-	// next is the node to which the undisturbed step leads, and step the name of the step; next is unknown until the
-	// step was taken.
+	// next is the node to which the undisturbed step leads, and step is the name of the step. Until the step is
+	// computed, next is unknown.
 	next        int
 	step        string
 	stepsToRest int
@@ -168,7 +169,7 @@ func (e *Explorer[S]) Steps() map[string]int {
 // NextMove returns the undisturbed step from a state.
 func (e *Explorer[S]) NextMove(s S) Move[S] { return e.stepFrom(e.addState(s, unknown, "start")) }
 
-// IsAtRest reports whether an undisturbed step leads a state back to itself.
+// IsAtRest reports whether an undisturbed step leaves a state unchanged.
 func (e *Explorer[S]) IsAtRest(s S) bool { return e.NextMove(s).To == s }
 
 // PathToRest returns the undisturbed path from a state to the state at rest where it ends, both included. The test

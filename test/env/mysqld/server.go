@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -50,7 +51,7 @@ type Server struct {
 // maxServers is the number of servers that have certificates.
 const maxServers = 9
 
-// WriteCertificates creates a certificate for servers with those addresses, and writes it into a folder.
+// WriteCertificates creates a certificate for servers with these addresses, and writes it into a folder.
 func WriteCertificates(t testing.TB, dir string, addresses ...string) map[string][]byte {
 	t.Helper()
 	files, _, err := certificates.RenewFiles(nil, addresses, clock.RealClock{}.Now())
@@ -59,8 +60,8 @@ func WriteCertificates(t testing.TB, dir string, addresses ...string) map[string
 	return files
 }
 
-// RewriteCertificates replaces the servers' certificate with one that was created at the given time. Servers use it
-// after ALTER INSTANCE RELOAD TLS.
+// RewriteCertificates replaces the servers' certificate with a certificate that was created at the given time. Servers
+// use it after ALTER INSTANCE RELOAD TLS.
 func (b *Installation) RewriteCertificates(t testing.TB, madeAt time.Time) {
 	t.Helper()
 	files := map[string][]byte{certificates.AuthorityFile: b.Certificates[certificates.AuthorityFile], certificates.AuthorityKey: b.Certificates[certificates.AuthorityKey]}
@@ -190,27 +191,34 @@ func copySparse(to, from string) error {
 }
 
 func copySparseFile(to, from string) (err error) {
-	text, err := os.ReadFile(from)
+	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
+	defer func() { _ = source.Close() }() // It was only read.
 	file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	const size = 16 << 10 // A page of InnoDB.
-	var zeros [size]byte
-	for at := 0; at < len(text); at += size {
-		chunk := text[at:min(at+size, len(text))]
-		if bytes.Equal(chunk, zeros[:len(chunk)]) {
-			continue
+	const pageSize = 16 << 10 // A page of InnoDB.
+	var page, zeros [pageSize]byte
+	size := int64(0)
+	for {
+		n, err := io.ReadFull(source, page[:])
+		if n > 0 && !bytes.Equal(page[:n], zeros[:n]) {
+			if _, err := file.WriteAt(page[:n], size); err != nil {
+				return err
+			}
 		}
-		if _, err := file.WriteAt(chunk, int64(at)); err != nil {
+		size += int64(n)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return file.Truncate(size)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return file.Truncate(int64(len(text)))
 }
 
 // WipeData kills the server and restores its initial data directory, as if its Pod and volume were deleted. The
@@ -295,6 +303,24 @@ func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process.PID()
+}
+
+// WaitForCrash waits until the server has ended by itself, at most for the given time. It returns the exit code, and
+// the statement in MySQL's crash report. A server that crashes closes its sessions before it ends.
+func (s *Server) WaitForCrash(most time.Duration) (report string, hasEnded bool) {
+	s.mu.Lock()
+	p := s.process
+	s.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return "", false
+	case <-p.ExitChannel():
+	}
+	_, statement, _ := strings.Cut(p.LastOutput(), "\nQuery (")
+	statement, _, _ = strings.Cut(statement, "\nConnection ID")
+	return fmt.Sprintf("exit code %d, statement (%s", p.ExitCode(), statement), true
 }
 
 func (s *Server) stopRestarting() *testenv.Process {
@@ -411,15 +437,21 @@ func NewInstallation(t testing.TB, statements string, hosts ...string) *Installa
 	t.Helper()
 	network := reserveNetwork(t)
 	b := &Installation{tree: os.Getenv("TORPOR_MYSQL"), dir: serversDir(t, network), network: network}
-	if _, err := os.Stat(b.joinPath("usr/sbin/mysqld")); err != nil {
-		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
-	}
+	b.skipWithoutServer(t)
 	b.template = b.initializedDataDir(t, statements)
 	for n := range maxServers { // Links in front of servers use addresses above 100, and proxies addresses of at least 200.
 		hosts = append(hosts, network+"."+strconv.Itoa(n+1), network+"."+strconv.Itoa(n+101), network+"."+strconv.Itoa(n+200))
 	}
 	b.hosts, b.Certificates = hosts, WriteCertificates(t, b.dir, hosts...)
 	return b
+}
+
+// skipWithoutServer skips the test if the tree has no mysqld.
+func (b *Installation) skipWithoutServer(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat(b.joinPath("usr/sbin/mysqld")); err != nil {
+		t.Skipf("no real MySQL: expected TORPOR_MYSQL to be a folder with usr/sbin/mysqld, found %q: run make mysql on Debian", b.tree)
+	}
 }
 
 // initializedDataDir returns a data directory in which the statements have been run. It is kept next to the
@@ -440,7 +472,7 @@ func (b *Installation) initializedDataDir(t testing.TB, statements string) strin
 	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
 		t.Fatalf("make a data directory: %v", err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It still exists only if another test was faster.
+	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It still exists only if another test has created kept in the meantime.
 	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
 	writeFile(t, users, statements)
 	writeFile(t, config, b.buildConfig(fresh, "127.0.0.1", 1))
@@ -454,7 +486,7 @@ func (b *Installation) initializedDataDir(t testing.TB, statements string) strin
 	if _, err := os.Stat(kept); err != nil {
 		t.Fatalf("keep a data directory: %v", err)
 	}
-	return kept // Another test was faster.
+	return kept // Another test has created it in the meantime.
 }
 
 func (b *Installation) joinPath(below string) string { return filepath.Join(b.tree, below) }
@@ -588,7 +620,7 @@ func (b *Installation) buildConfig(data, address string, id int) string {
 		"basedir=" + b.joinPath("usr"), "lc_messages_dir=" + b.joinPath("usr/share/mysql"),
 		"character_sets_dir=" + b.joinPath("usr/share/mysql/charsets"), "plugin_dir=" + b.joinPath("usr/lib/mysql/plugin"),
 		"datadir=" + data, "tmpdir=" + dir, "socket=" + filepath.Join(dir, "s"), "pid_file=" + filepath.Join(dir, "pid"),
-		"log_error=stderr", "secure_file_priv=NULL",
+		"secure_file_priv=NULL",
 		"bind_address=" + address, "admin_address=" + address, "report_host=" + address,
 		fmt.Sprintf("port=%d", Port), fmt.Sprintf("admin_port=%d", AdminPort), "mysqlx=OFF", fmt.Sprintf("server_id=%d", 100+id),
 		"gtid_mode=ON", "enforce_gtid_consistency=ON", "log_bin=binlog", "log_replica_updates=ON", "relay_log=relay",
@@ -639,9 +671,7 @@ type ServerPrograms struct {
 func FindServerPrograms(t testing.TB) ServerPrograms {
 	t.Helper()
 	b := &Installation{tree: os.Getenv("TORPOR_MYSQL")}
-	if _, err := os.Stat(b.joinPath("usr/sbin/mysqld")); err != nil {
-		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
-	}
+	b.skipWithoutServer(t)
 	network := reserveNetwork(t)
 	options := []string{
 		"--basedir=" + b.joinPath("usr"), "--lc-messages-dir=" + b.joinPath("usr/share/mysql"),

@@ -33,7 +33,7 @@ import (
 	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
-// The users of an instance in addition to the product's: a user of an application, and one with all privileges.
+// The users of an instance in addition to the product's: a user of an application, and a user with all privileges.
 const (
 	AppUser, AppPassword   = "app", "app"
 	RootUser, RootPassword = "root", "root"
@@ -80,7 +80,7 @@ type ClusterOptions struct {
 	LaterPods int
 }
 
-// StartCluster starts independent servers, and creates the Secret and Pods for size of them.
+// StartCluster starts independent servers, and creates the Secret and the Pods of the first size servers.
 func StartCluster(t testing.TB, hub *testenv.Environment, size int, options ClusterOptions) *PodCluster {
 	t.Helper()
 	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size+options.LaterPods)}
@@ -272,7 +272,7 @@ func (c *PodCluster) ReplacePod(ctx context.Context, i int) error {
 	return ReportPod(ctx, c.Env.Client, pod, c.PodAddresses()[i], acceptsConnections(ctx, c.Servers[i].Address))
 }
 
-// startProbe reports the readiness of a Pod until the test ends. While the node is cut off, nothing is reported.
+// startProbe reports the readiness of a Pod until the test ends, except while the node is cut off.
 func (c *PodCluster) startProbe(t testing.TB, i int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -381,15 +381,12 @@ func newReadinessProbe(t testing.TB, s *mysqld.Server, readPassword func(context
 }
 
 func (p *readinessProbe) isReady(ctx context.Context) bool {
-	if !acceptsConnections(ctx, p.address) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	var is bool
-	if err := p.db.QueryRowContext(ctx, readyQuestion).Scan(&is); err == nil && is {
+	if p.askServer(ctx) {
 		p.failingSince = time.Time{}
 		return true
+	}
+	if !acceptsConnections(ctx, p.address) {
+		return false
 	}
 	if p.failingSince.IsZero() {
 		p.failingSince = p.clock.Now()
@@ -397,13 +394,21 @@ func (p *readinessProbe) isReady(ctx context.Context) bool {
 	return p.clock.Since(p.failingSince) < failureTime
 }
 
+// askServer returns the server's answer, or false without an answer in time.
+func (p *readinessProbe) askServer(ctx context.Context) (isReady bool) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err := p.db.QueryRowContext(ctx, readyQuestion).Scan(&isReady)
+	return err == nil && isReady
+}
+
 // CutMode defines how a node is cut off from all others, in both directions.
 type CutMode int
 
 // The modes of a cut.
 const (
-	// DropPackets drops all packets without ending connections. Data that is sent during the cut arrives when it
-	// heals.
+	// DropPackets drops all packets without ending connections. Data that is sent during the cut arrives when the cut
+	// ends.
 	DropPackets CutMode = iota + 1
 	// ResetConnections resets all existing and new connections.
 	ResetConnections
@@ -694,8 +699,8 @@ func (n *PodNetwork) findOpener(conn net.Conn) int {
 	return notAnInstance
 }
 
-// findPeerSocket returns the inode of the socket at the other end of a connection on this machine; empty if it is
-// not found. Both addresses are compared, because two connections may use the same port if they lead to different
+// findPeerSocket returns the inode of the socket at the other end of a connection on this machine, or "" if the socket
+// is not found. Both addresses are compared, because two connections may use the same port if they lead to different
 // addresses.
 func findPeerSocket(conn net.Conn) (inode string) {
 	local, remote := formatTableAddress(conn.RemoteAddr()), formatTableAddress(conn.LocalAddr())

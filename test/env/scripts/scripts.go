@@ -32,7 +32,7 @@ type Command = func(ts *testscript.TestScript, neg bool, args []string)
 // Run runs the scripts of testdata/*.txtar. Each script has its own namespace, which is named after it. In addition
 // to the commands of the caller, a script can use:
 //
-//	code N COMMAND...  runs a command and demands its exit code
+//	code N COMMAND...  runs a command and expects the exit code N
 //	apply FILE...      creates objects with their statuses
 //
 // TORPOR_UPDATE=1 writes the actual output into the scripts.
