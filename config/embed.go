@@ -12,7 +12,7 @@ import (
 //go:embed features kpack rbac/*.yaml manager record webhook
 var files embed.FS
 
-// ReadRole returns the role of a group of controllers as YAML, with the rights that the group needs.
+// ReadRole returns, as YAML, the role with the permissions that a group of controllers needs.
 func ReadRole(controllers string) ([]byte, error) {
 	for _, feature := range Features() {
 		if data, err := files.ReadFile("features/" + feature + "/role_" + controllers + ".yaml"); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/config/crd"
 )
 
-// ErrManifests is returned for options that name no feature, image or way to record requesters.
+// ErrManifests is returned for an unknown feature, a missing image, or an unknown way to record requesters.
 var ErrManifests = errors.New("render manifests")
 
 // The ways to record requesters, as in the chart's value record.
@@ -65,7 +65,7 @@ func RenderManifests(o ManifestOptions) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The namespace comes first, and the Deployment follows the rights that its Pods need.
+	// The namespace comes first, and the Deployment comes after the permissions that its Pods need.
 	documents := slices.Concat([][]byte{m.namespace}, definitions, m.objects, [][]byte{manager})
 	return append(bytes.Join(documents, []byte("\n---\n")), '\n'), nil
 }
@@ -106,7 +106,7 @@ type manifests struct {
 	args              []string
 }
 
-// kustomization has the fields that the kustomizations in this folder use.
+// kustomization contains the fields that the kustomizations in this folder use.
 type kustomization struct {
 	Resources []string `json:"resources"`
 	Patches   []struct {
@@ -162,13 +162,13 @@ func (m *manifests) addResource(name string) error {
 	return nil
 }
 
-// needs is false for the record of a feature that is not installed.
+// needs reports whether a manifest is rendered. A manifest below record/ is rendered only if its feature is rendered.
 func (m *manifests) needs(name string) bool {
 	feature := strings.TrimSuffix(path.Base(name), ".yaml")
 	return !strings.HasPrefix(name, "record/") || slices.Contains(m.features, feature)
 }
 
-// addArgs reads a patch that appends arguments of the manager.
+// addArgs reads a patch that appends arguments to the manager's container.
 func (m *manifests) addArgs(patch string) error {
 	var operations []struct {
 		Op, Path, Value string
