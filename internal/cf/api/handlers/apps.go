@@ -97,9 +97,6 @@ func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 	if err := body.Metadata.Validate(); err != nil {
 		return Response{}, err
 	}
-	if body.Name == app.Spec.DisplayName {
-		body.Name = ""
-	}
 	app, err := r.Store.UpdateApp(ctx, r.Caller, app, body.Name, body.Metadata)
 	if err == nil {
 		app, err = r.Store.SetBuildpacks(ctx, r.Caller, app, korifiv1alpha1.LifecycleData{Buildpacks: body.Lifecycle.Data.Buildpacks, Stack: body.Lifecycle.Data.Stack})

@@ -251,9 +251,6 @@ func (r *Request) updateOrgOrSpace(ctx context.Context, one repositories.OrgOrSp
 	if err := body.Metadata.Validate(); err != nil {
 		return err
 	}
-	if body.Name == one.Name {
-		body.Name = ""
-	}
 	if body.Name == "" && body.Metadata.IsEmpty() {
 		return nil
 	}

@@ -3,6 +3,7 @@
 package repositories
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -17,15 +18,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
+func buildApp(name string) *korifiv1alpha1.CFApp {
+	return &korifiv1alpha1.CFApp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "guid", UID: "a"},
+		Spec:       korifiv1alpha1.CFAppSpec{DisplayName: name},
+	}
+}
+
 // liveApp is an API server that has at most one app.
 type liveApp struct {
 	client.Client
 
 	app *korifiv1alpha1.CFApp
+	// patches are the bodies of the patches, all of which liveApp rejects.
+	patches []string
 }
 
 // Get implements client.Reader.
-func (l liveApp) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (l *liveApp) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	if l.app == nil || client.ObjectKeyFromObject(l.app) != key {
 		return k8serrors.NewNotFound(schema.GroupResource{Resource: "cfapps"}, key.Name)
 	}
@@ -33,29 +43,53 @@ func (l liveApp) Get(_ context.Context, key client.ObjectKey, into client.Object
 	return nil
 }
 
+// Patch implements client.Writer.
+func (l *liveApp) Patch(_ context.Context, app client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	body, err := patch.Data(app)
+	l.patches = append(l.patches, string(body))
+	return cmp.Or(err, error(k8serrors.NewForbidden(schema.GroupResource{Resource: "cfapps"}, app.GetName(), nil)))
+}
+
+// TestUpdateAppReadsTheNameFromTheAPIServer updates an app, whose name in the cache is the requested one. The API server
+// decides about the rename if the app has another name by now.
+func TestUpdateAppReadsTheNameFromTheAPIServer(t *testing.T) {
+	for name, row := range map[string]struct {
+		live, requested string
+		isRenamed       bool
+	}{
+		"the requested name is the current one": {"shop", "shop", false},
+		"the app has been renamed since":        {"store", "shop", true},
+		"the requested name is another one":     {"shop", "store", true},
+		"no name is requested":                  {"store", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &liveApp{app: buildApp(row.live)}
+			apps := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+			_, err := (&Store{apps: apps}).UpdateApp(t.Context(), &authorization.Caller{Client: server}, buildApp("shop"), row.requested, nil)
+			if isRenamed := len(server.patches) > 0; isRenamed != row.isRenamed || (err != nil) != row.isRenamed {
+				t.Errorf("expected a rename: %t, found the patches %v and the error %v", row.isRenamed, server.patches, err)
+			}
+		})
+	}
+}
+
 // TestNamesOfDeletedAppsAreFree uses a cache that still contains a deleted app.
 func TestNamesOfDeletedAppsAreFree(t *testing.T) {
-	app := func(name string) *korifiv1alpha1.CFApp {
-		return &korifiv1alpha1.CFApp{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "guid", UID: "a"},
-			Spec:       korifiv1alpha1.CFAppSpec{DisplayName: name},
-		}
-	}
 	for name, row := range map[string]struct {
 		live   *korifiv1alpha1.CFApp
 		isFree bool
 	}{
-		"an existing app keeps its name":      {app("shop"), false},
+		"an existing app keeps its name":      {buildApp("shop"), false},
 		"a deleted app frees its name":        {nil, true},
-		"a renamed app frees its former name": {app("store"), true},
+		"a renamed app frees its former name": {buildApp("store"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			apps := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
-			if err := apps.Add(app("shop")); err != nil {
+			if err := apps.Add(buildApp("shop")); err != nil {
 				t.Fatal(err)
 			}
 			s := &Store{apps: apps}
-			err := s.checkNameIsFree(t.Context(), &authorization.Caller{Client: liveApp{app: row.live}}, "space", "shop")
+			err := s.checkNameIsFree(t.Context(), &authorization.Caller{Client: &liveApp{app: row.live}}, "space", "shop")
 			if row.isFree != (err == nil) || err != nil && !strings.Contains(err.Error(), "already exists") {
 				t.Errorf("expected the name to be free: %t, found %v", row.isFree, err)
 			}

@@ -157,9 +157,17 @@ func metadataPatch(m *payloads.Metadata) jsonObject {
 	return changed
 }
 
-// UpdateApp changes the labels and annotations of an app. If name is not empty, it also renames the app.
+// UpdateApp changes the labels and annotations of an app. If name is not empty, it also renames the app. If the cache has
+// the app with that name, UpdateApp reads the app from the API server, because it may have been renamed since.
 func (s *Store) UpdateApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string, m *payloads.Metadata) (*korifiv1alpha1.CFApp, error) {
-	if name != "" {
+	if name == app.Spec.DisplayName {
+		live := &korifiv1alpha1.CFApp{}
+		if err := caller.Client.Get(ctx, client.ObjectKeyFromObject(app), live); err != nil {
+			return nil, apierrors.FromError(err, AppResourceType)
+		}
+		app = live
+	}
+	if name != "" && name != app.Spec.DisplayName {
 		renamed, err := s.RenameApp(ctx, caller, app, name)
 		if err != nil {
 			return nil, err
