@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/torpor-dev/torpor/conditional/internal/delegatingmanager"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
-	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // Builder has the methods of controller-runtime's builder.Builder and records their calls. Each start of the group
@@ -240,7 +240,7 @@ func (b *Builder) reserveName(name string) (isShared bool, err error) {
 	if skip != nil && *skip {
 		return true, nil
 	}
-	all, err := process.RegistryOf(switchingmanager.FromCache(b.mgr.GetCache()))
+	all, err := process.RegistryOf(delegatingmanager.FromCache(b.mgr.GetCache()))
 	if err != nil {
 		return false, err
 	}

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/torpor-dev/torpor/conditional/internal/delegatingmanager"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
-	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // Condition defines when a group runs. A condition may also have a method Validate(Sources) error, which reports
@@ -44,7 +44,7 @@ type Sources struct {
 	interest          detect.Interest             // interest defines how kinds are detected
 	stopOnTerminating bool                        // stopOnTerminating makes a kind absent while its CRD is being deleted
 	onTerminating     func(kind string, now bool) // called with every verdict; now is true if the CRD is being deleted; may be nil
-	managerCache      *switchingmanager.Cache     // managerCache is notified of kinds that appear and disappear; may be nil
+	managerCache      *delegatingmanager.Cache    // managerCache is notified of kinds that appear and disappear; may be nil
 	waitsFor          *namedKinds                 // waitsFor collects kinds while a condition is validated; nil afterwards
 }
 
@@ -67,7 +67,7 @@ func (src Sources) toServer() process.APIServer {
 // In returns the sources for another cluster, for a condition that depends on objects in that cluster. The cluster need
 // not have been started.
 func (src Sources) In(cl cluster.Cluster) Sources {
-	src.Config, src.HTTPClient, src.Scheme, src.managerCache = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), switchingmanager.FromCache(cl.GetCache())
+	src.Config, src.HTTPClient, src.Scheme, src.managerCache = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), delegatingmanager.FromCache(cl.GetCache())
 	return src
 }
 

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/torpor-dev/torpor/conditional/internal/delegatingmanager"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
-	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // Served is true while the API server serves all the given kinds, whether they are built in or defined by CRDs.
@@ -167,7 +167,7 @@ type kindObserver struct {
 	report            func([]detect.Verdict)
 	stopOnTerminating bool
 	onTerminating     func(kind string, now bool)
-	managerCache      *switchingmanager.Cache
+	managerCache      *delegatingmanager.Cache
 	log               *logr.Logger
 	verdicts          <-chan []detect.Verdict
 	cancel            func()

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/conditional/internal/delegatingmanager"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
-	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // ErrScopeClosed is returned after a group's stop, by the manager that its setup function received and by that
@@ -56,7 +56,7 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 // requireSwitching returns an error unless conditional.NewManager created the manager. The client of any other manager
 // reads from the manager's own cache, which may not contain the object of a group's event yet.
 func requireSwitching(mgr manager.Manager) error {
-	if switchingmanager.FromCache(mgr.GetCache()) == nil {
+	if delegatingmanager.FromCache(mgr.GetCache()) == nil {
 		return errors.New("expected a manager of conditional.NewManager, found another manager, " +
 			"whose client does not read from the cache of the group: " +
 			"create the manager with conditional.NewManager instead of ctrl.NewManager, in tests too")
@@ -95,7 +95,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 
 func (g *Group) sources() Sources {
 	return Sources{
-		Config: g.mgr.GetConfig(), HTTPClient: g.mgr.GetHTTPClient(), Scheme: g.mgr.GetScheme(), managerCache: switchingmanager.FromCache(g.mgr.GetCache()),
+		Config: g.mgr.GetConfig(), HTTPClient: g.mgr.GetHTTPClient(), Scheme: g.mgr.GetScheme(), managerCache: delegatingmanager.FromCache(g.mgr.GetCache()),
 		interest: g.optional, stopOnTerminating: g.stopOnTerminating, onTerminating: g.setTerminating,
 	}
 }
@@ -147,7 +147,7 @@ func NewManager(cfg *rest.Config, o manager.Options, opts ...ManagerOption) (man
 	for _, opt := range opts {
 		opt(&all)
 	}
-	return switchingmanager.NewManager(cfg, o, all.metricsPrefix)
+	return delegatingmanager.NewManager(cfg, o, all.metricsPrefix)
 }
 
 // ManagerOption is an option of NewManager.

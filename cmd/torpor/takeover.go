@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
 	"github.com/torpor-dev/torpor/internal/admin/korifihandover"
+	"github.com/torpor-dev/torpor/internal/admin/objecteditor"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/manager"
 )
 
 func takeOverCommand(out io.Writer) *cobra.Command {
-	e := bulkchange.Editor{Out: out}
+	e := objecteditor.Editor{Out: out}
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "take-over-korifi",

@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
+	"github.com/torpor-dev/torpor/internal/admin/objecteditor"
 	"github.com/torpor-dev/torpor/internal/admin/uninstall"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/manager"
 )
 
 func uninstallCommand(out io.Writer) *cobra.Command {
-	o := uninstall.Options{Editor: bulkchange.Editor{Out: out}, Clock: clock.RealClock{}}
+	o := uninstall.Options{Editor: objecteditor.Editor{Out: out}, Clock: clock.RealClock{}}
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "uninstall",

@@ -20,7 +20,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/admission"
 	"github.com/torpor-dev/torpor/internal/cf/admission/certrotation"
-	"github.com/torpor-dev/torpor/internal/coexist/claim"
+	"github.com/torpor-dev/torpor/internal/leaderelection/installationlock"
 	switchwebhook "github.com/torpor-dev/torpor/internal/switches/requester/webhook"
 )
 
@@ -57,7 +57,7 @@ func buildAdmission(mgr manager.Manager, c webhookConfig) (*certrotation.Rotator
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: c.namespace, Service: webhookService,
 		ServesApps: c.servesApps,
 		Hosts:      []string{webhookService + "." + c.namespace + ".svc", cmp.Or(c.host, "localhost")},
-		Kind:       korifiv1alpha1.CFAppKind(), OptionalConfigurations: claim.ListRecordNames(), LeavesBundles: c.leavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
+		Kind:       korifiv1alpha1.CFAppKind(), OptionalConfigurations: installationlock.ListRecordNames(), LeavesBundles: c.leavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
 	}
 	server := webhook.NewServer(webhook.Options{Host: c.host, Port: c.port, TLSOpts: []func(*tls.Config){
 		func(t *tls.Config) { t.GetCertificate, t.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },

@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/route"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
-	"github.com/torpor-dev/torpor/internal/cloud/containers"
+	"github.com/torpor-dev/torpor/internal/cloud/docker"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
@@ -60,7 +60,7 @@ type cloudConfig struct {
 	awsEndpoint        string
 	assumableRoles     []aws.AssumableRole
 	workloadIdentities []azure.WorkloadIdentity
-	engineSockets      []containers.Socket
+	engineSockets      []docker.Socket
 	libvirtSocket      string
 }
 
@@ -123,7 +123,7 @@ func (o Options) parseClouds() (cloudConfig, error) {
 		parseFlag("--allow-endpoints", &c.endpoints, httpguard.ParseEndpoints, o.AllowEndpoints),
 		parseFlag("--aws-assume-roles", &c.assumableRoles, aws.ParseAssumableRoles, o.AWSAssumeRoles),
 		parseFlag("--azure-workload-identities", &c.workloadIdentities, azure.ParseWorkloadIdentities, o.AzureWorkloadIdentities),
-		parseFlag("--container-engine-sockets", &c.engineSockets, containers.ParseSockets, o.ContainerEngineSockets),
+		parseFlag("--container-engine-sockets", &c.engineSockets, docker.ParseSockets, o.ContainerEngineSockets),
 	)
 	return c, err
 }

@@ -53,7 +53,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
 	"github.com/torpor-dev/torpor/internal/cloud/baremetal"
-	"github.com/torpor-dev/torpor/internal/cloud/containers"
+	"github.com/torpor-dev/torpor/internal/cloud/docker"
 	"github.com/torpor-dev/torpor/internal/cloud/gcp"
 	"github.com/torpor-dev/torpor/internal/cloud/ibmcloud"
 	"github.com/torpor-dev/torpor/internal/cloud/libvirt"
@@ -66,7 +66,7 @@ import (
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	slumbercontroller "github.com/torpor-dev/torpor/internal/switches/slumber/controller"
@@ -157,7 +157,7 @@ type sharedParts struct {
 	// outer is the manager of the process, to which the controllers of StopAdapters are added.
 	outer manager.Manager
 	// ends gives overdue ends of stops priority over other work.
-	ends *overdueends.OverdueEnds
+	ends *priority.OverdueEnds
 }
 
 // listFeatures returns all features of Torpor.
@@ -322,7 +322,7 @@ func collectors(list ...prometheus.Collector) []prometheus.Collector { return li
 
 // addFeatures adds the features with their metrics and readiness checks.
 func addFeatures(mgr manager.Manager, leads *leadership, c Config) error {
-	s := sharedParts{guards: newWriterGuards(mgr.GetAPIReader(), c.takeOver), outer: mgr, ends: overdueends.NewOverdueEnds(clock.RealClock{})}
+	s := sharedParts{guards: newWriterGuards(mgr.GetAPIReader(), c.takeOver), outer: mgr, ends: priority.NewOverdueEnds(clock.RealClock{})}
 	if err := mgr.Add(s.ends); err != nil {
 		return fmt.Errorf("add the order of overdue ends: %w", err)
 	}
@@ -384,7 +384,7 @@ func listPlatforms(c cloudConfig) []actuator.Describer {
 		aws.New(aws.Options{Endpoint: c.awsEndpoint, Endpoints: c.endpoints, AssumableRoles: c.assumableRoles}),
 		azure.New(azure.Options{Endpoints: c.endpoints, WorkloadIdentities: c.workloadIdentities}),
 		baremetal.New(baremetal.Options{Endpoints: c.endpoints}),
-		containers.New(containers.Options{Endpoints: c.endpoints, Sockets: c.engineSockets}),
+		docker.New(docker.Options{Endpoints: c.endpoints, Sockets: c.engineSockets}),
 		gcp.New(cloudrest.CloudOptions{Endpoints: c.endpoints}),
 		ibmcloud.New(cloudrest.CloudOptions{Endpoints: c.endpoints}),
 		libvirt.New(libvirt.Options{Endpoints: c.endpoints, Socket: c.libvirtSocket}),

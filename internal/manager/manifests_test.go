@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
+	"github.com/torpor-dev/torpor/internal/leaderelection/installationlock"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
@@ -267,7 +267,7 @@ func TestRecordingPoliciesAndWebhooksHaveFixedNames(t *testing.T) {
 			}
 			names = append(names, object.Name)
 		}
-		if diff := cmp.Diff(claim.ListRecordNames(), names); diff != "" {
+		if diff := cmp.Diff(installationlock.ListRecordNames(), names); diff != "" {
 			t.Errorf("%s (-want +found):\n%s", folder, diff)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 )
 
 func holdLease(scope lease.Scope) *coordinationv1.Lease {

@@ -24,7 +24,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )

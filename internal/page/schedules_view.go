@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 

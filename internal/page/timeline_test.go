@@ -13,7 +13,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/internal/decision"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
@@ -121,7 +121,7 @@ type Pass[T client.Object, S, P any] struct {
 	Finalizer *Finalizer[T]
 	// Ends, if set, gives passes that end an overdue stop priority over all other passes of the process, and delays
 	// events until no stop is overdue.
-	Ends *overdueends.EndTracker[T]
+	Ends *priority.EndTracker[T]
 	// Forget, if set, is called after the object was deleted, to free the memory that is held for it.
 	Forget func(name types.NamespacedName)
 
@@ -173,7 +173,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	// This controller must not write the remembered fields of other controllers.
 	statusannotation.RestoreStatus(before, statusannotation.KeyOf(p.Owner))
 	if wait := p.Ends.AwaitTurn(ctx, req.NamespacedName, obj); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait, Priority: new(overdueends.UsualPriority)}, nil
+		return ctrl.Result{RequeueAfter: wait, Priority: new(priority.Usual)}, nil
 	}
 	if done, result, err := p.prepareOrFinalize(ctx, req, before, obj); done {
 		return result, err
@@ -280,7 +280,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		return ctrl.Result{}, nil
 	}
 	out.IsUrgent = out.IsUrgent || p.Ends.HasOverdue(obj.after)
-	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(overdueends.PriorityOf(out.IsUrgent))}, nil
+	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(priority.Of(out.IsUrgent))}, nil
 }
 
 // tell logs the changes and events, emits the events once no overdue stop delays them, and calls AfterSave.

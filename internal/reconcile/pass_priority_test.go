@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/internal/decision"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 )
 
 // TestPassesRemoveTheirObjectFromTheOverdueEnds expects an object to be removed from the overdue ends unless its
@@ -30,10 +30,10 @@ func TestPassesRemoveTheirObjectFromTheOverdueEnds(t *testing.T) {
 		"the cache is stale: other passes wait":                         {looks: ErrStale, isAhead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all, events := overdueends.NewOverdueEnds(clock.RealClock{}), eventList{}
+			all, events := priority.NewOverdueEnds(clock.RealClock{}), eventList{}
 			p := newPodPass(&fakeServer{}, &events)
-			p.Ends = overdueends.TrackEnds(all, "tester", func(*corev1.Pod) bool { return true }, nil)
-			others := overdueends.TrackEnds(all, "other", nil, func(context.Context, *corev1.Pod) bool { return true })
+			p.Ends = priority.TrackEnds(all, "tester", func(*corev1.Pod) bool { return true }, nil)
+			others := priority.TrackEnds(all, "other", nil, func(context.Context, *corev1.Pod) bool { return true })
 			p.Observe = func(context.Context, *corev1.Pod) (int, error) { return 0, row.looks }
 			p.Report = func(*corev1.Pod, int, int, *RefusedError) FollowUp {
 				row.out.Events = []decision.Event{{Reason: "Ended"}}
@@ -43,7 +43,7 @@ func TestPassesRemoveTheirObjectFromTheOverdueEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			isUrgent := result.Priority == nil || *result.Priority == overdueends.UrgentPriority
+			isUrgent := result.Priority == nil || *result.Priority == priority.Urgent
 			isAhead := others.AwaitTurn(t.Context(), types.NamespacedName{Name: "other"}, &corev1.Pod{}) > 0
 			if isAhead != row.isAhead || isAhead && !isUrgent || isAhead && len(events) > 0 {
 				t.Errorf("expected that others wait: %t, found %t, urgent %t, and events %v", row.isAhead, isAhead, isUrgent, events)

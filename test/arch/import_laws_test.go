@@ -46,14 +46,14 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/overdueends", "internal/stop/metrics", "internal/stop/record", "internal/stop/savings"),
+		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/priority", "internal/stop/metrics", "internal/stop/record", "internal/stop/savings"),
 	}
 }
 
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/preflight", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/switches/stopadapter", "internal/coexist/lease", "internal/coexist/leasereader",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/preflight", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/switches/stopadapter", "internal/leaderelection/lease", "internal/leaderelection/leasereader",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -92,13 +92,13 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/coexist/otherwriter"),
 		{
 			packages: "internal/reconcile", reason: "an idiom that knows a feature is no idiom",
-			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/overdueends"},
+			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/priority"},
 		},
 		{
 			packages: "internal/reconcile/status", reason: "how a status is stored does not depend on how it is made",
 			mayReach: []string{"api/torpor/...", "internal/decision", "internal/reconcile/statusannotation"},
 		},
-		{packages: "internal/reconcile/overdueends", reason: "the order of passes does not depend on what they do"},
+		{packages: "internal/reconcile/priority", reason: "the order of passes does not depend on what they do"},
 		pureLaw("internal/reconcile/statusannotation"),
 		pureLaw("internal/admin/crds"),
 		pureLaw("internal/stop/record"),
@@ -159,7 +159,7 @@ func targetLaws() []importLaw {
 // stoppableKinds returns the kinds that can be stopped, and the packages from which they are made.
 func stoppableKinds() []string {
 	return []string{
-		"internal/switches/kinds", "internal/cf/revision", "internal/cluster/hibernation", "internal/coexist/lease", "internal/mysql/switches", "internal/coexist/otherwriter",
+		"internal/switches/kinds", "internal/cf/revision", "internal/cluster/hibernation", "internal/leaderelection/lease", "internal/mysql/switches", "internal/coexist/otherwriter",
 		"internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stop/preflight", "internal/stop/record", "internal/stop/savings", "internal/switches/requester",
 	}
 }
@@ -186,7 +186,7 @@ func mysqlLaws() []importLaw {
 		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/users", "internal/mysql/certificates"),
 		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup/binlogparser", "internal/mysql/gtid"),
 		pureLaw("internal/mysql/backup/binlogparser").alsoReaching("internal/mysql/gtid"),
-		pureLaw("internal/mysql/backup/mocodump").alsoReaching("internal/mysql/gtid"),
+		pureLaw("internal/mysql/backup/mysqlshdump").alsoReaching("internal/mysql/gtid"),
 		controllerLaw("internal/mysql/sqlclient"),
 		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient", "internal/mysql/switches"),
 		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/provisioning", "internal/mysql/switches"),
@@ -197,7 +197,7 @@ func mysqlLaws() []importLaw {
 		},
 		{
 			packages: "internal/mysql/backup/runner", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
-			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/sqlclient", "internal/mysql/backup", "internal/mysql/backup/binlogparser", "internal/mysql/backup/bucket", "internal/mysql/backup/mocodump", "internal/mysql/gtid"),
+			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/sqlclient", "internal/mysql/backup", "internal/mysql/backup/binlogparser", "internal/mysql/backup/bucket", "internal/mysql/backup/mysqlshdump", "internal/mysql/gtid"),
 			mayNotReach: kubernetesClients(),
 		},
 	}
@@ -243,26 +243,26 @@ func programLaws() []importLaw {
 		frontLaw("internal/cli/...").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/..."),
 		frontLaw("internal/page").alsoReaching(stoppableKinds()...).alsoReaching("internal/cf/api/authorization", "internal/cf/api/apierrors", "internal/switches/slumber"),
 		{
-			packages: "internal/coexist/election", reason: "which replica leads a part is decided before any feature runs",
-			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},
+			packages: "internal/leaderelection", reason: "which replica leads a part is decided before any feature runs",
+			mayReach: []string{"conditional/...", "api/torpor/...", "internal/leaderelection/lease"},
 		},
 		{
-			packages: "internal/coexist/claim", reason: "who may act is decided before any feature runs",
-			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},
+			packages: "internal/leaderelection/installationlock", reason: "who may act is decided before any feature runs",
+			mayReach: []string{"conditional/...", "api/torpor/...", "internal/leaderelection/lease"},
 		},
-		pureLaw("internal/coexist/lease"),
+		pureLaw("internal/leaderelection/lease"),
 		{
-			packages: "internal/coexist/leasereader", reason: "the plugins and the page read the Lease in the same way",
-			mayReach: []string{"api/torpor/...", "internal/coexist/lease"}, getsTimeAsValue: true,
+			packages: "internal/leaderelection/leasereader", reason: "the plugins and the page read the Lease in the same way",
+			mayReach: []string{"api/torpor/...", "internal/leaderelection/lease"}, getsTimeAsValue: true,
 		},
 		{
 			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows kinds and no controller",
-			mayReach: append(append(publicNames(), "conditional/...", "config/crd", "internal/admin/bulkchange", "internal/admin/crds", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/decision"), stoppableKinds()...),
+			mayReach: append(append(publicNames(), "conditional/...", "config/crd", "internal/admin/objecteditor", "internal/admin/crds", "internal/leaderelection/installationlock", "internal/leaderelection/lease", "internal/coexist/otherwriter", "internal/decision"), stoppableKinds()...),
 		},
 		pureLaw("internal/admin/check").alsoReaching("internal/admin/crds"),
 		{
 			packages: "internal/admin/check/hub", reason: "what looks before anything is installed knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/crds", "internal/coexist/claim", "internal/coexist/lease", "internal/admin/check", "internal/decision"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/crds", "internal/leaderelection/installationlock", "internal/leaderelection/lease", "internal/admin/check", "internal/decision"),
 		},
 		{
 			packages: "hack/record", reason: "recording the output of a command needs nothing of the product",
@@ -272,11 +272,11 @@ func programLaws() []importLaw {
 			mayReach: append(publicNames(), "config", "config/crd", "hack/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/crds", "internal/decision"),
 		},
 		{
-			packages: "internal/admin/bulkchange", reason: "changing many objects knows no kind",
+			packages: "internal/admin/objecteditor", reason: "changing many objects knows no kind",
 		},
 		{
 			packages: "internal/admin/korifihandover", reason: "what hands over knows names and no feature",
-			mayReach: append(publicNames(), "internal/admin/bulkchange", "internal/coexist/otherwriter"),
+			mayReach: append(publicNames(), "internal/admin/objecteditor", "internal/coexist/otherwriter"),
 		},
 		{
 			packages: "internal/manager", reason: "the only place that wires",
@@ -284,7 +284,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"config", "internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/bulkchange", "internal/admin/korifihandover", "internal/cf/api", "internal/mysql/backup/runner", "internal/admin/crds", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
+			mayReach: []string{"..."}, mayImport: []string{"config", "internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/objecteditor", "internal/admin/korifihandover", "internal/cf/api", "internal/mysql/backup/runner", "internal/admin/crds", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
+	"github.com/torpor-dev/torpor/conditional/internal/delegatingmanager"
 )
 
 // Registry contains the groups of all managers whose metrics have the same prefix. It is a collector, so
@@ -44,7 +44,7 @@ type Registry struct {
 }
 
 // RegistryOf returns the registry for the managers with this cache. The cache is nil for a cluster without a manager.
-func RegistryOf(outer *switchingmanager.Cache) (*Registry, error) {
+func RegistryOf(outer *delegatingmanager.Cache) (*Registry, error) {
 	prefix := outer.MetricsPrefix()
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prefix+name, help, labels, nil)

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/torpor-dev/torpor/conditional/internal/delegatingmanager"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
-	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // maxConcurrentStarts is the maximum number of groups of one API server that start concurrently. It limits the load if,
@@ -41,7 +41,7 @@ type SharedState struct {
 type stateKey struct {
 	cfg    *rest.Config
 	scheme *runtime.Scheme
-	outer  *switchingmanager.Cache
+	outer  *delegatingmanager.Cache
 }
 
 // APIServer identifies an API server and a manager's way of using it.
@@ -50,12 +50,12 @@ type APIServer struct {
 	HTTPClient *http.Client
 	Scheme     *runtime.Scheme
 	// Outer is the manager's cache; nil for a cluster without a manager.
-	Outer *switchingmanager.Cache
+	Outer *delegatingmanager.Cache
 }
 
 // FromCluster returns the API server of a cluster or manager.
 func FromCluster(cl cluster.Cluster) APIServer {
-	return APIServer{cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), switchingmanager.FromCache(cl.GetCache())}
+	return APIServer{cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), delegatingmanager.FromCache(cl.GetCache())}
 }
 
 func (s APIServer) cacheOptions() cache.Options {

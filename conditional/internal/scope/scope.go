@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
+	"github.com/torpor-dev/torpor/conditional/internal/delegatingmanager"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
-	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // ErrClosed is returned by a scope after its activation has ended.
@@ -46,14 +46,14 @@ type Options struct {
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                                       // the outer manager
-	inner             cluster.Cluster                     // inner is never started; it holds the clients and the cache
-	cache             *scopedCache                        // cache is the cache of the scope
-	client, apiReader *switchingmanager.RefreshableClient // the client of the scope, and its client without a cache
-	lifetime          context.Context                     // lifetime is cancelled when the scope is closed
-	over              context.Context                     // over is cancelled when the runnables must end
-	endWith           context.CancelCauseFunc             // endWith ends the scope; the first cause counts
-	Close             func()                              // Close cancels lifetime and returns the leases, without waiting; may be called again
+	manager.Manager                                        // the outer manager
+	inner             cluster.Cluster                      // inner is never started; it holds the clients and the cache
+	cache             *scopedCache                         // cache is the cache of the scope
+	client, apiReader *delegatingmanager.RefreshableClient // the client of the scope, and its client without a cache
+	lifetime          context.Context                      // lifetime is cancelled when the scope is closed
+	over              context.Context                      // over is cancelled when the runnables must end
+	endWith           context.CancelCauseFunc              // endWith ends the scope; the first cause counts
+	Close             func()                               // Close cancels lifetime and returns the leases, without waiting; may be called again
 
 	mu         sync.Mutex
 	queued     []manager.Runnable
@@ -106,11 +106,11 @@ func (m *Manager) buildCluster(outer manager.Manager) error {
 		o.Client.HTTPClient = m.closingHTTPClient(settings.Client.HTTPClient)
 		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
 			direct := client.Options{HTTPClient: httpClient, Scheme: outer.GetScheme(), Mapper: m.cache.mapper}
-			if m.apiReader, err = switchingmanager.NewRefreshableClient(cfg, direct, client.New); err != nil {
+			if m.apiReader, err = delegatingmanager.NewRefreshableClient(cfg, direct, client.New); err != nil {
 				return nil, err
 			}
 			o.Cache.Reader = clientCache{m.cache}
-			m.client, err = switchingmanager.NewRefreshableClient(cfg, o, settings.NewClient)
+			m.client, err = delegatingmanager.NewRefreshableClient(cfg, o, settings.NewClient)
 			return m.client, err
 		}
 	})
@@ -328,7 +328,7 @@ func (m *Manager) waitForEarlySync(ctx context.Context) error {
 func (m *Manager) launchQueued(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.runContext = switchingmanager.WithScope(ctx, m.cache.managerCache, switchingmanager.Scope{Cache: m.cache, Client: m.client, APIReader: m.apiReader})
+	m.runContext = delegatingmanager.WithScope(ctx, m.cache.managerCache, delegatingmanager.Scope{Cache: m.cache, Client: m.client, APIReader: m.apiReader})
 	for _, r := range m.queued {
 		m.launchRunnable(r)
 	}

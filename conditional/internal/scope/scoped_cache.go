@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/torpor-dev/torpor/conditional/internal/delegatingmanager"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
-	"github.com/torpor-dev/torpor/conditional/internal/switchingmanager"
 )
 
 // scopedCache is the cache of one scope. It leases informers that it shares with other scopes. It never polls, and
@@ -33,9 +33,9 @@ type scopedCache struct {
 	lifetime          context.Context
 	scheme            *runtime.Scheme
 	state             *process.SharedState
-	pool              *informers.Pool         // pool is the pool of the state, or a separate one
-	managerCache      *switchingmanager.Cache // managerCache is the manager's cache; nil for a cluster without a manager
-	readsNeedInformer bool                    // readsNeedInformer is true if reads do not create informers
+	pool              *informers.Pool          // pool is the pool of the state, or a separate one
+	managerCache      *delegatingmanager.Cache // managerCache is the manager's cache; nil for a cluster without a manager
+	readsNeedInformer bool                     // readsNeedInformer is true if reads do not create informers
 	mapper            *scopedMapper
 	reportError       func(error) // reportError ends the scope
 	refreshClients    func()      // refreshClients makes the scope's clients discard cached resources of kinds
@@ -54,7 +54,7 @@ type scopedCache struct {
 
 func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedState, o Options) *scopedCache {
 	v := &scopedCache{
-		lifetime: life, scheme: cl.GetScheme(), state: h, managerCache: switchingmanager.FromCache(cl.GetCache()),
+		lifetime: life, scheme: cl.GetScheme(), state: h, managerCache: delegatingmanager.FromCache(cl.GetCache()),
 		started:      make(chan struct{}),
 		informers:    map[informers.InformerKind]*scopedInformer{},
 		indexes:      map[informers.InformerKind][]*informers.FieldIndex{},
@@ -73,7 +73,7 @@ func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedS
 }
 
 // OuterCache returns the cache of the outer manager, so groups inside a scope inherit from it, too.
-func (v *scopedCache) OuterCache() *switchingmanager.Cache { return v.managerCache }
+func (v *scopedCache) OuterCache() *delegatingmanager.Cache { return v.managerCache }
 
 // allowReads allows reads. Informers do not wait for it: they start at their first use.
 func (v *scopedCache) allowReads() { close(v.started) }
@@ -451,13 +451,13 @@ func newUnsyncedError(s informers.InformerKind, err error) error {
 
 // scopedMapper maps kinds that the detector follows without a request, and queries discovery for others.
 type scopedMapper struct {
-	*switchingmanager.RefreshableMapper
+	*delegatingmanager.RefreshableMapper
 	cache *scopedCache
 }
 
 func (v *scopedCache) newMapper(cfg *rest.Config, hc *http.Client) (*scopedMapper, error) {
 	open := v.managerCache.ScopeSettings().NewMapper
-	lookUp, err := switchingmanager.NewRefreshableMapper(func() (meta.RESTMapper, error) { return open(cfg, hc) })
+	lookUp, err := delegatingmanager.NewRefreshableMapper(func() (meta.RESTMapper, error) { return open(cfg, hc) })
 	return &scopedMapper{lookUp, v}, err
 }
 

@@ -22,7 +22,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
+	"github.com/torpor-dev/torpor/internal/admin/objecteditor"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
@@ -34,7 +34,7 @@ var ErrUpstreamRuns = errors.New("the controllers of Korifi are still installed"
 // AppWorkloads and StatefulSets, because Torpor starts no app while they exist. It may be run again after an error.
 // It finds objects by upstream's kinds and labels:
 // https://github.com/cloudfoundry/korifi/tree/main/controllers/api/v1alpha1
-func FromKorifi(ctx context.Context, e bulkchange.Editor) error {
+func FromKorifi(ctx context.Context, e objecteditor.Editor) error {
 	if err := requireStopped(ctx, e); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func unknownKinds() []string {
 
 // requireStopped returns an error if Korifi's controllers have Pods or its webhooks exist. It does not check the
 // Lease, which remains for a while after its holder has ended.
-func requireStopped(ctx context.Context, e bulkchange.Editor) error {
+func requireStopped(ctx context.Context, e objecteditor.Editor) error {
 	upstream := otherwriter.Korifi()
 	for _, namespace := range upstream.Namespaces {
 		deployment := &appsv1.Deployment{}
@@ -97,7 +97,7 @@ func requireStopped(ctx context.Context, e bulkchange.Editor) error {
 
 // takeObject removes Korifi's finalizers from an object and, if Torpor handles the kind, annotates the object so
 // that Torpor takes it over.
-func takeObject(ctx context.Context, e bulkchange.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
+func takeObject(ctx context.Context, e objecteditor.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
 	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), isUpstreamFinalizer)
 	owner := otherwriter.FindWriter(otherwriter.Observed{
 		Upstream: otherwriter.Korifi(), Fields: obj.ManagedFields, Finalizers: obj.Finalizers,
@@ -135,7 +135,7 @@ func isUpstreamFinalizer(name string) bool {
 
 // deleteWorkloads deletes the owners of Korifi's Pods. For each app, Torpor waits until these Pods have ended, so
 // that no worker runs twice.
-func deleteWorkloads(ctx context.Context, e bulkchange.Editor) error {
+func deleteWorkloads(ctx context.Context, e objecteditor.Editor) error {
 	remove := func(obj *metav1.PartialObjectMetadata) error {
 		return e.DeleteObject(ctx, obj, "Torpor starts its own Pods when those of Korifi are gone")
 	}
@@ -158,11 +158,11 @@ func rolesOf() map[string]string {
 
 // bindRoles creates a RoleBinding to Torpor's role for each RoleBinding to a role of Korifi. It keeps the existing
 // RoleBindings, because they have no effect once Korifi's ClusterRoles are uninstalled.
-func bindRoles(ctx context.Context, e bulkchange.Editor) error {
+func bindRoles(ctx context.Context, e objecteditor.Editor) error {
 	token, failed := "", []error(nil)
 	for {
 		var bindings rbacv1.RoleBindingList
-		if err := e.Client.List(ctx, &bindings, client.Limit(bulkchange.PageSize), client.Continue(token)); err != nil {
+		if err := e.Client.List(ctx, &bindings, client.Limit(objecteditor.PageSize), client.Continue(token)); err != nil {
 			return errors.Join(append(failed, fmt.Errorf("list RoleBindings: %w", err))...)
 		}
 		for i := range bindings.Items {
@@ -174,7 +174,7 @@ func bindRoles(ctx context.Context, e bulkchange.Editor) error {
 	}
 }
 
-func bindRole(ctx context.Context, e bulkchange.Editor, theirs *rbacv1.RoleBinding) error {
+func bindRole(ctx context.Context, e objecteditor.Editor, theirs *rbacv1.RoleBinding) error {
 	if theirs.RoleRef.Kind != "ClusterRole" || !theirs.DeletionTimestamp.IsZero() {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
+	"github.com/torpor-dev/torpor/internal/admin/objecteditor"
 )
 
 // oneBinding is an API server that returns the same RoleBinding for every name, and accepts no writes.
@@ -53,7 +53,7 @@ func TestExistingRoleBindingMustGrantTheSameRole(t *testing.T) {
 		"a binding to another role: refused":             {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
 		"a binding without one of the subjects: refused": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
 	} {
-		err := bindRole(t.Context(), bulkchange.Editor{Client: oneBinding{found: row.found}, Out: io.Discard}, theirs)
+		err := bindRole(t.Context(), objecteditor.Editor{Client: oneBinding{found: row.found}, Out: io.Discard}, theirs)
 		if said := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(said, row.want) && row.want != "" {
 			t.Errorf("%s: expected %q, found %s", what, row.want, said)
 		}

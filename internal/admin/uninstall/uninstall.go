@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
-	"github.com/torpor-dev/torpor/internal/coexist/claim"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/admin/objecteditor"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
+	"github.com/torpor-dev/torpor/internal/leaderelection/installationlock"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
@@ -40,7 +40,7 @@ const (
 
 // Options select what is removed, and from which installation.
 type Options struct {
-	bulkchange.Editor
+	objecteditor.Editor
 
 	// Namespace is the namespace of the installation.
 	Namespace string
@@ -70,7 +70,7 @@ func Run(ctx context.Context, o Options) error {
 func (o Options) removeWebhooks(ctx context.Context) error {
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	err := errors.Join(o.removeWebhook(ctx, "torpor", mutating), o.removeWebhook(ctx, "torpor", validating))
-	for _, name := range claim.ListRecordNames() {
+	for _, name := range installationlock.ListRecordNames() {
 		err = errors.Join(err, o.removeWebhook(ctx, name, &admissionregistrationv1.MutatingWebhookConfiguration{}))
 	}
 	return err
@@ -215,7 +215,7 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 		}
 		list := k.NewList()
 		if err := o.Client.List(ctx, list); err != nil {
-			failed = append(failed, bulkchange.IgnoreNotServed(err))
+			failed = append(failed, objecteditor.IgnoreNotServed(err))
 			continue
 		}
 		failed = append(failed, meta.EachListItem(list, func(item runtime.Object) error {
@@ -237,7 +237,7 @@ func (o Options) warnOfStopped(ctx context.Context) error {
 		switched = append(switched, k.GVK())
 	}
 	var adapters torporv1alpha1.StopAdapterList
-	failed := []error{bulkchange.IgnoreNotServed(o.Client.List(ctx, &adapters))}
+	failed := []error{objecteditor.IgnoreNotServed(o.Client.List(ctx, &adapters))}
 	for _, a := range adapters.Items {
 		switched = append(switched, schema.GroupVersionKind{Group: a.Spec.Target.Group, Version: a.Spec.Target.Version, Kind: a.Spec.Target.Kind})
 	}

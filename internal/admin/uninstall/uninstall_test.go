@@ -27,7 +27,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
+	"github.com/torpor-dev/torpor/internal/admin/objecteditor"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -86,7 +86,7 @@ func TestUninstallRemovesEverythingOfTorpor(t *testing.T) {
 		t.Helper()
 		out.Reset()
 		began := time.Now()
-		if err := Run(t.Context(), Options{Editor: bulkchange.Editor{Client: hub.Client, DryRun: dryRun, Out: &out}, Namespace: installation, Clock: clock.RealClock{}}); err != nil {
+		if err := Run(t.Context(), Options{Editor: objecteditor.Editor{Client: hub.Client, DryRun: dryRun, Out: &out}, Namespace: installation, Clock: clock.RealClock{}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("it took %s", time.Since(began))
@@ -175,7 +175,7 @@ func TestCRDsAreDeletedOnlyOnRequest(t *testing.T) {
 	if !slices.Equal(app.Finalizers, []string{korifiv1alpha1.AppFinalizer}) {
 		t.Error("expected no change after a refusal, found the finalizer gone")
 	}
-	testenv.ExpectNoError(t, run(Options{Editor: bulkchange.Editor{DryRun: true}, DeletesObjects: true}))
+	testenv.ExpectNoError(t, run(Options{Editor: objecteditor.Editor{DryRun: true}, DeletesObjects: true}))
 	testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 	began := time.Now()
 	testenv.ExpectNoError(t, run(Options{DeletesObjects: true}))

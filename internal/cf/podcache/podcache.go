@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podcache caches the Pods of apps with an index by process, and the StatefulSets and disruption budgets of
-// these Pods.
+// these Pods. The controllers of LRPs and processes start and stop separately, and share one cache.
 package podcache
 
 import (

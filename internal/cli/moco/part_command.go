@@ -23,7 +23,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/internal/cli/connection"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )

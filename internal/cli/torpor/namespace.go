@@ -19,8 +19,8 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"

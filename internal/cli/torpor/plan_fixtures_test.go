@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 	"github.com/torpor-dev/torpor/internal/stop/preflight"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )

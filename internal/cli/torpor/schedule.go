@@ -16,7 +16,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
-	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
-	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 )
 
 // versions is the output of version.

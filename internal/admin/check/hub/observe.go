@@ -29,8 +29,8 @@ import (
 	"github.com/torpor-dev/torpor/config/crd"
 	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
 	"github.com/torpor-dev/torpor/internal/admin/crds"
-	"github.com/torpor-dev/torpor/internal/coexist/claim"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/installationlock"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 )
 
 const (
@@ -330,7 +330,7 @@ func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]crds.Judg
 
 // observeWebhooks reads the policies and webhooks that record the requesters of stops, and the webhooks for apps.
 func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *admincheck.Observed) (err error) {
-	for _, name := range claim.ListRecordNames() {
+	for _, name := range installationlock.ListRecordNames() {
 		_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			seen.RecordPolicies = append(seen.RecordPolicies, name)

@@ -22,7 +22,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
-	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 

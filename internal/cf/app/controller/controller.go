@@ -24,7 +24,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
@@ -51,7 +51,7 @@ type Controller struct {
 	Metrics *Metrics
 	// Ends is the set of overdue stops that all controllers share. Other work waits until they have ended. Nil delays
 	// nothing.
-	Ends *overdueends.OverdueEnds
+	Ends *priority.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -77,7 +77,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.Metrics.cache.Use(mgr.GetClient())
 	c.Metrics.saved.UseClock(c.Clock)
-	ends := overdueends.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
+	ends := priority.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name+"-apps").
 		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(predicate.Or(specOrAnnotationsChanged(), scheduledStopsChanged()))).

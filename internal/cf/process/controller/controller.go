@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
@@ -45,7 +45,7 @@ type Controller struct {
 	PodCache *podcache.Cache
 	// Ends is the set of overdue stops that all controllers share. Other work waits until they have ended. Nil delays
 	// nothing.
-	Ends *overdueends.OverdueEnds
+	Ends *priority.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -86,7 +86,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFProcess, *observation, process.Plan]{
 			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
-			Ends:    overdueends.TrackEnds(c.Ends, Name+"-processes", nil, c.hasJustStarted),
+			Ends:    priority.TrackEnds(c.Ends, Name+"-processes", nil, c.hasJustStarted),
 			New:     func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) process.Plan { return process.Decide(seen.Observed) },

@@ -32,7 +32,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudcalls"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
 
@@ -57,7 +57,7 @@ type Controller struct {
 	// Metrics exposes states and counts.
 	Metrics *Metrics
 	// Ends contains the overdue ends of stops of all controllers. If nil, overdue ends have no precedence.
-	Ends *overdueends.OverdueEnds
+	Ends *priority.OverdueEnds
 
 	client      client.Client
 	live        client.Reader
@@ -96,7 +96,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	// The timeout limits the total time of a pass. Each call has a separate deadline.
-	ends := overdueends.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
+	ends := priority.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
@@ -134,15 +134,15 @@ func (c Controller) answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		c.accounts.Enqueue = func(look types.NamespacedName) {
 			for _, cluster := range c.machineAccounts.takeWaiting(look) {
-				overdueends.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, overdueends.UrgentPriority)
+				priority.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, priority.Urgent)
 			}
 		}
 		c.pool.Enqueue = func(cluster types.NamespacedName, isCalm bool) {
-			priority := overdueends.UrgentPriority
+			level := priority.Urgent
 			if isCalm {
-				priority = overdueends.UsualPriority
+				level = priority.Usual
 			}
-			overdueends.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, priority)
+			priority.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, level)
 		}
 		return nil
 	})

@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 )
 
 // goesOnWithin is the longest interval after which a pass is treated as the continuation of the previous pass, which
@@ -26,9 +26,9 @@ type begunFirst struct{ ctrlreconcile.Reconciler }
 func (b begunFirst) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := b.Reconciler.Reconcile(ctx, req)
 	// Without an explicit priority, a pass would keep the priority of the previous one forever.
-	result.Priority = new(overdueends.UsualPriority)
+	result.Priority = new(priority.Usual)
 	if result.RequeueAfter > 0 && result.RequeueAfter < goesOnWithin {
-		result.Priority = new(overdueends.UrgentPriority)
+		result.Priority = new(priority.Urgent)
 	}
 	if err != nil {
 		return result, fmt.Errorf("pass: %w", err)

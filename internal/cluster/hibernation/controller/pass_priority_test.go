@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 )
 
 func TestOngoingTransitionsHavePriority(t *testing.T) {
@@ -22,10 +22,10 @@ func TestOngoingTransitionsHavePriority(t *testing.T) {
 		err    error
 		want   int
 	}{
-		"pass after a saved record is urgent":                {ctrl.Result{RequeueAfter: time.Millisecond}, nil, overdueends.UrgentPriority},
-		"settled cluster loses its priority":                 {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(overdueends.UrgentPriority)}, nil, overdueends.UsualPriority},
-		"cluster that waits for an event loses its priority": {ctrl.Result{}, nil, overdueends.UsualPriority},
-		"cluster with a failed pass loses its priority":      {ctrl.Result{}, errors.New("no hub"), overdueends.UsualPriority},
+		"pass after a saved record is urgent":                {ctrl.Result{RequeueAfter: time.Millisecond}, nil, priority.Urgent},
+		"settled cluster loses its priority":                 {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(priority.Urgent)}, nil, priority.Usual},
+		"cluster that waits for an event loses its priority": {ctrl.Result{}, nil, priority.Usual},
+		"cluster with a failed pass loses its priority":      {ctrl.Result{}, errors.New("no hub"), priority.Usual},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pass := begunFirst{ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return row.result, row.err })}
@@ -47,8 +47,8 @@ func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
 	for i := range 100 {
 		queue.Add(named(string(rune('a' + i))))
 	}
-	overdueends.Enqueue(queue, named("just resumed"), overdueends.UsualPriority)
-	overdueends.Enqueue(queue, named("answered"), overdueends.UrgentPriority)
+	priority.Enqueue(queue, named("just resumed"), priority.Usual)
+	priority.Enqueue(queue, named("answered"), priority.Urgent)
 	if first, _, _ := queue.GetWithPriority(); first.Name != "answered" {
 		t.Errorf("expected the cluster that has its result, found %s", first.Name)
 	}

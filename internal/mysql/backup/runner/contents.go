@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 )
 
 // dumpContents describes the contents of a dump, for comparison after a restore.
@@ -230,7 +230,7 @@ func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, wa
 		return err
 	}
 	isWanted := func(name string) bool {
-		return (o.Schema == "" || strings.Contains(name, " "+mocodump.QuoteName(o.Schema)+".")) && !left.names[name]
+		return (o.Schema == "" || strings.Contains(name, " "+mysqlshdump.QuoteName(o.Schema)+".")) && !left.names[name]
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.Definitions)) {
 		hash, isThere := found[name]

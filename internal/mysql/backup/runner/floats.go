@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 )
 
 // valueKind is the form in which a dump contains the values of a column.
@@ -49,7 +49,7 @@ func (t floatTable) isEqual(other floatTable) bool {
 }
 
 func (t floatTable) quotedName() string {
-	return mocodump.QuoteName(t.schema) + "." + mocodump.QuoteName(t.name)
+	return mysqlshdump.QuoteName(t.schema) + "." + mysqlshdump.QuoteName(t.name)
 }
 
 // query returns a query for all rows. The product of a FLOAT and a DOUBLE has the value of the FLOAT with all its
@@ -57,7 +57,7 @@ func (t floatTable) quotedName() string {
 func (t floatTable) query() string {
 	var values []string
 	for _, c := range t.columns {
-		value := mocodump.QuoteName(c.name)
+		value := mysqlshdump.QuoteName(c.name)
 		if c.kind == floatValue || c.kind == scaledValue {
 			value += " * 1e0"
 		}
@@ -70,9 +70,9 @@ func (t floatTable) query() string {
 func (t floatTable) insertHead() string {
 	var names []string
 	for _, c := range t.columns {
-		names = append(names, mocodump.QuoteName(c.name))
+		names = append(names, mysqlshdump.QuoteName(c.name))
 	}
-	return "\nINSERT INTO " + mocodump.QuoteName(t.name) + " (" + strings.Join(names, ", ") + ") VALUES "
+	return "\nINSERT INTO " + mysqlshdump.QuoteName(t.name) + " (" + strings.Join(names, ", ") + ") VALUES "
 }
 
 // floatTablesQuery lists the columns of tables with FLOAT columns. FLOAT(M,D) does not count, because MySQL prints it
@@ -177,7 +177,7 @@ func (f *floatRows) copyDump(ctx context.Context, to io.Writer, from io.Reader) 
 
 // sectionLine returns the first line of the comment before the section of a schema.
 func sectionLine(schema string) string {
-	line, _, _ := strings.Cut(strings.TrimPrefix(mocodump.QuoteName(schema), "`"), "\n")
+	line, _, _ := strings.Cut(strings.TrimPrefix(mysqlshdump.QuoteName(schema), "`"), "\n")
 	return schemaSection + line + "\n"
 }
 
@@ -228,7 +228,7 @@ func (f *floatRows) copyRows(ctx context.Context, to io.Writer, from *bufio.Read
 	if _, err := io.WriteString(to, lock.text); err != nil {
 		return fmt.Errorf("copy the dump: %w", err)
 	}
-	name = mocodump.UnquoteName(name)
+	name = mysqlshdump.UnquoteName(name)
 	i := slices.IndexFunc(f.missing, func(t floatTable) bool { return t.schema == schema && t.name == name })
 	if i < 0 {
 		return nil

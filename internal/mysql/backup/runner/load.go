@@ -16,7 +16,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 )
 
 // maxFailures limits how many parts of a dump may fail. A server that refuses more is not a suitable target for the
@@ -252,7 +252,7 @@ func (f *statementFailures) leftOut() *leftOutParts {
 			continue
 		}
 		if wasMade {
-			left.drops = append(left.drops, "drop "+part.displayKind()+" if exists "+mocodump.QuoteName(part.schema)+"."+mocodump.QuoteName(part.name))
+			left.drops = append(left.drops, "drop "+part.displayKind()+" if exists "+mysqlshdump.QuoteName(part.schema)+"."+mysqlshdump.QuoteName(part.name))
 		}
 		left.add(part.key(), "%s is not restored: %s", part, failure)
 	}
@@ -289,7 +289,7 @@ func copySections(to io.Writer, from *bufio.Reader, schema string) error {
 		piece, err := from.ReadSlice('\n')
 		if lineStart && bytes.HasPrefix(piece, []byte(schemaSection)) {
 			name := strings.TrimSuffix(strings.TrimSpace(string(piece[len(schemaSection):])), "`")
-			wanted = mocodump.UnquoteName(name) == schema
+			wanted = mysqlshdump.UnquoteName(name) == schema
 		}
 		lineStart = err == nil
 		if wanted {

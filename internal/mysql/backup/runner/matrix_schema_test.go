@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 )
 
 // schemaGenerator generates random statements. It keeps a rough model of the tables, so most statements succeed. MySQL
@@ -59,7 +59,7 @@ func (g *schemaGenerator) copyTables() []*generatedTable {
 }
 
 func quotePair(schema, name string) string {
-	return mocodump.QuoteName(schema) + "." + mocodump.QuoteName(name)
+	return mysqlshdump.QuoteName(schema) + "." + mysqlshdump.QuoteName(name)
 }
 
 func newSchemaGenerator(seed, stream uint64) *schemaGenerator {
@@ -272,7 +272,7 @@ func (g *schemaGenerator) createTable(schema string) string {
 		kind, value, isIndexable := g.columnType()
 		g.count("column " + strings.Fields(kind)[0])
 		name := g.name("c")
-		line := mocodump.QuoteName(name) + " " + kind + g.columnOptions(kind)
+		line := mysqlshdump.QuoteName(name) + " " + kind + g.columnOptions(kind)
 		parts = append(parts, line)
 		t.columns = append(t.columns, generatedColumn{name, value})
 		if isIndexable {
@@ -282,7 +282,7 @@ func (g *schemaGenerator) createTable(schema string) string {
 	if g.chance(3) {
 		// MySQL stores a quote with a backslash, which it reads in the SQL mode of the session that opens the table.
 		g.count("generated column")
-		parts = append(parts, mocodump.QuoteName(g.name("g"))+" "+pick(g,
+		parts = append(parts, mysqlshdump.QuoteName(g.name("g"))+" "+pick(g,
 			"int generated always as (1 + 1) virtual", "varchar(50) generated always as (concat('a', 'é', 'x;y')) stored", "json generated always as (json_array(1)) virtual",
 			"int as (length('x y')) stored invisible", "varchar(20) character set latin1 as (_utf8mb4'ü') virtual"))
 	}
@@ -330,45 +330,45 @@ func (g *schemaGenerator) columnOptions(kind string) string {
 func (g *schemaGenerator) indexes(t *generatedTable, indexable []string, hasID bool) []string {
 	var parts []string
 	for _, name := range indexable {
-		quoted := mocodump.QuoteName(name)
+		quoted := mysqlshdump.QuoteName(name)
 		if !g.chance(3) {
 			continue
 		}
 		g.count("index")
-		parts = append(parts, pick(g, "key ("+quoted+")", "key "+mocodump.QuoteName(g.name("k"))+" ("+quoted+" desc) comment 'it''s'", "unique key ("+quoted+")", "key ("+quoted+") invisible",
-			"key "+mocodump.QuoteName(g.name("f"))+" ((coalesce("+quoted+", 1)))", "key ((hex("+quoted+")) desc)"))
+		parts = append(parts, pick(g, "key ("+quoted+")", "key "+mysqlshdump.QuoteName(g.name("k"))+" ("+quoted+" desc) comment 'it''s'", "unique key ("+quoted+")", "key ("+quoted+") invisible",
+			"key "+mysqlshdump.QuoteName(g.name("f"))+" ((coalesce("+quoted+", 1)))", "key ((hex("+quoted+")) desc)"))
 	}
 	for i, c := range t.columns {
-		quoted := mocodump.QuoteName(c.name)
+		quoted := mysqlshdump.QuoteName(c.name)
 		if i == 0 && g.chance(10) {
 			g.count("check constraint")
-			parts = append(parts, "constraint "+mocodump.QuoteName(g.name("check"))+" check ("+quoted+" is null or "+quoted+" is not null)"+pick(g, "", " not enforced"))
+			parts = append(parts, "constraint "+mysqlshdump.QuoteName(g.name("check"))+" check ("+quoted+" is null or "+quoted+" is not null)"+pick(g, "", " not enforced"))
 		}
 	}
 	if g.chance(5) {
 		g.count("full-text index")
 		name := g.name("ft")
-		parts = append(parts, mocodump.QuoteName(name)+" text character set utf8mb4", "fulltext key ("+mocodump.QuoteName(name)+")"+pick(g, "", " with parser ngram"))
+		parts = append(parts, mysqlshdump.QuoteName(name)+" text character set utf8mb4", "fulltext key ("+mysqlshdump.QuoteName(name)+")"+pick(g, "", " with parser ngram"))
 		t.columns = append(t.columns, generatedColumn{name, literals("'some words here'", "'日本語の文章'", "null", "''")})
 	}
 	// MySQL itself does not find the rows of a replicated DELETE by a spatial index, which it tries without a primary key.
 	if hasID && g.chance(6) {
 		g.count("spatial index")
 		name := g.name("sp")
-		parts = append(parts, mocodump.QuoteName(name)+" point not null srid 4326", "spatial key ("+mocodump.QuoteName(name)+")")
+		parts = append(parts, mysqlshdump.QuoteName(name)+" point not null srid 4326", "spatial key ("+mysqlshdump.QuoteName(name)+")")
 		t.columns = append(t.columns, generatedColumn{name, literals("st_geomfromtext('POINT(1 1)', 4326)", "st_geomfromtext('POINT(-45 170.5)', 4326)")})
 	}
 	if g.chance(6) {
 		g.count("multi-valued index")
 		name := g.name("mv")
-		quoted := mocodump.QuoteName(name)
+		quoted := mysqlshdump.QuoteName(name)
 		parts = append(parts, quoted+" json", "key ((cast("+quoted+"->'$.tags' as unsigned array)))")
 		t.columns = append(t.columns, generatedColumn{name, literals(`'{"tags": [1, 2, 3]}'`, `'{"tags": []}'`, `'{"other": 1}'`, "null")})
 	}
 	if hasID && g.chance(4) && len(g.tables) > 0 {
 		g.count("foreign key")
 		name, parent := g.name("fk"), pick(g, g.tables...)
-		quoted := mocodump.QuoteName(name)
+		quoted := mysqlshdump.QuoteName(name)
 		parts = append(parts, quoted+" "+pick(g, "int", "bigint unsigned"), "foreign key ("+quoted+") references "+parent.quoted()+" (id)"+pick(g, "", " on delete cascade", " on delete set null", " on update cascade"))
 		t.columns = append(t.columns, generatedColumn{name, literals("null", "1", "2", "3")})
 	}
@@ -415,7 +415,7 @@ func (g *schemaGenerator) partitions() string {
 func (g *schemaGenerator) insert(t *generatedTable) string {
 	var names, rows []string
 	for _, c := range t.columns {
-		names = append(names, mocodump.QuoteName(c.name))
+		names = append(names, mysqlshdump.QuoteName(c.name))
 	}
 	for range 1 + g.IntN(4) {
 		var values []string
@@ -440,7 +440,7 @@ func (g *schemaGenerator) insert(t *generatedTable) string {
 // change returns a statement that changes rows.
 func (g *schemaGenerator) change(t *generatedTable) string {
 	column := pick(g, t.columns...)
-	quoted := mocodump.QuoteName(column.name)
+	quoted := mysqlshdump.QuoteName(column.name)
 	switch g.IntN(7) {
 	case 0:
 		g.count("update")
@@ -452,7 +452,7 @@ func (g *schemaGenerator) change(t *generatedTable) string {
 		g.count("insert from select")
 		var names []string
 		for _, c := range t.columns {
-			names = append(names, mocodump.QuoteName(c.name))
+			names = append(names, mysqlshdump.QuoteName(c.name))
 		}
 		list := strings.Join(names, ", ")
 		return "insert ignore into " + t.quoted() + " (" + list + ") select " + list + " from " + t.quoted() + fmt.Sprintf(" limit %d", pick(g, 5, 50, 2000))

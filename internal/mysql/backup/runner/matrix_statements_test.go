@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 )
 
 // createSchema returns the statement that creates a schema.
@@ -16,7 +16,7 @@ func (g *schemaGenerator) createSchema() string {
 	g.schemas = append(g.schemas, name)
 	g.count("schema")
 	c := pick(g, listCharsets()...)
-	return "create database " + mocodump.QuoteName(name) + pick(g, "", " character set "+c.name+" collate "+pick(g, c.collations...))
+	return "create database " + mysqlshdump.QuoteName(name) + pick(g, "", " character set "+c.name+" collate "+pick(g, c.collations...))
 }
 
 // sqlMode returns random SQL modes. With HIGH_NOT_PRECEDENCE, MySQL does not accept its own definitions of events.
@@ -60,7 +60,7 @@ func (g *schemaGenerator) sessionSettings() []string {
 	}
 	if g.chance(2) && len(g.schemas) > 0 {
 		g.count("default schema")
-		all = append(all, "use "+mocodump.QuoteName(pick(g, g.schemas...)))
+		all = append(all, "use "+mysqlshdump.QuoteName(pick(g, g.schemas...)))
 	}
 	return all
 }
@@ -107,13 +107,13 @@ func (g *schemaGenerator) query(view string) string {
 	tables, views := g.tables, slices.DeleteFunc(slices.Clone(g.views), func(v string) bool { return v == view })
 	if g.isAfterBackup {
 		views = nil
-		tables = slices.DeleteFunc(slices.Clone(tables), func(t *generatedTable) bool { return !strings.HasPrefix(view, mocodump.QuoteName(t.schema)+".") })
+		tables = slices.DeleteFunc(slices.Clone(tables), func(t *generatedTable) bool { return !strings.HasPrefix(view, mysqlshdump.QuoteName(t.schema)+".") })
 	}
 	if len(tables) == 0 {
 		return "select 'é' as a, _latin1 0xe4 as b, \"x\" as c, 'back\\\\slash' as d"
 	}
 	t, other := pick(g, tables...), pick(g, tables...)
-	column := mocodump.QuoteName(pick(g, t.columns...).name)
+	column := mysqlshdump.QuoteName(pick(g, t.columns...).name)
 	views = append(views, t.quoted())
 	return pick(g, "select "+column+" from "+t.quoted(), "select "+column+" as `odd ``alias` from "+t.quoted()+" where "+column+" is not null with check option", "select * from "+t.quoted(),
 		"select count(*) as n from "+t.quoted(), "select 'é' as a, _latin1 0xe4 as b, \"x\" as c, 'back\\\\slash' as d", "select 1 as one union all select 2", "select a.* from "+t.quoted()+" a, "+other.quoted()+" b limit 5",
@@ -134,10 +134,10 @@ func (g *schemaGenerator) changeAccounts() string {
 			" with max_queries_per_hour 10 max_user_connections 3", ` attribute '{"é": "it''s"}'`, " comment 'it''s'", " failed_login_attempts 3 password_lock_time 2", " require subject '/CN=x' and issuer '/CN=y'", " password history 5 password reuse interval 365 day password require current optional")
 	}
 	user, t := pick(g, g.users...), pick(g, g.tables...)
-	column := mocodump.QuoteName(pick(g, t.columns...).name)
-	return pick(g, "grant select, insert on "+t.quoted()+" to "+user, "grant all on "+mocodump.QuoteName(t.schema)+".* to "+user+" with grant option", "grant select ("+column+"), update ("+column+") on "+t.quoted()+" to "+user,
+	column := mysqlshdump.QuoteName(pick(g, t.columns...).name)
+	return pick(g, "grant select, insert on "+t.quoted()+" to "+user, "grant all on "+mysqlshdump.QuoteName(t.schema)+".* to "+user+" with grant option", "grant select ("+column+"), update ("+column+") on "+t.quoted()+" to "+user,
 		"grant "+pick(g, g.users...)+" to "+user+pick(g, "", " with admin option"), "grant process, backup_admin on *.* to "+user, "revoke select on "+t.quoted()+" from "+user, "alter user "+user+" account lock",
-		"alter user "+user+" identified by 'secret-new'", "alter user "+user+" identified by 'secret-two' retain current password", "set default role all to "+user, "grant select on *.* to "+user, "revoke insert on "+mocodump.QuoteName(t.schema)+".* from "+user,
+		"alter user "+user+" identified by 'secret-new'", "alter user "+user+" identified by 'secret-two' retain current password", "set default role all to "+user, "grant select on *.* to "+user, "revoke insert on "+mysqlshdump.QuoteName(t.schema)+".* from "+user,
 		"drop user "+user, "rename user "+user+" to 'renamed"+fmt.Sprint(g.serial)+"'@'%'")
 }
 
@@ -145,13 +145,13 @@ func (g *schemaGenerator) changeAccounts() string {
 func (g *schemaGenerator) alter() string {
 	t := pick(g, g.tables...)
 	column := pick(g, t.columns...)
-	quoted, table := mocodump.QuoteName(column.name), t.quoted()
+	quoted, table := mysqlshdump.QuoteName(column.name), t.quoted()
 	kind, value, _ := g.columnType()
 	fresh := g.name("n")
 	switch g.IntN(24) {
 	case 0, 1:
 		t.columns = append(t.columns, generatedColumn{fresh, value})
-		return g.counted("add column", "alter table "+table+" add column "+mocodump.QuoteName(fresh)+" "+kind+pick(g, "", " first", " after "+quoted, " invisible"))
+		return g.counted("add column", "alter table "+table+" add column "+mysqlshdump.QuoteName(fresh)+" "+kind+pick(g, "", " first", " after "+quoted, " invisible"))
 	case 2:
 		if len(t.columns) > 1 {
 			t.columns = slices.DeleteFunc(t.columns, func(c generatedColumn) bool { return c.name == column.name })
@@ -170,9 +170,9 @@ func (g *schemaGenerator) alter() string {
 				t.columns[i].name = fresh
 			}
 		}
-		return g.counted("rename column", "alter table "+table+" rename column "+quoted+" to "+mocodump.QuoteName(fresh))
+		return g.counted("rename column", "alter table "+table+" rename column "+quoted+" to "+mysqlshdump.QuoteName(fresh))
 	case 5:
-		return g.counted("add index", "alter table "+table+" add "+pick(g, "index", "unique index")+" "+mocodump.QuoteName(fresh)+" ((hex("+quoted+")))"+pick(g, "", " invisible"))
+		return g.counted("add index", "alter table "+table+" add "+pick(g, "index", "unique index")+" "+mysqlshdump.QuoteName(fresh)+" ((hex("+quoted+")))"+pick(g, "", " invisible"))
 	case 6:
 		c := pick(g, listCharsets()...)
 		return g.counted("convert", "alter table "+table+" convert to character set "+c.name)
@@ -231,13 +231,13 @@ func (g *schemaGenerator) alter() string {
 		return g.counted("drop "+o.kind, "drop "+o.kind+" "+o.quoted)
 	case 16:
 		c := pick(g, listCharsets()...)
-		return g.counted("alter database", "alter database "+mocodump.QuoteName(pick(g, g.schemas...))+" character set "+c.name)
+		return g.counted("alter database", "alter database "+mysqlshdump.QuoteName(pick(g, g.schemas...))+" character set "+c.name)
 	case 17:
 		return g.counted("maintenance", pick(g, "analyze table ", "optimize table ", "check table ", "analyze no_write_to_binlog table ")+table)
 	case 18:
 		return g.counted("flush", pick(g, "flush tables", "flush binary logs", "flush privileges", "flush status"))
 	case 19:
-		return g.counted("foreign key change", "alter table "+table+" add column "+mocodump.QuoteName(fresh)+" int, add foreign key ("+mocodump.QuoteName(fresh)+") references "+pick(g, g.tables...).quoted()+" (id) on delete cascade")
+		return g.counted("foreign key change", "alter table "+table+" add column "+mysqlshdump.QuoteName(fresh)+" int, add foreign key ("+mysqlshdump.QuoteName(fresh)+") references "+pick(g, g.tables...).quoted()+" (id) on delete cascade")
 	case 20:
 		return g.counted("swap", "rename table "+table+" to "+quotePair(t.schema, "swap"+fresh)+", "+quotePair(t.schema, "swap"+fresh)+" to "+table)
 	case 21:

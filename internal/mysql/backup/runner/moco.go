@@ -18,7 +18,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlogparser"
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
@@ -30,7 +30,7 @@ func (o RestoreOptions) readMocoDump(ctx context.Context, s *storedBackup) error
 		return err
 	}
 	defer func() { _ = object.Close() }() // The object was only read.
-	if s.shell, err = mocodump.Read(object); err != nil {
+	if s.shell, err = mysqlshdump.Read(object); err != nil {
 		return refuseFormat(s.keys.Dump, err)
 	}
 	s.status.Time, s.status.GTIDSet = new(metav1.NewTime(s.keys.Moco.Time)), s.shell.GTIDSet
@@ -51,7 +51,7 @@ func (o RestoreOptions) readMocoDump(ctx context.Context, s *storedBackup) error
 // refuseFormat returns an error for an object that cannot be read. A retry would not fix a wrong format.
 func refuseFormat(key string, err error) error {
 	err = fmt.Errorf("read %s: %w", key, err)
-	if _, isFormat := errors.AsType[*mocodump.FormatError](err); isFormat {
+	if _, isFormat := errors.AsType[*mysqlshdump.FormatError](err); isFormat {
 		return &RefusedError{err}
 	}
 	return err
@@ -61,7 +61,7 @@ func refuseFormat(key string, err error) error {
 // comparison.
 func (o RestoreOptions) loadMocoDump(ctx context.Context, t restoreTarget, from *storedBackup, archive io.Reader) (*leftOutParts, error) {
 	read, write := io.Pipe()
-	rows, ended := map[mocodump.TableName]int64(nil), make(chan struct{})
+	rows, ended := map[mysqlshdump.TableName]int64(nil), make(chan struct{})
 	go func() {
 		defer close(ended)
 		var err error
@@ -81,7 +81,7 @@ func (o RestoreOptions) loadMocoDump(ctx context.Context, t restoreTarget, from 
 		from.contents.Rows[name.String()] = count
 	}
 	for _, object := range from.shell.Objects(o.Schema) {
-		from.contents.Definitions[object.Kind+" "+mocodump.QuoteName(object.Schema)+"."+mocodump.QuoteName(object.Name)] = ""
+		from.contents.Definitions[object.Kind+" "+mysqlshdump.QuoteName(object.Schema)+"."+mysqlshdump.QuoteName(object.Name)] = ""
 	}
 	return left, nil
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 )
 
 // partKind is the kind of object that a part of a dump creates.
@@ -45,7 +45,7 @@ func (p dumpPart) key() string {
 	if p.kind == rowsPart {
 		kind = string(tablePart)
 	}
-	return kind + " " + mocodump.QuoteName(p.schema) + "." + mocodump.QuoteName(p.name)
+	return kind + " " + mysqlshdump.QuoteName(p.schema) + "." + mysqlshdump.QuoteName(p.name)
 }
 
 func (p dumpPart) displayKind() string {
@@ -148,9 +148,9 @@ var (
 // parseShells parses a line that only MySQL Shell writes.
 func (d *dumpOutline) parseShells(line string) (dumpPart, bool) {
 	if found := announcement.FindStringSubmatch(line); found != nil {
-		name := strings.TrimPrefix(strings.TrimPrefix(found[2], mocodump.QuoteName(d.schema)+"."), d.schema+".")
+		name := strings.TrimPrefix(strings.TrimPrefix(found[2], mysqlshdump.QuoteName(d.schema)+"."), d.schema+".")
 		if strings.HasPrefix(name, "`") {
-			name = mocodump.UnquoteName(strings.TrimSuffix(name[1:], "`"))
+			name = mysqlshdump.UnquoteName(strings.TrimSuffix(name[1:], "`"))
 		}
 		d.announced = new(newObjectPart(strings.ToUpper(found[1]), d.schema, name))
 		return dumpPart{}, false
@@ -186,7 +186,7 @@ func (d *dumpOutline) parse(line string) (dumpPart, bool) {
 			return dumpPart{}, false
 		}
 		// The client may count the line before as the first line of the statement, because the comment begins there.
-		part := dumpPart{line: d.begin - 1, schema: d.schema, name: mocodump.UnquoteName(found[2])}
+		part := dumpPart{line: d.begin - 1, schema: d.schema, name: mysqlshdump.UnquoteName(found[2])}
 		switch found[1] {
 		case "Current Database: ":
 			part.kind, d.schema = schemaPart, part.name
@@ -206,7 +206,7 @@ func (d *dumpOutline) parse(line string) (dumpPart, bool) {
 	if found == nil {
 		return dumpPart{}, false
 	}
-	part := newObjectPart(found[3], d.schema, mocodump.UnquoteName(found[4]))
+	part := newObjectPart(found[3], d.schema, mysqlshdump.UnquoteName(found[4]))
 	part.line = d.begin
 	return part, true
 }

@@ -19,7 +19,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
@@ -75,7 +75,7 @@ type storedBackup struct {
 	contents *dumpContents
 	accounts []mysqlAccount
 	// shell is the dump of a backup that MOCO made.
-	shell *mocodump.Dump
+	shell *mysqlshdump.Dump
 	// replay describes the binary logs to apply after the dump. gtids is the resulting set of transactions.
 	replay backup.ReplayPlan
 	gtids  gtid.Set

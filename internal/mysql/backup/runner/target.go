@@ -19,7 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
 )
@@ -152,7 +152,7 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 	}
 	var statements []string
 	for _, s := range schemas {
-		statements = append(statements, "drop schema if exists "+mocodump.QuoteName(s))
+		statements = append(statements, "drop schema if exists "+mysqlshdump.QuoteName(s))
 	}
 	for _, a := range left {
 		statements = append(statements, "drop user if exists "+a.quotedName())
@@ -164,7 +164,7 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 func (t restoreTarget) changeSchemas(ctx context.Context, statement string, schemas []string) error {
 	var statements []string
 	for _, name := range schemas {
-		statements = append(statements, statement+mocodump.QuoteName(name))
+		statements = append(statements, statement+mysqlshdump.QuoteName(name))
 	}
 	return t.execAll(ctx, "create or drop temporary schemas", statements...)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/backup/mocodump"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 )
 
 // maxBrokenViews limits the number of views that a backup omits.
@@ -30,7 +30,7 @@ type brokenView struct {
 }
 
 func (v brokenView) quotedName() string {
-	return mocodump.QuoteName(v.Schema) + "." + mocodump.QuoteName(v.Name)
+	return mysqlshdump.QuoteName(v.Schema) + "." + mysqlshdump.QuoteName(v.Name)
 }
 
 // backupRecord is the object that completes a backup.

@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
 
@@ -48,7 +48,7 @@ type Controller struct {
 	// WatchNamespaces are the namespaces whose objects are cached; empty means all.
 	WatchNamespaces []string
 	// Ends contains the overdue stops of all controllers. If it is nil, overdue stops have no priority.
-	Ends *overdueends.OverdueEnds
+	Ends *priority.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -84,7 +84,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.Metrics.useReaders(cacheReaders{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
 	// The durations of a pass's calls add up. Each call has a deadline below PassTimeout.
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
-	ends := overdueends.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
+	ends := priority.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(

@@ -35,7 +35,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
@@ -62,7 +62,7 @@ type Controller struct {
 	// Metrics must be registered by the caller.
 	Metrics *Metrics
 	// Ends contains the overdue stops of all controllers. If it is nil, overdue stops have no priority.
-	Ends *overdueends.OverdueEnds
+	Ends *priority.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -93,7 +93,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), children, newAppliedHashes()
 	c.turns = newRolloutTurns(c.RolloutsAtOnce, c.Clock)
 	c.Metrics.useReaders(mgr.GetClient(), children)
-	ends := overdueends.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
+	ends := priority.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
@@ -110,7 +110,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-func (c Controller) newPass(mgr manager.Manager, ends *overdueends.EndTracker[*mocov1beta2.MySQLCluster]) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
+func (c Controller) newPass(mgr manager.Manager, ends *priority.EndTracker[*mocov1beta2.MySQLCluster]) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
 	return &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet]{
 		Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard, Ends: ends,
 		Status:    reconcilestatus.Storage[*mocov1beta2.MySQLCluster]{IsShared: true, Remember: rememberStop},

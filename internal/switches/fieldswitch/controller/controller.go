@@ -35,7 +35,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -77,7 +77,7 @@ type Controller struct {
 	Metrics *Metrics
 	// Ends tracks the overdue stops of all controllers, so that other work waits for their ends; if nil, no work
 	// waits.
-	Ends *overdueends.OverdueEnds
+	Ends *priority.OverdueEnds
 
 	client client.Client
 }
@@ -96,7 +96,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		name += "." + c.Kind.GVK().Group
 	}
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := overdueends.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
+	ends := priority.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(name).
 		For(c.newMetadata(), builder.WithPredicates(hasSwitch(), predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).

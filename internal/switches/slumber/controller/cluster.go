@@ -21,7 +21,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -49,7 +49,7 @@ func (c ClusterController) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.Metrics.clusterCache.Use(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 2, PassTimeout: 5 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := overdueends.TrackEnds(c.Ends, ClusterName, func(s *torporv1alpha1.ClusterSlumber) bool {
+	ends := priority.TrackEnds(c.Ends, ClusterName, func(s *torporv1alpha1.ClusterSlumber) bool {
 		return slumber.IsWakePending(slumber.ViewOf(s), c.Clock.Now())
 	}, nil)
 	build := builder.ControllerManagedBy(mgr).

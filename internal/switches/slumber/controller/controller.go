@@ -29,7 +29,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -50,7 +50,7 @@ type Controller struct {
 	Members *MemberKinds
 	// Ends tracks the overdue stops of all controllers, so that other work waits for their ends; if nil, no work
 	// waits.
-	Ends *overdueends.OverdueEnds
+	Ends *priority.OverdueEnds
 
 	client client.Client
 	// live reads from the API server, not from the cache.
@@ -84,7 +84,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.Metrics.cache.Use(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := overdueends.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakePending(s, c.Clock.Now()) }, nil)
+	ends := priority.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakePending(s, c.Clock.Now()) }, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&torporv1alpha1.Slumber{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).

@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/reconcile/overdueends"
+	"github.com/torpor-dev/torpor/internal/reconcile/priority"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -54,7 +54,7 @@ type Controller struct {
 	WatchNamespaces []string
 	// Ends tracks the overdue stops of all controllers, so that other work waits for their ends; if nil, no work
 	// waits.
-	Ends *overdueends.OverdueEnds
+	Ends *priority.OverdueEnds
 
 	groups   *adapterGroups
 	client   client.Client
