@@ -23,22 +23,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 )
 
-// The durations of the Leases of parts are longer than controller-runtime's defaults, because a manager renews several
-// Leases.
+// The durations are longer than controller-runtime's defaults, because a manager renews several Leases. client-go renews
+// a held Lease in each retryPeriod. The lock sends a renewal only if the last one is older than renewInterval.
+//
+// Invariant: renewInterval + retryPeriod + renewDeadline < leaseDuration. client-go gives up renewDeadline after its
+// first failed attempt, which follows the last skipped renewal by retryPeriod, so the process ends before the Lease
+// expires.
 const (
-	leaseDuration = 30 * time.Second
-	renewDeadline = 20 * time.Second
+	leaseDuration = 45 * time.Second
+	renewDeadline = 15 * time.Second
 	retryPeriod   = 5 * time.Second
-)
-
-// The durations of the Lease of earlier releases are controller-runtime's defaults, because an earlier release acquires
-// the Lease after 15 s without a renewal.
-const (
-	olderLeaseDuration = 15 * time.Second
-	olderRenewDeadline = 10 * time.Second
-	olderRetryPeriod   = 2 * time.Second
-	// callTimeout is shorter than both deadlines, so that one request without an answer does not end the manager.
-	callTimeout = olderRenewDeadline / 2
+	renewInterval = 20 * time.Second
+	// callTimeout is shorter than renewDeadline, so that one request without an answer does not end the manager.
+	callTimeout = 5 * time.Second
 )
 
 const (
@@ -150,9 +147,6 @@ func (l *lock) hold(ctx context.Context, releases bool, begin func(context.Conte
 	config := leaderelection.LeaderElectionConfig{
 		Lock: l, Name: l.name, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: releases,
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: begin, OnStoppedLeading: func() {}},
-	}
-	if l.part == nil {
-		config.LeaseDuration, config.RenewDeadline, config.RetryPeriod = olderLeaseDuration, olderRenewDeadline, olderRetryPeriod
 	}
 	elector, err := leaderelection.NewLeaderElector(config)
 	if err != nil {

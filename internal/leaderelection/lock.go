@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +21,8 @@ import (
 // time.
 var errActs = errors.New("expected the controllers to end before their Lease is released, found them running")
 
-// lock is a Lease of the election. It differs from client-go's LeaseLock in the annotations of the Lease, and in
-// the rule when the Lease may be released.
+// lock is a Lease of the election. It differs from client-go's LeaseLock in the annotations of the Lease, in the rule
+// when the Lease may be released, and in the number of renewals.
 type lock struct {
 	election *Election
 	// part is nil for the Lease of earlier releases.
@@ -29,6 +30,8 @@ type lock struct {
 	name, identity string
 	// last is the Lease as it was last read or written.
 	last *coordinationv1.Lease
+	// renewed is the time of the last renewal that was sent since the Lease was read.
+	renewed time.Time
 }
 
 // Get implements resourcelock.Interface.
@@ -39,7 +42,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if err := l.election.Reader.Get(ctx, client.ObjectKey{Namespace: l.election.Namespace, Name: l.name}, found); err != nil {
 		return nil, nil, fmt.Errorf("read the Lease %s: %w", l.Describe(), err)
 	}
-	l.last = found
+	l.last, l.renewed = found, time.Time{}
 	l.noteHolder(found)
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec)
 	raw, err := json.Marshal(record)
@@ -61,11 +64,20 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	if l.last == nil {
 		return fmt.Errorf("expected the Lease %s to be read before its update", l.Describe())
 	}
+	if l.isRecentlyRenewed(record) {
+		return nil
+	}
 	if holder := l.last.Spec.HolderIdentity; l.part == nil && holder != nil && *holder == l.identity && record.HolderIdentity == l.identity {
 		return l.renewShared(ctx, record)
 	}
 	changed := l.last.DeepCopy()
 	return l.write(ctx, changed, record, func(ctx context.Context) error { return l.election.Client.Update(ctx, changed) })
+}
+
+// isRecentlyRenewed reports whether a renewal can be skipped. It cannot be skipped if the clock was set back.
+func (l *lock) isRecentlyRenewed(record resourcelock.LeaderElectionRecord) bool {
+	age := record.RenewTime.Sub(l.renewed)
+	return record.HolderIdentity == l.identity && age >= 0 && age < renewInterval
 }
 
 // renewShared renews the Lease of earlier releases, unless its holder has changed. Several managers renew it at the same
@@ -88,7 +100,7 @@ func (l *lock) renewShared(ctx context.Context, record resourcelock.LeaderElecti
 	if err := l.election.Client.Patch(ctx, renewed, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return fmt.Errorf("renew the Lease %s: %w", l.Describe(), err)
 	}
-	l.last = renewed
+	l.last, l.renewed = renewed, record.RenewTime.Time
 	return nil
 }
 
@@ -107,7 +119,7 @@ func (l *lock) write(ctx context.Context, to *coordinationv1.Lease, record resou
 	if err := send(ctx); err != nil {
 		return fmt.Errorf("write the Lease %s: %w", l.Describe(), err)
 	}
-	l.last = to
+	l.last, l.renewed = to, record.RenewTime.Time
 	return nil
 }
 
