@@ -135,6 +135,9 @@ const (
 const (
 	// MachinesMissingReason means that the cluster runs without the machines that the message lists.
 	MachinesMissingReason = "MachinesMissing"
+	// MachineGroupsUnconfirmedReason means that the cluster runs, but machine groups may still be in their state of the
+	// hibernation. Their state before the hibernation is not recorded, so a user must confirm it.
+	MachineGroupsUnconfirmedReason = "MachineGroupsUnconfirmed"
 	// NodesMissingReason means that the cluster runs without the nodes that the message lists.
 	NodesMissingReason = "NodesMissing"
 	// ClusterOperatorsNotReadyReason means that the resume no longer waits for the ClusterOperators that the message

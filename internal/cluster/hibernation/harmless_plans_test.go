@@ -219,7 +219,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
 	// Before a hibernation, operators are read for the record only.
 	isBroken := !o.shouldHibernate() && slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return op.Problem != "" })
-	isWhole = isWhole && !o.awaitsReplacement() && len(o.heldGroups()) == 0 && !isBroken || p.Rule == "infrastructure disabled" // Ready reports the API server only.
+	isWhole = isWhole && !o.awaitsReplacement() && len(o.heldGroups()) == 0 && o.unconfirmedNote() == "" && !isBroken || p.Rule == "infrastructure disabled" // Ready reports the API server only.
 	isInResume := !o.shouldHibernate() && o.Record != nil && o.Record.ResumeStartedAt != nil && o.Record.ReadyInPartAt == nil && len(o.Record.BrokenOperators) == 0
 	isSilent := isInResume && slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return !op.LastSeen.After(o.Record.ResumeStartedAt.Time) })
 	if p.Ready.Status == metav1.ConditionTrue && isInResume && (isBroken || isSilent) && o.Now.Sub(o.Record.ResumeStartedAt.Time) < partialResumeAfter {

@@ -22,6 +22,9 @@ func clusterHibernates(o Observed) Plan {
 	if len(p.Record.Nodes) == 0 { // One cause is a restore of the hub without the status.
 		note += unrecordedNodesNote
 	}
+	if o.Record = p.Record; o.unconfirmedNote() != "" {
+		note += "; " + o.unconfirmedNote()
+	}
 	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates"+note+o.Options.ignoredNote())
 	p.Record = withAsleepAt(p.Record, new(metav1.NewTime(o.Now)))
 	p.RequeueAfter = asleepInterval

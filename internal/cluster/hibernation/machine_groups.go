@@ -392,14 +392,22 @@ func awaitGroups(o Observed) Plan {
 }
 
 // settleGroups returns the record without the groups that are in their state before the hibernation. It also records
-// the time since which groups have their former size. Groups that were not read in this pass are kept.
+// the time since which groups have their former size. Groups that were not read in this pass are kept. During a resume,
+// pauses of Torpor without an entry are added.
 func (o Observed) settleGroups(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
-	if r == nil || len(r.MachineGroups) == 0 || o.shouldHibernate() || r.ResumeStartedAt == nil || len(o.Groups)+len(o.Machines) == 0 {
+	if r == nil || o.shouldHibernate() || r.ResumeStartedAt == nil || len(o.Groups)+len(o.Machines) == 0 {
+		return r
+	}
+	var unrecorded []hivev1.MachineGroupRecord
+	if o.hasNotResumed() {
+		unrecorded = o.pausesWithoutRecord(r.MachineGroups)
+	}
+	if len(r.MachineGroups)+len(unrecorded) == 0 {
 		return r
 	}
 	settled := r.DeepCopy()
 	settled.MachineGroups = nil
-	for _, group := range r.DeepCopy().MachineGroups {
+	for _, group := range append(r.DeepCopy().MachineGroups, unrecorded...) {
 		seen, isKnown := o.findGroup(group.Name)
 		if isScaledToZero(group) && group.RestoredAt == nil && isKnown && hasFormerSize(group, seen) {
 			group.RestoredAt = new(metav1.NewTime(o.Now.Truncate(time.Second)))

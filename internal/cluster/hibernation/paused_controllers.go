@@ -118,13 +118,15 @@ func (o Observed) groupsUnread() string {
 }
 
 // NeedsHealthChecks reports whether the cluster's MachineHealthChecks must be read. They are read to record them,
-// until they are paused, and until their earlier state is restored.
+// until they are paused, and until their earlier state is restored. If the record was lost, a resume looks for pauses of
+// Torpor.
 func NeedsHealthChecks(o Observed) bool {
 	switch {
 	case !NeedsNodes(o):
 		return false
 	case !o.shouldHibernate():
-		return o.Record != nil && slices.ContainsFunc(o.Record.MachineGroups, func(r hivev1.MachineGroupRecord) bool { return IsHealthCheck(r.Name) })
+		isRecorded := o.Record != nil && slices.ContainsFunc(o.Record.MachineGroups, func(r hivev1.MachineGroupRecord) bool { return IsHealthCheck(r.Name) })
+		return isRecorded || o.isResuming() && o.hasLostRecord()
 	case !o.isHibernationOpen():
 		return o.Options.MachineGroups == hivev1.MachineGroupsSuspend
 	default:

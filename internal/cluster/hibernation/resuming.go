@@ -128,7 +128,7 @@ func clusterRuns(o Observed) Plan {
 	if o.isInAftercare() {
 		p.ProbeInterval = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
 	}
-	p.Degraded = o.operatorsCondition()
+	p.Degraded = o.unconfirmedCondition(o.operatorsCondition())
 	p.Ready.Message += o.endedStopNote() + o.timerNote(p.Record) + o.cordonNote() + o.Options.ignoredNote()
 	return o.withAction(p)
 }

@@ -149,25 +149,37 @@ func classOfRefusal(err error) actuator.ErrorClass {
 }
 
 // pauseOf reports whether Torpor or another user has paused a Cluster, according to the field managers of spec.paused.
-// If no field manager is known, the record decides.
+// If no field manager is known, or if the Cluster was restored from a dump, the record decides.
 func pauseOf(u *unstructured.Unstructured, record *hivev1.HibernationRecord) hibernation.PauseState {
 	if isPaused, _, err := unstructured.NestedBool(u.Object, "spec", "paused"); err != nil || !isPaused {
 		return hibernation.NotPaused
 	}
+	isRecorded := hibernation.HasRecordedGroup(record, hibernation.NewClusterAPIGroup(u.GetName(), hibernation.NotPaused).Name)
 	isOurs, isOfOther := false, false
 	for _, entry := range u.GetManagedFields() {
 		if ownsPause(entry) {
-			isOurs, isOfOther = isOurs || entry.Manager == pauseManager, isOfOther || entry.Manager != pauseManager
+			isByUs := entry.Manager == pauseManager || isRecorded && isRestoredPause(u, entry, record)
+			isOurs, isOfOther = isOurs || isByUs, isOfOther || !isByUs
 		}
 	}
 	switch {
 	case isOfOther:
 		return hibernation.PausedByOther
-	case isOurs || hibernation.HasRecordedGroup(record, hibernation.NewClusterAPIGroup(u.GetName(), hibernation.NotPaused).Name):
+	case isOurs || isRecorded:
 		return hibernation.PausedByUs
 	default:
 		return hibernation.PausedByOther
 	}
+}
+
+// restoreWindow is longer than the difference between the time of an object's creation and that of its field managers.
+const restoreWindow = time.Second
+
+// isRestoredPause reports whether a Cluster was created with its pause after the hibernation began, as a restore from a
+// dump does. The restore tool then owns the fields.
+func isRestoredPause(u *unstructured.Unstructured, entry metav1.ManagedFieldsEntry, record *hivev1.HibernationRecord) bool {
+	created := u.GetCreationTimestamp()
+	return created.After(record.SleepStartedAt.Time) && entry.Time != nil && entry.Time.Sub(created.Time) <= restoreWindow
 }
 
 func ownsPause(entry metav1.ManagedFieldsEntry) bool {

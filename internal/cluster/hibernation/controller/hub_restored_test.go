@@ -68,8 +68,9 @@ func TestRestoredHub(t *testing.T) {
 	}
 }
 
-// keptParts are the parts of an object that a dump contains in addition to its spec.
-type keptParts struct{ status, annotations bool }
+// keptParts are the parts of an object that a dump contains in addition to its spec. Without annotations, option keeps
+// the annotation MachineGroups alone, as a repository with the user's manifests does.
+type keptParts struct{ status, annotations, option bool }
 
 // restore replaces the ClusterDeployment with a copy under another UID, as a restore from a dump does.
 func (s *testCluster) restore(t *testing.T, keep keptParts) {
@@ -83,6 +84,9 @@ func (s *testCluster) restore(t *testing.T, keep keptParts) {
 	restored := dump.DeepCopy()
 	if !keep.annotations {
 		restored.Annotations = nil
+	}
+	if keep.option {
+		restored.Annotations = map[string]string{hivev1.MachineGroupsAnnotation: dump.Annotations[hivev1.MachineGroupsAnnotation]}
 	}
 	restored.Status = hivev1.ClusterDeploymentStatus{}
 	s.env.ExpectCreated(t, restored)
