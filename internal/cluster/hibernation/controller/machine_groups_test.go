@@ -291,9 +291,12 @@ func releasesGroupsOfCancelledHibernation(t *testing.T, e *env) {
 	}
 }
 
-// killSwitch kills a manager at its first action, as kill -9 would: no later request of the manager is sent.
+// killSwitch kills a manager at an action, as kill -9 would: no later request of the manager is sent.
 type killSwitch struct {
 	mu sync.Mutex
+	// spared is the number of actions before that one. isOfCloud is true if that one must be a call of the cloud.
+	spared    int
+	isOfCloud bool
 	// lost contains the actions that were dropped at their last occurrence. The next time, such an action is done
 	// before its manager is killed.
 	lost   map[string]bool
@@ -306,9 +309,18 @@ type killSwitch struct {
 
 var errKilled = errors.New("the manager was killed")
 
-// perform does a running manager's action, and kills the manager.
+// statusAct is the action that is not a call of the cloud.
+const statusAct = "write the status"
+
+// perform does a running manager's action, and kills the manager, unless the action is spared.
 func (k *killSwitch) perform(name string, do func() error) error {
 	k.mu.Lock()
+	isSpared := !k.isDead && (k.spared > 0 || k.isOfCloud && name == statusAct)
+	if isSpared {
+		k.spared--
+		k.mu.Unlock()
+		return do()
+	}
 	defer k.mu.Unlock()
 	if k.isDead {
 		return errKilled
@@ -374,7 +386,7 @@ type mortalStatus struct {
 
 // Patch implements client.SubResourceWriter.
 func (c mortalStatus) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return c.kill.perform("write the status", func() error { return c.SubResourceWriter.Patch(ctx, obj, patch, opts...) })
+	return c.kill.perform(statusAct, func() error { return c.SubResourceWriter.Patch(ctx, obj, patch, opts...) })
 }
 
 // startMortalManager runs a manager that does one action.
