@@ -20,7 +20,7 @@ import (
 const (
 	// usualHistories is the number of random histories, and allHistories that of a full run. At most
 	// historiesTogether of them share an API server, a cloud and a manager.
-	usualHistories, allHistories, historiesTogether = 40, 400, 100
+	usualHistories, allHistories, historiesTogether = 20, 400, 100
 	// historySteps is the number of steps of a history, one each second.
 	historySteps = 16
 	// seedVariable sets the seed of the random histories.
