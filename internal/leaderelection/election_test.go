@@ -214,7 +214,7 @@ func TestLostLeaseEndsTheManager(t *testing.T) {
 	broken.isBroken.Store(true)
 	testenv.Eventually(t, "the first manager ends with an error", func() error {
 		err := first.failure.Load()
-		return testenv.ErrorIf(err == nil || *err == nil || !strings.Contains((*err).Error(), "was not renewed within 10s"), "expected an error, found %v", err)
+		return testenv.ErrorIf(err == nil || *err == nil || !strings.Contains((*err).Error(), "was not renewed within "+renewDeadline.String()), "expected an error, found %v", err)
 	})
 	if second.Part("apps").isActing() {
 		t.Error("expected the second manager to wait for the end of the Lease")
