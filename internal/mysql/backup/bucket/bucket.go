@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,6 +37,8 @@ type Store interface {
 	GetObject(ctx context.Context, key string) (io.ReadCloser, error)
 	// ListKeys returns the keys with the prefix, in any order. The prefix ends with a slash.
 	ListKeys(ctx context.Context, prefix string) ([]string, error)
+	// ListSizes returns the sizes in bytes of the objects with the prefix, by key. The prefix ends with a slash.
+	ListSizes(ctx context.Context, prefix string) (map[string]int64, error)
 	// DeleteObject removes an object. A missing object is not an error.
 	DeleteObject(ctx context.Context, key string) error
 }
@@ -150,18 +154,30 @@ func (f *folderStore) GetObject(_ context.Context, key string) (io.ReadCloser, e
 }
 
 // ListKeys implements Store.
-func (f *folderStore) ListKeys(_ context.Context, prefix string) ([]string, error) {
-	var keys []string
+func (f *folderStore) ListKeys(ctx context.Context, prefix string) ([]string, error) {
+	sizes, err := f.ListSizes(ctx, prefix)
+	return slices.Sorted(maps.Keys(sizes)), err
+}
+
+// ListSizes implements Store.
+func (f *folderStore) ListSizes(_ context.Context, prefix string) (map[string]int64, error) {
+	sizes := map[string]int64{}
 	err := fs.WalkDir(f.root.FS(), strings.TrimSuffix(prefix, "/"), func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !strings.HasSuffix(name, partialSuffix) {
-			keys = append(keys, name)
+		if err != nil || d.IsDir() || strings.HasSuffix(name, partialSuffix) {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			sizes[name] = info.Size()
+		} else if errors.Is(err, fs.ErrNotExist) { // The object was deleted during the listing.
+			return nil
 		}
 		return err
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list %s: %w", prefix, err)
 	}
-	return keys, nil
+	return sizes, nil
 }
 
 // DeleteObject implements Store.
@@ -264,7 +280,13 @@ func (b *s3Store) GetObject(ctx context.Context, key string) (io.ReadCloser, err
 
 // ListKeys implements Store.
 func (b *s3Store) ListKeys(ctx context.Context, prefix string) ([]string, error) {
-	var keys []string
+	sizes, err := b.ListSizes(ctx, prefix)
+	return slices.Sorted(maps.Keys(sizes)), err
+}
+
+// ListSizes implements Store.
+func (b *s3Store) ListSizes(ctx context.Context, prefix string) (map[string]int64, error) {
+	sizes := map[string]int64{}
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -272,10 +294,10 @@ func (b *s3Store) ListKeys(ctx context.Context, prefix string) ([]string, error)
 			return nil, b.explainError("list "+prefix, err)
 		}
 		for _, o := range page.Contents {
-			keys = append(keys, aws.ToString(o.Key))
+			sizes[aws.ToString(o.Key)] = aws.ToInt64(o.Size)
 		}
 	}
-	return keys, nil
+	return sizes, nil
 }
 
 // DeleteObject implements Store.

@@ -68,6 +68,9 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 	if err != nil {
 		return err
 	}
+	if made.BinlogSize, err = c.measureSegments(ctx); err != nil {
+		made.Warnings = append(made.Warnings, "the size of the binary logs in the bucket is unknown: "+err.Error())
+	}
 	made.Elapsed = metav1.Duration{Duration: o.Clock.Since(began).Round(time.Millisecond)}
 	record, err := json.MarshalIndent(made, "", "  ")
 	if err != nil {
@@ -85,6 +88,18 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 		return err
 	}
 	return writeResult(o.Result, message)
+}
+
+// measureSegments returns the size of the cluster's binary logs in the bucket.
+func (c storedCluster) measureSegments(ctx context.Context) (int64, error) {
+	sizes, err := c.store.ListSizes(ctx, backup.SegmentPrefix(c.namespace, c.name))
+	total := int64(0)
+	for key, size := range sizes {
+		if _, ok := backup.SegmentTime(key); ok {
+			total += size
+		}
+	}
+	return total, err
 }
 
 func (o BackupOptions) deleteExpired(ctx context.Context, c storedCluster, began time.Time) error {

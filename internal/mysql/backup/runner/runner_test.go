@@ -34,9 +34,20 @@ import (
 func TestBackupAndRestore(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)
+	store, err := bucket.OpenStore(t.Context(), e.bucket)
+	testenv.ExpectNoError(t, err)
+	for key, text := range map[string]string{
+		backup.SegmentKey("ns", "test", time.Unix(0, 0), "a"): "four",
+		backup.SegmentKey("ns", "test", time.Unix(1, 0), "b"): "seven",
+		backup.SegmentPrefix("ns", "test") + "other":          "not a binary log",
+	} {
+		_, err := store.PutObject(t.Context(), key, strings.NewReader(text))
+		testenv.ExpectNoError(t, err)
+	}
 
 	status, err := e.runBackup(t.Context(), t, source.Address)
 	testenv.ExpectNoError(t, err)
+	testenv.ExpectEqual(t, "size of the binary logs", int64(len("four")+len("seven")), status.BinlogSize)
 	want := readContents(t, source)
 	if found := queryOne(t, source, "select @@gtid_executed"); found != status.GTIDSet || status.GTIDSet == "" {
 		t.Errorf("expected the transactions %q in the status, found %q", found, status.GTIDSet)
