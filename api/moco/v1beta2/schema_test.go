@@ -430,7 +430,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		"a decrease of replicas: rejected":                   {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be removed; create a new MySQLCluster, or set spec.offline"}},
 		"a removal of replicas: rejected":                    {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
 		"a cluster that goes offline: accepted":              {three, schemaCase{"spec.offline", true, ""}},
-		"storage that shrinks: rejected":                     {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
+		"a smaller size of a claim template: accepted":       {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
 		"a source that is added: rejected":                   {minimalCluster(), schemaCase{secret, "donor", stays}},
 		"a source that is changed: rejected":                 {following, schemaCase{secret, "other", stays}},
 		"a source that is removed: accepted":                 {following, schemaCase{secret, nil, ""}},

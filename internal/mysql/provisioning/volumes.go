@@ -3,7 +3,6 @@
 package provisioning
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -37,15 +36,16 @@ type ClaimChange struct {
 	Growing []VolumeGrowth
 	// Relabelled lists the templates whose labels or annotations change.
 	Relabelled []ClaimLabels
-	// Shrinking describes a volume that would have to shrink, which is impossible. It is empty if there is none.
-	Shrinking string
+	// Shrunk lists the templates with a smaller size. Their existing claims keep their sizes, because no volume can
+	// shrink. A claim that is created later has the smaller size.
+	Shrunk []string
 }
 
 // IsPossible reports whether there is a change that a new StatefulSet can apply.
-func (c ClaimChange) IsPossible() bool { return len(c.Growing)+len(c.Relabelled) > 0 }
+func (c ClaimChange) IsPossible() bool { return len(c.Growing)+len(c.Relabelled)+len(c.Shrunk) > 0 }
 
-// CompareClaims returns the change from the live to the desired claim templates, if they differ only in larger sizes,
-// labels and annotations. Users have to handle any other difference.
+// CompareClaims returns the change from the live to the desired claim templates, if they differ only in sizes, labels
+// and annotations. Users have to handle any other difference.
 func CompareClaims(live *appsv1.StatefulSet, desired *unstructured.Unstructured) ClaimChange {
 	if live == nil || desired == nil || !live.DeletionTimestamp.IsZero() {
 		return ClaimChange{}
@@ -56,13 +56,12 @@ func CompareClaims(live *appsv1.StatefulSet, desired *unstructured.Unstructured)
 	}
 	var change ClaimChange
 	isPossible := slices.EqualFunc(live.Spec.VolumeClaimTemplates, wanted.Spec.VolumeClaimTemplates, func(is, should corev1.PersistentVolumeClaim) bool {
-		size, more := is.Spec.Resources.Requests[corev1.ResourceStorage], should.Spec.Resources.Requests[corev1.ResourceStorage]
-		switch order := more.Cmp(size); {
+		size, wantedSize := is.Spec.Resources.Requests[corev1.ResourceStorage], should.Spec.Resources.Requests[corev1.ResourceStorage]
+		switch order := wantedSize.Cmp(size); {
 		case order > 0:
-			change.Growing = append(change.Growing, VolumeGrowth{Template: should.Name, Size: more})
-		case order < 0 && is.Name == should.Name:
-			change.Shrinking = fmt.Sprintf("no volume can shrink: %s has %s, and spec.volumeClaimTemplates requests %s; revert the size, or restore "+
-				"a backup into a new MySQLCluster", is.Name, size.String(), more.String())
+			change.Growing = append(change.Growing, VolumeGrowth{Template: should.Name, Size: wantedSize})
+		case order < 0:
+			change.Shrunk = append(change.Shrunk, should.Name)
 		}
 		if !maps.Equal(is.Labels, should.Labels) || !maps.Equal(is.Annotations, should.Annotations) {
 			change.Relabelled = append(change.Relabelled, ClaimLabels{should.Name, should.Labels, should.Annotations})
@@ -70,8 +69,8 @@ func CompareClaims(live *appsv1.StatefulSet, desired *unstructured.Unstructured)
 		sameClass := should.Spec.StorageClassName == nil || is.Spec.StorageClassName != nil && *is.Spec.StorageClassName == *should.Spec.StorageClassName
 		return is.Name == should.Name && sameClass && slices.Equal(is.Spec.AccessModes, should.Spec.AccessModes)
 	})
-	if !isPossible || change.Shrinking != "" {
-		return ClaimChange{Shrinking: change.Shrinking}
+	if !isPossible {
+		return ClaimChange{}
 	}
 	return change
 }

@@ -151,7 +151,7 @@ func (c Controller) applyObjects(ctx context.Context, seen observation, objects 
 		switch {
 		case err == nil:
 		case isRefusal(err):
-			problems = append(problems, describeRefusal(o, err)+refusalHint(seen, o))
+			problems = append(problems, describeRefusal(o, err)+refusalHint(o))
 		default:
 			failed = errors.Join(failed, errors.New(describeRefusal(o, err)))
 		}
@@ -202,12 +202,9 @@ func describeRefusal(o *unstructured.Unstructured, err error) string {
 }
 
 // refusalHint returns the next step for a rejection with a known reason.
-func refusalHint(seen observation, o *unstructured.Unstructured) string {
+func refusalHint(o *unstructured.Unstructured) string {
 	if o.GetKind() != "StatefulSet" {
 		return ""
-	}
-	if claims := provisioning.CompareClaims(seen.StatefulSet, o); claims.Shrinking != "" {
-		return "; " + claims.Shrinking
 	}
 	return "; correct the spec; if its volumeClaimTemplates have changed, which no StatefulSet allows, run: " +
 		"kubectl delete statefulset --cascade=orphan -n " + o.GetNamespace() + " " + o.GetName()

@@ -47,10 +47,10 @@ func NewMetrics() *Metrics {
 			Name: "moco_cluster_partition_update_retries_total", Help: "Number of passes in which a rollout waited for the rollouts of other clusters",
 		}, []string{"namespace"}),
 		resized: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_volume_resized_total", Help: "Number of volume claims that were grown",
+			Name: "moco_cluster_volume_resized_total", Help: "Number of times that the volume claims of the cluster were grown",
 		}, labels),
 		resizeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_volume_resized_errors_total", Help: "Number of attempts to grow a volume claim that failed",
+			Name: "moco_cluster_volume_resized_errors_total", Help: "Number of attempts to grow the volume claims of the cluster that failed",
 		}, labels),
 		setsReplaced: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "moco_cluster_statefulset_recreate_total", Help: "Number of StatefulSets that were deleted without their Pods, to be recreated",

@@ -19,24 +19,42 @@ import (
 // replaceSet changes the PersistentVolumeClaims, and then deletes the StatefulSet, whose claim templates are immutable.
 // The Pods are orphaned. The next pass creates a StatefulSet that adopts the Pods, so no server is restarted.
 func (c Controller) replaceSet(ctx context.Context, seen observation, change provisioning.ClaimChange) error {
+	grown := 0
 	for i := range seen.Cluster.InstanceCount() {
-		if err := c.changeClaims(ctx, seen, seen.Cluster.PodName(i), change); err != nil {
+		n, err := c.growClaims(ctx, seen, seen.Cluster.PodName(i), change.Growing)
+		if err == nil {
+			err = c.labelClaims(ctx, seen, seen.Cluster.PodName(i), change.Relabelled)
+		} else {
+			c.Metrics.resizeErrors.WithLabelValues(seen.Cluster.Name, seen.Cluster.Namespace).Inc()
+		}
+		if err != nil {
 			return err
 		}
+		grown += n
+	}
+	// As in MOCO, the growth of all claims of a cluster counts once.
+	if grown > 0 {
+		c.Metrics.resized.WithLabelValues(seen.Cluster.Name, seen.Cluster.Namespace).Inc()
 	}
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	err := c.client.Delete(ctx, seen.StatefulSet, client.Preconditions{UID: new(seen.StatefulSet.UID)}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	countResult(c.Metrics.setsReplaced, c.Metrics.setReplaceErrors, seen.Cluster, client.IgnoreNotFound(err))
-	if client.IgnoreNotFound(err) != nil && !k8serrors.IsConflict(err) {
+	observed := client.Preconditions{UID: new(seen.StatefulSet.UID), ResourceVersion: new(seen.StatefulSet.ResourceVersion)}
+	err := c.client.Delete(ctx, seen.StatefulSet, observed, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	// A conflict means that the cache is stale. Usually an earlier pass has already deleted and counted the StatefulSet.
+	if k8serrors.IsNotFound(err) || k8serrors.IsConflict(err) {
+		return reconcile.ErrStale
+	}
+	countResult(c.Metrics.setsReplaced, c.Metrics.setReplaceErrors, seen.Cluster, err)
+	if err != nil {
 		return newFailure(nil, fmt.Errorf("delete the StatefulSet without its Pods: %w", err))
 	}
 	return reconcile.ErrStale // The next pass applies the new StatefulSet.
 }
 
-// changeClaims changes the PersistentVolumeClaims of one Pod.
-func (c Controller) changeClaims(ctx context.Context, seen observation, pod string, change provisioning.ClaimChange) error {
-	for _, g := range change.Growing {
+// growClaims grows the PersistentVolumeClaims of one Pod, and returns how many were smaller.
+func (c Controller) growClaims(ctx context.Context, seen observation, pod string, growing []provisioning.VolumeGrowth) (int, error) {
+	grown := 0
+	for _, g := range growing {
 		isSmaller := false
 		err := c.changeClaim(ctx, seen, g.ClaimName(pod), "the size "+g.Size.String(), func(claim *corev1.PersistentVolumeClaim) {
 			if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(g.Size) < 0 {
@@ -44,14 +62,19 @@ func (c Controller) changeClaims(ctx context.Context, seen observation, pod stri
 				claim.Spec.Resources.Requests[corev1.ResourceStorage] = g.Size
 			}
 		})
-		if isSmaller || err != nil {
-			countResult(c.Metrics.resized, c.Metrics.resizeErrors, seen.Cluster, err)
-		}
 		if err != nil {
-			return err
+			return grown, err
+		}
+		if isSmaller {
+			grown++
 		}
 	}
-	for _, l := range change.Relabelled {
+	return grown, nil
+}
+
+// labelClaims adds labels and annotations to the PersistentVolumeClaims of one Pod.
+func (c Controller) labelClaims(ctx context.Context, seen observation, pod string, relabelled []provisioning.ClaimLabels) error {
+	for _, l := range relabelled {
 		err := c.changeClaim(ctx, seen, l.Template+"-"+pod, "changed labels", func(claim *corev1.PersistentVolumeClaim) {
 			for name, value := range l.Labels {
 				metav1.SetMetaDataLabel(&claim.ObjectMeta, name, value)
