@@ -130,7 +130,7 @@ func decideBudget(o Observed) Plan {
 	case wanted && o.Budget == nil:
 		return Plan{Do: CreateBudget, Why: "create the disruption budget"}
 	case !wanted && o.Budget != nil && metav1.IsControlledBy(o.Budget, o.LRP):
-		return Plan{Do: DeleteBudget, Why: "delete the disruption budget of a single instance"}
+		return Plan{Do: DeleteBudget, Why: "delete the disruption budget, because the LRP has fewer than two instances"}
 	default:
 		return Plan{Why: "as it should be"}
 	}

@@ -28,7 +28,7 @@ type instanceAction struct {
 }
 
 // errNoInstanceID is the error for an order with an invalid instance ID. IDs become parts of URLs.
-var errNoInstanceID = &onebyone.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the id of an instance"}
+var errNoInstanceID = &onebyone.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the ID of an instance, found an invalid ID"}
 
 // StopMachine implements cloudrest.OneByOneAccount.
 func (c *regionAccount) StopMachine(ctx context.Context, id string) error {

@@ -38,7 +38,7 @@ type Refusal struct {
 type Answer struct {
 	Job Job
 	At  time.Time
-	// MachineSets is the state after the job; nil if it was not read.
+	// MachineSets is the status of the MachineSets after the job; nil if the job did not read them.
 	MachineSets []hivev1.MachineSetStatus
 	// Changes describes the changes for users.
 	Changes []string

@@ -207,7 +207,7 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	response, err := ok(struct{}{})
 	switch {
 	case !isDecided(deployment):
-		response.Warnings = []string{"The controllers have not cancelled the deployment yet. Its settings stay: check the environment, the commands and the health checks before the next restart."}
+		response.Warnings = []string{"The controllers have not cancelled the deployment yet, so the earlier settings of the app were not restored. Check the environment variables, the commands and the health checks of the app before you restart it."}
 	case deployment.Status.Reason == torporv1alpha1.CancelingState || deployment.Status.Reason == torporv1alpha1.CanceledState:
 		err = r.restoreBefore(ctx, deployment)
 	default:

@@ -35,9 +35,9 @@ func TestRevisionsOf(t *testing.T) {
 		known       []korifiv1alpha1.Restart
 		want        []AppRevision
 	}{
-		"a new app has its first revision":                                       {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
-		"the last ended revision is shown before the controller has recorded it": {endedFirst, "d2", known, []AppRevision{second, initial}},
-		"the current revision is shown before the controller has recorded it":    {stopped, "", known, []AppRevision{third, second}},
+		"the first revision of a new app is shown before the controller has recorded it": {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
+		"the last ended revision is shown before the controller has recorded it":         {endedFirst, "d2", known, []AppRevision{second, initial}},
+		"the current revision is shown before the controller has recorded it":            {stopped, "", known, []AppRevision{third, second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: made, Annotations: test.annotations}}

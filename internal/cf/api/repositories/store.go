@@ -81,9 +81,9 @@ func (s *Store) CheckFreshness() error { return s.watches.check() }
 // StopWaiting ends all waits as if they had timed out.
 func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
-// StartCache fills the cache. It returns when the cache has synced or ctx is cancelled. The cache runs until living is
-// cancelled. If the cache stops earlier, the reason is sent to ended.
-func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) error {
+// StartCache starts the cache. It returns when the cache has synced, or with an error when ctx is cancelled. The cache
+// runs until cacheCtx is cancelled. When the cache stops, its error, or nil, is sent to ended, which must be buffered.
+func (s *Store) StartCache(ctx, cacheCtx context.Context, ended chan<- error) error {
 	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}, &torporv1alpha1.CFDeployment{}, &korifiv1alpha1.CFTask{}} {
 		if err := s.cache.IndexField(ctx, kind, byApp, appNameOf); err != nil {
 			return fmt.Errorf("index the cache: %w", err)
@@ -113,7 +113,7 @@ func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) erro
 			return err
 		}
 	}
-	go func() { ended <- s.cache.Start(living) }()
+	go func() { ended <- s.cache.Start(cacheCtx) }()
 	if !s.cache.WaitForCacheSync(ctx) {
 		return fmt.Errorf("fill the cache: %w", context.Cause(ctx))
 	}
