@@ -167,7 +167,7 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer,
 	chosen, warnings, err := backup.ChooseSource(seen, o.MaxLag)
 	if err != nil {
 		if slices.Contains(busy, true) {
-			err = fmt.Errorf("%w; Kubernetes retries the Job up to its backoffLimit", err)
+			err = fmt.Errorf("%w; the backup is tried again", err)
 		}
 		return mocov1beta2.BackupStatus{}, fmt.Errorf("choose an instance: %w", err)
 	}
