@@ -35,12 +35,16 @@ type Store interface {
 	PutObject(ctx context.Context, key string, from io.Reader) (int64, error)
 	// GetObject opens an object.
 	GetObject(ctx context.Context, key string) (io.ReadCloser, error)
-	// ListKeys returns the keys with the prefix, in any order. The prefix ends with a slash.
-	ListKeys(ctx context.Context, prefix string) ([]string, error)
 	// ListSizes returns the sizes in bytes of the objects with the prefix, by key. The prefix ends with a slash.
 	ListSizes(ctx context.Context, prefix string) (map[string]int64, error)
 	// DeleteObject removes an object. A missing object is not an error.
 	DeleteObject(ctx context.Context, key string) error
+}
+
+// ListKeys returns the keys of the objects with the prefix, in order. The prefix ends with a slash.
+func ListKeys(ctx context.Context, s Store, prefix string) ([]string, error) {
+	sizes, err := s.ListSizes(ctx, prefix)
+	return slices.Sorted(maps.Keys(sizes)), err
 }
 
 // Config describes the bucket. The credentials come from the same places as those of AWS's own tools, such as
@@ -151,12 +155,6 @@ func (f *folderStore) GetObject(_ context.Context, key string) (io.ReadCloser, e
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	return file, nil
-}
-
-// ListKeys implements Store.
-func (f *folderStore) ListKeys(ctx context.Context, prefix string) ([]string, error) {
-	sizes, err := f.ListSizes(ctx, prefix)
-	return slices.Sorted(maps.Keys(sizes)), err
 }
 
 // ListSizes implements Store.
@@ -276,12 +274,6 @@ func (b *s3Store) GetObject(ctx context.Context, key string) (io.ReadCloser, err
 		return nil, b.explainError("read "+key, err)
 	}
 	return out.Body, nil
-}
-
-// ListKeys implements Store.
-func (b *s3Store) ListKeys(ctx context.Context, prefix string) ([]string, error) {
-	sizes, err := b.ListSizes(ctx, prefix)
-	return slices.Sorted(maps.Keys(sizes)), err
 }
 
 // ListSizes implements Store.

@@ -120,7 +120,7 @@ func testContract(t *testing.T, c bucket.Config) {
 	b := openStore(t, c)
 	list := func(t *testing.T) []string {
 		t.Helper()
-		keys, err := b.ListKeys(t.Context(), "moco/ns/test/")
+		keys, err := bucket.ListKeys(t.Context(), b, "moco/ns/test/")
 		testenv.ExpectNoError(t, err)
 		slices.Sort(keys)
 		return keys

@@ -106,11 +106,11 @@ func (o BackupOptions) deleteExpired(ctx context.Context, c storedCluster, began
 	if o.Retention <= 0 {
 		return nil
 	}
-	backups, err := c.store.ListKeys(ctx, backup.ObjectPrefix(c.namespace, c.name))
+	backups, err := bucket.ListKeys(ctx, c.store, backup.ObjectPrefix(c.namespace, c.name))
 	if err != nil {
 		return err
 	}
-	segments, err := c.store.ListKeys(ctx, backup.SegmentPrefix(c.namespace, c.name))
+	segments, err := bucket.ListKeys(ctx, c.store, backup.SegmentPrefix(c.namespace, c.name))
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespa
 // planSegmentReplay plans to apply the segments that Torpor has shipped.
 func (o RestoreOptions) planSegmentReplay(ctx context.Context, s *storedBackup, dump gtid.Set, namespace, name string) error {
 	began := o.Clock.Now()
-	keys, err := s.from.ListKeys(ctx, backup.SegmentPrefix(namespace, name))
+	keys, err := bucket.ListKeys(ctx, s.from, backup.SegmentPrefix(namespace, name))
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 		return storedBackup{}, fmt.Errorf("open the bucket: %w", err)
 	}
 	s := storedBackup{from: from}
-	keys, err := from.ListKeys(ctx, backup.ObjectPrefix(namespace, name))
+	keys, err := bucket.ListKeys(ctx, from, backup.ObjectPrefix(namespace, name))
 	if err != nil {
 		return s, err
 	}

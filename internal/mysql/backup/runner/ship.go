@@ -198,7 +198,7 @@ func (s *shipper) runSession(ctx context.Context) (err error) {
 // findState reads the state in the bucket. The newest segment may be more recent than the ShippedState, which is
 // written less often.
 func (s *shipper) findState(ctx context.Context) (*backup.ShippedState, error) {
-	keys, err := s.store.ListKeys(ctx, backup.SegmentPrefix(s.namespace, s.name))
+	keys, err := bucket.ListKeys(ctx, s.store, backup.SegmentPrefix(s.namespace, s.name))
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +329,7 @@ func (s *shipSession) close() error {
 // findNewestBackup returns the record of the newest backup; its time is nil if there is no backup.
 func (s *shipper) findNewestBackup(ctx context.Context) (mocov1beta2.BackupStatus, error) {
 	var status mocov1beta2.BackupStatus
-	keys, err := s.store.ListKeys(ctx, backup.ObjectPrefix(s.namespace, s.name))
+	keys, err := bucket.ListKeys(ctx, s.store, backup.ObjectPrefix(s.namespace, s.name))
 	if err != nil {
 		return status, err
 	}

@@ -123,7 +123,7 @@ func TestOneSchemaIsRestoredIfNothingFollowsTheBackup(t *testing.T) {
 	store, err := bucket.OpenStore(t.Context(), e.bucket)
 	testenv.ExpectNoError(t, err)
 	testenv.Eventually(t, "the binary logs are copied", func() error {
-		keys, err := store.ListKeys(t.Context(), backup.SegmentPrefix("ns", "test"))
+		keys, err := bucket.ListKeys(t.Context(), store, backup.SegmentPrefix("ns", "test"))
 		return errors.Join(err, testenv.ErrorIf(len(keys) == 0, "not yet"))
 	})
 	execStatements(t, source, "insert into two.t values (4)")

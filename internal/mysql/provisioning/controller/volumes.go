@@ -19,21 +19,21 @@ import (
 // replaceSet changes the PersistentVolumeClaims, and then deletes the StatefulSet, whose claim templates are immutable.
 // The Pods are orphaned. The next pass creates a StatefulSet that adopts the Pods, so no server is restarted.
 func (c Controller) replaceSet(ctx context.Context, seen observation, change provisioning.ClaimChange) error {
-	grown := 0
+	grown := false
 	for i := range seen.Cluster.InstanceCount() {
-		n, err := c.growClaims(ctx, seen, seen.Cluster.PodName(i), change.Growing)
-		if err == nil {
-			err = c.labelClaims(ctx, seen, seen.Cluster.PodName(i), change.Relabelled)
-		} else {
-			c.Metrics.resizeErrors.WithLabelValues(seen.Cluster.Name, seen.Cluster.Namespace).Inc()
-		}
+		pod := seen.Cluster.PodName(i)
+		hasGrown, err := c.growClaims(ctx, seen, pod, change.Growing)
 		if err != nil {
+			c.Metrics.resizeErrors.WithLabelValues(seen.Cluster.Name, seen.Cluster.Namespace).Inc()
 			return err
 		}
-		grown += n
+		if err := c.labelClaims(ctx, seen, pod, change.Relabelled); err != nil {
+			return err
+		}
+		grown = grown || hasGrown
 	}
 	// As in MOCO, the growth of all claims of a cluster counts once.
-	if grown > 0 {
+	if grown {
 		c.Metrics.resized.WithLabelValues(seen.Cluster.Name, seen.Cluster.Namespace).Inc()
 	}
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
@@ -51,9 +51,9 @@ func (c Controller) replaceSet(ctx context.Context, seen observation, change pro
 	return reconcile.ErrStale // The next pass applies the new StatefulSet.
 }
 
-// growClaims grows the PersistentVolumeClaims of one Pod, and returns how many were smaller.
-func (c Controller) growClaims(ctx context.Context, seen observation, pod string, growing []provisioning.VolumeGrowth) (int, error) {
-	grown := 0
+// growClaims grows the PersistentVolumeClaims of one Pod, and reports whether one was smaller.
+func (c Controller) growClaims(ctx context.Context, seen observation, pod string, growing []provisioning.VolumeGrowth) (bool, error) {
+	hasGrown := false
 	for _, g := range growing {
 		isSmaller := false
 		err := c.changeClaim(ctx, seen, g.ClaimName(pod), "the size "+g.Size.String(), func(claim *corev1.PersistentVolumeClaim) {
@@ -63,13 +63,11 @@ func (c Controller) growClaims(ctx context.Context, seen observation, pod string
 			}
 		})
 		if err != nil {
-			return grown, err
+			return hasGrown, err
 		}
-		if isSmaller {
-			grown++
-		}
+		hasGrown = hasGrown || isSmaller
 	}
-	return grown, nil
+	return hasGrown, nil
 }
 
 // labelClaims adds labels and annotations to the PersistentVolumeClaims of one Pod.
