@@ -106,16 +106,16 @@ const (
 // forcedBy is the end of the message for a step that is allowed only because the annotation forces the rollout.
 const forcedBy = ", although the cluster is not healthy, because of the annotation " + mocov1beta2.ForceRolloutAnnotation
 
-// DecideRollout decides which Pod of a rollout is replaced next. Pods are replaced one at a time, the primary last and
-// after a switchover. A serving Pod is replaced only while the cluster is healthy. A Pod that does not serve may be
-// replaced at any time, if no other Pod is being replaced. A forced rollout does not wait for a healthy cluster, and
-// may restart a primary that no replica follows.
+// DecideRollout decides which Pod of a rollout is replaced next. Pods are replaced one at a time, replicas from the
+// highest ordinal to the lowest, the primary last and after a switchover. A serving Pod is replaced only while the
+// cluster is healthy. A Pod that does not serve may be replaced at any time, if no other Pod is being replaced. A
+// forced rollout does not wait for a healthy cluster, and may restart a primary that no replica follows.
 func DecideRollout(o ObservedRollout) RolloutPlan {
 	outdated := o.ordinalsWhere(func(p PodState) bool { return p.Outdated })
 	absent := o.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating })
 	down := o.ordinalsWhere(func(p PodState) bool { return !p.Outdated && !p.Ready })
-	broken := o.firstOrdinalWhere(func(p PodState) bool { return p.Outdated && !p.Ready })
-	replica := o.firstOrdinalWhere(func(p PodState) bool { return p.Outdated })
+	broken := o.nextOrdinalWhere(func(p PodState) bool { return p.Outdated && !p.Ready })
+	replica := o.nextOrdinalWhere(func(p PodState) bool { return p.Outdated })
 	young := o.shortestReadyTime()
 	unserved := o.ordinalsWhere(func(p PodState) bool { return !p.Served })
 	switch {
@@ -201,19 +201,16 @@ func (o ObservedRollout) ordinalsWhere(holds func(PodState) bool) []int {
 	return list
 }
 
-// firstOrdinalWhere returns the ordinal of the first Pod that matches. The primary is considered last. It returns None
-// if no Pod matches.
-func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
-	list := o.ordinalsWhere(holds)
-	for _, i := range list {
-		if i != o.Primary {
-			return i
+// nextOrdinalWhere returns the highest ordinal of a Pod that matches, which is the order of StatefulSets. The primary is
+// considered last. It returns None if no Pod matches.
+func (o ObservedRollout) nextOrdinalWhere(holds func(PodState) bool) int {
+	next := None
+	for _, i := range o.ordinalsWhere(holds) {
+		if i != o.Primary || next == None {
+			next = i
 		}
 	}
-	if len(list) == 0 {
-		return None
-	}
-	return list[0]
+	return next
 }
 
 // shortestReadyTime returns the ReadyFor of the Pod that became ready last, but at most SettleTime. Other rules handle

@@ -604,8 +604,8 @@ func TestRolloutReplacesThePrimaryLast(t *testing.T) {
 	e := newClusterEnv(t, shared.Get(t))
 	e.startRollout(t)
 	e.reportRevision(t, "two")
-	e.waitUntilReplaced(t, 0)
 	e.waitUntilReplaced(t, 2)
+	e.waitUntilReplaced(t, 0)
 	e.expectMetrics(t, map[string]float64{"moco_cluster_updated_replicas": 2, "moco_cluster_current_replicas": 1})
 	testenv.Eventually(t, "a switchover is requested", func() error {
 		pod := &corev1.Pod{}
@@ -642,8 +642,8 @@ func TestForcedRolloutNeedsNoHealth(t *testing.T) {
 		testenv.ExpectNoError(t, e.get(t, podName(i), &corev1.Pod{}))
 	}
 	e.annotate(t, mocov1beta2.ForceRolloutAnnotation, "true")
-	e.waitUntilReplaced(t, 0)
 	e.waitUntilReplaced(t, 2)
+	e.waitUntilReplaced(t, 0)
 	e.waitUntilReplaced(t, 1)
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue, "remove the annotation "+mocov1beta2.ForceRolloutAnnotation)
 	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue)
@@ -677,7 +677,7 @@ func TestAnotherVersionOfTorporReplacesNoPods(t *testing.T) {
 	})
 	e.waitUntilSettled(t, func() error { return nil })
 	e.reportRevision(t, "three")
-	e.waitUntilGone(t, podName(0), &corev1.Pod{})
+	e.waitUntilGone(t, podName(2), &corev1.Pod{})
 }
 
 // TestRolloutWaitsForFrozenClustering covers a Healthy condition that dates from before a Pod was replaced.
@@ -686,14 +686,14 @@ func TestRolloutWaitsForFrozenClustering(t *testing.T) {
 	e := newClusterEnv(t, shared.Get(t))
 	e.startRollout(t)
 	e.reportRevision(t, "two")
-	e.waitUntilGone(t, podName(0), &corev1.Pod{})
-	e.addUnservedPod(t, 0, "two")
-	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "until clustering sets the role label of Pod moco-test-0")
+	e.waitUntilGone(t, podName(2), &corev1.Pod{})
+	e.addUnservedPod(t, 2, "two")
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "until clustering sets the role label of Pod moco-test-2")
 	for other := range 3 {
 		testenv.ExpectNoError(t, e.get(t, podName(other), &corev1.Pod{}))
 	}
-	e.letClientsFind(t, 0)
-	e.waitUntilReplaced(t, 2)
+	e.letClientsFind(t, 2)
+	e.waitUntilReplaced(t, 0)
 }
 
 func TestRolloutWaitsWhileClusteringIsStopped(t *testing.T) {
@@ -711,7 +711,7 @@ func TestRolloutWaitsWhileClusteringIsStopped(t *testing.T) {
 		}
 	}
 	e.annotate(t, mocov1beta2.ClusteringStoppedAnnotation, "")
-	e.waitUntilReplaced(t, 0)
+	e.waitUntilReplaced(t, 2)
 }
 
 // TestAFailingReconcileDoesNotDelayAStop runs both controllers of the kind. In upstream, a stop takes effect only after
