@@ -156,6 +156,8 @@ func (c Config) controllerManagerFlags() []string {
 		"--cluster-signing-cert-file=" + c.path("pki", "ca.crt"), "--cluster-signing-key-file=" + c.path("pki", "ca.key"),
 		"--cluster-signing-duration=" + duration.String(),
 		"--controllers=*,bootstrapsigner,tokencleaner",
+		// The controller manager creates this folder. The default is outside the folder of the control plane.
+		"--flex-volume-plugin-dir=" + c.path("volume-plugins"),
 		// The default of 20 requests a second makes the start take six seconds.
 		"--kube-api-qps=1000", "--kube-api-burst=2000",
 		"--node-monitor-period=2s", "--node-monitor-grace-period=12s",
