@@ -166,6 +166,6 @@ vulnerabilities: ## Check the programs and the library for known vulnerabilities
 	@CGO_ENABLED=0 go tool -modfile=go.tools.mod govulncheck $(VULN) ./cmd/...
 	@cd conditional && CGO_ENABLED=0 go tool -modfile=../go.tools.mod govulncheck $(VULN) .
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if that changes what is committed
-	@CGO_ENABLED=0 go test -vet=off -ldflags=-s -count=1 ./test/arch
+	@.ci/test laws
 	@git diff --exit-code && test -z "$$(git status --porcelain)" || \
 		{ git status --short; echo "expected a clean tree"; exit 1; }

@@ -149,7 +149,7 @@ func TestEveryPackageWithTestsIsRunByATarget(t *testing.T) {
 	}
 	t.Setenv("GOTEST", list)
 	run := map[string]bool{}
-	for _, mode := range []string{"fast", "full", "pods"} {
+	for _, mode := range []string{"fast", "full", "pods", "laws"} {
 		found := runCommand(t, ".", ".ci/test", mode)
 		if twice := findRepeated(found); len(twice) > 0 {
 			t.Errorf(".ci/test %s: expected each package once, found twice: %q", mode, twice)
@@ -162,7 +162,7 @@ func TestEveryPackageWithTestsIsRunByATarget(t *testing.T) {
 		const format = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"
 		for _, pkg := range runCommand(t, module, "go", "list", "-f", format, "./...") {
 			if !run[pkg] {
-				t.Errorf("expected make test or make e2e-pods to run the tests of %s, found no target that does", pkg)
+				t.Errorf("expected make test, make verify or make e2e-pods to run the tests of %s, found no target that does", pkg)
 			}
 		}
 	}
