@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,10 +26,18 @@ func (a *appSuite) testPage(t *testing.T) {
 	a.kubectl(t, "rollout", "status", "deployment/torpor-manager", "--namespace=torpor-system", "--timeout=3m")
 	output := &testenv.LogBuffer{}
 	testenv.RunInBackground(t, "kubectl torpor page", func(ctx context.Context) error {
-		if code := torpor.Run(ctx, torpor.Streams{Out: output, Err: output}, []string{"page", "--no-browser", "--port=0", "--kubeconfig", a.kubeconfigOf(t, "alice")}); code != int(exit.Done) {
-			return fmt.Errorf("expected exit code 0, found %d: %s", code, output)
+		for {
+			code := torpor.Run(ctx, torpor.Streams{Out: output, Err: output}, []string{"page", "--no-browser", "--port=0", "--kubeconfig", a.kubeconfigOf(t, "alice")})
+			if code == int(exit.Done) {
+				return nil
+			}
+			if ctx.Err() != nil || pageLink.MatchString(output.String()) {
+				return fmt.Errorf("expected exit code 0, found %d: %s", code, output)
+			}
+			// The Pod may lose its readiness after the rollout. A user would try again.
+			pods, err := a.tryRun(t, "", filepath.Join(a.programs, "kubectl"), "describe", "pods", "--namespace=torpor-system")
+			t.Logf("no page: %s\n%s %v", output, pods, err)
 		}
-		return nil
 	})
 	link := ""
 	eventually(t, "the address is printed", func() error {
