@@ -38,7 +38,7 @@ type Group struct {
 	Processes, Suspended []string
 	// Min and Desired are the numbers of machines that the group keeps.
 	Min, Desired int32
-	// InService is the number of machines that the group counts as in service.
+	// InService is the number of machines that the cloud reports as InService.
 	InService int32
 	// Unscalable is the reason why the size of the group must not be changed, such as suspended launches. It is empty
 	// if the size may be changed.

@@ -40,9 +40,9 @@ type ManifestOptions struct {
 // Features returns the features that a manager can run, in the order of config/default.
 func Features() []string { return []string{"hibernation", "mysql", "cf", "slumber", "workloads"} }
 
-// RenderManifests returns the YAML of a manager with the given features, for kubectl apply. The objects are those of
-// the kustomizations in this folder. CustomResourceDefinitions of Torpor's own kinds are included; those that Hive,
-// MOCO or Korifi may have installed are not.
+// RenderManifests returns the YAML of a manager with the given features, for kubectl apply. The objects come from the
+// kustomizations in this folder that the options require. CustomResourceDefinitions of Torpor's own kinds are included;
+// those that Hive, MOCO or Korifi may have installed are not.
 func RenderManifests(o ManifestOptions) ([]byte, error) {
 	if len(o.Features) == 0 {
 		o.Features = Features()

@@ -109,7 +109,7 @@ Exit codes: 0 if everything was measured, 1 otherwise, regardless of the measure
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "hibernate-one.json", "file for the medians, a flat JSON object")
 	f.IntVar(&rounds.Real, "rounds", 3, "number of measurements of a real cluster whose certificates expire")
-	f.IntVar(&rounds.Bare, "bare-rounds", 3, "number of measurements of machines without a cluster, 45 s each; a meaningful 95th percentile needs 20")
+	f.IntVar(&rounds.Bare, "bare-rounds", 3, "number of measurements of a cluster with idle machines, 45 s each; a 95th percentile needs 20")
 	f.DurationVar(&c.Certificates, "certificates", 30*time.Second, "how long the nodes' certificates are valid")
 	return addClusterFlags(cmd, &c)
 }

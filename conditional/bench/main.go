@@ -27,7 +27,7 @@ import (
 // trialArgument makes this program a child process that runs the trial described on its standard input.
 const trialArgument = "one-trial"
 
-// trialSizes defines the size of each trial. Fields with Plain are for plain controller-runtime.
+// trialSizes holds the counts and durations of all trials. Fields with Plain are for plain controller-runtime.
 type trialSizes struct {
 	Rounds                        int
 	Installs, PlainInstalls       int

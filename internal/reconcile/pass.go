@@ -28,7 +28,7 @@ import (
 const KeyRule = "rule"
 
 // ErrStale is returned by Observe and Act when the cache is behind the API server. Nothing is reported, and the pass
-// runs again soon. If all passes return ErrStale for staleCacheLimit, the pass fails.
+// runs again soon. If all passes of an object return ErrStale for staleCacheLimit, the pass fails.
 var ErrStale = errors.New("the cache is behind the API server")
 
 // ErrPending is returned by Observe while a background call has no result yet. The result enqueues the object. Nothing

@@ -164,7 +164,7 @@ func TestPass(t *testing.T) {
 		"a version whose write met a conflict is not observed again": {server: fakeServer{stored: 1}, passes: 9, want: result{
 			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
-		"a version that was replaced is not observed again": {passes: 9, want: with(func(r *result) { r.RequeueAfter = StaleCacheRetry })},
+		"the version before the write is not observed again": {passes: 9, want: with(func(r *result) { r.RequeueAfter = StaleCacheRetry })},
 		"the version after the write is observed": {passes: 2, catches: true, want: with(func(r *result) {
 			r.Observed, r.Patches, r.Saves, r.Events = 2, 2, 2, append(r.Events, r.Events...)
 		})},

@@ -305,7 +305,7 @@ func (c *Cloud) requestAll(before []instance, v powerVerb, now time.Time) ([]ins
 	return after, nil
 }
 
-// modifyInstanceAttribute changes disableApiStop, the only attribute that this cloud has.
+// modifyInstanceAttribute sets disableApiStop, the only attribute that it supports.
 func (c *Cloud) modifyInstanceAttribute(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	found, err := c.findInstances([]string{q.StringParameter("InstanceId")})
 	if err != nil {

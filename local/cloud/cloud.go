@@ -164,7 +164,7 @@ func (c *Cloud) Close() error {
 	}
 	var stays error
 	if left = c.awaitGone(left); len(left) > 0 {
-		stays = fmt.Errorf("%d machines are still running %s after they were killed", len(left), c.gracePeriod)
+		stays = fmt.Errorf("%d killed machines did not end within %s", len(left), c.gracePeriod)
 	}
 	c.starter.Close()
 	c.work.Wait()

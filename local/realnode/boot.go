@@ -498,7 +498,7 @@ func findCgroupHierarchies() ([]string, error) {
 	return found, nil
 }
 
-// makeCgroups removes the cgroups of a killed node, and creates the cgroups of this node.
+// makeCgroups removes the cgroups that a killed run of the node left, and creates new ones.
 func (c Config) makeCgroups(ctx context.Context) error {
 	if err := removeCgroups(ctx, c.cgroupRoot()); err != nil {
 		return err

@@ -259,7 +259,7 @@ type Restart struct {
 	// started.
 	// +optional
 	StartedBy string `json:"startedBy,omitempty"`
-	// StartedAt is the time of that start.
+	// StartedAt is the time of the start by the user in startedBy.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// Settings holds, by process type, the names of the Secrets with the environment, the command and the health check of each process.

@@ -137,7 +137,7 @@ type BinlogShippingStatus struct {
 
 // BackupStatus describes the last successful backup.
 type BackupStatus struct {
-	// Time is the time of the backup. Objects in the bucket are named after it.
+	// Time is when the dump began. Objects in the bucket are named after it.
 	// +optional
 	// +nullable
 	Time *metav1.Time `json:"time"`

@@ -85,8 +85,9 @@ func (p *Pool) Lease(ctx context.Context, k InformerKind, indexes []*FieldIndex)
 	return l, nil
 }
 
-// acquireInformer returns the shared informer of a kind, and counts a lease of it. If the shared informer is not
-// suitable, a new one replaces it, and the old one continues to run for its other leases.
+// acquireInformer returns the shared informer of a kind, and counts a lease of it. If the shared informer has too
+// many indexes of ended leases, or is borrowed although the lease needs indexes, a new informer replaces it. The old one
+// continues to run for its other leases.
 func (p *Pool) acquireInformer(ctx context.Context, k InformerKind, needsIndexes bool) (e *pooledInformer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -36,7 +36,7 @@ func (c *RulesCache) Read(ctx context.Context, server authorizationclient.SelfSu
 	case found.turn <- struct{}{}:
 		defer func() { <-found.turn }()
 	case <-ctx.Done():
-		return authorizationv1.SubjectRulesReviewStatus{}, fmt.Errorf("read the rules of namespace %s: %w", namespace, context.Cause(ctx))
+		return authorizationv1.SubjectRulesReviewStatus{}, fmt.Errorf("read own rights in namespace %s: %w", namespace, context.Cause(ctx))
 	}
 	if !found.readAt.IsZero() && time.Since(found.readAt) < maxAge {
 		return found.rules, nil
@@ -44,7 +44,7 @@ func (c *RulesCache) Read(ctx context.Context, server authorizationclient.SelfSu
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	answer, err := server.SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return authorizationv1.SubjectRulesReviewStatus{}, fmt.Errorf("read the rules of namespace %s: %w", namespace, err)
+		return authorizationv1.SubjectRulesReviewStatus{}, fmt.Errorf("read own rights in namespace %s: %w", namespace, err)
 	}
 	found.rules, found.readAt = answer.Status, time.Now()
 	return found.rules, nil

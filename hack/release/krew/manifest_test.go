@@ -119,7 +119,7 @@ func TestInvalidKrewManifestsAreRefused(t *testing.T) {
 		"no platform: refused":                         {func(m *PluginManifest) { m.Spec.Platforms = nil }, "expected a platform"},
 		"an invalid sum: refused":                      {func(m *PluginManifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
 		"an address without TLS: refused":              {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
-		"no program: refused":                          {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
+		"no bin: refused":                              {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
 		"a program outside of the archive: refused":    {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
 		"a file without a destination: refused":        {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected a file with a path"},
 		"a label unknown to krew: refused": {func(m *PluginManifest) {

@@ -31,7 +31,7 @@ func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	recordSettings(status.Restarts, o)
 	newest := &status.Restarts[0]
 	if newest.Revision == current.Revision {
-		// A revision that begins stopped has no droplet and no start until the app is started.
+		// If a revision begins stopped, these fields are empty until the app is started.
 		newest.Droplet, newest.StartedBy, newest.StartedAt = cmp.Or(current.Droplet, newest.Droplet), current.StartedBy, current.StartedAt
 	}
 	if newest.Cause == korifiv1alpha1.CausedByCreation {

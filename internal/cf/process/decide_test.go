@@ -269,7 +269,7 @@ func TestDecide(t *testing.T) {
 		"a deployment is not complete while old Pods without an LRP remain": {
 			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, drained, 0},
 		},
-		"a deployment is complete next to old Pods if revisions may overlap": {
+		"a deployment completes before old Pods end if revisions may overlap": {
 			observedApp(duringDeployment, whenOverlapping, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, left},
 		},
 		"a deployment is complete next to old Pods after the drain timeout": {

@@ -34,7 +34,7 @@ func (c *projectAccount) RequireStopRights(ctx context.Context, ids []string) er
 	return work.Wait()
 }
 
-// chooseAsked returns the machines on which the rights are checked.
+// chooseAsked returns the machines on which the rights are checked: about one per cluster and zone.
 func chooseAsked(ids []string) []machineName {
 	var chosen, others []machineName
 	isAsked := map[machineName]bool{}

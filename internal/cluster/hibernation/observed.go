@@ -226,8 +226,8 @@ func IsFollowed(o Observed) bool {
 // IsInAftercare reports whether the cluster was resumed a short while ago.
 func IsInAftercare(o Observed) bool { return o.isInAftercare() }
 
-// NeedsNodes reports whether the cluster's nodes must be read. They are read to record them, and until they are back
-// after a hibernation.
+// NeedsNodes reports whether the cluster's nodes must be read. They are read while a hibernation begins, until the
+// cluster has resumed, and in the aftercare.
 func NeedsNodes(o Observed) bool {
 	isManaged := !o.Paused && !o.IsInfraDisabled && !o.isRequestedHibernationUnsupported() && o.ObservationError == nil
 	return isManaged && NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())

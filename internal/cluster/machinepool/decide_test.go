@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 		"failed pool is applied at once if the server changes":            {observed(changed, failing(nil, "no answer in time"), func(o *Observed) { o.Server = "another" }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
 		"failed pool is applied at once if another pool is added":         {observed(changed, failing(refused, ""), besides("gpu")), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
 		"another order of the other pools changes nothing":                {observed(changed, besides("gpu", "large"), failing(refused, ""), besides("large", "gpu")), decided{retry, "False Refused", fine, enough, false}},
-		"refused pool waits for a hibernating cluster":                    {observed(changed, failing(refused, ""), asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
+		"refused pool of a hibernating cluster waits":                     {observed(changed, failing(refused, ""), asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(row.seen)

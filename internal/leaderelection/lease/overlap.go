@@ -35,7 +35,7 @@ const (
 )
 
 // DecideOverlap decides whether the holder of a Lease may act. held are the Leases of the same part that the holder has
-// read after it acquired its own Lease, except expired ones. It also returns the Lease that the holder waits for.
+// read after it acquired its own Lease, except expired ones. It also returns the first overlapping Lease, or nil.
 //
 // Invariant: two managers with a common namespace never both act. Each of them writes its Lease W before it reads R the
 // others, and a Lease remains held while its holder acts. Of two managers, the one with the later W finds the Lease of

@@ -209,7 +209,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case !i.Ahead.IsEmpty():
 		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + "; the primary will use these GTIDs for other transactions, which this instance will skip; " + adviseReclone(i)
 	case i.SemiSync.Waiting > 0:
-		return "has clients that wait for the acknowledgement of replicas, but no replica follows it any more"
+		return "is not the primary, but has clients that wait for replicas to acknowledge"
 	case !isComparable(i):
 		return ""
 	case i.IsEmptyReplica:

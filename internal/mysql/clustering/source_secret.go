@@ -54,7 +54,7 @@ func ParseOutsideSource(data map[string][]byte) (OutsideSource, []string) {
 		size += len(key) + len(value)
 	}
 	if size > maxSourceSecret {
-		return OutsideSource{}, []string{fmt.Sprintf("expected %d bytes at most, found %d", maxSourceSecret, size)}
+		return OutsideSource{}, []string{fmt.Sprintf("expected %d bytes in all at most, found %d", maxSourceSecret, size)}
 	}
 	var source OutsideSource
 	var problems []string

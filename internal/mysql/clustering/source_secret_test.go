@@ -33,7 +33,7 @@ func TestParseOutsideSource(t *testing.T) {
 		"a user with a NUL character: refused":     {map[string]string{"USER": "do\x00nor"}, []string{"USER: expected text, found a NUL"}},
 		"a user that is not UTF-8: refused":        {map[string]string{"USER": "do\xffnor"}, []string{"USER: expected UTF-8, found other bytes"}},
 		"a password that is too long: refused":     {map[string]string{"PASSWORD": long}, []string{"PASSWORD: expected at most 32 characters, found 35"}},
-		"a Secret that is too large: refused":      {map[string]string{"other": strings.Repeat("x", maxSourceSecret)}, []string{"expected 131072 bytes at most, found 131129"}},
+		"a Secret that is too large: refused":      {map[string]string{"other": strings.Repeat("x", maxSourceSecret)}, []string{"expected 131072 bytes in all at most, found 131129"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source, problems := ParseOutsideSource(sourceSecret(row.changes))

@@ -37,8 +37,8 @@ type OverdueEnds struct {
 	// heldSince is the time since which the set has not been empty; zero while it is empty. progressAt is when a stop
 	// was last added or removed.
 	heldSince, progressAt time.Time
-	// untold are the delayed functions; isAwaited is true while a timer is set that calls them.
-	untold    []func()
+	// delayed are the delayed functions; isAwaited is true while a timer is set that calls them.
+	delayed   []func()
 	isAwaited bool
 }
 
@@ -57,10 +57,10 @@ func NewOverdueEnds(now clock.PassiveClock) *OverdueEnds {
 func (o *OverdueEnds) Start(ctx context.Context) error {
 	<-ctx.Done()
 	o.mu.Lock()
-	untold := o.untold
-	o.untold = nil
+	delayed := o.delayed
+	o.delayed = nil
 	o.mu.Unlock()
-	tellAll(untold)
+	callAll(delayed)
 	return nil
 }
 
@@ -80,10 +80,10 @@ func (o *OverdueEnds) note(end overdueEnd, isOverdue bool) {
 	default:
 		delete(o.ends, end)
 	}
-	untold := o.takeUntold()
+	delayed := o.takeDelayed()
 
 	o.mu.Unlock()
-	tellAll(untold)
+	callAll(delayed)
 }
 
 // isHolding reports whether other work is delayed. The caller holds the lock.
@@ -95,12 +95,12 @@ func (o *OverdueEnds) isHolding() bool {
 	return o.clock.Since(o.heldSince) < endsLimit && o.clock.Since(o.progressAt) < progressLimit
 }
 
-// takeUntold removes and returns the functions that may be called now. The caller holds the lock.
-func (o *OverdueEnds) takeUntold() (untold []func()) {
+// takeDelayed removes and returns the functions that may be called now. The caller holds the lock.
+func (o *OverdueEnds) takeDelayed() (delayed []func()) {
 	if !o.isHolding() {
-		untold, o.untold = o.untold, nil
+		delayed, o.delayed = o.delayed, nil
 	}
-	return untold
+	return delayed
 }
 
 // tell calls a function once no overdue stop delays it, which may be immediately.
@@ -110,18 +110,18 @@ func (o *OverdueEnds) tell(f func()) {
 		return
 	}
 	o.mu.Lock()
-	o.untold = append(o.untold, f)
-	untold := o.takeUntold()
+	o.delayed = append(o.delayed, f)
+	delayed := o.takeDelayed()
 	o.awaitRelease()
 	o.mu.Unlock()
-	tellAll(untold)
+	callAll(delayed)
 }
 
 // awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no change to the set does
 // so earlier. If another stop becomes overdue before that, the delay is extended and the timer is set again. The caller
 // holds the lock.
 func (o *OverdueEnds) awaitRelease() {
-	if len(o.untold) == 0 || o.isAwaited || !o.isHolding() {
+	if len(o.delayed) == 0 || o.isAwaited || !o.isHolding() {
 		return
 	}
 	o.isAwaited = true
@@ -129,15 +129,15 @@ func (o *OverdueEnds) awaitRelease() {
 	time.AfterFunc(left, func() {
 		o.mu.Lock()
 		o.isAwaited = false
-		untold := o.takeUntold()
+		delayed := o.takeDelayed()
 		o.awaitRelease()
 		o.mu.Unlock()
-		tellAll(untold)
+		callAll(delayed)
 	})
 }
 
-func tellAll(untold []func()) {
-	for _, f := range untold {
+func callAll(delayed []func()) {
+	for _, f := range delayed {
 		f()
 	}
 }

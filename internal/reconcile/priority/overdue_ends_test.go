@@ -142,8 +142,8 @@ func TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue(t *testing.T) {
 			t.Errorf("expected both to be told once nothing has come to its end for %s, found %d", progressLimit, told.Load())
 		}
 		all.tell(func() { told.Add(1) })
-		if told.Load() != 3 || len(all.untold) > 0 {
-			t.Errorf("expected a later function to be called at once, and none to be left, found %d and %d", told.Load(), len(all.untold))
+		if told.Load() != 3 || len(all.delayed) > 0 {
+			t.Errorf("expected a later function to be called at once, and none to be left, found %d and %d", told.Load(), len(all.delayed))
 		}
 	})
 }

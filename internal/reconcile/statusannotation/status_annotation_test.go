@@ -36,7 +36,7 @@ func TestRestoreStatus(t *testing.T) {
 			map[string]string{KeyOf(key): remembered},
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob", ResumedAt: at(3)},
 		},
-		"parts of a field in the annotations of several controllers are merged": {
+		"annotations of two controllers with parts of one field: merged": {
 			nil,
 			map[string]string{KeyOf(key): `{"hibernation":{"requestedBy":"alice"}}`, KeyOf("b"): `{"hibernation":{"resumedAt":"1970-01-01T00:00:09Z"}}`},
 			&hivev1.HibernationRecord{RequestedBy: "alice", ResumedAt: at(9)},

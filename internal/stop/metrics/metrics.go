@@ -58,14 +58,14 @@ type Counters struct {
 	machines, cpu, memory *prometheus.Desc
 }
 
-// NewMachineCounters returns the counters of a kind that has machines.
+// NewMachineCounters returns the counter of the machine time that stops of a kind save.
 func NewMachineCounters(kind string) *Counters {
 	labels, of := savedLabels(kind)
 	return &Counters{machines: prometheus.NewDesc("torpor_saved_machine_seconds_total",
 		"Number of machines switched off by stops, multiplied by the seconds for which they were off.", labels, of)}
 }
 
-// NewPodCounters returns the counters of a kind that has Pods.
+// NewPodCounters returns the counters of the CPU and memory that stops of a kind save.
 func NewPodCounters(kind string) *Counters {
 	labels, of := savedLabels(kind)
 	return &Counters{

@@ -84,7 +84,7 @@ func TestHibernationPossible(t *testing.T) {
 		says      string
 	}{
 		"no survey: Unknown":                                             {nil, false, metav1.ConditionUnknown, hivev1.NotCheckedReason, "not been surveyed"},
-		"a check without findings":                                       {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "The survey found no problem"},
+		"no finding: True":                                               {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "The survey found no problem"},
 		"warnings keep HibernationPossible True":                         {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found volumes on local disks: n/a, n/b, n/c and 2 more;"},
 		"a blocking finding makes HibernationPossible False":             {[]Finding{webhooks, volumes}, true, metav1.ConditionFalse, torporv1alpha1.WebhookBlocksWakeUpFinding, ". VolumesLocal: Expected"},
 		"an object that is being deleted has a finding without a survey": {JudgeObject(ObjectFacts{IsBeingDeleted: true}), false, metav1.ConditionFalse, torporv1alpha1.BeingDeletedFinding, "BeingDeleted: "},

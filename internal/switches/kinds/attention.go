@@ -15,11 +15,11 @@ type Attention int
 
 // The classes of switches, in the order in which tables list them.
 const (
-	// AttentionStuck is a switch that waits for an intervention or has failed.
+	// AttentionStuck is for a switch that waits for an intervention or has failed.
 	AttentionStuck Attention = iota
-	// AttentionOverdue is a stop that is still in effect although its end time has passed.
+	// AttentionOverdue is for a stop that is still in effect although its end time has passed.
 	AttentionOverdue
-	// AttentionChanging is a switch that has not reached the requested state.
+	// AttentionChanging is for a switch that has not reached the requested state.
 	AttentionChanging
 	AttentionStopped
 	AttentionRunning

@@ -69,7 +69,7 @@ func TestNextOfCluster(t *testing.T) {
 		"an end is recorded with its author":                        {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
 		"an unchanged end keeps its note":                           {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
 		"a forged note of an unchanged end is removed":              {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
-		"a changed end gets a new note":                             {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
+		"a new end records its author":                              {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
 		"the author of an empty end is recorded":                    {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
 		"a note is removed with its end":                            {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
 		"an end of 64 characters is recorded, even with more bytes": {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},

@@ -37,8 +37,8 @@ type transitionCost struct {
 	overhead, writes, calls float64
 }
 
-// Rounds is the number of measurements of one cluster: of a real cluster whose certificates expire, and of machines
-// without a cluster.
+// Rounds is the number of measurements of one cluster: of a real cluster whose certificates expire, and of a cluster
+// with idle machines.
 type Rounds struct{ Real, Bare int }
 
 // RunBenchmarks measures one cluster over several rounds and returns the figures.

@@ -821,7 +821,7 @@ func TestDualMoments(t *testing.T) {
 		"acknowledgements of consecutive primaries do not count":            {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
 		"an old primary that serves before the new one does not count":      {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
 		"an old primary that serves after the new one counts as one moment": {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
-		"many rows acknowledged under one primary count as one moment":      {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
+		"many acknowledgements of one old primary count as one moment":      {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
 		"a third server counts as another moment":                           {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
 		"a promotion that is observed late does not count":                  {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
 		"statements that overlap a switchover do not count":                 {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},

@@ -317,7 +317,7 @@ func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]crds.Judg
 			served, err = nil, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s from the hub: %w", ours.Name, err)
+			return nil, fmt.Errorf("read the CustomResourceDefinition %s of the hub: %w", ours.Name, err)
 		}
 		judgement, err := crds.JudgeCRD(ours, served)
 		if err != nil {

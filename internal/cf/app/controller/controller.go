@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller creates missing processes of apps, reports the state of apps, and removes the finalizer of a
-// deleted app when its Pods are deleted.
+// Package controller creates missing processes of apps, reports the state of apps, starts apps whose timed stop has
+// ended, deletes unused builds and packages, and removes the finalizer of a deleted app when its Pods are deleted. The
+// controller of processes restarts apps.
 package controller
 
 import (

@@ -39,8 +39,8 @@ type resumeApprovals struct {
 	// pending are the submitted approvals without a result.
 	pending map[types.UID]csr.Verdict
 	told    map[toldVerdict]bool
-	// untold are decisions whose events and counts are emitted after the next status update.
-	untold []csr.Verdict
+	// unreported are decisions whose events and counts are emitted after the next status update.
+	unreported []csr.Verdict
 }
 
 type toldVerdict struct {
@@ -89,7 +89,7 @@ func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed 
 		switch {
 		case !isPending:
 		case a.IsMade:
-			r.untold = append(r.untold, v)
+			r.unreported = append(r.unreported, v)
 		default:
 			delete(r.sent, v.UID)
 			if v.Kind == csr.Client { // Requests of other kinds did not start a pause.
@@ -108,7 +108,7 @@ func (r *resumeApprovals) noteRefusals(verdicts []csr.Verdict) {
 			continue
 		}
 		r.told[told] = true
-		r.untold = append(r.untold, v)
+		r.unreported = append(r.unreported, v)
 	}
 }
 

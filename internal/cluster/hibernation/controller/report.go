@@ -38,7 +38,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	cd.Status.Stops = seen.Stops
 	var decided []csr.Verdict
 	if seen.approvals != nil {
-		decided = seen.approvals.untold
+		decided = seen.approvals.unreported
 		events = append(events, approvalEvents(decided)...)
 	}
 	for some := range slices.Chunk(seen.replaced, maxNamesPerEvent) {
@@ -76,7 +76,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 			c.Metrics.countTransitions(events, decided)
 			c.Metrics.observeDurations(transitions)
 			if seen.approvals != nil {
-				seen.approvals.untold = nil
+				seen.approvals.unreported = nil
 			}
 		},
 	}

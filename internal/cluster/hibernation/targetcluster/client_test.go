@@ -64,7 +64,7 @@ func TestDialRefuses(t *testing.T) {
 			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
 		}, errForeign},
 		"file with a token is refused":                     {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
-		"file with a certificate is refused":               {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
+		"client certificate file is refused":               {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
 		"file with a key is refused":                       {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
 		"file with a CA certificate is refused":            {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
 		"plain http is refused":                            {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},

@@ -32,7 +32,7 @@ var (
 	errTooManyNodes = errors.New("the server has more nodes than the hibernation record can contain")
 	// errTooMuchToKeep is the error of lists with elements that grow when they are decoded.
 	errTooMuchToKeep = errors.New("the items of the server's list need more memory than allowed")
-	errMalformed     = errors.New("the server's answer is not a Kubernetes list")
+	errMalformed     = errors.New("the server's answer is malformed")
 )
 
 // listQuery describes a list request: its path, its label selector and its field selector.

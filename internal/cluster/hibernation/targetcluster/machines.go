@@ -24,7 +24,7 @@ const (
 	machinesPath = "/apis/" + machineGroup + "/v1beta1/namespaces/openshift-machine-api/machines"
 	// machineConfigPath is served by OpenShift even without Machines.
 	machineConfigPath = "/apis/machineconfiguration.openshift.io"
-	// roleLabel marks the control-plane Machines of OpenShift.
+	// roleLabel holds the role of a Machine of OpenShift.
 	roleLabel  = "machine.openshift.io/cluster-api-machine-role"
 	roleMaster = "master"
 	// interruptibleLabel marks Machines that are spot machines.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller observes the objects of a MySQLCluster, applies the objects that differ from the desired ones,
-// replaces the Pods of a rollout one by one, and reports. The decisions are in package provisioning.
+// replaces the Pods of a rollout one by one, and updates the status. The decisions are in package provisioning.
 package controller
 
 import (

@@ -244,8 +244,8 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber, reac
 	return seen, nil
 }
 
-// addMembers adds the objects of a kind to the waves that select them, and to the leftovers those that the Slumber
-// has stopped and no wave selects any longer.
+// addMembers adds the stoppable objects of a kind to the waves that select them, and other objects that the Slumber has
+// stopped to the leftovers.
 func (o *observation) addMembers(kind kinds.Kind, objects []client.Object) error {
 	for _, object := range objects {
 		wave, err := o.reach.FindWave(o.Slumber, kind.GVK().GroupKind(), object)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller reconciles Widgets.
+// Package controller reconciles Widgets without the library conditional. conditional/docs/from-stock.md converts it.
 package controller
 
 import (
