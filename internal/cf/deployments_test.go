@@ -164,11 +164,11 @@ func TestDeploymentOfTwoProcessesIsCancelledAtEveryMoment(t *testing.T) {
 		// reached reports whether the deployment has reached the point at which it is cancelled.
 		reached func(t *testing.T, web, worker *app) error
 	}{
-		"the deployment has just begun": {never, func(*testing.T, *app, *app) error { return nil }},
+		"the deployment has begun": {never, func(*testing.T, *app, *app) error { return nil }},
 		"two revisions have instances": {never, func(t *testing.T, web, _ *app) error {
 			return testenv.ErrorIf(web.countRevisionPods(t, "1") == 0, "found no instance of web in revision 1")
 		}},
-		"the worker runs only the new revision": {never, func(t *testing.T, _, worker *app) error {
+		"the worker is updated": {never, func(t *testing.T, _, worker *app) error {
 			return worker.runsOnly(t, "1")
 		}},
 		"the worker has finished and web has a new instance": {"HOLLOW_START=2s ./app", func(t *testing.T, web, worker *app) error {

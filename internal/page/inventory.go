@@ -30,7 +30,7 @@ type listedSwitch struct {
 	kinds.Row
 	kind *kinds.Kind
 	key  string
-	// title is the display name of the object, or its name if it has none.
+	// title is the display name of the object if it can be shown, otherwise its name.
 	title   string
 	savings kinds.Savings
 	// labels may contain the owner of an object with savings.

@@ -313,7 +313,7 @@ func (p *Pass[T, S, P]) awaitCache(req ctrl.Request, stale error) (ctrl.Result, 
 	if waited < staleCacheLimit {
 		return ctrl.Result{RequeueAfter: staleRetry(waited)}, nil
 	}
-	return ctrl.Result{}, fmt.Errorf("expected the cache to catch up with the API server within %s, found another write refused as outdated; "+
+	return ctrl.Result{}, fmt.Errorf("expected the cache to catch up with the API server within %s, found another outdated read or write; "+
 		"check for an admission webhook that returns conflicts, or a delayed watch: %w", staleCacheLimit, stale)
 }
 

@@ -189,7 +189,7 @@ type ClusterDeploymentStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that selects the cluster. The cluster hibernates while one of
+	// ScheduledStops holds one entry for each Slumber that has stopped the cluster. The cluster hibernates while one of
 	// them stops it, regardless of spec.powerState.
 	// +optional
 	// +listType=map

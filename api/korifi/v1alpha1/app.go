@@ -186,7 +186,7 @@ type CFAppStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that selects the app. No instance runs while one of them stops
+	// ScheduledStops holds one entry for each Slumber that has stopped the app. No instance runs while one of them stops
 	// the app, regardless of spec.desiredState.
 	// +optional
 	// +listType=map

@@ -71,7 +71,7 @@ type MySQLClusterStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	InstanceStops []torporv1alpha1.StopRecord `json:"instanceStops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that selects the cluster. No instance runs while one of them
+	// ScheduledStops holds one entry for each Slumber that has stopped the cluster. No instance runs while one of them
 	// stops the cluster, regardless of spec.offline.
 	// +optional
 	// +listType=map
@@ -162,7 +162,7 @@ type BackupStatus struct {
 	// DumpSize is the size of the dump in the bucket, in bytes.
 	// +optional
 	DumpSize int64 `json:"dumpSize"`
-	// BinlogSize is the size of the binary logs in the bucket, in bytes.
+	// BinlogSize is the size of all binary logs in the bucket, in bytes.
 	// +optional
 	BinlogSize int64 `json:"binlogSize"`
 	// WorkDirUsage is the maximum size of the working directory, in bytes.
@@ -200,8 +200,8 @@ type Pause struct {
 	// Unfinished is the operation that was not brought to a safe point before clustering stopped. Empty means that there is none.
 	// +optional
 	Unfinished string `json:"unfinished,omitempty"`
-	// ObservedAt is the time of the last check of the instances while clustering is stopped. status.instances and the fields below are from
-	// that time.
+	// ObservedAt is the time of the last check of the instances while clustering is stopped. status.instances, state and startFindings date
+	// from then.
 	// +optional
 	ObservedAt *metav1.Time `json:"observedAt,omitempty"`
 	// LookRequest is the value of the annotation torpor.dev/look-requested at the start of that check.

@@ -16,7 +16,7 @@ type Savings struct {
 	// Since is the time from which the current stop saves resources. Unset while the object saves none.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Machines is the number of machines that are off during the stop.
+	// Machines is the number of nodes whose machines the stop keeps off.
 	// +optional
 	Machines int64 `json:"machines,omitempty"`
 	// CPUMillis is the CPU request of the Pods that the stop has ended, in thousandths of a core.

@@ -102,7 +102,7 @@ type StopAdapterState struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Awake string `json:"awake,omitempty"`
-	// Stoppable is true if the object may be stopped.
+	// Stoppable is false for an object that Slumbers and the stop of a namespace leave out.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Stoppable string `json:"stoppable,omitempty"`

@@ -47,8 +47,12 @@ func (a artifact) RawManifest() ([]byte, error) { return a.manifest, nil }
 
 // LayerByDigest implements partial.CompressedImageCore.
 func (a artifact) LayerByDigest(wanted v1.Hash) (partial.CompressedLayer, error) {
-	if digest, err := a.layer.Digest(); err != nil || digest != wanted {
-		return nil, fmt.Errorf("expected the layer %s, found %s (%w)", wanted, digest, err)
+	digest, err := a.layer.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("hash the layer: %w", err)
+	}
+	if digest != wanted {
+		return nil, fmt.Errorf("expected the layer %s, found %s", wanted, digest)
 	}
 	return a.layer, nil
 }

@@ -7,7 +7,6 @@ package chart
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -160,8 +159,8 @@ func (o Options) completeValues(text []byte) ([]byte, error) {
 		"\n  repository: \"\"\n": fmt.Sprintf("\n  repository: %q\n", repository),
 		"\n  tag: \"\"\n":        fmt.Sprintf("\n  tag: %q\n", tag),
 	} {
-		if bytes.Count(section, []byte(empty)) != 1 {
-			return nil, errors.New("expected one image without repository and tag in values.yaml, found another number")
+		if n := bytes.Count(section, []byte(empty)); n != 1 {
+			return nil, fmt.Errorf("expected %s once under image: in values.yaml, found %d", strings.TrimSpace(empty), n)
 		}
 		section = bytes.Replace(section, []byte(empty), []byte(set), 1)
 	}

@@ -157,11 +157,11 @@ func TestWrongInputsAreRefused(t *testing.T) {
 		},
 		"an invalid image is refused": {files("values.yaml", values), "Torpor", "expected an image such as"},
 		"values without an image are refused": {
-			files("values.yaml", "replicas: 2\n"), image, "expected one image without repository and tag",
+			files("values.yaml", "replicas: 2\n"), image, "once under image: in values.yaml, found 0",
 		},
 		"values with an image are refused": {
 			files("values.yaml", "\nimage:\n  repository: a\n  tag: \"\"\n"), image,
-			"expected one image without repository and tag",
+			"once under image: in values.yaml, found 0",
 		},
 		"a chart without metadata is refused":     {files("values.yaml", values), "", "found no Chart.yaml"},
 		"metadata that is not YAML is refused":    {files("Chart.yaml", "{"), "", "read Chart.yaml"},

@@ -26,7 +26,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	for _, r := range describeRoutes(t) {
 		fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", strings.Join(r.requests, "`, `"), r.description, r.rights)
 	}
-	tables.WriteString("\n| not implemented | why |\n|---|---|\n")
+	tables.WriteString("\n| not implemented | why, or what to do instead |\n|---|---|\n")
 	for _, a := range handlers.MissingFeatures() {
 		fmt.Fprintf(&tables, "| %s | %s |\n", a.What, a.Why)
 	}

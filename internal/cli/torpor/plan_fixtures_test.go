@@ -160,7 +160,7 @@ func faults() map[string]map[string]planFixture {
 			"a NodeClaim of Karpenter: KarpenterReplacesNodes": {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: default-x7k2p}}"},
 		},
 		torporv1alpha1.CapacityReservationMissingFinding: {
-			"a machine whose reservation was cancelled: CapacityReservationMissing": {args: stop, hub: fixtureCluster, machines: []actuator.Machine{{ID: "i-1", State: actuator.Running, MissingReservation: "cr-1"}}},
+			"a running machine without its reservation: CapacityReservationMissing": {args: stop, hub: fixtureCluster, machines: []actuator.Machine{{ID: "i-1", State: actuator.Running, MissingReservation: "cr-1"}}},
 		},
 		torporv1alpha1.QuotaExceededFinding: {
 			"a quota whose use exceeds its limit: QuotaExceeded": {args: stop, hub: fixtureCluster, machines: []actuator.Machine{{ID: "i-1", State: actuator.Running, ExceededQuotas: []string{"europe-west3/N2_CPUS"}}}},

@@ -136,8 +136,8 @@ func TestOwnersOfInstances(t *testing.T) {
 		vm      vpcInstance
 		isOwned bool
 	}{
-		"machine in the cluster's VPC is owned":                {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
-		"machine in the cluster's resource group is owned":     {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
+		"worker in the cluster's VPC is owned":                 {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
+		"worker in the cluster's resource group is owned":      {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
 		"machine with only the cluster's name is not owned":    {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
 		"another machine in the cluster's VPC is not owned":    {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
 		"machine of a cluster with a longer name is not owned": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},

@@ -62,9 +62,9 @@ func TestHivesReasons(t *testing.T) {
 		"a running cluster does not answer":               {observedCluster("", nil, actuator.Running, unreachable), "False/ResumingOrRunning False/APIUnreachable Running", "assignable", "assignable"},
 		"SyncSets are awaited":                            {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(), syncAwaited(time.Minute)), "False/SyncSetsNotApplied True/Running SyncSetsNotApplied", "standby", "standby"},
 		"the cluster is paused":                           {observedCluster("", nil, actuator.Running, func(o *Observed) { o.Paused = true }), "Unknown/PowerStatePaused Unknown/PowerStatePaused Unknown", "standby", "standby"},
-		"the platform has no actuator":                    {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/Unsupported True/Running Running", "assignable", "assignable"},
+		"a hibernation without an actuator":               {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/Unsupported True/Running Running", "assignable", "assignable"},
 		"a hibernation is refused":                        {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), obstructed), "False/HibernationRefused True/Running Running", "assignable", "assignable"},
-		"a cluster without an actuator should run":        {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
+		"a running cluster has no actuator":               {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
 		"the cloud throttles the listing":                 {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), "Unknown/CloudThrottled Unknown/CloudThrottled Unknown", "standby", "standby"},
 		"a cluster has resumed":                           {observedCluster("", resumedRecord(time.Hour), actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
 	} {

@@ -56,10 +56,10 @@ func TestGroupsOfALostRecordAreConfirmedByUsers(t *testing.T) {
 		"paused Cluster after a repair is not listed": {func(o *Observed) {
 			o.Groups, o.Record.Repair = []actuator.Group{NewClusterAPIGroup("c", PausedByOther), workersGroup()}, true
 		}, ""},
-		"cluster without members and scale-to-zero is warned": {func(o *Observed) {
+		"no machine in a group, scale-to-zero: warning": {func(o *Observed) {
 			o.Options.MachineGroups, o.Machines, o.Groups = hivev1.MachineGroupsScaleToZero, ungrouped(), nil
 		}, scaled},
-		"cluster with a member and scale-to-zero is not warned": {func(o *Observed) {
+		"a machine in a group, scale-to-zero: no warning": {func(o *Observed) {
 			o.Options.MachineGroups, o.Groups = hivev1.MachineGroupsScaleToZero, []actuator.Group{workersGroup()}
 		}, ""},
 	} {

@@ -71,7 +71,7 @@ func TestDecide(t *testing.T) {
 		"cluster that matches its pool is not changed":                    {observed(), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
 		"changed pool is applied":                                         {observed(changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
 		"new pool is applied":                                             {observed(func(o *Observed) { o.Status = hivev1.MachinePoolStatus{} }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"cluster is read again after half an hour":                        {observed(longAfter), decided{apply, "False Applying", fine, enough, true}},
+		"cluster is read again after an hour":                             {observed(longAfter), decided{apply, "False Applying", fine, enough, true}},
 		"cluster is read sooner while machines start":                     {observed(tenMinutes, starting), decided{apply, "False Applying", fine, enough, true}},
 		"cluster without starting machines is not read after ten minutes": {observed(tenMinutes), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
 		"hibernating cluster is not read":                                 {observed(longAfter, asleep), decided{rest, "True MachineSetsAsWished", fine, enough, false}},

@@ -48,8 +48,9 @@ type PlanSubject struct {
 	Unread  []string
 }
 
-// JudgeRead returns the error with which the plan fails after related objects could not be read. If the plan does not
-// need these objects, JudgeRead returns nil. It adds a remark to the plan if the user has no permission to read them.
+// JudgeRead returns the error with which the plan fails after related objects could not be read. A missing object and
+// an optional kind that is not served are no errors. If the user may not read the objects, JudgeRead adds needed.Unread
+// to the plan; if that is empty, the plan fails.
 func (s *PlanSubject) JudgeRead(needed Related, err error) error {
 	isServed := !IsKindNotServed(err)
 	switch {

@@ -29,8 +29,8 @@ func parseTimeOfDay(text string) (string, bool) {
 	return fmt.Sprintf("%d %d", at.Minute(), at.Hour()), err == nil
 }
 
-// ParseDays converts days of the week that a user types to a field of cron. It accepts names of at least three
-// letters, ranges, and lists.
+// ParseDays converts days of the week that a user types to a field of cron. It accepts names such as Mon and Monday,
+// ranges, lists, and *.
 func ParseDays(text string) (string, error) {
 	if text == "*" {
 		return text, nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cf shows how an app is pushed, restarted, rolled and deleted through the CF API: with requests of curl, and
-// with the cf client if there is one. Every printed line was observed.
+// Package cf pushes, restarts, rolls and deletes an app through the CF API, prints the requests as curl commands, and
+// repeats the restarts with the cf client if there is one. Every printed line was observed.
 package cf
 
 import (

@@ -215,7 +215,7 @@ func serviceRoutes() []Route {
 		{get, "/v3/service_instances/{guid}", false, readsObject, getsObject, getServiceInstance},
 		{get, "/v3/service_instances/{guid}/credentials", false, "its credentials", "get cfserviceinstances, secrets", getServiceCredentials},
 		{patch, "/v3/service_instances/{guid}", false, "change a service, its labels and annotations; apps get the change in their next revision", "patch cfserviceinstances, secrets", withBody(updateServiceInstance)},
-		{del, "/v3/service_instances/{guid}", false, "delete a service that is not bound to any app", "delete cfserviceinstances", deleteServiceInstance},
+		{del, "/v3/service_instances/{guid}", false, "delete a service; refused while an app is bound to it", "delete cfserviceinstances", deleteServiceInstance},
 		{get, "/v3/service_credential_bindings", false, "bindings: `app_guids`, `service_instance_guids`, `service_instance_names`, `names`, `guids`, `include=app`", listsApps, listServiceBindings},
 		{post, "/v3/service_credential_bindings", false, "add the credentials to VCAP_SERVICES of the app's next revision; only the type app", "get cfapps, create cfservicebindings", withBody(createServiceBinding)},
 		{get, "/v3/service_credential_bindings/{guid}", false, readsObject, getsObject, getServiceBinding},

@@ -60,7 +60,7 @@ func TestUpdateAppReadsTheNameFromTheAPIServer(t *testing.T) {
 		"the requested name is the current one": {"shop", "shop", false},
 		"the app has been renamed since":        {"store", "shop", true},
 		"the requested name is another one":     {"shop", "store", true},
-		"no name is requested":                  {"store", "", false},
+		"no rename is requested":                {"store", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &liveApp{app: buildApp(row.live)}

@@ -111,7 +111,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			node := `,{"status":{"addresses":[{}` + strings.Repeat(",{}", 20_000) + `]}}`
 			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(node, 250)+`]}`)
 		}, listNodes, errTooManyNodes},
-		"nodes with very long names are cut off": {func(w http.ResponseWriter) {
+		"leases with very long names are refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 254)+`"},"spec":{"renewTime":"2026-01-02T03:04:05.000000Z"}}`, muchMore)
 		}, listNodes, errMalformed},

@@ -265,7 +265,7 @@ func (o RestoreOptions) requireAllParts(left *leftOutParts) error {
 		return nil
 	}
 	return &RefusedError{fmt.Errorf("expected every part of the backup to be restored, because spec.restore.onError is Fail, found %d that were not: %s; "+
-		"correct the source or the settings of the new MySQLCluster, or set onError to Skip in a new one", len(left.texts), left.summarize())}
+		"create another MySQLCluster with onError Skip, other settings, or a backup of the corrected source", len(left.texts), left.summarize())}
 }
 
 func (o RestoreOptions) loadStoredDump(ctx context.Context, t restoreTarget, from *storedBackup) (*leftOutParts, error) {
