@@ -309,15 +309,15 @@ func (d *appDemo) cancelDeployment() {
 }
 
 func (d *appDemo) rollBack() {
-	d.BeginStep("cf rollback shop --version 0, under load")
-	oldest := stringAt(d.requestAsAlice("GET", d.appPath("/revisions?versions=0"), "", http.StatusOK), "resources", 0, "guid")
+	d.BeginStep("cf rollback shop --version 2, under load")
+	earlier := stringAt(d.requestAsAlice("GET", d.appPath("/revisions?versions=2"), "", http.StatusOK), "resources", 0, "guid")
 	d.expectAnswers(d.withTraffic(func() {
-		d.awaitDeployment(d.createDeployment(`"revision":{"guid":"`+oldest+`"},`), "DEPLOYED")
+		d.awaitDeployment(d.createDeployment(`"revision":{"guid":"`+earlier+`"},`), "DEPLOYED")
 		d.awaitRevision("5")
 	}), "3", "5")
 	colour := stringAt(d.requestAsAlice("GET", d.appPath("/environment_variables"), "", http.StatusOK), "var", "COLOUR")
 	expectThat(colour == "red", colour)
-	d.PrintObserved("its environment is that of revision 0 again: COLOUR is %s", colour)
+	d.PrintObserved("its environment is that of revision 2 again: COLOUR is %s", colour)
 }
 
 func (d *appDemo) refuseAuditor() {
