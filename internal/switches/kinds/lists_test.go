@@ -37,7 +37,7 @@ func listKindsInFiles(t *testing.T) []kindsInFile {
 	return []kindsInFile{
 		{slumberTypes, regexp.MustCompile(`self\.kind in \[('.*?')\]`), "'" + strings.Join(all, "', '") + "'"},
 		{slumberTypes, regexp.MustCompile("message=`expected ([^`]*?), or an apiGroup;"), names + " or " + all[last]},
-		{slumberTypes, regexp.MustCompile(`optional for ((?s).*?)\.\n`), names + " and " + all[last]},
+		{slumberTypes, regexp.MustCompile(`optional(?:\s|//)+for(?:\s|//)+((?s).*?)\.\n`), names + " and " + all[last]},
 		{k9s, scopes("stop|start"), strings.Join(listResources(ListBuiltIn().filter(isStoppedWhole)), ", ")},
 		{k9s, scopes("why|status"), strings.Join(listResources(ListBuiltIn()), ", ")},
 		{plugin, regexp.MustCompile(`KIND is ((?s).*?),\s+or\s+a\s+plural\s+of\s+these`), describeNames(ListBuiltIn())},
