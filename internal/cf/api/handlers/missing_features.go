@@ -62,7 +62,7 @@ func MissingFeatures() []MissingFeature {
 		{"SSH, changes to the features of apps and spaces", "use kubectl exec", []string{
 			"PATCH /v3/apps/{guid}/features/{name}", "PATCH /v3/spaces/{guid}/features/{name}",
 		}},
-		{"`apply_manifest` of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
+		{"apply_manifest of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
 		{"labels and annotations of builds, revisions, roles and users", "label the droplet or the app", nil},
 		{"`fields`; `include` except users of roles and apps of bindings", "ignored", nil},
 		{"sidecars", "run each sidecar as a process of the app", nil},
