@@ -103,8 +103,8 @@ func (o *OverdueEnds) takeDelayed() (delayed []func()) {
 	return delayed
 }
 
-// tell calls a function once no overdue stop delays it, which may be immediately.
-func (o *OverdueEnds) tell(f func()) {
+// delay calls a function once no overdue stop delays it, which may be immediately.
+func (o *OverdueEnds) delay(f func()) {
 	if o == nil {
 		f()
 		return
@@ -228,5 +228,5 @@ func (e *EndTracker[T]) Tell(f func()) {
 		f()
 		return
 	}
-	e.all.tell(f)
+	e.all.delay(f)
 }

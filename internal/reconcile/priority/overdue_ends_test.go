@@ -132,7 +132,7 @@ func TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue(t *testing.T) {
 		one.AwaitTurn(t.Context(), nameOf("a"), podOf("a"))
 		var told atomic.Int32
 		for range 2 {
-			all.tell(func() { told.Add(1) })
+			all.delay(func() { told.Add(1) })
 		}
 		<-time.After(progressLimit - time.Second)
 		one.AwaitTurn(t.Context(), nameOf("b"), podOf("b"))
@@ -141,7 +141,7 @@ func TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue(t *testing.T) {
 		if told.Load() != 2 {
 			t.Errorf("expected both to be told once nothing has come to its end for %s, found %d", progressLimit, told.Load())
 		}
-		all.tell(func() { told.Add(1) })
+		all.delay(func() { told.Add(1) })
 		if told.Load() != 3 || len(all.delayed) > 0 {
 			t.Errorf("expected a later function to be called at once, and none to be left, found %d and %d", told.Load(), len(all.delayed))
 		}
