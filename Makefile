@@ -76,7 +76,7 @@ pods-down: local ## Stop what `make pods-up` runs
 
 unit: ## Run the tests that need no cluster and no download (under a minute warm)
 	@.ci/test unit
-test: local torpor mysql s3 helm ## Run all tests but the house laws, which make verify checks; what did not change comes from the cache
+test: local torpor mysql s3 helm ## Run all tests but the house laws (make verify); what did not change is cached
 	@.ci/with-parts .ci/test
 test-full: local torpor mysql s3 helm ## Run all tests with the race detector, at every fault point, in random order, then fuzz
 	@.ci/with-parts .ci/test full
