@@ -226,21 +226,19 @@ func (m *mocosCluster) expectHealthy(t *testing.T) {
 }
 
 // expectRolloutOfReplicasFirst writes the status for the new template as the StatefulSet controller does: MOCO's
-// Pods are of an older revision.
+// Pods are of an older revision. The primary has the highest ordinal, so the first Pod that may be replaced is Pod 1.
 func (m *mocosCluster) expectRolloutOfReplicasFirst(t *testing.T) {
 	t.Helper()
-	before := &corev1.Pod{}
-	testenv.ExpectNoError(t, m.Env.Client.Get(t.Context(), m.PodKey(0), before))
 	m.set.Status.ObservedGeneration, m.set.Status.UpdateRevision, m.set.Status.Replicas = m.set.Generation, "torpors", 3
 	testenv.ExpectNoError(t, m.Env.Client.Status().Update(t.Context(), m.set))
 	testenv.Eventually(t, "the first replica is replaced", func() error {
 		pod := &corev1.Pod{}
-		err := m.Env.Client.Get(t.Context(), m.PodKey(0), pod)
+		err := m.Env.Client.Get(t.Context(), m.PodKey(mocosPrimary-1), pod)
 		return testenv.ErrorIf(err == nil && pod.DeletionTimestamp.IsZero(), "found it unchanged")
 	})
 	waits := m.Env.WaitForCondition(t, m.cluster, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, mocov1beta2.StatefulSetNotReadyReason)
 	t.Logf("StatefulSetReady: %s", waits.Message)
-	for _, i := range []int{1, mocosPrimary} {
+	for _, i := range []int{0, mocosPrimary} {
 		pod := &corev1.Pod{}
 		if err := m.Env.Client.Get(t.Context(), m.PodKey(i), pod); err != nil || !pod.DeletionTimestamp.IsZero() {
 			t.Errorf("expected Pod %d to wait, found it gone (%v)", i, err)
