@@ -17,11 +17,11 @@ import (
 // EffectivePowerState returns the power state that spec.powerState and Slumbers request. A stop that has expired no
 // longer has any effect, and a Slumber can hibernate the cluster regardless of spec.powerState. The spec is never
 // written, because its owner may be a GitOps tool.
-func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, scheduled *torporv1alpha1.ScheduledStop) hivev1.PowerState {
+func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, scheduled *torporv1alpha1.ScheduledStop, now time.Time) hivev1.PowerState {
 	if scheduled != nil {
 		return hivev1.PowerStateHibernating
 	}
-	if spec == hivev1.PowerStateHibernating && stops.HasExpired() {
+	if spec == hivev1.PowerStateHibernating && stops.HasReachedEnd(now) {
 		return hivev1.PowerStateRunning
 	}
 	return spec
@@ -36,7 +36,7 @@ func IsStoppedWithoutSlumbers(cd *hivev1.ClusterDeployment, now time.Time) bool 
 // this state.
 func desiredPowerStateOf(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, now time.Time) hivev1.PowerState {
 	timer, _ := ReadTimer(cd) // A malformed timer stops nothing.
-	return DesiredPowerState(EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled), timer, cd.Status.Hibernation, now)
+	return DesiredPowerState(EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled, now), timer, cd.Status.Hibernation, now)
 }
 
 // StopEvents returns the events of the stops since the previous record.

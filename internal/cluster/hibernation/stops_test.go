@@ -34,7 +34,7 @@ func TestStopEnds(t *testing.T) {
 		"expired stop leaves spec.powerState Running unchanged": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if found := EffectivePowerState(row.spec, row.stops, nil); found != row.want {
+			if found := EffectivePowerState(row.spec, row.stops, nil, modelTime()); found != row.want {
 				t.Errorf("expected %q, found %q", row.want, found)
 			}
 		})
@@ -44,7 +44,7 @@ func TestStopEnds(t *testing.T) {
 func TestSlumbersOverrideThePowerStateOfTheSpec(t *testing.T) {
 	scheduled := &torporv1alpha1.ScheduledStop{Slumber: "nights", Stops: stoppedSince("")}
 	for _, spec := range []hivev1.PowerState{"", hivev1.PowerStateRunning, hivev1.PowerStateHibernating} {
-		if found := EffectivePowerState(spec, stoppedSince("60m"), scheduled); found != hivev1.PowerStateHibernating {
+		if found := EffectivePowerState(spec, stoppedSince("60m"), scheduled, modelTime()); found != hivev1.PowerStateHibernating {
 			t.Errorf("%q: found %q", spec, found)
 		}
 	}

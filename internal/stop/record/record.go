@@ -46,6 +46,18 @@ func (r Records) HasExpired() bool {
 	return newest != nil && newest.EndedAt != nil
 }
 
+// HasReachedEnd reports whether a stop that the switch still requests has reached its end, even if the record does
+// not contain this yet. The object then runs, or is about to start.
+func (r Records) HasReachedEnd(now time.Time) bool {
+	newest := r.RequestedStop()
+	return newest != nil && (newest.EndedAt != nil || isOver(newest, now))
+}
+
+// isOver reports whether the end that a user set for a stop has passed.
+func isOver(stop *torporv1alpha1.StopRecord, now time.Time) bool {
+	return stop.RequestedUntil != "" && stop.Until != nil && !now.Before(stop.Until.Time)
+}
+
 // HasJustExpired reports whether the newest stop has ended by itself within the last followUpLimit, or at a time
 // that is not recorded yet.
 func (r Records) HasJustExpired(now time.Time) bool {
@@ -84,11 +96,11 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 	}
 	newest := next.RequestedStop()
 	setEnd(newest, asked, now)
-	isOver := newest.RequestedUntil != "" && newest.Until != nil && !now.Before(newest.Until.Time)
+	hasPassed := isOver(newest, now)
 	switch {
-	case isOver && newest.EndedAt == nil:
+	case hasPassed && newest.EndedAt == nil:
 		newest.EndedAt, newest.StartedBy = new(metav1.NewTime(now)), torporv1alpha1.UntilAnnotation
-	case !isOver && newest.EndedAt != nil:
+	case !hasPassed && newest.EndedAt != nil:
 		// A user has set a later end, or removed the end, after the stop had ended. This begins another stop.
 		newest.Requested = false
 		again := torporv1alpha1.StopRecord{Since: metav1.NewTime(now), By: cmp.Or(asked.UntilBy, newest.By), RequestVersion: newest.RequestVersion, Requested: true}

@@ -129,6 +129,9 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.expect(t, true, "at once")
 			s.wait(time.Hour - time.Nanosecond)
 			s.expect(t, true, "a moment before")
+			if before := s.records; before.HasReachedEnd(s.now) || !before.HasReachedEnd(s.now.Add(time.Nanosecond)) {
+				t.Error("expected the record of the last pass to show from the end on that the stop is over")
+			}
 			s.wait(time.Nanosecond)
 			s.expect(t, false, "at its time")
 			s.wait(time.Hour)

@@ -263,8 +263,8 @@ func holdsAll(object map[string]any, saved []SavedField) bool {
 	return !slices.ContainsFunc(saved, func(one SavedField) bool { return !one.IsMade && !holdsValue(object, one) })
 }
 
-// isSet reports whether an object already has the values that the operations would set, regardless of who set them.
-func isSet(object map[string]any, operations []torporv1alpha1.StopOperation) bool {
+// IsSet reports whether an object already has the values that the operations would set, regardless of who set them.
+func IsSet(object map[string]any, operations []torporv1alpha1.StopOperation) bool {
 	for _, operation := range operations {
 		one := SavedField{Path: operation.Path}
 		if operation.Op != torporv1alpha1.RemoveOperation && operation.Value != nil {

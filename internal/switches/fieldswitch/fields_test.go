@@ -68,7 +68,7 @@ func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 			if diff := cmp.Diff(normalize(parseObject(t, row.want)), normalize(object)); diff != "" {
 				t.Errorf("stopped (-want +found):\n%s", diff)
 			}
-			if !isSet(object, row.operations[len(row.operations)-1:]) {
+			if !IsSet(object, row.operations[len(row.operations)-1:]) {
 				t.Error("expected the switch to be seen as set")
 			}
 			if kept := restoreFields(object, saved); len(kept) > 0 {

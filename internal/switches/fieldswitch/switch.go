@@ -152,12 +152,12 @@ func IsRestoreDue(obj metav1.Object, now time.Time) bool {
 
 // IsStoppedWithoutSlumbers reports whether an object is stopped regardless of Slumbers: a user requests it, or its
 // own switch was set before.
-func (s SwitchState) IsStoppedWithoutSlumbers(obj *unstructured.Unstructured, operations []torporv1alpha1.StopOperation) bool {
+func (s SwitchState) IsStoppedWithoutSlumbers(obj *unstructured.Unstructured, operations []torporv1alpha1.StopOperation, now time.Time) bool {
 	switch {
-	case IsAsked(obj) && !s.Records.HasExpired():
+	case IsAsked(obj) && !s.Records.HasReachedEnd(now):
 		return true
 	case len(s.Saved) == 0:
-		return isSet(obj.Object, operations)
+		return IsSet(obj.Object, operations)
 	default:
 		return !slices.ContainsFunc(s.Saved, func(one SavedField) bool { return string(one.Before) != string(one.After) })
 	}

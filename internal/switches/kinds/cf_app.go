@@ -71,7 +71,7 @@ func (k cfApps) ListFinalizers() []Finalizer {
 }
 
 // ReadState implements Definition.
-func (cfApps) ReadState(obj Object, _ time.Time) State {
+func (cfApps) ReadState(obj Object, now time.Time) State {
 	app, isApp := obj.(*korifiv1alpha1.CFApp)
 	if !isApp {
 		return State{}
@@ -79,7 +79,7 @@ func (cfApps) ReadState(obj Object, _ time.Time) State {
 	app = restoreStatus(app)
 	s := State{
 		IsStoppable:              app.DeletionTimestamp.IsZero(),
-		IsStoppedWithoutSlumbers: app.Spec.DesiredState != korifiv1alpha1.StartedState,
+		IsStoppedWithoutSlumbers: app.Spec.DesiredState != korifiv1alpha1.StartedState && !stoprecord.Records(app.Status.Stops).HasReachedEnd(now),
 		ScheduledStops:           stoprecord.ListScheduled(app.Status.ScheduledStops, app.Annotations),
 	}
 	if ready := meta.FindStatusCondition(app.Status.Conditions, korifiv1alpha1.ReadyCondition); ready != nil {

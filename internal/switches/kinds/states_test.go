@@ -36,18 +36,20 @@ func TestStates(t *testing.T) {
 		object kinds.Object
 		want   string
 	}{
-		"a cluster that cannot hibernate: awake":                       {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
-		"a cluster whose stop is refused: awake":                       {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
-		"an unreachable unsupported cluster: neither asleep nor awake": {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
-		"a cluster that runs: awake":                                   {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
-		"a cluster that hibernates: asleep":                            {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
-		"a cluster that a user hibernates: asleep":                     {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
-		"serving MySQL: awake":                                         {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
-		"MySQL that is about to go offline: neither asleep nor awake":  {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
-		"MySQL whose Pods are being deleted: neither asleep nor awake": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
-		"MySQL without Pods: asleep":                                   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
-		"MySQL that a user took offline: neither asleep nor awake":     {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
-		"new MySQL without data: neither asleep nor awake":             {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
+		"a cluster that cannot hibernate: awake":                                                  {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
+		"a cluster whose stop is refused: awake":                                                  {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
+		"an unreachable unsupported cluster: neither asleep nor awake":                            {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
+		"a cluster that runs: awake":                                                              {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
+		"a cluster that hibernates: asleep":                                                       {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
+		"a cluster that a user hibernates: asleep":                                                {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
+		"a hibernating cluster whose stop by a user has just expired: asleep, and about to start": {newExpired(newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse)), "asleep stoppable"},
+		"a stopped app whose stop by a user has just expired: asleep, and about to start":         {newExpired(newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil)), "asleep stoppable"},
+		"serving MySQL: awake":                                                                    {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
+		"MySQL that is about to go offline: neither asleep nor awake":                             {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
+		"MySQL whose Pods are being deleted: neither asleep nor awake":                            {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
+		"MySQL without Pods: asleep":                                                              {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
+		"MySQL that a user took offline: neither asleep nor awake":                                {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
+		"new MySQL without data: neither asleep nor awake":                                        {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
 		"MySQL with manual work on its servers: awake": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
 		}), "awake"},
@@ -193,6 +195,20 @@ func newCluster(asked hivev1.PowerState, hibernating, ready metav1.ConditionStat
 		{Type: hivev1.ClusterReadyCondition, Status: ready, Reason: hivev1.RunningHibernationReason},
 	}
 	return cd
+}
+
+// newExpired returns an object with the record of a stop by a user whose end passed a minute ago. No controller has
+// recorded the end yet.
+func newExpired[T kinds.Object](obj T) T {
+	until := now().Add(-time.Minute)
+	stops := []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now().Add(-time.Hour)), Until: new(metav1.NewTime(until)), RequestedUntil: until.Format(time.RFC3339), Requested: true}}
+	switch obj := any(obj).(type) {
+	case *hivev1.ClusterDeployment:
+		obj.Status.Stops = stops
+	case *korifiv1alpha1.CFApp:
+		obj.Status.Stops = stops
+	}
+	return obj
 }
 
 func newRefusedCluster() *hivev1.ClusterDeployment {

@@ -162,7 +162,7 @@ func stateOfSwitched(how *FieldSwitch, r Row, is fieldswitch.SwitchState, rest O
 		return "stopped", false
 	case r.Stopped:
 		return "stopping", false
-	case !isKept && rest.IsQuiet && is.IsStoppedWithoutSlumbers(u, how.Operations):
+	case !isKept && rest.IsQuiet && fieldswitch.IsSet(u.Object, how.Operations):
 		return "stopped", true
 	case !isKept && rest.IsReady:
 		return "running", false
@@ -269,7 +269,7 @@ func judgeSwitch(refusal string, unread []string) (findings []preflight.Finding)
 
 func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedActivity, now time.Time) State {
 	is := fieldswitch.ReadSwitch(u)
-	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations)
+	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations, now)
 	scheduled := is.FindScheduled(u.GetAnnotations(), now)
 	s := State{
 		// An object with a controlling owner cannot be stopped. An object that a Slumber stops remains stoppable,

@@ -4,11 +4,13 @@ package kinds_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
@@ -38,6 +40,7 @@ func TestWorkloadsAreAsleepAndAwake(t *testing.T) {
 			if state := k.ReadState(u, now()); !state.IsAsleep || state.IsAwake {
 				t.Errorf("stopped object: expected it to be asleep, found %+v", state)
 			}
+			expectNoStopAfterEnd(t, k, u)
 			fieldswitch.AskForStart(u)
 			u = decide(k, u)
 			example.ReportStatus(u)
@@ -47,6 +50,23 @@ func TestWorkloadsAreAsleepAndAwake(t *testing.T) {
 				t.Errorf("spec (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// expectNoStopAfterEnd expects that a user's stop of a stopped object no longer counts once its end has passed, even if no
+// controller has recorded that yet.
+func expectNoStopAfterEnd(t *testing.T, k kinds.Kind, stopped *unstructured.Unstructured) {
+	t.Helper()
+	u, end := stopped.DeepCopy(), now().Add(time.Hour)
+	annotations := u.GetAnnotations()
+	annotations[torporv1alpha1.UntilAnnotation] = end.Format(time.RFC3339)
+	u.SetAnnotations(annotations)
+	u = decide(k, u)
+	u.SetGeneration(stopped.GetGeneration()) // Only annotations change.
+	for at, want := range map[time.Time]bool{end.Add(-time.Second): true, end: false} {
+		if state := k.ReadState(u, at); state.IsStoppedWithoutSlumbers != want || !state.IsAsleep {
+			t.Errorf("%s: expected an object asleep, with a stop that counts: %t; found %+v", at.Format(time.TimeOnly), want, state)
+		}
 	}
 }
 

@@ -172,7 +172,7 @@ func clustersOfModel(kind kinds.Kind) memberKind {
 			cd, _ := m.stored.(*hivev1.ClusterDeployment)
 			scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, now)
 			recorded := stoprecord.NextRecords(cd.Status.Stops, askedOfCluster(m, cd), now)
-			return hibernation.EffectivePowerState(cd.Spec.PowerState, recorded, scheduled) == hivev1.PowerStateHibernating
+			return hibernation.EffectivePowerState(cd.Spec.PowerState, recorded, scheduled, now) == hivev1.PowerStateHibernating
 		},
 		setSwitch: func(m *modelMember, isStopped bool, _ time.Time) {
 			m.write(func(obj kinds.Object) {

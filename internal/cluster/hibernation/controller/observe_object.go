@@ -36,7 +36,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment, facts objectFact
 	now := c.Clock.Now()
 	stops := stoprecord.NextRecords(cd.Status.Stops, readStopRequest(cd), now)
 	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, now)
-	spec := hibernation.EffectivePowerState(cd.Spec.PowerState, stops, scheduled)
+	spec := hibernation.EffectivePowerState(cd.Spec.PowerState, stops, scheduled, now)
 	switch {
 	case stops.Holds():
 		requestedBy, requestedAt = stops.RequestedStop().By, stops.RequestedStop().Since.Time

@@ -108,7 +108,7 @@ func (s *story) finish(t *testing.T, name string) {
 // isWanted reports whether a stop of the cluster is requested.
 func (s *story) isWanted(cd *hivev1.ClusterDeployment) bool {
 	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, s.clock.Now())
-	return hibernation.EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled) == hivev1.PowerStateHibernating
+	return hibernation.EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled, s.clock.Now()) == hivev1.PowerStateHibernating
 }
 
 // moveTo advances the time, and triggers a pass of the Slumber, because the test's clock does not.
