@@ -92,7 +92,7 @@ func TestActionsStopAndStart(t *testing.T) {
 
 func TestStartActionRemovesTheReason(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"a hibernating cluster", "a stopped app"} {
+	for _, name := range []string{"a hibernating cluster", "a stopped app", "a database with clustering stopped"} {
 		obj := listStatuses(t)[name]
 		var of actions
 		if err := yaml.UnmarshalStrict([]byte(readCustomization(t, "actions", obj)), &of); err != nil {
