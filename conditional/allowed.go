@@ -32,7 +32,8 @@ const (
 	failedInterval    = 2 * time.Second  // failedInterval is the pause after a failed review
 	maxReviewTime     = 30 * time.Second // maxReviewTime limits the reviews of one round
 
-	// notANamespace has no RoleBindings, so a right that is granted there is granted in the whole cluster.
+	// notANamespace is not a valid name of a namespace, so no RoleBinding exists there. A right that is granted there
+	// is granted in the whole cluster.
 	notANamespace = "-"
 )
 
@@ -63,9 +64,10 @@ func Disabled() Condition {
 // SelfSubjectRulesReview per namespace. All groups of the manager share a review until it is one period old, so a
 // revoked right is detected within two periods. A right that the rules do not grant is checked with a
 // SelfSubjectAccessReview. If an authorizer does not list its rules, every right is checked in this way at first. Every
-// authenticated user may create both reviews. A missing right is looked up in the shared rules every 10 s, and checked
-// separately once per period, or every 10 s if an authorizer does not list its rules. Combine Allowed and Served with
-// All, because a controller without the right to list a kind that it watches would log errors continuously.
+// authenticated user may create both reviews. While a right is missing, the shared rules are read every 10 s, and the
+// access review is repeated once per period. If an authorizer does not list its rules, the access review is repeated
+// every 10 s. Combine Allowed and Served with All, because a controller without the right to list a kind that it
+// watches would log errors continuously.
 func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
 	return builtinCondition{
 		name:    "Allowed",

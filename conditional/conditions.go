@@ -205,7 +205,7 @@ func defaultBackoff() wait.Backoff {
 
 // observeWithBackoff observes a condition until ctx is cancelled. After an error or a panic, which it reports as
 // Unknown, it repeats the observation with a back-off. The back-off is reset after an observation that lasted longer
-// than its Cap.
+// than the Cap of the back-off.
 func observeWithBackoff(ctx context.Context, c Condition, src Sources, backoff wait.Backoff, report func(Status)) {
 	pause := backoff
 	for ctx.Err() == nil {
@@ -303,8 +303,8 @@ func judgeAll(inputs []judgeInput) Status {
 }
 
 // newAnyJudge returns the OR of Kleene's three-valued logic: True if one condition is True, otherwise Unknown if one is
-// Unknown. Its identity is that of one true condition, and stays the same until that condition is False. The group must
-// not restart because another condition becomes true, or because this one is Unknown for a while.
+// Unknown. Its identity is that of one True condition, which is kept until it is False. The group must not restart
+// because another condition becomes True, or because the kept condition is Unknown for a while.
 func newAnyJudge() judgeFunc {
 	relied := -1
 	return func(inputs []judgeInput) Status {

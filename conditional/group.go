@@ -168,7 +168,7 @@ type ReadyPolicy int8
 // These are the policies of Group.Checker.
 const (
 	Ignore          ReadyPolicy = iota // Ignore means always ready
-	RequireResolved                    // RequireResolved means ready once the condition was True or False
+	RequireResolved                    // RequireResolved means ready once the condition has been True or False
 	RequireRunning                     // RequireRunning means ready while the group is Running, or while another replica is the leader or runs the group
 )
 

@@ -123,7 +123,7 @@ func (e holdEvent) key() string {
 	return e.reason
 }
 
-// holdEvents limits the events about holds. It maps the key of an event to the last event.
+// holdEvents limits the events about holds. It maps a key to the last event with that key.
 type holdEvents map[string]recordedHold
 
 type recordedHold struct {
@@ -135,7 +135,7 @@ type recordedHold struct {
 
 // findDue returns the events that must be recorded now. It returns at most one event per key within holdEventPause,
 // except if both the CRD and the message are new. In that case it returns the event immediately, because a recreated
-// CRD does not show the events of the deleted CRD. The message of the restart limit is new after each start.
+// CRD does not show the events of the deleted CRD. The message about the restart limit changes after each start.
 func (e holdEvents) findDue(current []holdEvent, crd types.UID, now time.Time) (due []holdEvent) {
 	for _, h := range current {
 		last, found := e[h.key()]
@@ -178,7 +178,8 @@ func (r *holdRecorder) end() {
 	}
 }
 
-// recordHolds records the events about current holds that are due, on the leader and in the replica that runs the group.
+// recordHolds records the events about current holds that are due. It does nothing on a replica that is not the leader,
+// or while another replica runs the group.
 func (l *groupLoop) recordHolds() {
 	if l.isStopping || !l.group.host.isLeader() || l.group.runsElsewhere() {
 		return

@@ -27,7 +27,7 @@ type groupHost struct {
 	running  sync.WaitGroup // running waits for the groups
 
 	refusalsMu sync.Mutex
-	refusals   map[*detect.Detector]func() // refusals has the function that ends followRefusals for a detector
+	refusals   map[*detect.Detector]func() // refusals maps a detector to the function that ends followRefusals
 
 	mu     sync.Mutex
 	ctx    context.Context // ctx is the manager's context; it is nil before the manager starts

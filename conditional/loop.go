@@ -352,7 +352,7 @@ type activation struct {
 	events     chan activationEvent // events is buffered for all events of an activation, so that sending never blocks
 
 	// The times are used by the goroutine of groupLoop only.
-	startingAt, runningAt, drainingAt time.Time // when it became Starting, Running and Draining; zero if it has not
+	startingAt, runningAt, drainingAt time.Time // when the phase Starting, Running or Draining began, or zero
 }
 
 type activationEvent struct {

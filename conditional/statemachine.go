@@ -42,8 +42,8 @@ const (
 	actionStay     groupAction = ""
 	actionActivate groupAction = "Activate" // actionActivate starts a new activation
 	actionCancel   groupAction = "Cancel"   // actionCancel asks the activation to end
-	actionSeal     groupAction = "Seal"     // actionSeal closes its scope, even while runnables still run
-	actionBackOff  groupAction = "BackOff"  // actionBackOff waits for the next try
+	actionSeal     groupAction = "Seal"     // actionSeal closes the activation's scope, even while runnables still run
+	actionBackOff  groupAction = "BackOff"  // actionBackOff sets the timer for the next start
 	actionForgive  groupAction = "Forgive"  // actionForgive resets the back-off
 )
 

@@ -63,8 +63,8 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 	}
 	s := &soakRun{server: server}
 	apiServer := s.server.ControlPlane.GetAPIServer()
-	apiServer.CertDir = certs                             // The folder outlives a restart.
-	apiServer.Configure().Append("request-timeout", "5s") // A server that stops waits this long for its watches.
+	apiServer.CertDir = certs                             // The folder is kept across restarts.
+	apiServer.Configure().Append("request-timeout", "5s") // Limits how long a shutdown waits for watches.
 	cfg, err := s.server.Start()
 	if err != nil {
 		return fmt.Errorf("start the API server: %w", err)
@@ -128,8 +128,8 @@ func (s *soakRun) breakThings(ctx context.Context, pairs []*soakPair, span time.
 	check(work.Wait(), "soak")
 }
 
-// liveOnce installs a CRD, creates objects, in some cases stops serving its version for a while, and deletes it with
-// its objects.
+// liveOnce installs a CRD and creates objects. In a third of all cases, it then stops serving the CRD's version for a
+// while. Finally it deletes the CRD with its objects.
 func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) {
 	crd := newCRD(p.kind)
 	isClustered := random.IntN(3) == 0
@@ -265,8 +265,8 @@ func (p *soakPair) setUp(mgr manager.Manager, role string) *conditional.Group {
 	return setUpGroup(mgr, name, conditional.Served(p.kind), func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).Named(name).For(newObject(p.kind, "")).WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
 			Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-				// A client reads unstructured objects from the server, which may be down, and the last failures are not
-				// retried.
+				// The cache is read, because a client reads unstructured objects from the API server, which may be
+				// down. Failures shortly before a stop are not retried.
 				return reconcile.Result{}, p.reconcile(ctx, mgr.GetCache(), role, req)
 			}))
 	})
@@ -293,8 +293,8 @@ func (p *soakPair) reconcile(ctx context.Context, c client.Reader, role string, 
 	return client.IgnoreNotFound(err)
 }
 
-// forgetGone clears the record of deletions, which may contain existing objects: they were reported as deleted while
-// their version was not served.
+// forgetGone clears the record of deletions. The record may contain existing objects, which were reported as deleted
+// while their version was not served.
 func (p *soakPair) forgetGone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -383,7 +383,7 @@ type eventTraffic struct {
 	kind schema.GroupVersionKind
 
 	mu      sync.Mutex
-	missing map[string]bool // by event type and object
+	missing map[string]bool // one entry per event type and object
 	made    int
 }
 
@@ -542,8 +542,8 @@ func measureDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) round
 	return r
 }
 
-// measurePlainDormant makes plain controllers wait for the same kinds. They wait indefinitely, whereas the manager
-// would stop after two minutes.
+// measurePlainDormant makes plain controllers wait for the same kinds. They wait for up to a day. With the default
+// CacheSyncTimeout, the manager would stop after two minutes.
 func measurePlainDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	r := roundFigures{}
 	withManager(ctx, mgr, func(ctx context.Context) {
@@ -551,7 +551,7 @@ func measurePlainDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) 
 			kind := benchKind(i)
 			startPlain(ctx, mgr, "bench-"+kind.Kind, newNotingSource(mgr, kind, make(syncTimes, 1)))
 		}
-		settledUsage(ctx) // It returns when all controllers have started.
+		settledUsage(ctx) // Only waits until all controllers have started.
 		e.measureIdle(ctx, e.PlainDormantTime, r, "plain_")
 	})
 	return r
@@ -562,7 +562,7 @@ func (e *trialEnv) measureIdle(ctx context.Context, span time.Duration, r roundF
 	requests, watches, errorLogs := e.counter.requests.Load(), e.counter.watches.Load(), e.counter.errors.Load()
 	start, cpu := time.Now(), usedCPU()
 	for left := span; left > 0; left = span - time.Since(start) {
-		pause(ctx, min(left, 20*time.Second)) // One line every 20 s has no noticeable effect on the CPU time.
+		pause(ctx, min(left, 20*time.Second)) // Waking up every 20 s has no noticeable effect on the CPU time.
 	}
 	minutes := time.Since(start).Minutes()
 	r[prefix+"dormant_minutes"] = minutes
@@ -627,7 +627,7 @@ func watchKind(kind schema.GroupVersionKind, synced syncTimes) conditional.Setup
 }
 
 // startPlain starts a controller while the manager is running, as controller-runtime's authors recommend for late
-// starts. stop stops the controller and leaves its informer to the caller.
+// starts. stop stops the controller. The caller must remove its informer.
 func startPlain(ctx context.Context, mgr manager.Manager, name string, s notingSource) (stop func()) {
 	c, err := controller.NewUnmanaged(name, controller.Options{
 		Reconciler: idleReconciler(), SkipNameValidation: new(true), Logger: mgr.GetLogger(), CacheSyncTimeout: 24 * time.Hour,

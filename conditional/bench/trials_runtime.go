@@ -17,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// lastDeletions is the number of objects of a CRD at its deletion. deletionTime is the time that a controller needs for
-// each object.
+// lastDeletions is the number of objects that exist when their CRD is deleted. deletionTime is the time that a
+// controller takes to clean up after one object.
 const (
 	lastDeletions = 100
 	deletionTime  = 10 * time.Millisecond

@@ -29,7 +29,7 @@ func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer
 		if r.ClientToken != token {
 			continue
 		}
-		// A repeated token returns the answer of the first call, but only for the same parameters.
+		// A repeated token returns the response of the first call, but only for the same parameters.
 		if r.Digest != digest {
 			return nil, ec2query.NewErrorf(ec2query.IdempotentParameterMismatch, "The client token was used before with other parameters.")
 		}
@@ -401,8 +401,8 @@ func (s *cloudState) candidates(ids []string, filters filterCriteria) (map[strin
 	return nil, true
 }
 
-// choosePage returns the size of the page, and the sequence number of the last reservation on the previous page. As
-// in EC2, the answer to a call that names instances is not paginated.
+// choosePage returns the size of the page, and the sequence number of the last reservation on the previous page. As in
+// EC2, the response to a call that names instances is not paginated.
 func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, err error) {
 	size, given, err := q.ParseNumber("MaxResults")
 	if err != nil {
@@ -415,7 +415,7 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 		return 0, 0, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Value ( %d ) for parameter maxResults is invalid. Expecting a value from 5 to 1000.", size)
 	}
 	switch {
-	// EC2 does not paginate the answer to a call that names instances.
+	// EC2 does not paginate the response to a call that names instances.
 	case len(ids) > 0:
 		size = len(ids)
 	case given:

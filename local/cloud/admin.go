@@ -187,11 +187,11 @@ func writeRefusal(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A client that has disconnected needs no answer.
+	// A client that has disconnected needs no response.
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// Kinds of faults that affect an instance, and not the answer to a call.
+// Kinds of faults that affect an instance, and not the response to a call.
 const (
 	stuckPending  = "stuckPending"
 	stuckStopping = "stuckStopping"
@@ -215,7 +215,7 @@ type injectedFault struct {
 	HTTPStatus int `json:"httpStatus"`
 	// Times is how often the fault occurs; 0 means until it is cleared.
 	Times int `json:"times"`
-	// Delay delays the answer, as "1.5s". The action itself is not delayed.
+	// Delay delays the response, as "1.5s". The action itself is not delayed.
 	Delay jsonDuration `json:"delay"`
 }
 

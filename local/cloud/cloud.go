@@ -2,7 +2,7 @@
 
 // Package cloud is a simulated cloud that speaks the EC2 Query API on one machine.
 //
-// Its instances have EC2's states, answers and errors, and take real time to start and stop. Each instance may run a
+// Its instances have EC2's states, responses and errors, and take real time to start and stop. Each instance may run a
 // real command as its machine. The state of the cloud survives kill -9, because each change is written to the disk
 // before the call is answered.
 //
@@ -50,7 +50,7 @@ type Config struct {
 	Burst         int
 	// EC2Limits throttles the calls of each access key, by kinds of calls, as EC2 throttles the calls of an account.
 	EC2Limits bool
-	// ReadLag is how old the data in answers to DescribeInstances is: a change becomes visible only after this time.
+	// ReadLag is how old the data in responses to DescribeInstances is: a change becomes visible only after this time.
 	ReadLag time.Duration
 	// Log receives one line per change to an instance; nil drops them.
 	Log *slog.Logger

@@ -104,7 +104,7 @@ func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.
 	if err := met.asError(); err != nil {
 		return nil, delay, err
 	}
-	// As in EC2, the answer to a successful dry run is an error. The state of instances does not matter.
+	// As in EC2, the response to a successful dry run is an error. The state of instances does not matter.
 	if dry {
 		return nil, delay, ec2query.NewErrorf(ec2query.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
 	}

@@ -115,7 +115,7 @@ func (c *Cloud) serveNodeGroup(action string, act nodeGroupAction) http.HandlerF
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // A caller that has disconnected needs no answer.
+		_ = json.NewEncoder(w).Encode(answer) // A caller that has disconnected needs no response.
 	}
 }
 

@@ -53,7 +53,7 @@ func (p *podRunner) serveLogs(w http.ResponseWriter, r *http.Request) {
 	if p.network != nil {
 		lines = append(lines, p.network.listRequests(pod.UID)...)
 	}
-	_, _ = w.Write(selectLines(lines, r.URL.Query())) // A client that has disconnected needs no answer.
+	_, _ = w.Write(selectLines(lines, r.URL.Query())) // A client that has disconnected needs no response.
 }
 
 // containerLines returns the lines that a container's status implies.

@@ -88,7 +88,7 @@ func (n *podNetwork) servePod(ctx context.Context, pod *corev1.Pod) error {
 	s.server = &http.Server{ReadHeaderTimeout: requestLimit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.noteRequest(r)
 		w.Header().Set("Content-Type", "application/json")
-		// A client that has disconnected needs no answer.
+		// A client that has disconnected needs no response.
 		_ = json.NewEncoder(w).Encode(map[string]any{"name": pod.Name, "labels": pod.Labels})
 	})}
 	for _, c := range pod.Spec.Containers {

@@ -156,7 +156,7 @@ func setUpNetwork(ctx context.Context) error {
 	if err := addRoute(eth0, "0.0.0.0/0", HostAddress); err != nil {
 		return err
 	}
-	// The rules must also apply to packets between pods of a Service; otherwise answers would come from another
+	// The rules must also apply to packets between pods of a Service; otherwise responses would come from another
 	// address.
 	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} {
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte("1\n"), 0o644); err != nil {

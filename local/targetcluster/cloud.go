@@ -81,7 +81,7 @@ func (c *cloudClient) findMachine(ctx context.Context, m machineSpec) (instances
 func (c *cloudClient) runMachine(ctx context.Context, m machineSpec) error {
 	form := url.Values{
 		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {"1"}, "MaxCount": {"1"},
-		// If the answer is lost, a repeated call must return the machine of the first call.
+		// If the response is lost, a repeated call must return the machine of the first call.
 		"ClientToken":                     {m.name},
 		"TagSpecification.1.ResourceType": {"instance"},
 		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {m.name},

@@ -177,8 +177,8 @@ type kindGate struct {
 
 // NoteVerdicts receives the detector's verdicts about kinds that a group waits for. If a kind is absent or has been
 // replaced, the mapper is refreshed, and informers that were created only by reads are removed, because they would list
-// a missing kind forever. The client is refreshed only if the scope or plural of the kind has changed, because a client
-// that reads its own writes leaves handlers behind.
+// a missing kind forever. The client is refreshed only if the scope or plural of the kind has changed, because a
+// replaced client that reads its own writes leaves its handlers behind.
 func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {
 	// The manager was not created by conditional.NewManager.
 	if c == nil {

@@ -124,7 +124,7 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	opts.Cache = &reading
 
 	c.settings.Client = opts
-	// A scope wraps the manager's HTTP client. A different HTTP client was configured for the client alone.
+	// A scope wraps the manager's HTTP client, so only an HTTP client that was configured for the client alone is kept.
 	if opts.HTTPClient == c.settings.Cache.HTTPClient {
 		c.settings.Client.HTTPClient = nil
 	}

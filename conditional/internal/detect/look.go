@@ -154,8 +154,8 @@ func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) 
 	t.isProbing = false
 	now := time.Now()
 	f := lookSummary{isOpen: true, isMissing: true}
-	// During the probe, an event or the result of another query may have arrived, or a new subscription may have
-	// replaced the kind's state.
+	// The result of the probe is used only if the kind was not judged, its CRD did not change and its state was not
+	// replaced by a new subscription during the probe.
 	b := t.version
 	if slices.Contains(b.kinds, t) && t.judgements == judged && (s.outcome != outcomePresent || l.addCRDFacts(s, b.gv.Group) == s) {
 		f = l.judgeKind(t, s, now)
@@ -206,7 +206,7 @@ const (
 	eagerPause = 32 * time.Millisecond
 	eagerSpan  = 2 * time.Second
 	settleSpan = 10 * time.Second
-	doubtPause = 100 * time.Millisecond // doubtPause is doubled up to longPause while a verdict is open
+	doubtPause = 100 * time.Millisecond // doubtPause is doubled up to longPause while a verdict needs another query
 	longPause  = 30 * time.Second
 	pollMin    = 10 * time.Second // pollMin is doubled up to pollMax while nothing changes
 	pollMax    = time.Minute
@@ -225,19 +225,19 @@ type versionState struct {
 
 	mayHaveMissedEvents bool      // mayHaveMissedEvents is true if events of CRDs may have arrived before the first query
 	settlesAt           time.Time // settlesAt is the end of the queries after an event
-	crdCreatedAt        time.Time // crdCreatedAt is when a CRD of the group was created
+	crdCreatedAt        time.Time // crdCreatedAt is when a CRD of the group was last created
 	eagerUntil          time.Time // eagerUntil is the end of the short pauses
 	pause               time.Duration
 
-	pollInterval  time.Duration // pollInterval is the shortest Poll of its subscribers, 0 without one
+	pollInterval  time.Duration // pollInterval is the shortest Poll of its subscribers; 0 if no subscriber polls
 	hasWatchers   bool          // hasWatchers is true if a subscriber does not poll
 	needsFallback bool          // needsFallback is true if a subscriber wants to watch but is not allowed to
-	fallbackPause time.Duration // fallbackPause is the pause of the fallback
+	fallbackPause time.Duration // fallbackPause is the last pause between two queries of the fallback
 }
 
 // lookSummary is the input for calculating the time of the next query.
 type lookSummary struct {
-	isOpen     bool // isOpen is true if a verdict is open
+	isOpen     bool // isOpen is true if a verdict needs another query
 	isMissing  bool // isMissing is true if a kind is not served
 	isProbing  bool // isProbing is true if a probe is in progress
 	hasChanged bool // hasChanged is true if a verdict has changed

@@ -236,8 +236,8 @@ func (w *resourceWatch) noteEarlyEnd() {
 }
 
 // noteConnect schedules queries after the watch was down, because it may be connected to another server now, which may
-// serve other kinds. It resets the count of misses, because the event that explains them will arrive soon. A server
-// that has just started needs seconds to send it.
+// serve other kinds. It resets the number of queries that found a kind missing, because the event that explains them
+// will arrive soon. A server that has just started takes seconds to send that event.
 func (w *resourceWatch) noteConnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()

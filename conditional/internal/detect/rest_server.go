@@ -115,7 +115,8 @@ func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionReso
 		_ = body.Close() // The response was only read, so an error of Close loses nothing.
 		return true, nil
 	case k8serrors.IsForbidden(err) || k8serrors.IsBadRequest(err):
-		// The storage responds. The informer will report a forbidden watch. Not every server supports the selector.
+		// The storage responds. A forbidden watch will be reported by the informer, and a bad request means that the
+		// server does not support the field selector.
 		return true, nil
 	case k8serrors.IsTooManyRequests(err) || k8serrors.IsNotFound(err):
 		return false, nil

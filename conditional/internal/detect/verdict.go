@@ -110,7 +110,7 @@ func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
 	return m
 }
 
-// judgeLook turns the result of a query into a verdict. again requests another query.
+// judgeLook turns the result of a query into a verdict. again is true if the verdict needs another query.
 func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Verdict, again bool) {
 	switch s.outcome {
 	case outcomeMissing:
@@ -141,7 +141,7 @@ func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory
 }
 
 func (m kindHistory) judgeMissing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
-	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // The second case occurs if the clock was set back.
+	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // firstMiss is in the future if the clock was set back.
 		m.firstMiss = now
 	}
 	span := now.Sub(m.firstMiss)

@@ -42,7 +42,7 @@ func AppendIndex(all []*FieldIndex, i *FieldIndex) ([]*FieldIndex, error) {
 	return append(all, i), nil
 }
 
-// MergeIndexes appends the indexes of others to all, except indexes of a field that already has one.
+// MergeIndexes appends the indexes of others to all. It skips fields that already have an index.
 func MergeIndexes(all, others []*FieldIndex) []*FieldIndex {
 	others = slices.DeleteFunc(slices.Clone(others), func(i *FieldIndex) bool { return hasField(all, i.Field) })
 	return slices.Concat(all, others)
@@ -153,7 +153,7 @@ func (r leaseReader) List(ctx context.Context, list client.ObjectList, opts ...c
 	if err != nil {
 		return fmt.Errorf("find the index of the field: %w", err)
 	}
-	if len(all.FieldSelector.Requirements()) > 1 { // controller-runtime then reads the informer's map of indexes without a lock.
+	if len(all.FieldSelector.Requirements()) > 1 { // controller-runtime reads the map without a lock.
 		r.lease.entry.indexing.RLock()
 		defer r.lease.entry.indexing.RUnlock()
 	}

@@ -122,8 +122,8 @@ func (p *Pool) cacheOptions(ctx context.Context, k InformerKind) cache.Options {
 			opts.ByObject = map[client.Object]cache.ByObject{obj: by}
 		}
 	}
-	// With these options controller-runtime may create a cache for several namespaces. A stoppable informer is also
-	// suitable for a cache of one namespace.
+	// If one of these options is set, controller-runtime may create a cache for several namespaces, which needs
+	// stoppable informers. A cache of one namespace can use them, too.
 	maybeMany := len(opts.DefaultNamespaces) > 0 || len(opts.ByObject) > 0
 	opts.NewInformer = withWatchDraining(ctx, opts.NewInformer, maybeMany)
 	return opts

@@ -28,7 +28,8 @@ import (
 type Registry struct {
 	groupState, groupHold, groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
 
-	// PhaseChanges has the labels group, to and reason. The other three have only the label group.
+	// PhaseChanges has the labels group, to and reason. OverdueDrains, StartDurations and StopDurations have only the
+	// label group.
 	PhaseChanges, OverdueDrains   *prometheus.CounterVec
 	StartDurations, StopDurations *prometheus.HistogramVec
 

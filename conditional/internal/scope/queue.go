@@ -40,7 +40,7 @@ type trackedQueue struct {
 	adding       sync.RWMutex // adding is held for reading while a request is added
 
 	mu       sync.Mutex
-	isEnding bool // isEnding is true if requests are no longer taken or added; adding guards it, too
+	isEnding bool // isEnding is true if requests are no longer taken or added; guarded by both mu and adding
 	waiting  int  // waiting counts the workers that wait for a request
 	// working counts the workers for each request. The count is briefly 2 if another worker takes a request before Done
 	// has subtracted the first worker.
@@ -90,7 +90,7 @@ func (m *Manager) trackQueue(r manager.Runnable) {
 	}))
 }
 
-// ControllerQueue is the queue of a running controller, with the context that is cancelled with it.
+// ControllerQueue is the queue of a running controller. Context is cancelled when the controller stops.
 type ControllerQueue struct {
 	Context context.Context
 	Queue   workqueue.TypedRateLimitingInterface[reconcile.Request]

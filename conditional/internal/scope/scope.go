@@ -234,7 +234,7 @@ func (m *Manager) Start(context.Context) error {
 
 // Progress contains the callbacks of Run.
 type Progress struct {
-	Up, Broke func() // Up and Broke are called when all runnables have been started, and when one has failed
+	Up, Broke func() // Up is called when all runnables have been started, and Broke when a runnable has failed
 	// Dropped is called with the number of requests that were left when Drain reached DrainTimeout.
 	Dropped      func(int)
 	DrainTimeout time.Duration

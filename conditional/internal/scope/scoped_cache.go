@@ -167,7 +167,7 @@ func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind)
 	if known || err != nil {
 		return kind, err
 	}
-	// A mapper does not take a context, so the wait for it ends with ctx or the scope.
+	// A mapper does not take a context, so a goroutine calls it. Only the wait ends with ctx or the scope.
 	var asked informers.InformerKind
 	var failed error
 	found := make(chan struct{})

@@ -45,7 +45,7 @@ type RequestSender interface {
 // Options configures the access to the cloud. The zero value is suitable for production.
 type Options struct {
 	// HTTPClient is shared by all accounts. If nil, a client is used that has the SDK's timeouts and limits the size of
-	// answers.
+	// responses.
 	HTTPClient RequestSender
 	// Endpoint replaces EC2's own URLs, as the environment variable AWS_ENDPOINT_URL does. A Secret's endpoint_url
 	// takes precedence.

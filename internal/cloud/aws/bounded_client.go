@@ -18,15 +18,15 @@ import (
 const (
 	// maxAnswerBytes allows a page of 100 machines of 40 KiB each.
 	maxAnswerBytes = 4 << 20
-	// maxAnswerItems is the maximum number of list elements in an answer, doubled because each has an opening and a
+	// maxAnswerItems is the maximum number of list elements in a response, doubled because each has an opening and a
 	// closing tag. The SDK decodes an element of seven bytes to a structure of almost a kilobyte.
 	maxAnswerItems = 100_000
-	// largeAnswerBytes is the size above which only a few answers are decoded concurrently.
+	// largeAnswerBytes is the size above which only a few responses are decoded concurrently.
 	largeAnswerBytes = 256 << 10
 	largeAnswers     = 2
 )
 
-// newBoundedClient returns an HTTP client for all accounts. It limits answers, because the author of a credentials
+// newBoundedClient returns an HTTP client for all accounts. It limits responses, because the author of a credentials
 // Secret chooses the endpoint.
 func newBoundedClient(endpoints httpguard.Endpoints) RequestSender {
 	transport := awshttp.NewBuildableClient().
@@ -36,9 +36,9 @@ func newBoundedClient(endpoints httpguard.Endpoints) RequestSender {
 	return &wholeAnswers{base: httpguard.NewClient(transport, maxAnswerBytes, 0), slots: make(chan struct{}, largeAnswers)}
 }
 
-// wholeAnswers reads each answer completely before the SDK decodes it. It refuses answers that the SDK would decode to
-// too many items. A large answer occupies a slot only once it is complete, so a slow server does not occupy a slot that
-// other requests wait for.
+// wholeAnswers reads each response completely before the SDK decodes it. It refuses responses that the SDK would decode
+// to too many items. A large response occupies a slot only once it is complete, so a slow server does not occupy a slot
+// that other requests wait for.
 type wholeAnswers struct {
 	base  RequestSender
 	slots chan struct{}
@@ -70,7 +70,7 @@ func (w *wholeAnswers) Do(r *http.Request) (*http.Response, error) {
 // maxJSONBytes allows for a node group with all optional fields. The SDK also decodes JSON fields that it does not use.
 const maxJSONBytes = 256 << 10
 
-// smallAnswers refuses answers of more than maxJSONBytes. Answers of EKS are smaller.
+// smallAnswers refuses responses of more than maxJSONBytes. Responses of EKS are smaller.
 type smallAnswers struct{ base RequestSender }
 
 // Do implements RequestSender.

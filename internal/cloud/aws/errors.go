@@ -72,7 +72,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 }
 
-// explainMissingAnswer converts the error of a call that received no valid answer from the API.
+// explainMissingAnswer converts the error of a call that received no valid response from the API.
 func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
@@ -129,7 +129,7 @@ func classOf(code string, status int) actuator.ErrorClass {
 	return errorTable().ClassOf(errortable.Found{Code: strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server."), Status: status})
 }
 
-// statusOf returns the HTTP status of an answer, or 0.
+// statusOf returns the HTTP status of a response, or 0.
 func statusOf(err error) int {
 	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		return response.HTTPStatusCode()

@@ -28,7 +28,7 @@ var (
 
 // Options configures the access to the cloud. The zero value is suitable for production.
 type Options struct {
-	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of answers is used.
+	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of responses is used.
 	HTTPClient policy.Transporter
 	// Endpoints are the servers that may be called although their addresses are link-local.
 	Endpoints httpguard.Endpoints

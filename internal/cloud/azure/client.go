@@ -58,7 +58,7 @@ func findCloud(name string) (azureCloud, error) {
 	}
 }
 
-// newBoundedClient returns an HTTP client for all accounts that limits the size of answers.
+// newBoundedClient returns an HTTP client for all accounts that limits the size of responses.
 func newBoundedClient(endpoints httpguard.Endpoints) policy.Transporter {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
@@ -69,7 +69,7 @@ func newBoundedClient(endpoints httpguard.Endpoints) policy.Transporter {
 	return httpguard.NewClient(transport, maxAnswerBytes, 0)
 }
 
-// ownHosts sends requests only to the hosts of a cloud. The URLs of the next page and of the login come from answers,
+// ownHosts sends requests only to the hosts of a cloud. The URLs of the next page and of the login come from responses,
 // and requests to them contain a token or a secret.
 type ownHosts struct {
 	base  policy.Transporter

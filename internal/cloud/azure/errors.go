@@ -110,7 +110,7 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 	return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", c.scrub(content.Error), c.scrub(description))
 }
 
-// explainMissingAnswer converts the error of a call that received no valid answer from the API.
+// explainMissingAnswer converts the error of a call that received no valid response from the API.
 func explainMissingAnswer(operation string, err error) error {
 	if foreign, ok := errors.AsType[*foreignHostError](err); ok {
 		return unreachableErrorf(operation, "the answer contains a URL outside Azure: %.100s", foreign.host)

@@ -29,7 +29,7 @@ const (
 	maxNameBytes = 128
 )
 
-// machineName is the parsed ID of a machine. Azure ignores case in names, and its answers spell the same group
+// machineName is the parsed ID of a machine. Azure ignores case in names, and its responses spell the same group
 // differently.
 type machineName struct{ group, name string }
 

@@ -50,8 +50,8 @@ type Options struct {
 	Endpoints httpguard.Endpoints
 	// VisitTimeout limits all calls to one controller for an observation or an order; 0 means 10 s.
 	VisitTimeout time.Duration
-	// resend is how long to wait for an answer before a packet is sent again; 0 means resendAfter. Only tests that drop
-	// packets set it.
+	// resend is how long to wait for a response before a packet is sent again; 0 means resendAfter. Only tests that
+	// drop packets set it.
 	resend time.Duration
 	// Clock measures how long ago a machine was ordered to shut down; nil means the system clock.
 	Clock clock.PassiveClock

@@ -9,7 +9,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
-// redfishErrors classifies the answers of controllers that speak Redfish. The codes are the names of messages in
+// redfishErrors classifies the responses of controllers that speak Redfish. The codes are the names of messages in
 // their registries, including the registry and its version:
 // https://redfish.dmtf.org/registries/
 // https://servermanagementportal.ext.hpe.com/docs/redfishservices/ilos/ilo6/

@@ -43,7 +43,7 @@ type ipmiController struct {
 	hostPort string
 	login    login
 	dialer   *net.Dialer
-	// resend is how long to wait for an answer before the request is sent again.
+	// resend is how long to wait for a response before the request is sent again.
 	resend time.Duration
 	// suites are the cipher suites to try, the most likely one first.
 	suites []cipherSuite

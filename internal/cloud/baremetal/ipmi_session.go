@@ -37,7 +37,7 @@ const (
 	randomBytes      = 16
 	maxUserBytes     = 16
 	maxPasswordBytes = 20
-	// maxPacketBytes limits the size of an answer. Valid answers are smaller.
+	// maxPacketBytes limits the size of a response. Valid responses are smaller.
 	maxPacketBytes = 1024
 	// shareOfSuite is the number of packets that may be lost before another suite is tried.
 	shareOfSuite = 3
@@ -75,7 +75,7 @@ func (s cipherSuite) sign(key []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// algorithms returns the proposals of an Open Session Request (13.17), which the answer must repeat.
+// algorithms returns the proposals of an Open Session Request (13.17), which the response must repeat.
 func (s cipherSuite) algorithms() []byte {
 	return []byte{
 		0, 0, 0, 8, s.authentication, 0, 0, 0,
@@ -101,7 +101,7 @@ type ipmiSession struct {
 	// integrityKey and privacyKey are K1 and K2.
 	integrityKey, privacyKey []byte
 	isOpen                   bool
-	// tag is sent in each message of the login, and repeated in its answer.
+	// tag is sent in each message of the login, and repeated in its response.
 	tag      byte
 	sequence uint32
 	command  byte
@@ -116,7 +116,7 @@ func openSession(ctx context.Context, conn net.Conn, l login, suites []cipherSui
 	for share := shareOfSuite * resend; ; share *= 2 {
 		refused := 0
 		for _, suite := range suites {
-			tag++ // A duplicate refusal must not apply to the next suite.
+			tag++ // A late refusal of one suite must not be taken for a refusal of the next suite.
 			s := &ipmiSession{conn: conn, suite: suite, resend: resend, tag: tag}
 			if _, err := rand.Read(s.own[:]); err != nil {
 				return nil, fmt.Errorf("create an id: %w", err)
@@ -220,8 +220,8 @@ func checksum(bytes ...byte) (sum byte) {
 	return sum
 }
 
-// exchange sends a message of the login. It returns the answer, or an error if the answer's status reports one
-// (13.24).
+// exchange sends a message of the login, and returns the response. It returns an error if the response has the status
+// of an error (13.24).
 func (s *ipmiSession) exchange(ctx context.Context, kind, answerKind byte, payload []byte) ([]byte, error) {
 	answer, err := s.exchangeMatching(ctx, kind, answerKind, payload, func(answer []byte) bool { return len(answer) >= 8 && answer[0] == payload[0] })
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *ipmiSession) exchange(ctx context.Context, kind, answerKind byte, paylo
 	}
 }
 
-// exchangeMatching repeats a request until a matching answer arrives, because packets may be lost.
+// exchangeMatching repeats a request until a matching response arrives, because packets may be lost.
 func (s *ipmiSession) exchangeMatching(ctx context.Context, kind, answerKind byte, payload []byte, matches func([]byte) bool) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -280,7 +280,7 @@ func (s *ipmiSession) exchangeMatching(ctx context.Context, kind, answerKind byt
 	return nil, errNotIPMI
 }
 
-// send sends a packet, and sets the deadline for its answer.
+// send sends a packet, and sets the deadline for its response.
 func (s *ipmiSession) send(ctx context.Context, packet []byte) error {
 	limited, cancel := context.WithTimeout(ctx, s.resend)
 	defer cancel()

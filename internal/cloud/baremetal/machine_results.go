@@ -24,7 +24,7 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// combineErrors returns one error for machines, or nil. The message does not depend on the order of the answers. A
+// combineErrors returns one error for machines, or nil. The message does not depend on the order of the responses. A
 // condition shows the message, so each change would cause a write.
 func combineErrors(operation string, ids []string, errs []error) error {
 	named := map[string][]string{}

@@ -79,8 +79,8 @@ func (c *redfishController) visit(ctx context.Context, choose func(actuator.Mach
 	if allowable := system.Actions.Reset.Allowable; len(allowable) > 0 && !slices.Contains(allowable, reset) {
 		return seen, actuator.Errorf(actuator.Other, "its BMC cannot %s: it has no ResetType %s", order, reset)
 	}
-	// The description contains the URL of the action, but the action always has this URL. The password is never sent
-	// to a URL from an answer.
+	// The description also contains the URL of the action. That URL is not used, because the password must not be sent
+	// to a URL from a response.
 	if err := c.send(ctx, http.MethodPost, "/Actions/ComputerSystem.Reset", map[string]string{"ResetType": reset}, nil); err != nil {
 		return seen, c.explainError(string(order), err)
 	}
@@ -103,7 +103,7 @@ func stateOf(power string) actuator.MachineState {
 
 var errNotRedfish = errors.New("the answer is not a Redfish response")
 
-// answerError is an answer with an error status.
+// answerError is a response with an error status.
 type answerError struct {
 	status int
 	// code is the message's name in its registry, such as Base.1.8.ActionNotSupported. It may be empty.
@@ -115,7 +115,7 @@ type answerError struct {
 // Error implements error.
 func (e *answerError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
-// send sends a request for the machine. It decodes the JSON of the answer into result unless result is nil.
+// send sends a request for the machine. It decodes the JSON of the response into result unless result is nil.
 func (c *redfishController) send(ctx context.Context, method, path string, body, result any) error {
 	var content io.Reader
 	if body != nil {
@@ -138,15 +138,15 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 	if err != nil {
 		return fmt.Errorf("send the request: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // The answer is complete.
-	text, err := io.ReadAll(answer.Body)       // The transport limits the size of the answer.
+	defer func() { _ = answer.Body.Close() }() // The response is complete.
+	text, err := io.ReadAll(answer.Body)       // The transport limits the size of the response.
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the answer: %w", err)
 	case answer.StatusCode >= http.StatusMultipleChoices:
 		return readFailure(answer, text)
 	case result == nil || json.Unmarshal(text, result) == nil:
-		return nil // This includes 202: the machine shows the effect of the task.
+		return nil // The status may be 202: the next visit reads the effect of the task.
 	default:
 		return errNotRedfish
 	}
@@ -164,10 +164,10 @@ func readFailure(answer *http.Response, text []byte) error {
 			} `json:"@Message.ExtendedInfo"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(text, &content) == nil { // An answer without a message still has a status.
+	if json.Unmarshal(text, &content) == nil { // A response without a message still has a status.
 		failure.code, failure.message = content.Error.Code, content.Error.Message
 		if len(content.Error.Extended) > 0 && content.Error.Extended[0].ID != "" {
-			failure.code = content.Error.Extended[0].ID // The outer code only refers to this one.
+			failure.code = content.Error.Extended[0].ID // The outer code only refers to the extended code.
 		}
 		if len(content.Error.Extended) > 0 && content.Error.Extended[0].Message != "" {
 			failure.message = content.Error.Extended[0].Message // The outer message only refers to this one.
@@ -196,13 +196,13 @@ func (c *redfishController) explainError(order string, err error) error {
 	}
 }
 
-// class returns the class of the answer's error.
+// class returns the class of the response's error.
 func (e *answerError) class() actuator.ErrorClass {
 	return redfishErrors().ClassOf(errortable.Found{Code: e.code, Status: e.status, HasPause: e.retryAfter > 0})
 }
 
 // describe returns the controller's message if the administrator has listed the controller. The author of the
-// ClusterDeployment chooses the address, and could otherwise read answers of other servers.
+// ClusterDeployment chooses the address, and could otherwise read responses of other servers.
 func (c *redfishController) describe(failure *answerError) string {
 	const longest = 300
 	status := fmt.Sprintf("status %d %s", failure.status, http.StatusText(failure.status))

@@ -92,7 +92,7 @@ func (c *engineClient) Name() string { return c.account }
 // RequireStopRights implements cloudrest.OneByOneAccount. A client of an engine has all rights on the engine.
 func (*engineClient) RequireStopRights(context.Context, []string) error { return nil }
 
-// send sends a request, and reads a successful answer with read. For any other answer it returns an *answerError.
+// send sends a request, and reads a successful response with read. For any other response it returns an *answerError.
 func (c *engineClient) send(ctx context.Context, method, path string, query url.Values, read func(io.Reader) error) error {
 	u := c.base
 	u.Path, u.RawQuery = path, query.Encode()
@@ -105,12 +105,12 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 	if err != nil {
 		return fmt.Errorf("send the request: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // The answer is complete.
+	defer func() { _ = answer.Body.Close() }() // The response is complete.
 	switch {
 	case answer.StatusCode == http.StatusNotModified: // The container already has the wanted state.
 		return nil
 	case answer.StatusCode >= http.StatusMultipleChoices:
-		content, err := io.ReadAll(answer.Body) // The transport limits the size of the answer.
+		content, err := io.ReadAll(answer.Body) // The transport limits the size of the response.
 		if err != nil {
 			return fmt.Errorf("read the answer: %w", err)
 		}

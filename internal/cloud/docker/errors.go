@@ -27,7 +27,7 @@ var (
 	errListTooLong = errors.New("the list has more containers than allowed")
 )
 
-// answerError is an answer with an error status.
+// answerError is a response with an error status.
 type answerError struct {
 	status int
 	// message is the engine's message. It may be empty.
@@ -43,7 +43,7 @@ func readFailure(answer *http.Response, content []byte) error {
 	var words struct {
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(content, &words) == nil { // An answer without a message still has a status.
+	if json.Unmarshal(content, &words) == nil { // A response without a message still has a status.
 		failure.message = words.Message
 	}
 	return failure
@@ -77,7 +77,7 @@ func (c *engineClient) explainError(operation string, err error) error {
 	}
 }
 
-// classOf returns the class of an answer with an error status.
+// classOf returns the class of a response with an error status.
 func classOf(operation string, failure *answerError) actuator.ErrorClass {
 	return errorTable().ClassOf(errortable.Found{Operation: operation, Message: failure.message, Status: failure.status, HasPause: failure.retryAfter > 0})
 }
@@ -91,7 +91,7 @@ func isPortTaken(err error) bool {
 	return strings.Contains(failure.message, portAllocated) || strings.Contains(failure.message, addressInUse)
 }
 
-// explainMissingAnswer converts the error of a call that received no valid answer from the API.
+// explainMissingAnswer converts the error of a call that received no valid response from the API.
 func explainMissingAnswer(operation string, err error) error {
 	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
@@ -138,8 +138,8 @@ func unreachableErrorf(operation, format string, args ...any) error {
 	return actuator.Errorf(actuator.Unreachable, "cannot %s at the container engine: %s; check that the engine runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...))
 }
 
-// describe returns the engine's message if the administrator has listed the engine. The author of the
-// ClusterDeployment chooses the engine, and could otherwise read answers of other servers.
+// describe returns the engine's message if the administrator has listed the engine. The author of the ClusterDeployment
+// chooses the engine, and could otherwise read responses of other servers.
 func (c *engineClient) describe(failure *answerError) string {
 	const longest = 400
 	status := fmt.Sprintf("status %d %s", failure.status, http.StatusText(failure.status))

@@ -42,7 +42,7 @@ type engineContainer struct {
 	} `json:"NetworkSettings"`
 }
 
-// ListMachines implements rest.OneByOneAccount. The API lists all containers in one answer, without pages. A filter
+// ListMachines implements rest.OneByOneAccount. The API lists all containers in one response, without pages. A filter
 // matches only containers that have all given labels, so filtering would need one call for each cluster.
 func (c *engineClient) ListMachines(ctx context.Context, selectors []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(selectors, "") {

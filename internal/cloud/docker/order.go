@@ -59,7 +59,7 @@ func (c *engineClient) StopMachine(ctx context.Context, id string) error {
 	})
 }
 
-// sendStop orders a stop, and waits for the answer for at most Options.StopPatience. The engine answers once the
+// sendStop orders a stop, and waits for the response for at most Options.StopPatience. The engine answers once the
 // container is off, which may take the whole grace period. A client that disconnects earlier does not cancel the stop.
 func (c *engineClient) sendStop(ctx context.Context, id string) error {
 	limited, cancel := context.WithCancelCause(ctx)

@@ -27,7 +27,7 @@ type Row struct {
 	Codes []string
 	// Lowest and Highest are the limits of the HTTP status.
 	Lowest, Highest int
-	// HasPause matches only answers that request a pause.
+	// HasPause matches only responses that request a pause.
 	HasPause bool
 	// Phrases are parts of the message in lower case, one of which must occur. An asterisk matches any text.
 	Phrases []string
@@ -105,7 +105,7 @@ func StatusFrom(lowest int, class actuator.ErrorClass) Row {
 	return Status(lowest, highestStatus, class)
 }
 
-// ByStatus returns rows that classify answers by their HTTP status. They come after the rows with codes.
+// ByStatus returns rows that classify responses by their HTTP status. They come after the rows with codes.
 func ByStatus() Table {
 	return Table{
 		Status(http.StatusUnauthorized, http.StatusUnauthorized, actuator.CredentialsInvalid),

@@ -15,7 +15,7 @@ import (
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// computeURL is the URL of Compute Engine. Neither answers nor Secrets can change it.
+// computeURL is the URL of Compute Engine. Neither responses nor Secrets can change it.
 const computeURL = "https://compute.googleapis.com/compute/v1/projects/"
 
 // projectAccount is a service account with access to the instances of its project.

@@ -65,7 +65,7 @@ func readRefusal(refusal *cloudrest.StatusError) (reason, message string) {
 			} `json:"errors"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has a status.
+	_ = json.Unmarshal(refusal.Body, &content) // A response without a message still has a status.
 	reason, message = content.Error.Status, content.Error.Message
 	if len(content.Error.Errors) > 0 && content.Error.Errors[0].Reason != "" {
 		reason = content.Error.Errors[0].Reason

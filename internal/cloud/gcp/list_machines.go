@@ -226,7 +226,7 @@ func (c *projectAccount) describeMachine(name machineName, owner string, vm *com
 			machine.Addresses = append(machine.Addresses, outside.NatIP)
 		}
 	}
-	if !strings.Contains(c.project, ":") { // Domain-scoped projects have another form of name.
+	if !strings.Contains(c.project, ":") { // The DNS names of domain-scoped projects differ.
 		machine.Addresses = append(machine.Addresses, name.name, name.name+".c."+c.project+".internal", name.name+"."+name.zone+".c."+c.project+".internal")
 	}
 	machine.Addresses = slices.DeleteFunc(machine.Addresses, func(address string) bool { return address == "" })

@@ -57,7 +57,7 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}
-	_ = json.Unmarshal(failed.Body, &content) // An answer without a message still has a status.
+	_ = json.Unmarshal(failed.Body, &content) // A response without a message still has a status.
 	refusal := cloudrest.StatusError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:

@@ -58,8 +58,8 @@ func chooseAsked(ids []string) []machineName {
 	return append(chosen, others[:min(len(others), max(maxZoneQuestions-len(chosen), 0))]...)
 }
 
-// clusterOf returns the part that the machine names of a cluster have in common, or of one of its pools if the name
-// does not contain the infraID.
+// clusterOf returns the infraID in a machine's name. If the name does not contain an infraID, it returns the prefix
+// that the machines of one pool share.
 func clusterOf(name string) string {
 	if infraID := machinenames.FindInfraID(name); infraID != "" {
 		return infraID

@@ -45,7 +45,7 @@ func readRefusal(refusal *cloudrest.StatusError) (code, message string) {
 			Message string `json:"message"`
 		} `json:"errors"`
 	}
-	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has a status.
+	_ = json.Unmarshal(refusal.Body, &content) // A response without a message still has a status.
 	if len(content.Errors) > 0 {
 		code, message = content.Errors[0].Code, content.Errors[0].Message
 	}

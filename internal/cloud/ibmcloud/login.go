@@ -20,7 +20,7 @@ const (
 	tokenURL = "https://iam.cloud.ibm.com/identity/token"
 	// apiKeyGrant is the grant type of requests to tokenURL.
 	apiKeyGrant = "urn:ibm:params:oauth:grant-type:apikey"
-	// maxTokenLife limits the lifetime of a token that an answer may claim.
+	// maxTokenLife limits the lifetime of a token that a response may claim.
 	maxTokenLife = 24 * time.Hour
 )
 
@@ -59,7 +59,7 @@ func explainLogin(ctx context.Context, apiKey string, err error) error {
 		Code    string `json:"errorCode"`
 		Message string `json:"errorMessage"`
 	}
-	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has a status.
+	_ = json.Unmarshal(refusal.Body, &content) // A response without a message still has a status.
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:
 		return &actuator.Error{Class: class, Message: "login: IBM Cloud limits the rate of logins and refused this one", RetryAfter: refusal.RetryAfter()}

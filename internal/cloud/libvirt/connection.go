@@ -28,7 +28,7 @@ const (
 	statusError    = 1
 	maxFrameBytes  = 4 << 20
 	maxErrorBytes  = 16 << 10
-	maxAnswerBytes = 32 << 20 // This limits all frames of a connection, and is far more than the domains of a host need.
+	maxAnswerBytes = 32 << 20 // For all frames of a connection. The domains of a host need far less.
 )
 
 var (
@@ -56,7 +56,7 @@ type connection struct {
 	waiting map[uint32]chan answer
 }
 
-// answer is the daemon's answer to a call.
+// answer is the daemon's response to a call.
 type answer struct {
 	status  uint32
 	content []byte
@@ -156,7 +156,7 @@ func (c *connection) close() {
 	<-c.ended
 }
 
-// call makes a call and waits for its answer.
+// call makes a call and waits for its response.
 func (c *connection) call(ctx context.Context, procedure uint32, arguments xdrWriter) (*xdrReader, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errSilent)
 	defer cancel()
@@ -172,14 +172,14 @@ func (c *connection) call(ctx context.Context, procedure uint32, arguments xdrWr
 	case <-c.ended:
 	}
 	select {
-	case found := <-answered: // The answer arrived before the connection ended.
+	case found := <-answered: // The response arrived before the connection ended.
 		return found.read()
 	default:
 		return nil, c.failure
 	}
 }
 
-// send writes a call, and returns the channel that receives its answer.
+// send writes a call, and returns the channel that receives its response.
 func (c *connection) send(ctx context.Context, procedure uint32, arguments xdrWriter) (<-chan answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +189,7 @@ func (c *connection) send(ctx context.Context, procedure uint32, arguments xdrWr
 	for _, word := range []uint32{remoteProgram, remoteVersion, procedure, typeCall, c.serial, statusOK} {
 		frame.writeUint(word)
 	}
-	answered := make(chan answer, 1) // The sender of the answer never waits.
+	answered := make(chan answer, 1) // The sender of the response never waits.
 	c.waiting[c.serial] = answered
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() }) // Writing blocks if the daemon has stopped reading.
 	defer stop()
@@ -217,7 +217,7 @@ func (c *connection) readAnswers() {
 	}
 }
 
-// deliver passes an answer to its call. A second answer to the same call is dropped.
+// deliver passes a response to its call. A second response to the same call is dropped.
 func (c *connection) deliver(serial uint32, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +247,7 @@ func readFrame(r io.Reader) (frameHead, []byte, error) {
 	return frameHead{program: word(1), kind: word(4), serial: word(5), status: word(6)}, content, err
 }
 
-// read returns the content of the daemon's answer, or the error in it.
+// read returns the content of the daemon's response, or the error in it.
 func (a answer) read() (*xdrReader, error) {
 	r := &xdrReader{rest: a.content}
 	if a.status == statusOK {

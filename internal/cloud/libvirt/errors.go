@@ -64,7 +64,7 @@ type errorExplainer struct {
 	// driver is the URI that the daemon opens.
 	driver string
 	// isTrusted reports whether the administrator has listed the daemon. Messages of other daemons are not shown. The
-	// author of the Secret chooses the server, and could otherwise read answers of other servers.
+	// author of the Secret chooses the server, and could otherwise read responses of other servers.
 	isTrusted bool
 }
 
@@ -109,7 +109,7 @@ func (d errorExplainer) explainError(ctx context.Context, operation string, err 
 	}
 }
 
-// explainMissingAnswer converts the error of a call that received no valid answer from the daemon. An unreachable
+// explainMissingAnswer converts the error of a call that received no valid response from the daemon. An unreachable
 // daemon, a broken connection and a timeout have the same description, because users only need to know that the daemon
 // does not respond.
 func explainMissingAnswer(operation string, err error) error {

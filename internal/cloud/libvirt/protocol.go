@@ -240,7 +240,7 @@ func (c *connection) readMetadata(ctx context.Context, d domain, flags uint32) (
 }
 
 // shutDown requests the guest to turn off, through its agent if it has one and otherwise with the ACPI power button.
-// The answer arrives before the guest reacts.
+// The response arrives before the guest reacts.
 func (c *connection) shutDown(ctx context.Context, d domain) error {
 	_, err := c.callFor(ctx, procDomainShutdown, d)
 	return err

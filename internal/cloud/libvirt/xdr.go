@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// errNotLibvirt means that an answer does not follow libvirt's protocol.
+// errNotLibvirt means that a response does not follow libvirt's protocol.
 var errNotLibvirt = errors.New("the answer is not a valid libvirt response")
 
 // xdrWriter writes the subset of XDR (RFC 4506) that call arguments need.

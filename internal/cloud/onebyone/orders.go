@@ -35,8 +35,8 @@ type RefusedError struct {
 func (r *RefusedError) Error() string { return r.Code + ": " + r.Message }
 
 // Run calls order for each machine of the clusters, by its ID. It returns an error for each cluster, as
-// actuator.BatchActuator requires. order returns a *RefusedError for a refusal that concerns one machine. Run makes
-// no more calls after an error that concerns the whole account, or after ParallelCalls calls without an answer.
+// actuator.BatchActuator requires. order returns a *RefusedError for a refusal that concerns one machine. Run makes no
+// more calls after an error that concerns the whole account, or after ParallelCalls calls without a response.
 func Run(operation string, clusters [][]string, order func(id string) error) []error {
 	var ofAccount atomic.Pointer[error]
 	var silent atomic.Int32

@@ -71,7 +71,7 @@ func newTransport(endpoints httpguard.Endpoints, roots *x509.CertPool) *http.Tra
 	return transport
 }
 
-// ownHosts sends requests only to the servers of one cloud. The URL of the next page comes from an answer, and the
+// ownHosts sends requests only to the servers of one cloud. The URL of the next page comes from a response, and the
 // request to it contains a token.
 type ownHosts struct {
 	base http.RoundTripper

@@ -9,7 +9,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
-// errorTable classifies answers by their status, because OpenStack has no error codes. Nova uses the same status for
+// errorTable classifies responses by their status, because OpenStack has no error codes. Nova uses the same status for
 // an exhausted quota and for missing rights. With Keystone's unified limits, its message about the quota differs:
 // https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
 // https://docs.openstack.org/nova/latest/admin/unified-limits.html

@@ -81,9 +81,9 @@ func (c *projectClient) explainLogin(err error) error {
 	}
 }
 
-// explainMissingAnswer converts the error of a call that received no valid answer from the API. A request that was not
-// sent, was interrupted or timed out has the same description, because users only need to know that the cloud does not
-// respond.
+// explainMissingAnswer converts the error of a call that received no valid response from the API. A request that was
+// not sent, was interrupted or timed out has the same description, because users only need to know that the cloud does
+// not respond.
 func (c *projectClient) explainMissingAnswer(operation string, err error) error {
 	syntax, isSyntax := errors.AsType[*json.SyntaxError](err)
 	wrong, isWrongType := errors.AsType[*json.UnmarshalTypeError](err)
@@ -107,7 +107,7 @@ func (*projectClient) unreachableErrorf(operation, format string, args ...any) e
 	return actuator.Errorf(actuator.Unreachable, "%s at OpenStack: %s; check the network and auth_url in %s of the credentials Secret", operation, fmt.Sprintf(format, args...), cloudsKey)
 }
 
-// classOf returns the class of an answer.
+// classOf returns the class of a response.
 func classOf(operation string, answer gophercloud.ErrUnexpectedResponseCode) actuator.ErrorClass {
 	return errorTable().ClassOf(errortable.Found{
 		Operation: operation, Message: messageOf(answer.Body), Status: answer.Actual, HasPause: cloudrest.ReadRetryAfter(answer.ResponseHeader) > 0,
@@ -115,7 +115,7 @@ func classOf(operation string, answer gophercloud.ErrUnexpectedResponseCode) act
 }
 
 // describe returns the server's message if the administrator has listed the server. The author of the Secret chooses
-// the server, and could otherwise read answers of other servers.
+// the server, and could otherwise read responses of other servers.
 func (c *projectClient) describe(answer gophercloud.ErrUnexpectedResponseCode) string {
 	status := fmt.Sprintf("status %d %s", answer.Actual, http.StatusText(answer.Actual))
 	if message := messageOf(answer.Body); c.isTrusted && message != "" {
@@ -130,7 +130,7 @@ func messageOf(body []byte) string {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(body, &content); err != nil {
-		return "" // An answer without a message still has a status.
+		return "" // A response without a message still has a status.
 	}
 	for _, inner := range content {
 		if inner.Message != "" {

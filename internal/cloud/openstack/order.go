@@ -65,8 +65,8 @@ func (c *projectClient) StartMachine(ctx context.Context, id string) error {
 	})
 }
 
-// judgeConflict reads a server that refused an order because of its state, and calls judge. Any other answer is
-// returned unchanged.
+// judgeConflict reads a server that refused an order because of its state, and calls judge. Any other error is returned
+// unchanged.
 func judgeConflict(ctx context.Context, compute *gophercloud.ServiceClient, id string, answer error, judge func(*servers.Server) error) error {
 	if !gophercloud.ResponseCodeIs(answer, http.StatusConflict) {
 		return answer

@@ -23,7 +23,7 @@ import (
 // maxAnswerBytes allows a page of 500 machines of 16 KiB each.
 const maxAnswerBytes = 8 << 20
 
-// APIClient calls the API for one account. It follows neither redirects nor addresses in answers.
+// APIClient calls the API for one account. It follows neither redirects nor addresses in responses.
 type APIClient struct {
 	// HTTP sends the requests.
 	HTTP *http.Client
@@ -44,15 +44,15 @@ func NewHTTPClient(endpoints httpguard.Endpoints) *http.Client {
 	return BoundClient(transport)
 }
 
-// BoundClient returns a client that limits the size of answers. It does not follow redirects, because the token would
+// BoundClient returns a client that limits the size of responses. It does not follow redirects, because the token would
 // be sent along.
 func BoundClient(transport http.RoundTripper) *http.Client {
 	return httpguard.NewClient(transport, maxAnswerBytes, 0)
 }
 
-// Call makes one call. It sends body as JSON unless body is nil, and decodes the JSON of the answer into result
-// unless result is nil. It returns the error of ctx if ctx has ended, a *StatusError if the cloud refused the call,
-// and otherwise ErrNotJSON, httpguard.ErrAnswerTooLarge or another error.
+// Call makes one call. It sends body as JSON unless body is nil, and decodes the JSON of the response into result
+// unless result is nil. It returns the error of ctx if ctx has ended, a *StatusError if the cloud refused the call, and
+// otherwise ErrNotJSON, httpguard.ErrAnswerTooLarge or another error.
 func (c *APIClient) Call(ctx context.Context, method, url string, body, result any) error {
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -101,7 +101,7 @@ type RequestSender interface {
 }
 
 // Send sends one request to a host that the caller has fixed, without adding a token. It decodes the JSON of the
-// answer as Call does.
+// response as Call does.
 func Send(client RequestSender, request *http.Request, result any) error {
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "torpor/"+buildinfo.ReadVersion().Version)
@@ -110,7 +110,7 @@ func Send(client RequestSender, request *http.Request, result any) error {
 		return fmt.Errorf("send the request: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	content, err := io.ReadAll(answer.Body) // The transport limits the size of the answer.
+	content, err := io.ReadAll(answer.Body) // The transport limits the size of the response.
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}

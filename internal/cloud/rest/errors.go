@@ -28,10 +28,10 @@ const (
 	maxMessageLetters = 400
 )
 
-// ErrNotJSON is returned if the answer is not JSON, for example because it does not come from the API.
+// ErrNotJSON is returned if the response is not JSON, for example because it does not come from the API.
 var ErrNotJSON = errors.New("expected JSON of this API as the answer, found something else")
 
-// StatusError is an answer with a status that reports a failure.
+// StatusError is a response with a status that reports a failure.
 type StatusError struct {
 	Status int
 	Header http.Header
@@ -55,17 +55,17 @@ func ReadRetryAfter(header http.Header) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
-// Class returns the class of the answer according to its status and its Retry-After header.
+// Class returns the class of the response according to its status and its Retry-After header.
 func (r *StatusError) Class() actuator.ErrorClass {
 	return errortable.ByStatus().ClassOf(r.Describe("", "", ""))
 }
 
-// Describe describes the answer for a table of errors, with the code and the message in its body.
+// Describe describes the response for a table of errors, with the code and the message in its body.
 func (r *StatusError) Describe(operation, code, message string) errortable.Found {
 	return errortable.Found{Operation: operation, Code: code, Message: message, Status: r.Status, HasPause: r.RetryAfter() > 0}
 }
 
-// DescribeMissingAnswer describes the error of a call that received no valid answer from the API. A request that was
+// DescribeMissingAnswer describes the error of a call that received no valid response from the API. A request that was
 // not sent, was interrupted or timed out has the same description, because users only need to know that the cloud does
 // not respond.
 func DescribeMissingAnswer(err error) string {

@@ -13,7 +13,7 @@ import (
 
 // CloudOptions configures the access to a cloud. The zero value is suitable for production.
 type CloudOptions struct {
-	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of answers is used.
+	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of responses is used.
 	HTTPClient *http.Client
 	// Endpoints are the servers that may be called although their addresses are link-local.
 	Endpoints httpguard.Endpoints

@@ -18,12 +18,12 @@ const autoScalingVersion = "2011-01-01"
 // IsAutoScaling reports whether the call belongs to the Auto Scaling API.
 func (q Request) IsAutoScaling() bool { return q.StringParameter("Version") == autoScalingVersion }
 
-// Members is a list in an answer of the Auto Scaling API.
+// Members is a list in a response of the Auto Scaling API.
 type Members[T any] struct {
 	Members []T `xml:"member"`
 }
 
-// AutoScalingGroup is a group in an answer.
+// AutoScalingGroup is a group in a response.
 type AutoScalingGroup struct {
 	Name      string                    `xml:"AutoScalingGroupName"`
 	Min       int                       `xml:"MinSize"`
@@ -54,7 +54,7 @@ type GroupTag struct {
 	Value string `xml:"Value"`
 }
 
-// DescribeGroupsAnswer is the answer to DescribeAutoScalingGroups.
+// DescribeGroupsAnswer is the response to DescribeAutoScalingGroups.
 type DescribeGroupsAnswer struct {
 	Result struct {
 		Groups Members[AutoScalingGroup] `xml:"AutoScalingGroups"`
@@ -62,7 +62,7 @@ type DescribeGroupsAnswer struct {
 	metadata
 }
 
-// GroupChangedAnswer is an answer without content.
+// GroupChangedAnswer is a response without content.
 type GroupChangedAnswer struct{ metadata }
 
 type metadata struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ec2query implements the protocol of the EC2 Query API: it reads form-encoded requests and writes answers
+// Package ec2query implements the protocol of the EC2 Query API: it reads form-encoded requests and writes responses
 // and errors in EC2's XML.
 package ec2query
 
@@ -235,7 +235,7 @@ type ResourceTag struct {
 	Value string `xml:"value"`
 }
 
-// StateChange is the state change of one instance in the answer to a start, a stop or a termination.
+// StateChange is the state change of one instance in the response to a start, a stop or a termination.
 type StateChange struct {
 	InstanceID string        `xml:"instanceId"`
 	Current    InstanceState `xml:"currentState"`
@@ -250,32 +250,32 @@ type TagDescription struct {
 	Value        string `xml:"value"`
 }
 
-// RunInstancesAnswer is the answer to RunInstances.
+// RunInstancesAnswer is the response to RunInstances.
 type RunInstancesAnswer struct {
 	answerHead
 	Reservation
 }
 
-// DescribeInstancesAnswer is the answer to DescribeInstances.
+// DescribeInstancesAnswer is the response to DescribeInstances.
 type DescribeInstancesAnswer struct {
 	answerHead
 	Reservations Set[Reservation] `xml:"reservationSet"`
 	NextToken    string           `xml:"nextToken,omitempty"`
 }
 
-// StateChangesAnswer is the answer to StartInstances, StopInstances and TerminateInstances.
+// StateChangesAnswer is the response to StartInstances, StopInstances and TerminateInstances.
 type StateChangesAnswer struct {
 	answerHead
 	Instances Set[StateChange] `xml:"instancesSet"`
 }
 
-// DescribeTagsAnswer is the answer to DescribeTags.
+// DescribeTagsAnswer is the response to DescribeTags.
 type DescribeTagsAnswer struct {
 	answerHead
 	Tags Set[TagDescription] `xml:"tagSet"`
 }
 
-// ReturnAnswer is an answer without content.
+// ReturnAnswer is a response without content.
 type ReturnAnswer struct {
 	answerHead
 	Return bool `xml:"return"`
@@ -289,7 +289,7 @@ func (t Timestamp) MarshalText() ([]byte, error) {
 	return []byte(time.Time(t).UTC().Format("2006-01-02T15:04:05.000Z")), nil
 }
 
-// Answer is the answer to one call.
+// Answer is the response to one call.
 type Answer interface {
 	setRequestID(id string)
 }
@@ -320,7 +320,7 @@ func writeXML(w http.ResponseWriter, status int, requestID string, answer any, r
 	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
 	w.Header().Set("X-Amzn-Requestid", requestID)
 	w.WriteHeader(status)
-	// A client that has disconnected needs no answer.
+	// A client that has disconnected needs no response.
 	_, _ = w.Write(text.Bytes())
 }
 
@@ -361,7 +361,7 @@ const (
 	ClientInternalError                 = "Client.InternalError"
 )
 
-// Error is an error answer of EC2.
+// Error is an error response of EC2.
 type Error struct {
 	Code, Message string
 	// Status is the HTTP status; 0 means the usual one for the code.

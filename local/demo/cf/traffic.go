@@ -18,20 +18,20 @@ import (
 
 const (
 	clients = 4
-	// clientInterval is each client's pause between an answer and its next request.
+	// clientInterval is each client's pause between a response and its next request.
 	clientInterval = 10 * time.Millisecond
-	// patience is how long a client waits for an answer. Instances answer immediately.
+	// patience is how long a client waits for a response. Instances answer immediately.
 	patience = 5 * time.Second
 )
 
-// traffic counts the answers to clients of the app's address.
+// traffic counts the responses to clients of the app's address.
 type traffic struct {
-	// byRevision counts answers by the revision of the instance; refused lists all other answers.
+	// byRevision counts responses by the revision of the instance; refused lists all other responses.
 	byRevision map[string]int
 	refused    []string
 }
 
-// withTraffic counts the answers to clients during do.
+// withTraffic counts the responses to clients during do.
 func (d *appDemo) withTraffic(do func()) traffic {
 	ctx, stop := context.WithCancel(d.Context)
 	var (
@@ -75,7 +75,7 @@ func (t traffic) String() string {
 	return fmt.Sprintf("%d requests at %s: %s, %d refused", total, address, strings.Join(by, ", "), len(t.refused))
 }
 
-// expectAnswers prints the answers to the clients. It expects that no request was refused, and that only the given
+// expectAnswers prints the responses to the clients. It expects that no request was refused, and that only the given
 // revisions have answered.
 func (d *appDemo) expectAnswers(found traffic, revisions ...string) {
 	expectThat(len(found.refused) == 0, fmt.Sprintf("%s; first: %s", found, strings.Join(found.refused[:min(1, len(found.refused))], "")))

@@ -250,8 +250,8 @@ func (f *fleet) createMachines(ctx context.Context, n int) error {
 	return f.callCloud(ctx, n, form, nil)
 }
 
-// callCloud calls the cloud with a separate key for each cluster, because calls are limited by key. If into is not
-// nil, it decodes the answer.
+// callCloud calls the cloud with a separate key for each cluster, because calls are limited by key. If into is not nil,
+// it decodes the response.
 func (f *fleet) callCloud(ctx context.Context, n int, form url.Values, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.clouds[f.account(n)], strings.NewReader(form.Encode()))
 	if err != nil {

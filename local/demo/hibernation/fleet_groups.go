@@ -188,6 +188,6 @@ func (p *pooledTargets) handle(mux *http.ServeMux, pattern string, answer func(*
 		status, body := answer(r, found)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(body) // A client that has disconnected needs no answer.
+		_ = json.NewEncoder(w).Encode(body) // A client that has disconnected needs no response.
 	})
 }

@@ -115,7 +115,7 @@ func (d *targetDouble) handler(machines int) http.Handler {
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}, Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())},
 			})
 		}
-		// A client that has disconnected needs no answer.
+		// A client that has disconnected needs no response.
 		_ = json.NewEncoder(w).Encode(leases)
 	})
 	d.pooled.addRoutes(mux)

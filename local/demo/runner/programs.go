@@ -124,7 +124,7 @@ func (r *Runner) RunCommand(c CommandLine) string {
 	return strings.TrimSpace(out.String())
 }
 
-// FetchURL sends a GET request to a URL and returns the body of the answer.
+// FetchURL sends a GET request to a URL and returns the body of the response.
 func FetchURL(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

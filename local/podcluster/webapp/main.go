@@ -124,7 +124,7 @@ func (a *webApp) showEnvironment(w http.ResponseWriter, _ *http.Request) {
 		all[name] = value
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // A client that has disconnected needs no answer.
+	_ = json.NewEncoder(w).Encode(all) // A client that has disconnected needs no response.
 }
 
 func (a *webApp) serveHealth(w http.ResponseWriter, _ *http.Request) {

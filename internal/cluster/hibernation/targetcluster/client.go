@@ -43,7 +43,7 @@ const (
 	// maxPageBytes and maxLookBytes allow 5,000 nodes of 20 KiB each. Kubernetes supports no more nodes.
 	maxPageBytes = 16 << 20
 	maxLookBytes = 128 << 20
-	// maxProbeBytes limits the size of answers whose body is discarded.
+	// maxProbeBytes limits the size of responses whose body is discarded.
 	maxProbeBytes = 64 << 10
 )
 
@@ -64,11 +64,11 @@ type ClusterClient struct {
 	transport *http.Transport
 	wrapped   http.RoundTripper
 	date      *firstDate
-	// callTimeout limits each request including its answer.
+	// callTimeout limits each request including its response.
 	callTimeout time.Duration
 }
 
-// firstDate stores the time of the server's first answer, and the earliest expiry of the certificates that verified
+// firstDate stores the time of the server's first response, and the earliest expiry of the certificates that verified
 // the server.
 type firstDate struct {
 	http.RoundTripper
@@ -90,8 +90,8 @@ func (d *firstDate) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// FirstDate returns the time of the server's first answer by the server's own clock. It is zero if the answer had no
-// Date header.
+// FirstDate returns the time of the server's first response by the server's own clock. It is zero if the response had
+// no Date header.
 func (c *ClusterClient) FirstDate() time.Time { return c.date.date }
 
 // Dial prepares the connection that a kubeconfig and an override of its server describe. It does not send anything
@@ -185,7 +185,7 @@ func (c *ClusterClient) Probe(ctx context.Context) error {
 	return c.discardAnswer(ctx, c.rest.Get().AbsPath("/readyz"))
 }
 
-// discardAnswer sends a request and discards the body of the answer. It returns an error if the request fails.
+// discardAnswer sends a request and discards the body of the response. It returns an error if the request fails.
 func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
@@ -195,7 +195,7 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 		return fmt.Errorf("query the server: %w", err)
 	}
 	defer func() { _ = body.Close() }()
-	// One byte more than allowed is read to detect an oversized answer.
+	// One byte more than allowed is read to detect an oversized response.
 	n, err := io.Copy(io.Discard, io.LimitReader(body, maxProbeBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)

@@ -184,7 +184,7 @@ func (c *ClusterClient) ListPage(ctx context.Context, resource schema.GroupVersi
 	}
 }
 
-// discardObject sends a request and discards the object in the answer.
+// discardObject sends a request and discards the object in the response.
 func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

@@ -59,7 +59,7 @@ type Pool struct {
 	counts  PoolCounts
 }
 
-// PoolCounts counts polls with and without an answer.
+// PoolCounts counts polls with and without a response.
 type PoolCounts struct {
 	Answers, Silences float64
 }
@@ -187,9 +187,9 @@ type pooledCluster struct {
 	// isPlain is true if the cluster is not an OpenShift cluster.
 	isPlain bool
 	// interval is the pause before the next poll, as set by Watch. The pause is repeated after each poll that fails
-	// with the same error as the previous one, unless a pass waits for the answer.
+	// with the same error as the previous one, unless a pass waits for the response.
 	interval time.Duration
-	// isAwaited is true if a pass has returned because it waits for the answer.
+	// isAwaited is true if a pass has returned because it waits for the response.
 	isAwaited bool
 	// approvals are sent before the next poll. made are the results.
 	approvals []certificatesv1.CertificateSigningRequest
