@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leaderelection lets the managers of an installation lead the parts of its controllers separately, each by a Lease
-// of its own in the namespace of the installation. Managers for different namespaces have different Leases of a part.
-// Managers with a common namespace never lead the same part.
+// Package leaderelection lets the managers of an installation lead the parts of its controllers separately. Each part
+// has a separate Lease in the namespace of the installation. Managers for different namespaces have different Leases of
+// a part. Managers with a common namespace never lead the same part.
 package leaderelection
 
 import (
@@ -34,15 +34,15 @@ const (
 	renewDeadline = 15 * time.Second
 	retryPeriod   = 5 * time.Second
 	renewInterval = 20 * time.Second
-	// callTimeout is shorter than renewDeadline, so that one request without an answer does not end the manager.
+	// callTimeout is shorter than renewDeadline, so that one request without a response does not end the manager.
 	callTimeout = 5 * time.Second
 )
 
 const (
 	// olderName is the name of the Lease by which managers of earlier releases lead all controllers.
 	olderName = "torpor-manager"
-	// sharedIdentity is the identity by which all managers of this release hold the Lease olderName together, so that
-	// a manager of an earlier release waits for all of them.
+	// sharedIdentity is the holder identity with which all managers of this release hold the Lease olderName together.
+	// A manager of an earlier release therefore waits for all of them.
 	sharedIdentity = "torpor-parts"
 )
 
@@ -57,7 +57,7 @@ type Options struct {
 	Namespace string
 	// Identity is unique to this process, and begins with the name of its Pod.
 	Identity string
-	// Scope describes what the manager handles. Its controllers are those of all parts.
+	// Scope describes what the manager handles. It contains the controllers of all parts.
 	Scope lease.Scope
 	Clock clock.Clock
 	Log   logr.Logger
@@ -111,7 +111,7 @@ func (e *Election) Run(ctx context.Context, run func(context.Context) error) err
 	defer stop()
 	leading, end := context.WithCancel(logr.NewContext(context.WithoutCancel(ctx), e.Log))
 	defer end()
-	lost := make(chan error, len(e.parts)+1) // Buffered for all, so that no sender blocks after Run has returned.
+	lost := make(chan error, len(e.parts)+1) // Has room for all senders, so none blocks after Run has returned.
 	var electors sync.WaitGroup
 	for _, p := range e.parts {
 		electors.Go(func() { lost <- p.lead(leading) })

@@ -188,9 +188,9 @@ func isBeingDeleted(vm *armcompute.VirtualMachine) bool {
 	return vm.Properties != nil && vm.Properties.ProvisioningState != nil && strings.EqualFold(*vm.Properties.ProvisioningState, "Deleting")
 }
 
-// powerStateOf returns the state of a machine, and whether the machine is off but still billed. A machine that is
-// being created has no power state yet, and on a broken host the state is unknown. In both cases the machine counts
-// as neither on nor off, and Torpor waits for it.
+// powerStateOf returns the state of a machine, and whether the machine is off but still billed. A machine that is being
+// created has no power state yet, and on a broken host the state is unknown. In both cases the machine counts as
+// Starting, so Torpor waits for it.
 func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, holdsCapacity bool) {
 	if vm.Properties == nil || vm.Properties.InstanceView == nil {
 		return actuator.Starting, false

@@ -97,7 +97,7 @@ func stateOf(power string) actuator.MachineState {
 	case "PoweringOff":
 		return actuator.Stopping
 	default:
-		return actuator.Starting // PoweringOn, an empty state while the controller itself starts, or an unknown state: neither on nor off.
+		return actuator.Starting // PoweringOn or unknown; empty while the controller itself starts.
 	}
 }
 

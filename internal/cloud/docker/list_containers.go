@@ -145,7 +145,7 @@ func stateOf(state string) (machine actuator.MachineState, holdsCapacity bool) {
 	case "created", "configured", "initialized", "exited", "stopped":
 		return actuator.Stopped, false
 	default:
-		return actuator.Starting, false // Restarting or unknown: neither on nor off, and waited for.
+		return actuator.Starting, false // Restarting and unknown states count as Starting, so Torpor waits.
 	}
 }
 

@@ -117,7 +117,7 @@ func ByStatus() Table {
 		Status(http.StatusTooManyRequests, http.StatusTooManyRequests, actuator.Throttled),
 		// The cloud responds and requests a pause.
 		{Lowest: http.StatusServiceUnavailable, Highest: http.StatusServiceUnavailable, HasPause: true, Class: actuator.Throttled},
-		// Unlike for other errors of the server, a retry cannot succeed.
+		// Unlike after other server errors, a retry cannot succeed.
 		Status(http.StatusNotImplemented, http.StatusNotImplemented, actuator.Other),
 		StatusFrom(http.StatusInternalServerError, actuator.Unreachable),
 		Status(http.StatusRequestTimeout, http.StatusRequestTimeout, actuator.Unreachable),

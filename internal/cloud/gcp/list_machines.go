@@ -244,6 +244,6 @@ func stateOf(status string) actuator.MachineState {
 	case "TERMINATED", "STOPPED", "SUSPENDED":
 		return actuator.Stopped
 	default:
-		return actuator.Starting // PROVISIONING, STAGING, REPAIRING or an unknown status: neither on nor off, and waited for.
+		return actuator.Starting // Torpor waits if the status is PROVISIONING, STAGING, REPAIRING or unknown.
 	}
 }

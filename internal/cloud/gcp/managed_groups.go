@@ -82,7 +82,7 @@ func (c *projectAccount) nameGroups(ctx context.Context, found map[string][]actu
 				machine.Group = group
 				continue
 			}
-			// The name of a member is that of its group, followed by a hyphen and a suffix.
+			// The name of a member consists of its group's name, a hyphen and a suffix.
 			machine.Group = machine.Name[:max(strings.LastIndexByte(machine.Name, '-'), 0)]
 			if reads++; reads <= maxMetadataReads {
 				work.Go(func() error { return c.readGroup(ctx, machine) })

@@ -194,6 +194,6 @@ func stateOf(status string) actuator.MachineState {
 	case "stopped", "failed":
 		return actuator.Stopped // A failed instance does not run. A start returns the reason.
 	default:
-		return actuator.Starting // pending, starting, restarting or an unknown status: neither on nor off, and waited for.
+		return actuator.Starting // Torpor waits if the status is pending, starting, restarting or unknown.
 	}
 }

@@ -85,8 +85,8 @@ func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
 	return c, nil
 }
 
-// checkEndpoint checks whether a Secret may refer to a server. A user who may write a Secret must not be able to
-// reach servers in the manager's network that are otherwise out of reach, or machines of other owners that require no
+// checkEndpoint checks whether a Secret may refer to a server. A user who may write a Secret must not be able to reach
+// servers that only the manager can reach. Such a server may even control machines of other owners without requiring
 // credentials.
 func (a *Actuator) checkEndpoint(d daemon) error {
 	where := uriKey + " of the credentials Secret"
@@ -253,7 +253,7 @@ func (a answer) read() (*xdrReader, error) {
 	if a.status == statusOK {
 		return r, nil
 	}
-	code, _ := r.readUint(), r.readUint() // The second value is the part of libvirt that reports the error.
+	code, _ := r.readUint(), r.readUint() // The second value is the reporting component of libvirt.
 	message := r.readOptional(maxErrorBytes)
 	if r.err != nil || a.status != statusError {
 		return nil, errNotLibvirt

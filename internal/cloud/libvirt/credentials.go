@@ -74,7 +74,7 @@ func parseURI(text string) (daemon, error) {
 	}
 	driver, way, isNamed := strings.Cut(u.Scheme, "+")
 	if !isNamed {
-		way = string(overTLS) // This is the default of libvirt's own clients.
+		way = string(overTLS) // libvirt's own clients also default to TLS.
 		if u.Host == "" {
 			way = string(overSocket)
 		}

@@ -98,8 +98,9 @@ func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []strin
 	return infraID, machine, nil
 }
 
-// findOwner returns the infraID of the wanted cluster that owns a domain, or "". The infraID is that in the domain's
-// metadata, or in its name if the domain has no such metadata. The result does not depend on the other wanted clusters.
+// findOwner returns the infraID of the wanted cluster that owns a domain, or "". The owner is found by the infraID in
+// the domain's metadata or, without such metadata, by the domain's name. The result for one cluster does not depend on
+// the other clusters in infraIDs.
 func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
 	if !isClaimed {
 		claim = machinenames.FindInfraID(name)

@@ -34,7 +34,7 @@ const (
 	maxNameBytes        = 4 << 10
 	maxMetadataBytes    = 64 << 10
 	metadataNamespace   = "urn:torpor:cluster"
-	inactiveDomainID    = 0xffff_ffff // This is -1 as an unsigned number.
+	inactiveDomainID    = 0xffff_ffff // libvirt's id -1 as an unsigned number.
 	uuidBytes           = 16
 	uuidTextBytes       = 36
 	lengthOfHostnames   = 255
@@ -130,8 +130,7 @@ func (c *connection) open(ctx context.Context, driver string) error {
 	return err
 }
 
-// errAuthenticationUnknown means that a daemon offers neither polkit nor access without authentication, but for example
-// a password.
+// errAuthenticationUnknown means that a daemon requires another authentication than polkit, for example a password.
 var errAuthenticationUnknown = errors.New("the daemon requires a password")
 
 func (c *connection) readHostname(ctx context.Context) (string, error) {

@@ -105,7 +105,7 @@ func combineErrors(operation string, ids []string, results []error) error {
 	if len(failed) == len(ids) {
 		taken = nil // RefusedIDs is empty if no order was accepted.
 	}
-	// An error of the account takes precedence over one of a machine.
+	// An error of the account takes precedence over an error of one machine.
 	for _, err := range results {
 		if _, isOfMachine := errors.AsType[*RefusedError](err); err == nil || isOfMachine {
 			continue

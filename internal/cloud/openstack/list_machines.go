@@ -116,7 +116,7 @@ func stateOf(s *servers.Server) actuator.MachineState {
 		}
 		return actuator.Stopped
 	default:
-		return actuator.Starting // BUILD, REBOOT, RESIZE or an unknown status: neither on nor off, and waited for.
+		return actuator.Starting // BUILD, REBOOT, RESIZE and unknown statuses count as Starting, so Torpor waits.
 	}
 }
 

@@ -63,7 +63,8 @@ func noMachinesFound(o Observed) Plan {
 
 func observationFailed(o Observed) Plan {
 	p := unknownPlan(o, reasonForClass(o.ObservationError.Class), o.ObservationError.Message)
-	// A failed listing needs no short interval, because no machine changes its state within seconds here.
+	// After a failed listing, polls with a short interval are not needed: Torpor changes no machine until a listing
+	// succeeds.
 	p.RequeueAfter = max(RetryOf(o.ObservationError.Class).First, maxCloudInterval)
 	return p
 }
@@ -71,7 +72,7 @@ func observationFailed(o Observed) Plan {
 func hibernationUnsupported(o Observed) Plan {
 	ready := decision.Unknown(hivev1.UnsupportedHibernationReason, "The cluster cannot be hibernated and is left as it is")
 	switch {
-	case o.hasNotResumed(): // Ready stays Unknown for a cluster that hibernated.
+	case o.hasNotResumed(): // Ready stays Unknown until the resume has finished.
 	case o.API == Reachable:
 		ready = decision.True(hivev1.RunningHibernationReason, "The API server answers; the cluster cannot be hibernated and is left as it is")
 	case o.API == Unreachable:
@@ -95,7 +96,7 @@ func unknownPlan(o Observed, reason, message string) Plan {
 	}
 }
 
-// probedCondition reports only whether the API server responds, regardless of other unknowns.
+// probedCondition reports whether the API server responds, even if the state of the machines is unknown.
 func (o Observed) probedCondition() decision.Condition {
 	switch {
 	case o.API == Reachable:

@@ -97,7 +97,7 @@ func isWarning(c decision.Condition) bool {
 	switch c.Reason {
 	case hivev1.UnsupportedHibernationReason, hivev1.RefusedHibernationReason:
 		return true
-	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // These reasons are a decision of the user, or a step that is still to come.
+	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // Expected, not a problem.
 		return false
 	default:
 		return c.Status == metav1.ConditionUnknown

@@ -256,8 +256,9 @@ func (o Observed) unsettledGroups() []string {
 	return names
 }
 
-// awaitsSettledGroups reports whether a stop waits until sizes of groups are settled: a size that is 0 now may be the
-// size before a change. Once all machines were off, an update of a group does not interrupt the hibernation.
+// awaitsSettledGroups reports whether a stop waits until the sizes of groups are settled. A size of 0 may be outdated
+// while the cloud changes the group. Once all machines have been off, an update of a group does not interrupt the
+// hibernation.
 func (o Observed) awaitsSettledGroups() bool {
 	return o.isHibernationOpen() && o.Record.AsleepAt == nil && len(o.unsettledGroups()) > 0
 }
@@ -292,8 +293,8 @@ func (o Observed) withNotes(names []string) []string {
 	return noted
 }
 
-// untilSeen returns the time until the next pass, which is short if an object on the hub is changed: the change can be
-// observed soon.
+// untilSeen returns the time until the next pass. The time is short if changes concern an object on the hub, because
+// such a change can be observed soon.
 func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Duration) time.Duration {
 	if slices.ContainsFunc(changes, func(c actuator.GroupChange) bool { return isOfHub(c.Name) && !o.isRefused(c.Name) }) {
 		return minCloudInterval

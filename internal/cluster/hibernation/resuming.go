@@ -59,7 +59,7 @@ func (o Observed) withAction(p Plan) Plan {
 	case o.mayStartOverdueWorkers():
 		p.Do = StartMachines{IDs: stopped}
 	case len(o.Approvable) > 0:
-		// The cluster gets a moment to react to the approvals.
+		// The cluster is probed soon to observe its reaction to the approvals.
 		p.Do, p.ProbeInterval = ApproveRequests{Requests: o.Approvable}, minProbeInterval
 	case len(replaced) > 0 && !o.IsReplacementResting:
 		p.Do, p.ProbeInterval = ReplaceMachines{Machines: replaced[:min(len(replaced), maxReplacementsPerPass)]}, minProbeInterval

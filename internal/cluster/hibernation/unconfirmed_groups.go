@@ -34,7 +34,8 @@ func (o Observed) unconfirmedGroups() []string {
 		}
 	}
 	for _, g := range o.Groups {
-		// Torpor ends its own pauses without a record. After a repair, a user has paused the Cluster.
+		// Torpor recognizes its own pauses, and ends them even without a record. After a repair, only a user can have
+		// paused the Cluster.
 		isPausedByOther := isOfHub(g.Name) && len(g.Processes) == 0
 		if isPausedByOther && !o.Record.Repair && o.recordedGroup(g.Name) == nil {
 			names = append(names, g.Name)

@@ -30,7 +30,7 @@ const (
 	maxNames = 5
 )
 
-// events returns the events of the job's answer, and of the changes since the saved status.
+// events returns the events about the job's result, and about the changes since the saved status.
 func (s *situation) events(saved hivev1.MachinePoolStatus) []decision.Event {
 	var events []decision.Event
 	note := func(isWarning bool, reason, text string) {

@@ -63,7 +63,7 @@ type Attempt struct {
 	Refusal, Before *Refusal
 }
 
-// NextAttempt returns the attempt that results from an answer and the previous attempt.
+// NextAttempt returns the attempt that results from the job's answer and the previous attempt.
 func NextAttempt(before Attempt, answer *Answer, retryAt time.Time) Attempt {
 	attempt := Attempt{Fingerprint: answer.Job.Fingerprint, RetryAt: retryAt, NoAnswer: answer.NoAnswer, Refusal: answer.Refusal, Before: before.Refusal}
 	if answer.Refusal == nil && !answer.IsComplete {
@@ -93,7 +93,7 @@ type Observed struct {
 	// names of the other pools.
 	Namesake   string
 	OtherPools []string
-	// Answer is the answer of a job that has not been reported yet, or nil.
+	// Answer is the result of the last job; nil if the result was already reported.
 	Answer  *Answer
 	Attempt Attempt
 }

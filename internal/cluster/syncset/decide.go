@@ -87,7 +87,7 @@ func Decide(seen Observed) Plan {
 			s.due = append(s.due, set)
 		}
 	}
-	if s.isFull && len(s.due) == 0 { // The last missing set was deleted or cannot be applied.
+	if s.isFull && len(s.due) == 0 { // All sets were processed: the last missing set was deleted or is invalid.
 		s.isFull, s.Status.LastSyncTime, s.Status.SyncedResume = false, s.stamp(), s.Resume.DeepCopy()
 	}
 	s.orphans = s.findOrphans()

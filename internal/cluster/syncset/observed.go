@@ -88,7 +88,7 @@ type Attempt struct {
 	Reached map[SetKey]int64
 }
 
-// AddReached returns the attempt with the sets that an answer processed in a full sync. The sets of the previous
+// AddReached returns the attempt with the sets that a job has processed in a full sync. The sets of the previous
 // attempt are included.
 func (a Attempt) AddReached(before Attempt, answer *Answer) Attempt {
 	a.Round, a.Reached = before.Round, before.Reached
@@ -140,7 +140,7 @@ type Observed struct {
 	// deleted.
 	AreSelectorsUnread bool
 	Status             hiveinternalv1alpha1.ClusterSyncStatus
-	// Answer is the answer of a job that has not been reported yet, or nil.
+	// Answer is the result of the last job; nil if the result was already reported.
 	Answer  *Answer
 	Attempt Attempt
 }

@@ -25,7 +25,7 @@ func RecoverPanic(ctx context.Context, err *error) {
 	}
 }
 
-// DescribeError describes in stable text why a job received no answer.
+// DescribeError describes in stable text why the cluster did not respond to a job.
 func DescribeError(err error) string {
 	if errors.Is(err, errPanicked) {
 		return errPanicked.Error()

@@ -28,7 +28,7 @@ const (
 	retryJitter = 0.1
 )
 
-// Outcome is the part of an answer that the runner needs.
+// Outcome is the part of a job's result that the runner needs.
 type Outcome struct {
 	At time.Time
 	// HasFailed is true if the same job should be retried. IsSilent is true if the cluster did not respond, or
@@ -36,8 +36,8 @@ type Outcome struct {
 	HasFailed, IsSilent bool
 }
 
-// Runner runs at most one job for each object at any time. J is a job, A is its answer, and M is the state that is kept
-// about the last attempt. The fields are set before the runner is used.
+// Runner runs at most one job for each object at any time. J is a job, A is the result of the job, and M is the state
+// that is kept about the last attempt. The fields are set before the runner is used.
 type Runner[J, A, M any] struct {
 	// Do runs a job. The job stops at the first request without a response, and when the cluster may no longer be
 	// dialled.
@@ -55,7 +55,7 @@ type Runner[J, A, M any] struct {
 // attemptedJob is the state of one object.
 type attemptedJob[J, A, M any] struct {
 	job *J
-	// answer is the answer that no pass has reported yet, or nil.
+	// answer is the result that no pass has reported yet; nil if there is none
 	answer   *A
 	attempt  M
 	failures int
@@ -75,7 +75,7 @@ func NewRunner[J, A, M any](do func(context.Context, *J) (*A, Outcome), remember
 	return r
 }
 
-// Answers triggers a pass for each object that has an answer.
+// Answers triggers a pass for each object whose job has ended.
 func (r *Runner[J, A, M]) Answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		r.objects.Lock()
@@ -85,7 +85,7 @@ func (r *Runner[J, A, M]) Answers() source.Source {
 	})
 }
 
-// RequestAnswer returns the answer of the last job, and the state of the last attempt. It returns false while a job is
+// RequestAnswer returns the result of the last job, and the state of the last attempt. It returns false while a job is
 // in progress; the object is enqueued again when the job ends.
 func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, bool) {
 	r.objects.Lock()
@@ -102,7 +102,7 @@ func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, boo
 	}
 }
 
-// Reported drops an answer that was saved in the status.
+// Reported drops the result of a job after it was saved in the status.
 func (r *Runner[J, A, M]) Reported(object types.NamespacedName, answer *A) {
 	r.objects.Lock()
 	defer r.objects.Unlock()
@@ -145,7 +145,7 @@ func (r *Runner[J, A, M]) take(object types.NamespacedName, known *attemptedJob[
 	}}
 }
 
-// store keeps an answer until a pass has reported it.
+// store keeps the result of a job until a pass has reported it.
 func (r *Runner[J, A, M]) store(object types.NamespacedName, known *attemptedJob[J, A, M], answer *A, outcome Outcome) {
 	known.job, known.answer, known.isSilent = nil, answer, outcome.IsSilent
 	var retryAt time.Time

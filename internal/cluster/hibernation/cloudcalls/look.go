@@ -121,8 +121,8 @@ func queriesFor(wanted map[string]map[string]bool) []actuator.GroupQuery {
 }
 
 // observeParts polls clusters together. After an error that may concern only one cluster, each half is polled
-// separately, so that the other clusters do not get the error. It returns an error only if it concerns the whole
-// account; the error is then also recorded for the clusters that were not polled because of it.
+// separately, so that the other clusters do not get the error. It returns only errors that concern the whole account.
+// Such an error is also recorded for the clusters that are not polled because of it.
 func observeParts(ctx context.Context, batch actuator.BatchActuator, target actuator.Target, infraIDs []string, found map[string]Snapshot) error {
 	target.InfraID = infraIDs[0]
 	machines, err := batch.ObserveAll(ctx, target, infraIDs)

@@ -36,8 +36,8 @@ const (
 	// which all of them are polled. If one call a minute does not suffice, the fleet is polled in largeTurns larger
 	// turns, because some clouds list a whole account in each turn.
 	turnInterval, offRound, largeTurns = time.Minute, 12 * time.Minute, 4
-	// maxLook is the number of clusters in one poll. Clusters with a waiting pass come first. maxDriftLook is the
-	// number if all clusters of the poll are settled.
+	// maxLook is the number of clusters in one poll. Clusters with a waiting pass come first. If all clusters of the
+	// poll are settled, the number is maxDriftLook.
 	maxLook, maxDriftLook = 2_000, 5_000
 	// maxOrders is the number of clusters in one order, and maxOrderMachines is the number of their machines, unless
 	// a single cluster has more.

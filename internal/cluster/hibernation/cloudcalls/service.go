@@ -97,7 +97,7 @@ type Snapshot struct {
 	At time.Time
 	// IsAnswer is true if a pass has waited for this poll.
 	IsAnswer bool
-	// IsUsed is true if an earlier pass has read it.
+	// IsUsed is true if an earlier pass has read this snapshot.
 	IsUsed bool
 	// IsScheduled is true if the pass runs by schedule, and not because of a change.
 	IsScheduled bool
@@ -161,7 +161,7 @@ func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) 
 	known := s.clusters[c.Name]
 	if known != nil && known.account.key == key && known.Target.InfraID == c.Target.InfraID {
 		if c.WantsGroups && !known.WantsGroups || c.WantsSizes && !known.WantsSizes {
-			known.unknownUntil = s.Clock.Now() // The last poll has no groups, or not their sizes.
+			known.unknownUntil = s.Clock.Now() // The last poll did not read the groups, or did not read their sizes.
 		}
 		known.Cluster = c
 		if s.Clock.Since(known.credentialsAt) >= credentialsAge {
@@ -272,9 +272,8 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 }
 
 // visible returns the snapshot after applying the orders that the cloud may not show yet. The order that is being sent
-// is applied after the accepted order.
-// Invariant: a poll from before an order, or right after it, does not revert the effect of the order
-// (TestSnapshotBeforeAnOrderIsIgnored).
+// is applied after the accepted order. Invariant: a poll that began before an order, or up to readLag after it, does
+// not revert the effect of the order (TestSnapshotBeforeAnOrderIsIgnored).
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
 	seen.Machines = slices.Clone(seen.Machines)

@@ -72,7 +72,7 @@ func (c Controller) withdrawAll(cluster types.NamespacedName) {
 	c.accounts.Withdraw(cluster, cloudcalls.ReleaseVerb, cloudcalls.StartVerb)
 }
 
-// drainWorkers reads the spec again before pods are evicted, as before a stop.
+// drainWorkers evicts pods only if the spec on the hub still requests the hibernation, as a stop does.
 func (c Controller) drainWorkers(ctx context.Context, seen *clusterObservation, do hibernation.DrainWorkers) error {
 	mayStop, err := c.mayStop(ctx, seen.name)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c Controller) drainWorkers(ctx context.Context, seen *clusterObservation, 
 	return nil
 }
 
-// holdGroups reads the spec again before controllers are paused, as before a stop.
+// holdGroups holds groups only if the spec on the hub still requests the hibernation, as a stop does.
 func (c Controller) holdGroups(ctx context.Context, seen *clusterObservation, changes []actuator.GroupChange, rest time.Duration) error {
 	mayStop, err := c.mayStop(ctx, seen.name)
 	if err != nil {

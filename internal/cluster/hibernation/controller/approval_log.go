@@ -92,7 +92,7 @@ func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed 
 			r.unreported = append(r.unreported, v)
 		default:
 			delete(r.sent, v.UID)
-			if v.Kind == csr.Client { // Requests of other kinds did not start a pause.
+			if v.Kind == csr.Client { // Only approvals of client requests start a pause.
 				delete(r.byNode, v.NodeName)
 			}
 		}

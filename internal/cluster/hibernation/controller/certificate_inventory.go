@@ -19,7 +19,7 @@ import (
 // clockSkew is the tolerated difference between the clocks of the hub and the cluster.
 const clockSkew = 10 * time.Second
 
-// measureClock returns how far the server's clock is ahead, based on the date of its answer to a current request. It
+// measureClock returns how far the server's clock is ahead, based on the Date header of its response to a request. It
 // is zero without a date, or if rounding and latency may explain the difference.
 func measureClock(date, asked time.Time) time.Duration {
 	ahead := date.Sub(asked)
@@ -123,8 +123,9 @@ func (o machineOwners) claimedBy(n hivev1.RecordedNode) map[*claimedMachine]bool
 	return claimed
 }
 
-// ownerOf returns a node's machine; nil if that is uncertain. A machine with the node's name is its machine. If no
-// name matches, it is the only machine with addresses of this node and of no other.
+// ownerOf returns a node's machine; nil if that is uncertain. The machine must have one of the node's addresses. If
+// machines with the node's name exist, it must be the only one of these. Otherwise it must be the only machine, and no
+// other recorded node may have its name or one of its addresses.
 func (o machineOwners) ownerOf(n hivev1.RecordedNode) *claimedMachine {
 	claimed := o.claimedBy(n)
 	named := o.byName[csr.NormalizeNodeName(n.Name)]

@@ -29,7 +29,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// maxFrequentLook is the maximum duration of a poll for a cluster that is polled often.
+// maxFrequentLook is the longest duration of a poll with which a cluster is still polled often.
 const maxFrequentLook = 3 * time.Second
 
 // readKubeconfig reads a kubeconfig for the pool.
@@ -354,13 +354,14 @@ func (s *clusterObservation) noteOperators(look targetcluster.Look) {
 		s.OperatorsError = targetcluster.DescribeError(look.OperatorsErr)
 	}
 	for i := range s.Operators {
-		if at := &s.Operators[i].LastSeen; !at.IsZero() { // The times are by the cluster's clock.
+		if at := &s.Operators[i].LastSeen; !at.IsZero() { // Converts the time of the cluster's clock to the hub's.
 			*at = at.Add(-s.clockAhead)
 		}
 	}
 }
 
-// replacementRest is the pause before another attempt to delete Machines. Machines are started in the meantime.
+// replacementRest is the pause before another attempt to delete Machines. During the pause, stopped machines are
+// started.
 const replacementRest = 15 * time.Second
 
 func (s *clusterObservation) noteReplacement(look targetcluster.Look) {

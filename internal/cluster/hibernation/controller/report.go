@@ -95,8 +95,8 @@ func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condi
 	}
 }
 
-// rememberDelay is the time after the start or the end of a resume during which only the status contains it, and the
-// preceding stop. The annotation is written after that, which saves a write for each cluster while a fleet resumes.
+// rememberDelay is the time after the start or the end of a resume in which the annotation is not written, so that only
+// the status contains the resume and the preceding stop. This saves a write for each cluster while a fleet resumes.
 const rememberDelay = time.Minute
 
 func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {

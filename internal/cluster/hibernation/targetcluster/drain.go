@@ -38,7 +38,8 @@ const (
 	maxKeptPods = 100
 	// maxRefusals limits the stored names of permanently refused nodes and Pods.
 	maxRefusals = 2 * maxDrainedPods
-	// refusalMemory is how long the next attempts remember a refusal, because not every Pod is tried in each attempt.
+	// refusalMemory is how long later attempts keep a refusal. Without it, refusals of Pods that an attempt does not
+	// try would be lost.
 	refusalMemory = time.Minute
 )
 

@@ -169,8 +169,8 @@ func (p *Pool) ChangeHealthChecks(cluster types.NamespacedName, changes []Health
 	p.clusters.Ask(cluster, c.pauseDue)
 }
 
-// takePauses returns the changes that are due. It drops the result of the last poll, from which the record of the
-// changed MachineHealthChecks must not be updated.
+// takePauses returns the changes that are due. It drops the result of the last poll, because the record must not be
+// updated with the MachineHealthChecks from before the changes.
 func (c *pooledCluster) takePauses(now time.Time) []HealthCheckChange {
 	if len(c.toPause) == 0 || now.Before(c.pauseDue) {
 		return nil

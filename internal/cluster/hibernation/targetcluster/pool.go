@@ -37,8 +37,8 @@ const (
 	surveysPerSecond, surveysAtOnce = 5, 20
 )
 
-// Pool polls clusters outside of reconcile passes. Passes read the results and never wait for a cluster. A connection
-// is kept as long as the cluster runs and responds. The fields are set before the pool is used.
+// Pool polls clusters outside of reconcile passes, so that no pass waits for the response of a cluster. A connection is
+// kept as long as the cluster runs and responds. The fields are set before the pool is used.
 type Pool struct {
 	Dialer Dialer
 	// Clock is the source of the current time.
@@ -187,9 +187,9 @@ type pooledCluster struct {
 	// isPlain is true if the cluster is not an OpenShift cluster.
 	isPlain bool
 	// interval is the pause before the next poll, as set by Watch. The pause is repeated after each poll that fails
-	// with the same error as the previous one, unless a pass waits for the response.
+	// with the same error as the previous one, unless a pass waits for the result.
 	interval time.Duration
-	// isAwaited is true if a pass has returned because it waits for the response.
+	// isAwaited is true if a pass has returned and waits for the result of the poll.
 	isAwaited bool
 	// approvals are sent before the next poll. made are the results.
 	approvals []certificatesv1.CertificateSigningRequest

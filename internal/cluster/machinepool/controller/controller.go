@@ -99,9 +99,9 @@ func rememberSync(pool *hivev1.MachinePool) map[string]any {
 	return remembered
 }
 
-// act submits a job. A later pass observes its answer.
+// act submits a job. A later pass observes its result.
 func (c Controller) act(_ context.Context, seen *poolObservation, plan machinepool.Plan) error {
-	if plan.Job != nil && seen.Answer == nil { // The previous answer is recorded before the next job.
+	if plan.Job != nil && seen.Answer == nil { // The result of the previous job is recorded before the next job begins.
 		c.runner.Submit(seen.pool, &poolJob{Job: *plan.Job, Cluster: seen.cluster, Server: seen.server})
 	}
 	return nil

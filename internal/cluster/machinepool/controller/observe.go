@@ -23,7 +23,7 @@ type poolObservation struct {
 	server        targetcalls.Server
 }
 
-// observe reads the answer of the last job, the ClusterDeployment and the cluster's other pools. While a job is in
+// observe reads the result of the last job, the ClusterDeployment and the cluster's other pools. While a job is in
 // progress, it returns reconcile.ErrPending; the end of the job triggers another pass.
 func (c Controller) observe(ctx context.Context, pool *hivev1.MachinePool) (*poolObservation, error) {
 	seen := &poolObservation{

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// nextJobDelay is the delay until the next job is submitted, after the answer of the previous job has been saved.
+// nextJobDelay is the delay between saving the result of a job and submitting the next job.
 const nextJobDelay = time.Millisecond
 
 // report writes the pool's state into the status.
@@ -33,7 +33,7 @@ func (c Controller) report(pool *hivev1.MachinePool, seen *poolObservation, plan
 			out.RequeueAfter = nextJobDelay
 		}
 	case plan.Job != nil:
-		out.IsTransient = true // The answer follows soon, with more details.
+		out.IsTransient = true // The result of the job follows soon, with more details.
 	}
 	return out
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/syncset"
 )
 
-// act submits a job. A later pass observes its answer.
+// act submits a job. A later pass observes its result.
 func (c Controller) act(_ context.Context, seen *clusterObservation, plan syncset.Plan) error {
 	if plan.Job == nil || seen.Answer != nil {
-		return nil // The previous answer is recorded before the next job.
+		return nil // The result of the previous job is recorded before the next job begins.
 	}
 	job := &clusterJob{Job: *plan.Job, Cluster: seen.cluster, Server: seen.server}
 	for _, key := range plan.Job.Sets {

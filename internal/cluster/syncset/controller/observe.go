@@ -28,7 +28,7 @@ type clusterObservation struct {
 	sets    []setToApply
 }
 
-// observe reads a cluster's sets and the answer of the last job. While a job is in progress, it returns
+// observe reads a cluster's sets and the result of the last job. While a job is in progress, it returns
 // reconcile.ErrPending; the end of the job triggers another pass.
 func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.ClusterSync) (*clusterObservation, error) {
 	seen := &clusterObservation{cluster: client.ObjectKeyFromObject(cs)}
