@@ -54,7 +54,7 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 }
 
 // requireSwitching returns an error unless conditional.NewManager created the manager. The client of any other manager
-// reads from the manager's own cache, which may not contain the object of a group's event yet.
+// reads from the manager's own cache, which might not contain the object of a group's event yet.
 func requireSwitching(mgr manager.Manager) error {
 	if delegatingmanager.FromCache(mgr.GetCache()) == nil {
 		return errors.New("expected a manager of conditional.NewManager, found another manager, " +

@@ -40,8 +40,8 @@ func (q queues[K, V]) remove(e *entry[K, V]) {
 	q[e.queue] = slices.DeleteFunc(q[e.queue], func(other *entry[K, V]) bool { return other == e })
 }
 
-// first returns the earliest entry of a queue, which may not be due yet; nil if there is none. It skips due entries for
-// which Take was already called in this round.
+// first returns the earliest entry of a queue, even if it is not due yet; nil if there is none. It skips due entries
+// for which Take was already called in this round.
 func (q queues[K, V]) first(queue Share, now time.Time, round int) *entry[K, V] {
 	for _, e := range q[queue] {
 		if e.round != round || e.at.After(now) {

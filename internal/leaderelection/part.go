@@ -214,8 +214,9 @@ func errorOf(text string) error {
 	return errors.New(text)
 }
 
-// CheckScopes is a readiness check. It fails while a part waits for a manager of another Deployment, unless that manager
-// handles the same. Replicas of one Deployment are ready, so that its rollout continues.
+// CheckScopes is a readiness check. It fails while a part waits for a manager of another Deployment, unless that
+// manager handles the same controllers and namespaces. Replicas of one Deployment are ready, so that its rollout
+// continues.
 func (e *Election) CheckScopes(*http.Request) error {
 	var errs []error
 	for _, p := range e.parts {

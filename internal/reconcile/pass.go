@@ -184,7 +184,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	p.versions.noteFresh(req)
 	if errors.Is(failure, ErrPending) {
-		p.Ends.Forget(req.NamespacedName) // The background call may take long.
+		p.Ends.Forget(req.NamespacedName) // Other passes do not wait for a background call.
 		return ctrl.Result{RequeueAfter: pendingLimit}, nil
 	}
 	result, err := p.save(ctx, req, versions[T]{before, obj}, out, failure)

@@ -72,13 +72,14 @@ func stateAfterLatency(s powerState) powerState {
 	return s
 }
 
-// powerLatencies are the durations of an instance's transitions. If a duration is nil, that of the cloud is used.
+// powerLatencies are the durations of an instance's transitions. If a duration is nil, the duration of the cloud is
+// used.
 type powerLatencies struct {
 	Start *time.Duration `json:"start,omitempty"`
 	Stop  *time.Duration `json:"stop,omitempty"`
 }
 
-// overriddenBy returns the latencies. Those that other sets are replaced with the value in other.
+// overriddenBy returns the latencies, in which each duration that is set in other replaces the existing duration.
 func (l powerLatencies) overriddenBy(other powerLatencies) powerLatencies {
 	if other.Start != nil {
 		l.Start = other.Start

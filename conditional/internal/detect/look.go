@@ -48,7 +48,7 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	l.scheduleAfterLook(b, f, now)
 }
 
-// LookUp queries discovery for a kind that may not have a subscriber. Its verdict is Served or Absent.
+// LookUp queries discovery for a kind, even if it has no subscriber. Its verdict is Served or Absent.
 func (d *Detector) LookUp(ctx context.Context, gvk schema.GroupVersionKind) (Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -27,8 +27,8 @@ type Verdict struct {
 	// plural, and on the UID of the CRD. It does not change when the UID becomes known or can no longer be read. It has
 	// no other meaning.
 	Identity string
-	// Plural, Namespaced and UID describe a Served kind. UID is the UID of its CRD. It is empty if the kind has no CRD
-	// or if CRDs may not be watched.
+	// Plural, Namespaced and UID describe a Served kind. UID is the UID of its CRD. It is empty if the kind has no CRD,
+	// or if the right to watch CRDs is missing.
 	Plural     string
 	Namespaced bool
 	UID        string

@@ -102,7 +102,7 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 }
 
 // describeStatus describes an HTTP status. It hides the status of an untrusted endpoint, because the author of the
-// Secret may not be allowed to call that server.
+// Secret might have no permission to call that server.
 func (c *accountClient) describeStatus(status int) string {
 	if !c.isTrusted {
 		return "the answer is not a valid EC2 response"

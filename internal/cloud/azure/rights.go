@@ -50,8 +50,8 @@ func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) err
 func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) error {
 	permissions, err := c.listPermissions(ctx, group)
 	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {
-		// A service principal that may not read its rights may still have the required rights. A missing group is
-		// detected at the stop.
+		// A service principal that has no permission to read its rights may still have the required rights. A missing
+		// group is detected at the stop.
 		return nil
 	}
 	if err != nil {

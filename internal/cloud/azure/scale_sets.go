@@ -23,9 +23,9 @@ const scaleSetRead = "virtualMachineScaleSets/read"
 // maxCapacity is the largest capacity of a scale set.
 const maxCapacity = 1000
 
-// listScaleSets adds the instances of the scale sets with uniform orchestration in the wanted resource groups.
-// If the service principal may not read scale sets, the machines are still listed and started, but
-// RequireStopRights fails.
+// listScaleSets adds the instances of the scale sets with uniform orchestration in the wanted resource groups. If the
+// service principal has no right to read scale sets, the machines are still listed and started, but RequireStopRights
+// fails.
 func (c *accountClient) listScaleSets(ctx context.Context, l machineListing) error {
 	err := readPages(ctx, c, scaleSetRead, c.scaleSets.NewListAllPager(nil), func(page armcompute.VirtualMachineScaleSetsClientListAllResponse) (int, error) {
 		return len(page.Value), c.addScaleSets(l, page.Value)

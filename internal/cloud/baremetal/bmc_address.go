@@ -52,8 +52,8 @@ func badAddress() error {
 	return actuator.Errorf(actuator.Other, "expected redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST in the field bmc: correct it")
 }
 
-// allowAddress refuses a controller that the target's owner may not reach. The author of a ClusterDeployment chooses
-// the address.
+// allowAddress refuses a controller that the target's owner is not allowed to reach. The author of a ClusterDeployment
+// chooses the address.
 func (o *Options) allowAddress(address bmcAddress) error {
 	host, _, err := net.SplitHostPort(address.hostPort)
 	if err != nil {

@@ -51,8 +51,8 @@ func parseAddress(text string) (engineAddress, error) {
 	return engineAddress{host: u.Host}, nil
 }
 
-// allowAddress refuses an engine that the target's owner may not reach. The author of a ClusterDeployment chooses the
-// engine.
+// allowAddress refuses an engine that the target's owner is not allowed to reach. The author of a ClusterDeployment
+// chooses the engine.
 func (o *Options) allowAddress(address engineAddress, t actuator.Target) error {
 	if address.socket != "" {
 		if t.Role != nil && slices.Contains(o.Sockets, Socket{t.Role.Namespace, address.socket}) {

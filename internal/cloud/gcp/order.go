@@ -105,7 +105,8 @@ func (c *projectAccount) followStart(ctx context.Context, m machineName, name st
 	err := c.call(ctx, computeRequest{operation: start, method: http.MethodGet, path: "/zones/" + m.zone + "/operations/" + name}, &taken)
 	switch {
 	case hasClass(err, actuator.NotFound), hasClass(err, actuator.PermissionDenied):
-		// The order is too old, or its result may not be read. The instance itself shows whether it has started.
+		// The order is too old, or the right to read its result is missing. The instance itself shows whether it has
+		// started.
 		c.starts.ForgetMachine(m.id())
 		return nil
 	case err != nil:

@@ -112,7 +112,7 @@ type Observed struct {
 	Approvable []string
 	// ApprovalError is the error of the last approval; empty if it did not fail.
 	ApprovalError string
-	// Blocked are the certificate requests that may not be approved although a node may wait for them.
+	// Blocked are the certificate requests that must not be approved, although a node may be waiting for them.
 	Blocked []BlockedRequest
 }
 

@@ -115,8 +115,8 @@ func recordSpotMachines(o Observed) Plan {
 	return p
 }
 
-// startMachinesAgain reverts a hibernation that cannot be completed: only the running cluster can show whether its
-// spot machine may be terminated. If it may not, the cluster keeps running.
+// startMachinesAgain reverts a hibernation that cannot be completed: only the running cluster can show whether its spot
+// machine may be terminated. If termination is not possible, the cluster keeps running.
 func startMachinesAgain(o Observed) Plan {
 	p := awaitStopped(o)
 	p.Record = withAsleepAt(p.Record, nil)

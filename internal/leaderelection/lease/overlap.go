@@ -37,12 +37,12 @@ const (
 // DecideOverlap decides whether the holder of a Lease may act. held are the Leases of the same part that the holder has
 // read after it acquired its own Lease, except expired ones. It also returns the first overlapping Lease, or nil.
 //
-// Invariant: two managers with a common namespace never both act. Each of them writes its Lease W before it reads R the
-// others, and a Lease remains held while its holder acts. Of two managers, the one with the later W finds the Lease of
-// the other one in its R, and does not act while that Lease is held. TestOverlapModel checks this.
+// Invariant: two managers with a common namespace never both act. Each of them writes its own Lease (W) before it reads
+// the others (R), and a Lease remains held while its holder acts. The manager with the later W finds the other Lease in
+// its R, and does not act while that Lease is held. TestOverlapModel checks this.
 //
-// The order of the acquisitions decides who releases its Lease if both read each other's. A manager that acts does not
-// decide again, so that its Lease precedes all others.
+// If both managers read each other's Lease, the manager with the later acquisition releases its Lease. A manager that
+// acts does not decide again, so its Lease precedes all others.
 func DecideOverlap(own Contender, held []Contender) (Verdict, *Contender) {
 	var first *Contender
 	for i := range held {
@@ -71,7 +71,7 @@ func (c Contender) compare(other Contender) int {
 	return cmp.Or(c.AcquiredAt.Compare(other.AcquiredAt), strings.Compare(c.Name, other.Name))
 }
 
-// overlaps reports whether both handle a namespace.
+// overlaps reports whether the holders of both Leases handle a common namespace.
 func (c Contender) overlaps(other Contender) bool {
 	return c.Name != other.Name && (len(c.Namespaces) == 0 || len(other.Namespaces) == 0 ||
 		slices.ContainsFunc(c.Namespaces, func(namespace string) bool { return slices.Contains(other.Namespaces, namespace) }))
@@ -98,8 +98,8 @@ type sighting struct {
 	at      time.Time
 }
 
-// IsHeld records a Lease, and reports whether it is held. A Lease that ended long before now has expired without an
-// observation of its duration.
+// IsHeld records a Lease, and reports whether it is held. A Lease that ended long before now has expired, even if this
+// manager reads it for the first time.
 func (s Sightings) IsHeld(l *coordinationv1.Lease, now time.Time) bool {
 	spec := l.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {

@@ -180,7 +180,7 @@ func (e *EndTracker[T]) enqueueOverdue(before, after client.Object, queue workqu
 		return
 	}
 	if old, isUpdate := before.(T); isUpdate && e.HasOverdue(old) {
-		return // It was enqueued when its stop became overdue.
+		return // The object was enqueued when its stop became overdue.
 	}
 	name := client.ObjectKeyFromObject(obj)
 	e.all.note(overdueEnd{e.controller, name}, true)

@@ -17,8 +17,8 @@ const (
 	Urgent = 10
 )
 
-// Of returns the priority of the next pass. It must always be set, because otherwise every later pass would
-// keep the priority of this one.
+// Of returns the priority of the next pass. The result of a pass must always contain a priority, because otherwise
+// every later pass keeps the priority of this pass.
 func Of(isUrgent bool) int {
 	if isUrgent {
 		return Urgent

@@ -282,7 +282,7 @@ func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLate
 		s.schema.keepsAll(s.Recoverable) && lacksOnly(had, wanted, s.Recoverable) {
 		return false, kept, nil
 	}
-	var annotation any // Null removes it.
+	var annotation any // Null removes the annotation.
 	if wanted != "" {
 		annotation = wanted
 	}

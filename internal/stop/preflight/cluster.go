@@ -20,8 +20,8 @@ type StopWindow struct {
 	Now, Since time.Time
 	// Until is when the stop ends; zero if it has no end.
 	Until time.Time
-	// RequiresPossible is true if the stop requires HibernationPossible. Warnings that the cluster may not come back, or not
-	// with its data, are then blocking.
+	// RequiresPossible is true if the stop requires HibernationPossible. Warnings that the cluster might not come back,
+	// or might lose data, are then blocking.
 	RequiresPossible bool
 }
 
@@ -63,7 +63,7 @@ func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 	return sortFindings(findings)
 }
 
-// dangers returns the codes of warnings that the cluster may not come back, or not with its data.
+// dangers returns the codes of warnings that the cluster might not come back, or might lose data.
 func dangers() []string {
 	return []string{
 		torporv1alpha1.WakeByNearFinding, torporv1alpha1.QuotaExceededFinding, torporv1alpha1.EtcdQuorumSmallFinding,

@@ -76,7 +76,8 @@ func wakeUpRequests(own string) []wakeUpRequest {
 	}
 }
 
-// webhookAtRisk is a webhook that may make requests fail while the cluster resumes, because its server may not run yet.
+// webhookAtRisk is a webhook that may make requests fail while the cluster resumes, because its server might not run
+// yet.
 type webhookAtRisk struct {
 	configuration, service string
 	// namespaces are the namespaces of the requests. The webhook is called if its selector matches one of them. It

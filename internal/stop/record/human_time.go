@@ -131,7 +131,7 @@ func atWallClock(date time.Time, hour, minute int, now time.Time) time.Time {
 	second := wall.Add(-time.Duration(after) * time.Second).In(now.Location())
 	isFirst, isSecond := shows(first, wall), shows(second, wall)
 	switch {
-	case isFirst && isSecond && second.Before(first): // After unusual clock changes; the earlier instant comes first.
+	case isFirst && isSecond && second.Before(first): // Both instants show the time of day: sort them.
 		first, second = second, first
 	case isSecond && !isFirst:
 		return second

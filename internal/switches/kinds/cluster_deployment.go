@@ -63,7 +63,7 @@ func (clusterDeployments) ReadState(obj Object, now time.Time) State {
 	if !isCluster {
 		return State{}
 	}
-	if cd.Status.Hibernation == nil { // The annotations exist even if the schema keeps these fields, and are slow to read.
+	if cd.Status.Hibernation == nil { // Annotations are slow to read, so they are only a fallback.
 		cd = restoreStatus(cd)
 	}
 	s := State{

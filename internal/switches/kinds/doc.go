@@ -6,5 +6,5 @@
 //
 // Reading order: definition.go (what each kind defines) → options.go (what it may define) → registry.go (the list) →
 // cluster_deployment.go and its neighbours (the kinds) → switched.go (the common part of the kinds whose controllers
-// are unaware of Torpor) → row.go, attention.go (what the fronts show).
+// are unaware of Torpor) → row.go, attention.go (the contents of tables in commands and on the page).
 package kinds

@@ -49,8 +49,8 @@ type PlanSubject struct {
 }
 
 // JudgeRead returns the error with which the plan fails after related objects could not be read. A missing object and
-// an optional kind that is not served are no errors. If the user may not read the objects, JudgeRead adds needed.Unread
-// to the plan; if that is empty, the plan fails.
+// an optional kind that is not served are no errors. If the user has no permission to read the objects, JudgeRead adds
+// needed.Unread to the plan; if needed.Unread is empty, the plan fails.
 func (s *PlanSubject) JudgeRead(needed Related, err error) error {
 	isServed := !IsKindNotServed(err)
 	switch {

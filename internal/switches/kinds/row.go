@@ -91,7 +91,7 @@ type Row struct {
 	kindName string
 }
 
-// newRow returns a row. It uses the record of stops only if the record matches the switch, because the controller may
+// newRow returns a row. It uses the record of stops only if the record matches the switch, because the controller might
 // not have recorded the latest write yet.
 func newRow(d Definition, obj Object, part Part, isStopped bool, stops stoprecord.Records) Row {
 	r := Row{

@@ -20,7 +20,7 @@ import (
 const (
 	// maxConditions limits how many conditions are shown of a status that Torpor does not own.
 	maxConditions = 50
-	// unreadAutoscalers is the remark in a plan if the user may not list autoscalers.
+	// unreadAutoscalers is the remark in a plan if the user has no permission to list autoscalers.
 	unreadAutoscalers = "Expected permission to list HorizontalPodAutoscalers, found none, so it is unknown whether an autoscaler would undo the stop"
 )
 
@@ -38,7 +38,7 @@ type ObservedActivity struct {
 // Switchable defines a kind whose controllers are unaware of Torpor. Users annotate an object, and the manager sets
 // and resets the kind's own switch (ADR 0030, ADR 0035).
 type Switchable interface {
-	// GVK, Names and Switch are those of a Definition.
+	// GVK, Names and Switch have the same meaning as in Definition.
 	GVK() schema.GroupVersionKind
 	Names() []string
 	Switch() *FieldSwitch
@@ -255,8 +255,8 @@ func listAutoscalers(related []Object) (all []autoscalingv2.HorizontalPodAutosca
 	return all
 }
 
-// judgeSwitch returns a finding if the manager refuses the stop, and one for each kind of object that the user may
-// not read.
+// judgeSwitch returns a finding if the manager refuses the stop, and a finding for each kind of object that the user
+// has no permission to read.
 func judgeSwitch(refusal string, unread []string) (findings []preflight.Finding) {
 	if refusal != "" {
 		findings = append(findings, preflight.NewRemark(torporv1alpha1.StopRefusedFinding, refusal))

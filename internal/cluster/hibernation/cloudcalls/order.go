@@ -93,7 +93,8 @@ type acceptedOrder struct {
 	at   time.Time
 }
 
-// covers reports whether an order would only repeat the accepted order, whose effect the cloud may not show yet.
+// covers reports whether an order would only repeat the accepted order. The cloud might not show the effect of that
+// order yet.
 func (c acceptedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 	return c.verb == verb && now.Before(c.at.Add(readLag)) &&
 		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })

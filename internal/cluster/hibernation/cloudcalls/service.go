@@ -271,9 +271,9 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 	}
 }
 
-// visible returns the snapshot after applying the orders that the cloud may not show yet. The order that is being sent
-// is applied after the accepted order. Invariant: a poll that began before an order, or up to readLag after it, does
-// not revert the effect of the order (TestSnapshotBeforeAnOrderIsIgnored).
+// visible returns the snapshot with the effects of orders that the cloud might not show yet. The order that is being
+// sent is applied after the accepted order. Invariant: a poll that began before an order, or up to readLag after it,
+// does not revert the effect of the order (TestSnapshotBeforeAnOrderIsIgnored).
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
 	seen.Machines = slices.Clone(seen.Machines)

@@ -213,7 +213,7 @@ const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
 const maxVersionBytes = 256
 
 // ReadVersion returns the desired version in the status of an OpenShift cluster's ClusterVersion. isOpenShift is false
-// for other clusters. The version is empty if the kubeconfig's user may not read it.
+// for other clusters. The version is empty if the kubeconfig's user has no permission to read it.
 func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

@@ -136,8 +136,8 @@ type Look struct {
 	Machines
 	// HasReadMachines is true if the list of Machines is complete.
 	HasReadMachines bool
-	// Version is the version of an OpenShift cluster. It is empty for other clusters, and if the user may not read
-	// it. Only polls that probe the API read the version.
+	// Version is the version of an OpenShift cluster. It is empty for other clusters, and if the user has no permission
+	// to read it. Only polls that probe the API read the version.
 	Version string
 	// Approvals are the results of previously requested approvals.
 	Approvals []Approval
@@ -599,8 +599,8 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	return nil
 }
 
-// readMachines reads the Machines. Before a hibernation, it returns none if the kubeconfig's user may not list them. No
-// machine is terminated in this case.
+// readMachines reads the Machines. Before a hibernation, it returns none if the kubeconfig's user has no permission to
+// list them. No machine is terminated in this case.
 func (c *ClusterClient) readMachines(ctx context.Context, look *Look) (err error) {
 	look.Machines, err = c.ListMachines(ctx)
 	if look.HasReadMachines = err == nil; k8serrors.IsForbidden(err) && look.Depth == ReadMachines {

@@ -12,9 +12,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 )
 
-// overrideServer sets the URL of an override. The author of a ClusterDeployment chooses this URL, and may not be the
-// author of the kubeconfig. The server must therefore prove its identity by data in the kubeconfig. A certificate of
-// a public authority is no proof: the owner of any name can obtain one, and would receive the token.
+// overrideServer sets the URL of an override. The author of a ClusterDeployment chooses this URL. Another user may be
+// the author of the kubeconfig. The server must therefore prove its identity by data in the kubeconfig. A certificate
+// of a public authority is no proof: the owner of any name can obtain one, and would receive the token.
 func (d Dialer) overrideServer(cfg *rest.Config, override hibernation.ServerOverride) error {
 	if err := override.Check(); err != nil {
 		return &KubeconfigError{Message: err.Error()}

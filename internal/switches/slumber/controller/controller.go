@@ -70,7 +70,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps/status,verbs=get;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// ListOptionalKinds returns the kinds of members that the API server of a hub may not serve.
+// ListOptionalKinds returns the kinds of members that the API server of a hub need not serve.
 func ListOptionalKinds() []client.Object {
 	var all []client.Object
 	for _, kind := range kinds.ListOwn() {

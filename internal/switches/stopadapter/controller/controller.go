@@ -167,8 +167,8 @@ func (c Controller) report(a *torporv1alpha1.StopAdapter, seen *observation, _ a
 	return out
 }
 
-// describeGroup returns a condition that reports whether the controller of a kind runs, and otherwise what it waits
-// for.
+// describeGroup returns a condition that reports whether the controller of a kind runs. If it does not run, the
+// condition contains the cause.
 func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) decision.Condition {
 	target := a.Spec.Target
 	switch {

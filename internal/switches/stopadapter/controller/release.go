@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// releaseTimeout is how long the controller tries to restore the objects that a deleted adapter has stopped. It
-	// may not succeed, because the adapter's ClusterRole is often deleted with it.
+	// releaseTimeout is how long the controller tries to restore the objects that a deleted adapter has stopped. The
+	// attempts can fail, because the adapter's ClusterRole is often deleted together with the adapter.
 	releaseTimeout = 5 * time.Minute
 	// releaseInterval is the interval between these attempts.
 	releaseInterval = 5 * time.Second
