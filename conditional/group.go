@@ -236,7 +236,8 @@ func (g *Group) enterPhase(to Phase, fact groupFact, err error) (phaseChange, bo
 func (g *Group) setPhase(to Phase, fact groupFact, err error) (change phaseChange, condition Status, hasChanged bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if to == Starting && (g.orders.isPaused || g.orders.isRemoved) { // Stop may have returned, because the group was Dormant.
+	// Stop returns immediately if the group is Dormant, so a start that is already being prepared must not follow.
+	if to == Starting && (g.orders.isPaused || g.orders.isRemoved) {
 		return phaseChange{}, Status{}, false
 	}
 	// The phase must be counted before a caller of Wait returns.

@@ -175,7 +175,7 @@ func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool {
 	from := l.group.Status().Phase
 	if from == Dormant && f == factChanged {
-		f = factWanted // A dormant group has no activation with another identity.
+		f = factWanted // A dormant group has no activation to restart.
 	}
 	to, action := nextPhase(from, f)
 	if to == from || action == actionActivate && l.isHeldBack() {

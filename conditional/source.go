@@ -79,7 +79,8 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 		release()
 		return err
 	}
-	// Start returns immediately, and a source has no Stop. It stops when the context of its start is cancelled.
+	// Start returns immediately, and a source has no method Stop. The source stops when the context of its start is
+	// cancelled.
 	context.AfterFunc(ctx, func() { stop(); release() })
 	return source.TypedKind(cache, s.obj, s.handler, s.predicates...).Start(ctx, queue)
 }

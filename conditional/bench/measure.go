@@ -164,7 +164,7 @@ func tableRows(s trialSizes) []tableRow {
 		{fmt.Sprintf("%d CRDs at once: last established → all synced", s.Providers), unitSeconds, []string{providers}, []string{plainProviders}, []float64{10}},
 		{fmt.Sprintf("heap per running group, %d CRDs at once", s.Providers), unitBytes, []string{"providers_storm_heap_bytes_per_running_group"}, []string{"providers_plain_storm_heap_bytes_per_running_group"}, nil},
 		{fmt.Sprintf("goroutines per running group, %d CRDs at once", s.Providers), unitCount, []string{"providers_storm_goroutines_per_running_group"}, []string{"providers_plain_storm_goroutines_per_running_group"}, nil},
-		// The detector checks every five minutes whether other kinds are served.
+		// The limit allows for the detector's check of all served kinds every five minutes.
 		row(fmt.Sprintf("requests a minute, %d dormant kinds", s.DormantKinds), unitCount, "dormant_requests_per_minute", 0.3),
 		row("watches opened a minute, dormant", unitCount, "dormant_watch_requests_per_minute", 0.2),
 		row("CPU time a minute, dormant", unitMilliseconds, "dormant_cpu_milliseconds_per_minute", 5),

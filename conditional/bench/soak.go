@@ -166,7 +166,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		pause(ctx, time.Duration(random.IntN(3000))*time.Millisecond)
 		s.setServed(ctx, crd, true)
 		s.counts.reversions.Add(1)
-		addObject() // A watcher that receives this object has listed the others, too.
+		addObject() // A group that has reconciled this object has also listed the other objects.
 		p.expectSeen(ctx, names)
 	}
 	p.forgetGone()

@@ -132,7 +132,7 @@ func (s *stateStore) saveState(state *cloudState) error {
 		return errors.Join(fmt.Errorf("replace the cloud's state: %w", err), next.Close())
 	}
 	if s.file != nil {
-		_ = s.file.Close() // The file is not used any more.
+		_ = s.file.Close() // The old file is not used any more, so an error does not matter.
 	}
 	s.file, s.baseBytes, s.addedBytes, s.mustRewrite = next, len(text), 0, false
 	return nil

@@ -154,7 +154,7 @@ func waitWhileFileExists(ctx context.Context, path string) bool {
 }
 
 func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
-	// The proportion is that of a kubelet, which renews its lease of 40 seconds every 10 seconds.
+	// A kubelet renews its lease of 40 seconds every 10 seconds. The same ratio is used here.
 	seconds := max(int32(c.Heartbeat.Seconds()*leaseRenewals), 1)
 	controller := lease.NewController(clock.RealClock{}, client, c.Name, seconds, nil, c.Heartbeat, c.Name, corev1.NamespaceNodeLease, nil)
 	controller.Run(klog.NewContext(ctx, klog.Background()))

@@ -156,8 +156,8 @@ func setUpNetwork(ctx context.Context) error {
 	if err := addRoute(eth0, "0.0.0.0/0", HostAddress); err != nil {
 		return err
 	}
-	// The rules must also apply to packets between pods of a Service; otherwise responses would come from another
-	// address.
+	// With these settings, the rules of kube-proxy also apply to packets between pods. Otherwise responses of a Service
+	// would come from another address.
 	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} {
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte("1\n"), 0o644); err != nil {
 			return fmt.Errorf("set the kernel setting %s: %w", name, err)
@@ -196,7 +196,7 @@ func (i *initProcess) startPart(name, log string, argv ...string) error {
 	return i.forkProcess(log, argv, func(status syscall.WaitStatus) {
 		select {
 		case i.endedParts <- fmt.Errorf("%s ended unexpectedly: %w; its log is %s", name, describeStatus(status), log):
-		default: // Only the first end of a program is reported.
+		default: // Only the first program that ends is reported.
 		}
 	})
 }
@@ -363,7 +363,7 @@ func makeBridge() error {
 	if os.Geteuid() != 0 {
 		return errRoot
 	}
-	if err := removeLinks(); err != nil { // A killed process may have left them.
+	if err := removeLinks(); err != nil { // A killed process may have left these links.
 		return err
 	}
 	for _, network := range []string{HostAddress + networkBits, podNetwork, serviceRange} {

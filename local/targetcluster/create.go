@@ -7,7 +7,7 @@ package targetcluster
 import (
 	"context"
 	"crypto/rand"
-	_ "embed" // The manifest is a file, as a user's would be.
+	_ "embed" // The manifest is a separate file, as a user would write it.
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -188,7 +188,7 @@ func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, er
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, stepTimeout, true, func(ctx context.Context) (bool, error) {
 		if client, last = kubeclient.NewClient(c.adminKubeconfig()); last == nil {
-			// The API server answers before the controllers run; they run once the ServiceAccount exists.
+			// The API server responds before the controllers run. Once they run, this ServiceAccount exists.
 			_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		}
 		return last == nil, nil
@@ -397,7 +397,7 @@ func applyObject(ctx context.Context, hub dynamic.Interface, kind schema.GroupVe
 		options := metav1.ApplyOptions{FieldManager: fieldOwner, Force: true}
 		_, err = hub.Resource(kind).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, options)
 		return err == nil || !strings.Contains(err.Error(), "There can be a delay between when CustomResourceDefinitions are created"), nil
-	}) // The last error is returned.
+	}) // err holds the last error.
 	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind.Resource, u.GetName(), err)
 	}

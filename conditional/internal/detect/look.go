@@ -161,7 +161,7 @@ func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) 
 		f = l.judgeKind(t, s, now)
 	}
 	if soon := now.Add(b.pause); !b.isLooking && (b.next.IsZero() || f.isOpen && soon.Before(b.next)) {
-		// A query in progress schedules the next one when it ends, so no other query may be scheduled here.
+		// Without a query in progress, the next query is scheduled here. Otherwise the query in progress schedules it.
 		l.scheduleLook(b, b.planNextLook(f, now))
 	}
 	l.publishChanges()
@@ -265,8 +265,8 @@ func (b *versionState) noteEvent(came bool, now time.Time) {
 
 // planNextLook returns the time of the next query; zero if only an event should trigger it.
 func (b *versionState) planNextLook(f lookSummary, now time.Time) time.Time {
-	// The event may have arrived before the first query, and the kind may be served a short time later without another
-	// event.
+	// The event about the kind's CRD may have arrived before the first query. The kind may be served a short time
+	// later, without another event.
 	if b.mayHaveMissedEvents && f.isMissing {
 		b.noteEvent(false, now)
 	}

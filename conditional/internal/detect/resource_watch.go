@@ -355,7 +355,7 @@ func (s *listWatcher) withNameSelector(o metav1.ListOptions) metav1.ListOptions 
 // handleError stops the watch if it is forbidden, or if the server does not serve the resource.
 func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	switch {
-	// The error is the result of stopping the watch.
+	// The watch was stopped, which caused the error.
 	case ctx.Err() != nil:
 	case k8serrors.IsForbidden(err) || k8serrors.IsNotFound(err) || k8serrors.IsMethodNotSupported(err):
 		s.watch.giveUp(err)

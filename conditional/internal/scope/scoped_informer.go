@@ -67,7 +67,7 @@ func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind)
 		return nil, ErrClosed
 	}
 	if u := v.informers[s]; u != nil {
-		return u, nil // Another goroutine was faster.
+		return u, nil // Another goroutine has created the informer.
 	}
 	u = &scopedInformer{cache: v, key: s, optional: optional, synced: newLatch(), removed: make(chan struct{})}
 	u.indexes = informers.MergeIndexes(v.indexes[s], inherited)
@@ -441,7 +441,7 @@ func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
 	if r.inner == nil {
 		return
 	}
-	// RemoveEventHandler does not wait, and client-go still delivers queued events.
+	// RemoveEventHandler does not wait, and client-go still delivers queued events. The closed gate drops them.
 	r.gate.closeGate()
 	if err := u.lease.Informer().RemoveEventHandler(r.inner); err != nil {
 		u.cache.reportError(err)

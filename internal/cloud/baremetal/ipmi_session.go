@@ -154,7 +154,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	if _, err := rand.Read(ownRandom[:]); err != nil {
 		return fmt.Errorf("create a random number: %w", err)
 	}
-	length := byte(len(user) & math.MaxUint8) // The length was checked before.
+	length := byte(len(user) & math.MaxUint8) // readLogin has checked the length.
 	name := append([]byte{roleOperator, length}, user...)
 	second, err := s.exchange(ctx, payloadRAKP1, payloadRAKP2, bytes.Join([][]byte{{s.tag, 0, 0, 0}, s.remote[:], ownRandom[:], {roleOperator, 0, 0, length}, []byte(user)}, nil))
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	}
 	key, remoteRandom, guid := padPassword(password), second[8:24], second[24:40]
 	if !hmac.Equal(second[40:40+size], s.suite.sign(key, s.own[:], s.remote[:], ownRandom[:], remoteRandom, guid, name)) {
-		return errLoginRefused // This code is the only sign of a wrong password.
+		return errLoginRefused // A wrong signature is the only sign of a wrong password.
 	}
 	session := s.suite.sign(key, ownRandom[:], remoteRandom, name)
 	proof := s.suite.sign(key, remoteRandom, s.own[:], name)
@@ -315,7 +315,8 @@ func (s *ipmiSession) wrap(kind byte, payload []byte) ([]byte, error) {
 		copy(packet[6:10], s.remote[:])
 		binary.LittleEndian.PutUint32(packet[10:14], s.sequence)
 	}
-	binary.LittleEndian.PutUint16(packet[14:16], uint16(len(payload)&math.MaxUint16)) // Requests are short.
+	// Requests are short, so their length fits into 16 bits.
+	binary.LittleEndian.PutUint16(packet[14:16], uint16(len(payload)&math.MaxUint16))
 	packet = append(packet, payload...)
 	if !s.isOpen {
 		return packet, nil

@@ -138,7 +138,7 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 	if err != nil {
 		return fmt.Errorf("send the request: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // The response is complete.
+	defer func() { _ = answer.Body.Close() }() // An error of Close loses nothing.
 	text, err := io.ReadAll(answer.Body)       // The transport limits the size of the response.
 	switch {
 	case err != nil:
@@ -170,7 +170,8 @@ func readFailure(answer *http.Response, text []byte) error {
 			failure.code = content.Error.Extended[0].ID // The outer code only refers to the extended code.
 		}
 		if len(content.Error.Extended) > 0 && content.Error.Extended[0].Message != "" {
-			failure.message = content.Error.Extended[0].Message // The outer message only refers to this one.
+			// The outer message only refers to the extended message.
+			failure.message = content.Error.Extended[0].Message
 		}
 	}
 	return failure

@@ -105,7 +105,7 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 	if err != nil {
 		return fmt.Errorf("send the request: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // The response is complete.
+	defer func() { _ = answer.Body.Close() }() // An error of Close loses nothing.
 	switch {
 	case answer.StatusCode == http.StatusNotModified: // The container already has the wanted state.
 		return nil

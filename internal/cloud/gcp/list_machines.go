@@ -139,7 +139,7 @@ func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (m
 func filterOf(infraIDs []string) string {
 	var names []string
 	for _, infraID := range infraIDs {
-		if isResourceName(infraID) { // An invalid name has no instances, and could extend the expression.
+		if isResourceName(infraID) { // An invalid name has no instances, and could change the expression.
 			names = append(names, infraID)
 		}
 	}

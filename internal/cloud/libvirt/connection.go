@@ -189,7 +189,7 @@ func (c *connection) send(ctx context.Context, procedure uint32, arguments xdrWr
 	for _, word := range []uint32{remoteProgram, remoteVersion, procedure, typeCall, c.serial, statusOK} {
 		frame.writeUint(word)
 	}
-	answered := make(chan answer, 1) // The sender of the response never waits.
+	answered := make(chan answer, 1) // Buffered, so the sender of the response does not block.
 	c.waiting[c.serial] = answered
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() }) // Writing blocks if the daemon has stopped reading.
 	defer stop()

@@ -122,6 +122,6 @@ func machineStateOf(s domainState) actuator.MachineState {
 	case s.state == stateShutOff, s.state == stateCrashed, s.state == statePMSuspended:
 		return actuator.Stopped // A crashed or suspended domain occupies memory, but does not run.
 	default:
-		return actuator.Running // A paused domain occupies memory, and a domain in an unknown state may work.
+		return actuator.Running // A paused domain occupies memory, and a domain in an unknown state may run.
 	}
 }

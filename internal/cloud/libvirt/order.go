@@ -42,7 +42,7 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 				isPersistent, err = c.isPersistent(ctx, d)
 			}
 			if hasCode(err, codeNoDomain) {
-				return nil // The order reports the error.
+				return nil // The order to stop the missing domain will report this error.
 			}
 			if err == nil && !isPersistent {
 				mu.Lock()

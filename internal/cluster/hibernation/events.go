@@ -97,7 +97,8 @@ func isWarning(c decision.Condition) bool {
 	switch c.Reason {
 	case hivev1.UnsupportedHibernationReason, hivev1.RefusedHibernationReason:
 		return true
-	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // Expected, not a problem.
+	// These reasons result from a user's decision, or from an installation in progress.
+	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason:
 		return false
 	default:
 		return c.Status == metav1.ConditionUnknown

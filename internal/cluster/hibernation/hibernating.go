@@ -19,7 +19,7 @@ import (
 func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.heldNote()+o.timeoutNote())
 	note := o.stopNote()
-	if len(p.Record.Nodes) == 0 { // One cause is a restore of the hub without the status.
+	if len(p.Record.Nodes) == 0 { // For example, after a restore of the hub without the status.
 		note += unrecordedNodesNote
 	}
 	if o.Record = p.Record; o.unconfirmedNote() != "" {

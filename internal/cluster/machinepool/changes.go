@@ -123,7 +123,7 @@ func (j *Job) limitsOf(index, count int) replicaLimits {
 			part++
 		}
 		if part < 0 || part > maxReplicas {
-			return 0 // PlanChanges refuses such a pool before this point.
+			return 0 // PlanChanges has already refused such a pool.
 		}
 		return int32(part)
 	}

@@ -143,7 +143,7 @@ func decodePlace(providerSpec json.RawMessage) (zone, location string) {
 		Location string `json:"location"`
 	}
 	if json.Unmarshal(providerSpec, &raw) != nil {
-		return "", "" // The zone has another form on this platform.
+		return "", "" // On this platform, the fields have other types.
 	}
 	return cmp.Or(raw.Placement.AvailabilityZone, raw.Zone), raw.Location
 }

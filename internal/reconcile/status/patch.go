@@ -99,7 +99,8 @@ func (p *statusPatch) diffConditions(path string, before, after []any) {
 		isSame := patchOperation{"test", at + "/type", typeOf(old)}
 		switch {
 		case next == len(after) || typeOf(after[next]) != typeOf(old):
-			// Remove from the end, so that the remaining conditions keep their index.
+			// Conditions are removed from the end of the list, so that the indexes of the remaining conditions do not
+			// change.
 			removals = append([]patchOperation{isSame, {Op: "remove", Path: at}}, removals...)
 		case !reflect.DeepEqual(old, after[next]):
 			p.operations = append(p.operations, isSame, patchOperation{"replace", at, after[next]})

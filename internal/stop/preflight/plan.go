@@ -67,7 +67,7 @@ func JudgeShared(object metav1.Object, r PlanRequest) []Finding {
 		findings = append(findings, NewFinding(torporv1alpha1.BeingDeletedFinding, 0))
 	}
 	if r.IsStart || !r.Until.IsZero() {
-		return findings // The start removes the annotation, or the new end replaces it.
+		return findings // A start removes the annotation with the end, and a new end replaces the annotation.
 	}
 	if ignored := r.Record.DescribeIgnored(r.UntilAnnotation); ignored != "" {
 		return append(findings, NewRemark(torporv1alpha1.UntilInvalidFinding, ignored))

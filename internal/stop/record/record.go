@@ -144,7 +144,7 @@ func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 		at = now
 	}
 	stop.EndedAt = new(metav1.NewTime(at))
-	if stop.StartedBy == "" { // Otherwise the stop had already ended by itself.
+	if stop.StartedBy == "" { // A recorded cause of the start is kept.
 		stop.StartedBy = asked.requester(lastVersion)
 	}
 }

@@ -21,7 +21,7 @@ func Release(o ObservedSwitch, because string) SwitchPlan {
 			s.annotations[name] = "" // A later StopAdapter must not find a stop by a Slumber that may no longer exist.
 		}
 	}
-	s.updateRecords() // An expired stop no longer counts.
+	s.updateRecords() // Withdraws a stop that has expired.
 	isChanged := len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved)
 	isLeft := s.next.Records.Holds() && len(is.Saved) > 0 && !isChanged || is.Unreadable != ""
 	switch {

@@ -86,10 +86,11 @@ func (mysqlClusters) ReadState(obj Object, now time.Time) State {
 		// Clustering or reconciliation is stopped, so a user may be changing the servers or their objects by hand. A
 		// Slumber does not stop this cluster, and no wave waits for it.
 	default:
-		s.IsStoppable = hasPrimary || isScheduled // A new cluster is not stopped before it has data.
+		s.IsStoppable = hasPrimary || isScheduled // A new cluster without a primary has no data, and is not stopped.
 	}
 	if c.ReconciliationStopped() {
-		s.IsStoppedWithoutSlumbers, s.Message = true, mocov1beta2.ReconciliationInactiveReason // It wakes only when reconciliation is started again.
+		// The cluster becomes awake only when reconciliation is started again.
+		s.IsStoppedWithoutSlumbers, s.Message = true, mocov1beta2.ReconciliationInactiveReason
 	}
 	return s
 }

@@ -154,8 +154,8 @@ func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 			wave.ShouldSleep, wave.Since, wave.WaitsSince = shouldSleep, new(metav1.NewTime(o.Now)), nil
 			wave.IsTimedOut, wave.IsSettled = false, false
 		} else if shouldSleep && wave.Since != nil && wave.Since.Time.Before(phase.Since) {
-			// No reconciliation ran between the two windows. A resume in the earlier window does not count in this
-			// one, and members that slept may have woken.
+			// No reconciliation ran between the two windows. A resume in the earlier window does not count in the
+			// current window, and members that slept may have woken.
 			wave.Since, wave.WaitsSince = new(metav1.NewTime(phase.Since)), new(metav1.NewTime(o.Now))
 			wave.IsTimedOut, wave.IsSettled = false, false
 		}
@@ -200,7 +200,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 		p.requeueAt(o.Now, m.SkippedUntil)
 	}
 	if wave.IsSettled && !wave.ShouldSleep {
-		return // A settled wave that is awake waits for nothing.
+		return // A settled wave that is awake waits for no member.
 	}
 	wave.WaitsFor = JoinNames(waiting)
 	timeout := waveTimeoutOf(o.Slumber)
@@ -297,7 +297,7 @@ func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now, turn
 	case p.isWaking:
 		return MemberWish{Verb: Keep} // The member stays stopped until its wave is started; its stop expires late enough for that.
 	case p.isLeftFromEarlierWindow(wave):
-		return MemberWish{Verb: Keep} // Its last stop may have expired.
+		return MemberWish{Verb: Keep} // The wave has not been stopped in this window yet.
 	default:
 		return MemberWish{Verb: Stop}
 	}

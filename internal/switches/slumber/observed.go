@@ -66,7 +66,8 @@ func (m Member) isLeftAlone(now, since time.Time) bool {
 // and otherwise awake, unless the member has another stop.
 func (m Member) isAsWished(shouldSleep bool) bool {
 	if shouldSleep {
-		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedWithoutSlumbers) // Otherwise it is about to wake from a stop that has ended.
+		// An asleep member without such a stop is about to wake.
+		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedWithoutSlumbers)
 	}
 	return !m.IsStopped && (m.IsAwake || m.IsStoppedWithoutSlumbers)
 }
@@ -204,14 +205,14 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	default:
 		asked.At = turn
 		if len(before.Stops) > 0 && before.Stops[0].EndedAt != nil && before.Stops[0].EndedAt.After(turn) {
-			asked.At = now // The member was started since then, so this is another stop in the same window.
+			asked.At = now // The member was started after turn, so this is another stop in the same window.
 		}
 	}
 	switch asked.Version = formatTime(since); {
 	case !asked.IsStopped:
 		asked.Version += " started"
 	case stoprecord.Records(before.Stops).Holds():
-		asked.Version = before.Stops[0].RequestVersion // The stop has not ended.
+		asked.Version = before.Stops[0].RequestVersion // The stop in effect is continued.
 	}
 	records := stoprecord.NextRecords(before.Stops, asked, now)
 	next.Stops = records[:min(len(records), stoprecord.MaxScheduled)]

@@ -104,7 +104,9 @@ func (m cronMoment) last(at time.Time) (last time.Time) {
 func (m cronMoment) next(at time.Time) time.Time {
 	from := m.clock.read(at)
 	if m.clock.instantOf(from).After(at) {
-		from = from.Add(-widestShift) // Only needed if the zone changed its clocks twice in a day; otherwise an earlier local time is never a later instant.
+		// This happens only if the zone changed its clocks twice in a day. In other cases, an earlier local time is
+		// never a later instant.
+		from = from.Add(-widestShift)
 	}
 	for next := m.cron.Next(from); !next.IsZero(); next = m.cron.Next(next) {
 		if instant := m.clock.instantOf(next); instant.After(at) {

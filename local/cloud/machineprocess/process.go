@@ -164,7 +164,7 @@ func (i Identity) KillOrphan(ctx context.Context, marker string) error {
 			return nil
 		}
 		for _, pid := range left {
-			// The process may have just ended.
+			// An error means that the process has just ended.
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		select {

@@ -7,7 +7,7 @@ package cf
 import (
 	"context"
 	"crypto/tls"
-	_ "embed" // The manifest is a file, as an admin's would be.
+	_ "embed" // The manifest is a separate file, as an administrator would write it.
 	"encoding/json"
 	"errors"
 	"fmt"

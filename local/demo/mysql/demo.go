@@ -9,7 +9,7 @@ package mysql
 
 import (
 	"context"
-	_ "embed" // The manifest is a file, as a user's would be.
+	_ "embed" // The manifest is a separate file, as a user would write it.
 	"fmt"
 	"os"
 	"path/filepath"

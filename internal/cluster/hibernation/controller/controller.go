@@ -95,7 +95,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts), mgr.Add(c.pool)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	// The timeout limits the total time of a pass. Each call has a separate deadline.
+	// PassTimeout limits the total time of a pass. Each call has a separate deadline.
 	ends := priority.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).

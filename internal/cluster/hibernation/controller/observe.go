@@ -220,11 +220,11 @@ func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloud
 	o.Machines, o.Groups = look.Machines, look.Groups
 	switch {
 	case look.Err == nil && hibernation.IsFollowed(o):
-		return aftercareLookAge // The machines are watched, and the API server is probed in the meantime.
+		return aftercareLookAge // Between passes, the machines are watched and the API server is probed.
 	case look.Err != nil || !hibernation.IsPowerSettled(o) || cd.Status.PowerState != string(cmp.Or(o.DesiredPowerState, hivev1.PowerStateRunning)):
 		return freshLookAge
 	case look.IsUsed && !look.IsScheduled:
-		return 0 // An object has changed, perhaps to fix a problem.
+		return 0 // The object has changed, perhaps to fix a problem, so a new poll is needed.
 	case hibernation.IsAsleep(o):
 		return asleepLookAge
 	case hibernation.IsInAftercare(o):

@@ -189,7 +189,7 @@ func (c *ClusterClient) Probe(ctx context.Context) error {
 func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
-	// If the server requests a later retry, the next pass retries.
+	// client-go must not wait for a retry that the server requests. The next pass retries.
 	body, err := request.MaxRetries(0).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("query the server: %w", err)

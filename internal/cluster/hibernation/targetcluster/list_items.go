@@ -65,7 +65,7 @@ func (c *ClusterClient) listSelected(ctx context.Context, q listQuery, visit fun
 func (c *ClusterClient) readPage(ctx context.Context, q listQuery, from string, visit func(item []byte) error) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
-	// If the server requests a later retry, the next pass retries.
+	// client-go must not wait for a retry that the server requests. The next pass retries.
 	request := c.rest.Get().AbsPath(q.path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)
 	if q.selector != "" {
 		request = request.Param("labelSelector", q.selector)

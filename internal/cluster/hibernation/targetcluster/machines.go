@@ -193,7 +193,8 @@ func (f machineFields) known() csr.KnownMachine {
 		m.NodeName = f.Status.NodeRef.Name
 		return m
 	}
-	// A Machine has no reference before its node has joined. On AWS the node will have the internal DNS name.
+	// A Machine has no reference to its node before the node has joined. On AWS, the name of the node is the internal
+	// DNS name.
 	for _, a := range addresses {
 		if a.Type == corev1.NodeInternalDNS {
 			m.NodeName = a.Address

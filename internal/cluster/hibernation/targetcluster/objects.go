@@ -154,7 +154,7 @@ func (c *ClusterClient) readServedResources(ctx context.Context, version schema.
 	kinds := map[string]servedResource{}
 	for _, r := range list.Resources {
 		if strings.Contains(r.Name, "/") || r.Name == "" || len(content.IsPathSegmentName(r.Name)) > 0 {
-			continue // This is a subresource, or a name that is not valid in a path.
+			continue // The name is that of a subresource, or is not valid in a path.
 		}
 		kinds[r.Kind] = servedResource{name: r.Name, isNamespaced: r.Namespaced}
 	}

@@ -237,7 +237,7 @@ func (p *Pool) RequestLook(q Question) (Look, bool) {
 		seen.Approvals, c.made, c.look = c.made, nil, nil
 		seen.Replaced, seen.Replacement, c.replaced = c.replaced, c.replacement, nil
 		seen.Drained, seen.Paused = c.drained, c.paused
-		c.toPause = nil // This pass decides again, based on a newer observation.
+		c.toPause = nil // This pass decides again whether to pause, based on a newer observation.
 		c.WantsSurvey = false
 		return seen, true
 	}
@@ -277,7 +277,7 @@ func (p *Pool) Prepare(q Question) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
 	if c := p.clusters.Get(q.Cluster); c != nil && c.isOfSameServer(q) {
-		return // The connection is prepared, or is being prepared.
+		return // The connection is already prepared, or is being prepared.
 	}
 	q.Depth = readNothing
 	p.register(q)
@@ -505,7 +505,7 @@ func (p *Pool) count(look *Look) {
 // publish stores a result. It enqueues the cluster if its pass waits for the result or has a change to report.
 func (p *Pool) publish(c *pooledCluster, job *lookJob, look *Look) {
 	if look.Err != nil {
-		job.end() // Connections from before a hibernation may hang.
+		job.end() // The error may be due to a connection from before a hibernation.
 	}
 	c.connection = job.connection
 	if look.Depth == readNothing && c.Depth == readNothing {
@@ -523,7 +523,7 @@ func (p *Pool) publish(c *pooledCluster, job *lookJob, look *Look) {
 	}
 	switch {
 	case !look.answers(c.Question):
-		p.clusters.Ask(c.Cluster, p.Clock.Now()) // The pass has requested more data in the meantime.
+		p.clusters.Ask(c.Cluster, p.Clock.Now()) // A pass has requested more data during the poll.
 	case isAsBefore && !c.isAwaited && c.interval > 0:
 		p.clusters.Ask(c.Cluster, p.Clock.Now().Add(c.interval))
 	default:

@@ -121,8 +121,8 @@ func (r *poolRunner) connectAndApply(ctx context.Context, job *poolJob, answer *
 	defer client.Close()
 	c := &poolConnection{runner: r, job: job, client: client, writer: client.NewObjectWriter(Name), answer: answer}
 	for range maxLooks {
-		// The cluster's own controllers also write MachineSets, for example the number of ready machines, and cause
-		// conflicts.
+		// The cluster's own controllers also write to MachineSets, for example the number of ready machines. Their
+		// writes cause conflicts.
 		if err = c.lookAndApply(ctx); !k8serrors.IsConflict(err) {
 			return err
 		}

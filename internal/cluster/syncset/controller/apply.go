@@ -125,7 +125,7 @@ func (c *clusterConnection) send(ctx context.Context, r syncset.Reference, reque
 	if err == nil {
 		return nil
 	}
-	// The API server quotes rejected values in its message. They may be part of a Secret.
+	// The API server quotes rejected values in its message. These values may be part of a Secret.
 	if why, isRefusal := targetcluster.DescribeRefusal(err, !isSecret(version.WithKind(r.Kind))); isRefusal {
 		return &refusal{nameOf(r) + ": " + why}
 	}

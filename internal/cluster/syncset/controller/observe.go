@@ -67,7 +67,7 @@ func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.Cluste
 func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment, known []hiveinternalv1alpha1.SyncStatus) ([]setToApply, int, error) {
 	var sets []setToApply
 	var own hivev1.SyncSetList
-	// Objects in the cache must not be modified.
+	// The list shares its objects with the cache, so they must not be modified.
 	if err := c.client.List(ctx, &own, client.InNamespace(cd.Namespace), client.MatchingFields{byCluster: cd.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("list SyncSets: %w", err)
 	}

@@ -294,7 +294,7 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 		return &reconcile.RefusedError{Message: why, Err: refusal}
 	}
 	noted := obj.DeepCopy()
-	annotations := noted.GetAnnotations() // Not nil: the object has an annotation of Torpor.
+	annotations := noted.GetAnnotations() // The map is not nil, because the object has an annotation of Torpor.
 	annotations[torporv1alpha1.StopRefusedAnnotation] = why
 	noted.SetAnnotations(annotations)
 	if err := reconcile.PatchObserved(ctx, c.client, obj, noted, Name); err != nil {

@@ -146,7 +146,7 @@ func (c Controller) writeStops(ctx context.Context, name string, write memberWri
 
 // applyStatus applies the stops to status.scheduledStops. A schema without the field is not a failure.
 func (c Controller) applyStatus(ctx context.Context, name string, write memberWrite) error {
-	status := map[string]any{} // Without the field, the apply removes the entries of this field manager.
+	status := map[string]any{} // An apply without the field removes the entries of this field manager.
 	if write.stops.Slumber != "" {
 		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&write.stops)
 		if err != nil {
@@ -249,9 +249,10 @@ func (c Controller) releaseOrphans(ctx context.Context, obj client.Object, orpha
 	err := c.live.Get(limited, client.ObjectKeyFromObject(obj), obj)
 	switch {
 	case err == nil:
-		return nil // The cache is behind.
+		return nil // The Slumber exists, and the cache is outdated.
 	case !k8serrors.IsNotFound(err) || k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return fmt.Errorf("read the %s: %w", stoprecord.NameSlumber(orphaned.Name), err) // Also if the API server temporarily does not serve the kind.
+		// NotFound with this cause means that the API server temporarily does not serve the kind.
+		return fmt.Errorf("read the %s: %w", stoprecord.NameSlumber(orphaned.Name), err)
 	}
 	var failures []error
 	for _, kind := range c.listKinds() {

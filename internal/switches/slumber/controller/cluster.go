@@ -138,7 +138,7 @@ func (c ClusterController) report(s *torporv1alpha1.ClusterSlumber, seen *observ
 func (c ClusterController) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc) {
 	var list torporv1alpha1.ClusterSlumberList
 	if err := c.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return // The controller is ending.
+		return // The cache returns an error only while the controller is ending.
 	}
 	known := map[string]bool{}
 	for i := range list.Items {

@@ -179,7 +179,7 @@ func (c Controller) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj c
 	}
 	var list torporv1alpha1.SlumberList
 	if err := c.client.List(ctx, &list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		return // The controller is ending.
+		return // The cache returns an error only while the controller is ending.
 	}
 	for i := range list.Items {
 		req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}

@@ -47,7 +47,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if !m.cache.List(&slumbers) {
 		return
 	}
-	m.clusterCache.List(&ofCluster) // Empty if its controller does not run.
+	m.clusterCache.List(&ofCluster) // The list is empty if the controller of ClusterSlumbers does not run.
 	all := slumbers.Items
 	for i := range ofCluster.Items {
 		s := &ofCluster.Items[i]
