@@ -110,5 +110,5 @@ func (o Observed) awaitsAPI() bool { return o.API != Reachable && o.hasNotResume
 // isUnreachable reports whether the cluster's API server does not respond.
 func (o Observed) isUnreachable() bool { return o.API != Reachable }
 
-// runsInPart reports whether the cluster may run although nodes or machines are missing.
+// runsInPart reports whether nodes, machines or machine groups are missing in a cluster that counts as running.
 func (o Observed) runsInPart() bool { return o.partialReason() != "" }

@@ -12,9 +12,9 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// MayDial reports whether a cluster responded to the last probe, and either should run or keeps running because it
-// cannot hibernate. Controllers that write to clusters rely on this check alone: they neither wait for an unreachable
-// cluster nor delay a stop.
+// MayDial reports whether a cluster responded to the last probe, and either should run or is left on although it should
+// hibernate. Controllers that write to clusters rely on this check alone: they neither wait for an unreachable cluster
+// nor delay a stop.
 func MayDial(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return cd.DeletionTimestamp.IsZero() && (!mayBeStopped(cd, now) || isLeftOn(cd, now)) &&
 		meta.IsStatusConditionFalse(cd.Status.Conditions, hivev1.ClusterUnreachableCondition)

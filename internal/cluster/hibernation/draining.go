@@ -37,7 +37,7 @@ type ObservedPod struct {
 	Namespace, Name, UID, Node string
 	// IsLeaving is true if the Pod is being deleted.
 	IsLeaving bool
-	// IsBare is true if the Pod has no controller that would recreate it.
+	// IsBare is true if the Pod has no controller that would recreate it. Such a Pod is not evicted.
 	IsBare bool
 	// IsRefused is true if the cluster has permanently refused to evict the Pod.
 	IsRefused bool
@@ -150,7 +150,8 @@ func (n ObservedNode) version() NodeVersion {
 	return NodeVersion{Name: n.Name, UID: n.UID, ResourceVersion: n.Cordon.ResourceVersion}
 }
 
-// podsToEvict returns the Pods of cordoned nodes. A Pod of another node could be scheduled on the same node again.
+// podsToEvict returns the Pods of cordoned nodes that a controller recreates. A Pod of a node that is not cordoned
+// could be scheduled on the same node again.
 func (o Observed) podsToEvict() []ObservedPod {
 	takesPods := map[string]bool{}
 	for _, n := range o.nodesToCordon() {

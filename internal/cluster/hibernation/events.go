@@ -26,8 +26,9 @@ const SpotMachinesReplaced = "SpotMachinesReplaced"
 // MachineGroupsLeft lists machine groups that stay paused, because another user has paused them during a hibernation.
 const MachineGroupsLeft = "MachineGroupsLeft"
 
-// TransitionEvents returns an event for each condition with a reason or status that differs between the last report
-// and the plan. A repeated report emits no event.
+// TransitionEvents returns the events about conditions that differ between the last report and the plan. Of the other
+// conditions than Hibernating, it reports only problems and the termination of spot machines. A repeated report emits
+// no event.
 func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 	var events []decision.Event
 	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterHibernatingCondition), p.Hibernating) {

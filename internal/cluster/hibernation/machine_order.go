@@ -82,8 +82,8 @@ func (o Observed) machinesToStopNow() []string {
 	return o.machinesToStop()
 }
 
-// awaitsControlPlane reports whether workers are left off for now. A control-plane machine without capacity does not
-// delay workers.
+// awaitsControlPlane reports whether workers are left off for now. A control-plane machine that the cloud refuses to
+// start does not delay workers.
 func (o Observed) awaitsControlPlane() bool {
 	if !o.isOrdered() || !o.isResuming() || !o.Now.Before(o.workersStartAt()) {
 		return false

@@ -184,8 +184,8 @@ func (o Observed) awaitsFirstSync() bool {
 
 // NeedsCluster reports whether the cluster must be dialled, given its machines. It is dialled to record its nodes
 // before they stop, to follow a resume from the first running machine, and to report whether it responds if nothing
-// else is known. A hibernating cluster is never dialled, except to find out whether a running spot machine may be
-// terminated.
+// else is known. Once a hibernation has begun, the cluster is dialled only to drain its workers, to pause its
+// MachineHealthChecks, and to find out whether a running spot machine may be terminated.
 func NeedsCluster(o Observed) bool {
 	switch {
 	case o.Deleted, !o.Installed, o.Invalid != "":
@@ -215,7 +215,7 @@ func IsPowerSettled(o Observed) bool {
 	return o.allMachinesAre(actuator.Running) && !o.isResuming()
 }
 
-// IsAsleep reports whether the cluster should hibernate and does so.
+// IsAsleep reports whether the cluster should hibernate and all its machines are off.
 func IsAsleep(o Observed) bool { return o.shouldHibernate() && o.isPoweredOff() }
 
 // IsFollowed reports whether the cluster is resuming and some of its machines run.
@@ -233,8 +233,8 @@ func NeedsNodes(o Observed) bool {
 	return isManaged && NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())
 }
 
-// MayBeSurveyed reports whether the cluster may be surveyed for problems that may affect a hibernation. This requires
-// that no resume or repair is in progress, or that the cluster is about to be stopped.
+// MayBeSurveyed reports whether the cluster may be surveyed for problems that may affect a hibernation. The cluster
+// must be dialled anyway, and no hibernation, resume, repair or aftercare may be in progress.
 func MayBeSurveyed(o Observed) bool {
 	return NeedsCluster(o) && !o.Paused && o.ObservationError == nil && !o.hasNotResumed() && !o.isInAftercare()
 }
@@ -326,10 +326,10 @@ func (o Observed) awaitsMachines() bool {
 	}
 }
 
-// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing. It does so
-// immediately if the cloud refuses to start all missing machines and no node is missing. Otherwise it does so after
-// partialResumeAfter, if at least one awaited node is back. From then on, the cluster counts as running until its
-// resume ends: machines that start late do not make it unready.
+// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing. It counts
+// as running immediately if the cloud refuses to start all missing machines and no node is missing. Otherwise it counts
+// as running after partialResumeAfter, if at least one awaited node is back. From then on, the cluster counts as
+// running until its resume ends: machines that start late do not make it unready.
 func (o Observed) mayRunInPart() bool {
 	if o.AwaitsAllMachines || o.API != Reachable || !o.isResuming() {
 		return false

@@ -45,8 +45,9 @@ func NeedsOperatorRecord(o Observed) bool {
 	return NeedsNodes(o) && o.needsNodeRecord() && !o.hasNotResumed() && !o.Now.Before(o.SyncAwaitedUntil)
 }
 
-// NeedsOperators reports whether an OpenShift cluster is back except for its ClusterOperators, which are awaited
-// then. Operators that were not ready at the end of that wait are read for some time after it.
+// NeedsOperators reports whether the ClusterOperators of an OpenShift cluster must be read. They are read for the
+// record of a hibernation, and during a resume once all other parts of the cluster are back. In the aftercare, they are
+// read if some of them were not ready.
 func NeedsOperators(o Observed) bool {
 	if NeedsOperatorRecord(o) {
 		return o.API == Reachable

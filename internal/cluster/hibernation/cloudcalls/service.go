@@ -69,7 +69,7 @@ func (s *Service) count(a *account, name string, err error) {
 	s.counts[o]++
 }
 
-// displayName returns the beginning of the key, which is the hash of a secret.
+// displayName returns the beginning of the key. The key contains a hash of the credentials, or the name of the cluster.
 func (a *account) displayName() string {
 	const shown = 20
 	return a.key[:min(shown, len(a.key))]
@@ -272,8 +272,9 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 }
 
 // visible returns the snapshot with the effects of orders that the cloud might not show yet. The order that is being
-// sent is applied after the accepted order. Invariant: a poll that began before an order, or up to readLag after it,
-// does not revert the effect of the order (TestSnapshotBeforeAnOrderIsIgnored).
+// sent is applied after the accepted order.
+// Invariant: a poll that began before an order, or up to readLag after it, does not revert the effect of the order
+// (TestSnapshotBeforeAnOrderIsIgnored).
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
 	seen.Machines = slices.Clone(seen.Machines)

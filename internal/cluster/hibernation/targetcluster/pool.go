@@ -294,7 +294,7 @@ func (l *Look) answers(q Question) bool {
 		(l.WantsSurvey || !q.WantsSurvey) && (l.WantsPods || !q.WantsPods) && (l.WantsHealthChecks || !q.WantsHealthChecks) && (l.WantsOperators || !q.WantsOperators)
 }
 
-// IsPlain reports whether a cluster that has answered is not an OpenShift cluster.
+// IsPlain reports whether a cluster has responded and is not an OpenShift cluster.
 func (p *Pool) IsPlain(cluster types.NamespacedName) bool {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()

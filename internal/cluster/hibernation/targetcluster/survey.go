@@ -18,8 +18,8 @@ import (
 // surveyTimeout limits all reads of a survey, because a stop may wait for it.
 const surveyTimeout = 3 * time.Second
 
-// ReadSurvey reads the problems that may affect a stop of the cluster, after a poll. Parts that cannot be read are
-// skipped and listed in the survey.
+// ReadSurvey reads the problems that may affect a stop of the cluster, after a poll. Lists that cannot be read are
+// skipped and noted in the survey. Other objects that cannot be read are only skipped.
 func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *preflight.Survey {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
