@@ -21,8 +21,8 @@ import (
 const idleInterval = time.Minute
 
 // Service stores a value for each key, and makes calls that read or change the value. All calls wait in queues. A call
-// begins when it is due and none of its Shares has reached its limit. A Service keeps everything in memory. Invariant:
-// at most one call for a key is in progress, even if the key was forgotten and added again during a call
+// begins when it is due and none of its Shares has reached its limit. A Service keeps everything in memory.
+// Invariant: at most one call for a key is in progress, even if the key was forgotten and added again during a call
 // (TestCallsOfAKeyDoNotOverlap, TestRandomRequestsKeepTheLimits).
 type Service[K comparable, V any] struct {
 	// Mutex guards the values. Callers of all methods except Start and RunDue must hold it.

@@ -200,8 +200,8 @@ func mergeTaints(all []corev1.Taint) []corev1.Taint {
 }
 
 // planAutoscalers plans one MachineAutoscaler for each MachineSet that may have machines, if the pool uses autoscaling.
-// If the pool has a fixed number of replicas, MachineAutoscalers are deleted, because they would keep changing the
-// number.
+// All other MachineAutoscalers of the pool are deleted. With a fixed number of replicas, all are deleted, because they
+// would keep changing the number.
 func (c *Changes) planAutoscalers(job *Job, found []Autoscaler) {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b Autoscaler) int { return cmp.Compare(a.Name, b.Name) })

@@ -33,8 +33,8 @@ type Refusal struct {
 	Message string
 }
 
-// Answer is the result of a job. An answer is incomplete if its job was interrupted because the cluster began to
-// hibernate. Such an answer has neither a Refusal nor a NoAnswer, but its Changes and MachineSets are valid.
+// Answer is the result of a job. If the job was interrupted because the cluster may no longer be dialled, the answer is
+// incomplete and has neither a Refusal nor a NoAnswer, but its Changes and MachineSets are valid.
 type Answer struct {
 	Job Job
 	At  time.Time

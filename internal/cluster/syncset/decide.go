@@ -223,7 +223,7 @@ func (s *situation) rest() Plan {
 	return plan
 }
 
-// wait plans no action until an event shows that the cluster may be dialled.
+// wait plans no action until an object changes.
 func (s *situation) wait(reason, message string) Plan {
 	return Plan{Synced: decision.False(reason, message)}
 }

@@ -51,7 +51,8 @@ func (s *Survey) addExpiry(at time.Time) {
 }
 
 // signerExpiry returns the expiry of the certificate authority that signs kubelets' certificates. After a renewal a
-// bundle still contains the earlier authorities, so the latest expiry is returned.
+// bundle still contains the earlier authorities, so the latest expiry is returned. If no authority has the name of the
+// signer, the latest expiry of all authorities is returned.
 func signerExpiry(bundle string) time.Time {
 	var last, lastNamed time.Time
 	rest := []byte(bundle)

@@ -86,9 +86,9 @@ type webhookAtRisk struct {
 	selector   labels.Selector
 }
 
-// addWebhooks records the webhooks that the API server may call when the cluster resumes. It skips webhooks whose
-// server is outside the cluster and may be available. It also skips webhooks that select objects by labels, which are
-// assumed to select no system objects.
+// addWebhooks records the webhooks that the API server may call when the cluster resumes, and whose failure rejects the
+// request. It skips webhooks whose server is outside the cluster and may be available. It also skips webhooks that
+// select objects by labels, which are assumed to select no system objects.
 func addWebhooks(s *Survey, item []byte) error {
 	var c webhookConfiguration
 	if err := decode(item, &c); err != nil {

@@ -120,8 +120,9 @@ func dayAfter(now time.Time, days int) time.Time {
 	return time.Date(year, month, day+days, 12, 0, 0, 0, now.Location())
 }
 
-// atWallClock returns the first instant after now with a local time of day on a date, in the time zone of now. A
-// local time that a clock change skips is moved forward: 02:30 becomes 03:30.
+// atWallClock returns the instant with a local time of day on a date, in the time zone of now. If the local time occurs
+// twice, it returns the first instant, or the second one if the first has passed. A local time that a clock change
+// skips is moved forward: 02:30 becomes 03:30.
 func atWallClock(date time.Time, hour, minute int, now time.Time) time.Time {
 	year, month, day := date.Date()
 	wall := time.Date(year, month, day, hour, minute, 0, 0, time.UTC)

@@ -57,8 +57,8 @@ func ListScheduled(inStatus []torporv1alpha1.ScheduledStop, annotations map[stri
 	return append(slices.Clip(inStatus), readScheduledExcept(inStatus, annotations)...)
 }
 
-// ScheduledAnnotation returns the annotation in which a Slumber keeps its ScheduledStop. The value is empty if the
-// ScheduledStop has no stops.
+// ScheduledAnnotation returns the annotation in which a Slumber keeps its ScheduledStop. An empty ScheduledStop has an
+// empty value.
 func ScheduledAnnotation(stop torporv1alpha1.ScheduledStop, slumber string) (name, value string, err error) {
 	name = torporv1alpha1.SlumberAnnotationPrefix + slumber
 	if stop.Slumber == "" {

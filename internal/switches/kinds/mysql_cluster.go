@@ -256,7 +256,8 @@ func (c plannedCluster) judgeStart() []preflight.Finding {
 	return []preflight.Finding{preflight.NewFinding(torporv1alpha1.StartRefusedFinding, len(why), why...)}
 }
 
-// judgeHealth returns a finding if the cluster is not healthy, because it will not be repaired during the stop.
+// judgeHealth returns a finding if the cluster is not healthy and clustering is to be stopped, because the cluster is
+// then not repaired.
 func (c plannedCluster) judgeHealth() []preflight.Finding {
 	healthy := meta.FindStatusCondition(c.Status.Conditions, mocov1beta2.HealthyCondition)
 	if healthy == nil || healthy.Status != metav1.ConditionFalse || !c.isClustering {

@@ -37,9 +37,9 @@ func SpreadOf(s *torporv1alpha1.Slumber) time.Duration {
 }
 
 // turnOf returns when a member is stopped or started with its wave, or zero if the wave was never stopped or started.
-// It counts from the start of the wave's transition, which the status records. Invariant: the returned time is
-// earlier than the start of the wave's transition plus spec.spreadOver, so the whole wave has been stopped or started
-// by then, and the next wave waits for it (TestSpreadWaves).
+// It counts from the start of the wave's transition, which the status records.
+// Invariant: the returned time is earlier than the start of the wave's transition plus spec.spreadOver, so the whole
+// wave has been stopped or started by then, and the next wave waits for it (TestSpreadWaves).
 func turnOf(s *torporv1alpha1.Slumber, wave torporv1alpha1.SlumberWaveStatus, m Member) time.Time {
 	if wave.Since == nil {
 		return time.Time{}

@@ -60,7 +60,8 @@ func (a *Applier) do(ctx context.Context, job *clusterJob) (*syncset.Answer, tar
 	answer := a.run(ctx, job)
 	took := answer.At.Sub(begun)
 	a.Metrics.countJob(answer, took)
-	// A set may have so many objects that one job at a slow cluster uses its whole time.
+	// A set may have so many objects that one job at a slow cluster uses its whole time. The next job of this cluster
+	// must not delay other clusters.
 	return answer, targetcalls.Outcome{At: answer.At, HasFailed: hasFailed(answer), IsSilent: answer.NoAnswer != "" || took > jobTime}
 }
 

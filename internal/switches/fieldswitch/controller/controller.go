@@ -169,8 +169,8 @@ func (c Controller) announce(ctx context.Context, cached client.Reader) error {
 	return nil
 }
 
-// TrimMetadata removes what this package does not read from an object that is about to be cached: the managed fields
-// of an object without a stop, and kubectl's last-applied annotation, which repeats the whole object.
+// TrimMetadata removes what this package does not read from an object that is about to be cached: the managed fields of
+// an object without an annotation of Torpor, and kubectl's last-applied annotation, which repeats the whole object.
 func TrimMetadata(m *metav1.PartialObjectMetadata) {
 	if !fieldswitch.HasSwitch(m) {
 		m.ManagedFields = nil

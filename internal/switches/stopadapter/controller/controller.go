@@ -35,8 +35,8 @@ const (
 	Name = "torpor-stopadapters"
 	// rightsInterval is how often granted permissions are checked again.
 	rightsInterval = time.Minute
-	// lookInterval is the interval at which an adapter is reconciled while its controller does not run.
-	// settledInterval applies while the controller runs.
+	// lookInterval is the interval at which an adapter is reconciled while its controller does not run. settledInterval
+	// applies while the controller runs, or the spec is invalid.
 	lookInterval, settledInterval = 5 * time.Second, time.Minute
 )
 
