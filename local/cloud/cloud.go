@@ -275,7 +275,8 @@ func (d *dueLooks) Pop() any {
 	return last
 }
 
-// lookAtAll schedules a check of every instance in transition. It is called after a change to a fault or a capacity.
+// lookAtAll schedules a check of every instance in transition. It is called when the cloud starts and after the faults
+// are cleared.
 func (c *Cloud) lookAtAll() {
 	c.looks = nil
 	for id, i := range c.state.Instances {

@@ -136,7 +136,6 @@ func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 func (p *podRunner) runOnceAfter(ctx context.Context, pod *corev1.Pod, delay time.Duration, do func(context.Context, *corev1.Pod)) {
 	key := pod.UID
 	if pod.DeletionTimestamp != nil {
-		// A pod that is deleted during its start has both timers.
 		key += "/ends"
 	}
 	p.mu.Lock()

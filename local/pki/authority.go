@@ -132,8 +132,8 @@ func (a *CertificateAuthority) writeCertificate(name string, cert *x509.Certific
 	return certutil.WriteCert(a.FilePath(name+".crt"), data)
 }
 
-// WriteKubeconfig writes NAME.kubeconfig into dir for the certificate that was issued with that name, with
-// everything embedded so that the file can be copied.
+// WriteKubeconfig writes a kubeconfig for the certificate that was issued with this name. Everything is embedded so
+// that the file can be copied.
 func (a *CertificateAuthority) WriteKubeconfig(file, name, server string) error {
 	auth := clientcmdapi.NewAuthInfo()
 	var err error

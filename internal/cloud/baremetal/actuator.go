@@ -97,8 +97,8 @@ func (*Actuator) Describe() actuator.Description {
 	}
 }
 
-// Observe implements actuator.Actuator. A machine with an unresponsive controller counts as neither on nor off. If no
-// controller responds, Observe returns an error.
+// Observe implements actuator.Actuator. A machine whose state cannot be read counts as neither on nor off. If the state
+// of no machine can be read, Observe returns an error.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	if t.InfraID == "" {
 		return nil, actuator.Errorf(actuator.Other, "no machines are listed: set spec.platform.baremetal.machines")

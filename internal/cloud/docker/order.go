@@ -32,7 +32,7 @@ const (
 	stopMargin = 10 * time.Second
 )
 
-// errStopGoesOn means that the order was sent, and that the engine did not answer within Options.StopPatience.
+// errStopGoesOn means that the order was sent, and that the engine did not respond within Options.StopPatience.
 var errStopGoesOn = errors.New("the engine is still stopping the container")
 
 // StopMachine implements rest.OneByOneAccount.
@@ -59,7 +59,7 @@ func (c *engineClient) StopMachine(ctx context.Context, id string) error {
 	})
 }
 
-// sendStop orders a stop, and waits for the response for at most Options.StopPatience. The engine answers once the
+// sendStop orders a stop, and waits for the response for at most Options.StopPatience. The engine responds once the
 // container is off, which may take the whole grace period. A client that disconnects earlier does not cancel the stop.
 func (c *engineClient) sendStop(ctx context.Context, id string) error {
 	limited, cancel := context.WithCancelCause(ctx)

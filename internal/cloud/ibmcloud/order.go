@@ -40,8 +40,8 @@ func (c *regionAccount) StopMachine(ctx context.Context, id string) error {
 	return c.acceptState(ctx, id, stop, err, actuator.Stopped, actuator.Stopping)
 }
 
-// StartMachine implements cloudrest.OneByOneAccount. If an earlier start was accepted and its result is not known
-// yet, StartMachine returns that result.
+// StartMachine implements cloudrest.OneByOneAccount. If an earlier start was accepted, StartMachine returns its result,
+// and orders another start only if the instance is still off for no known reason.
 func (c *regionAccount) StartMachine(ctx context.Context, id string) error {
 	if !isInstanceID(id) {
 		return errNoInstanceID
@@ -63,7 +63,7 @@ func (c *regionAccount) order(ctx context.Context, operation, id, verb string) e
 	return c.call(ctx, vpcRequest{operation: operation, method: http.MethodPost, path: "/instances/" + id + "/actions", body: instanceAction{verb}}, nil)
 }
 
-// followStart reads the result of a start once. It reports whether the instance runs, is starting or is known to have
+// followStart reads the result of a start once. It reports whether the instance is no longer off, or is known to have
 // failed. IBM Cloud first accepts a start, and later records in the instance why it did not start.
 func (c *regionAccount) followStart(ctx context.Context, id string) (isOver bool, err error) {
 	found, err := c.readInstance(ctx, id, start)

@@ -16,8 +16,8 @@ type OneByOneAccount interface {
 	Name() string
 	// ListMachines returns the machines of the clusters with these infraIDs, by infraID.
 	ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error)
-	// RequireStopRights returns an error if the cloud reports in advance that the right to stop one of the machines is
-	// missing.
+	// RequireStopRights returns an error if the cloud reports in advance that the right to stop or to start one of the
+	// machines is missing.
 	RequireStopRights(ctx context.Context, ids []string) error
 	// StopMachine stops a machine, and StartMachine starts one. An error that concerns only this machine is an
 	// *onebyone.RefusedError.

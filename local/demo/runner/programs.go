@@ -105,7 +105,7 @@ type CommandLine struct {
 	Limit time.Duration
 }
 
-// RunCommand runs a command with all programs on the PATH, and returns its output.
+// RunCommand runs a command with the programs of the demo on the PATH, and returns its output.
 func (r *Runner) RunCommand(c CommandLine) string {
 	ctx, cancel := context.WithTimeout(r.Context, c.Limit)
 	defer cancel()
