@@ -22,7 +22,8 @@ type Actuator interface {
 	Observe(ctx context.Context, t Target) ([]Machine, error)
 	// Stop requests that the machines with these IDs be stopped. Machines that are already stopping or stopped cause no
 	// error. No machine is stopped if the cloud reports in advance that permissions to stop or start one of the
-	// machines are missing, or if it rejects a request for several machines because one of them can never be stopped.
+	// machines are missing. No machine is stopped either if the cloud rejects a request for several machines because
+	// one of them can never be stopped.
 	Stop(ctx context.Context, t Target, ids []string) error
 	// Start requests that the machines with these IDs be started. A machine that cannot start does not prevent the
 	// others from starting.
@@ -101,8 +102,8 @@ type Machine struct {
 	// again. It is empty if the machine requires no reservation, or runs in the required one.
 	MissingReservation string
 	// ExceededQuotas are the quotas of the machine's region whose usage exceeds their limit, for example because the
-	// limit was lowered. After a stop, not every machine that uses such a quota could start again. The list is empty if
-	// the cloud does not report quotas.
+	// limit was lowered. After a stop, some of the machines that use such a quota could not start again. The list is
+	// empty if the cloud does not report quotas.
 	ExceededQuotas []string
 	// Account is the name of the account that owns the machine, unique among all accounts of all clouds. It is empty
 	// if the cloud does not report the account.
@@ -144,11 +145,11 @@ const (
 type Error struct {
 	Class   ErrorClass
 	Message string
-	// RefusedIDs are the machines for which the cloud rejected a stop or start that it accepted for others. The list
-	// is empty if it accepted the request for no machine.
+	// RefusedIDs are the machines for which the cloud rejected a stop or start that it accepted for others. The list is
+	// empty if the cloud rejected the request for all machines.
 	RefusedIDs []string
-	// RetryAfter is how long the cloud asks clients to wait before the next request; zero if it does not specify
-	// this.
+	// RetryAfter is how long the cloud asks clients to wait before the next request; zero if the cloud does not specify
+	// a time.
 	RetryAfter time.Duration
 }
 

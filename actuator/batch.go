@@ -12,9 +12,8 @@ type BatchActuator interface {
 	// serve, because they have the same credentials, region and endpoint. It contains no secret. AccountOf does not
 	// call the cloud.
 	AccountOf(ctx context.Context, t Target) (string, error)
-	// ObserveAll returns the machines of several clusters of an account, by infraID, as Observe does for one
-	// cluster. It returns the machines of all clusters or an error. ObserveAll and the methods below ignore
-	// t.InfraID.
+	// ObserveAll returns the machines of several clusters of an account, keyed by infraID. It returns either the
+	// machines of all clusters or an error. ObserveAll and the methods below ignore t.InfraID.
 	ObserveAll(ctx context.Context, t Target, infraIDs []string) (map[string][]Machine, error)
 	// RequireStopRights returns an error if the cloud reports in advance that permissions to stop or start one of
 	// the machines are missing.

@@ -36,7 +36,7 @@ type Group struct {
 	// Processes are the processes with which a group of this cloud changes its machines. Suspended are the suspended
 	// processes among them.
 	Processes, Suspended []string
-	// Min and Desired are the numbers of machines that the group keeps.
+	// Min is the minimum size of the group, and Desired is its desired size, both in machines.
 	Min, Desired int32
 	// InService is the number of machines that the cloud reports as InService.
 	InService int32
@@ -61,7 +61,7 @@ type GroupChange struct {
 	Size *GroupSize
 }
 
-// GroupSize holds the numbers of machines that a group keeps.
+// GroupSize holds the minimum size and the desired size of a group, in machines.
 type GroupSize struct{ Min, Desired int32 }
 
 // IsSuspended reports whether all processes of the group are suspended.

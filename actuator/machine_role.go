@@ -43,7 +43,7 @@ func roleOfLabel(key, value string) MachineRole {
 		return UnknownRole
 	}
 	switch value {
-	// Clients reach the API server of kind and k3d through a load balancer.
+	// kind and k3d run a load balancer through which clients reach the API server. It counts as control plane.
 	case "control-plane", "master", "server", "external-load-balancer", "loadbalancer":
 		return ControlPlaneRole
 	case "node", "worker", "agent":
@@ -55,7 +55,7 @@ func roleOfLabel(key, value string) MachineRole {
 
 func roleOfName(cluster, name string) MachineRole {
 	name, cluster = strings.ToLower(name), strings.ToLower(cluster)
-	// The name of the cluster may itself contain a role.
+	// The name of the cluster is removed first, because it may itself contain the name of a role.
 	words := strings.FieldsFunc(strings.TrimPrefix(name, cluster), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
 	role, before := UnknownRole, ""
 	for _, word := range words {

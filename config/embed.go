@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config holds the manifests that the program itself reads. The applied manifests and the program's own data
-// are the same files.
+// Package config holds the manifests that the program itself reads. They are the same files that administrators apply.
 package config
 
 import (

@@ -140,7 +140,7 @@ func (r *checkRun) wait(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
 		seen, findings, err := r.check(ctx)
 		switch {
-		case ctx.Err() != nil: // The deadline has passed, so the error does not concern the hub.
+		case ctx.Err() != nil: // The deadline of --wait has passed, so err does not concern the hub.
 			return false, context.Cause(ctx)
 		case err != nil:
 			missing = err.Error()

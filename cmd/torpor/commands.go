@@ -87,7 +87,7 @@ it, unless GOMEMLIMIT is set.`,
 }
 
 // loadKubeconfig reads a kubeconfig as kubectl does. Without one, it uses the cluster in which this process runs.
-// cluster is the word for the cluster in errors, such as hub.
+// Errors name the cluster with the argument cluster, such as "hub".
 func loadKubeconfig(path, cluster string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path, Precedence: clientcmd.NewDefaultClientConfigLoadingRules().Precedence}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()

@@ -160,7 +160,7 @@ func readCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefiniti
 	return d, nil
 }
 
-// writeCRD writes a definition. It fails if the served one has changed since it was judged.
+// writeCRD writes a definition. It fails if the served definition has changed since the comparison.
 func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, served, prepared *apiextensionsv1.CustomResourceDefinition) error {
 	var err error
 	if served == nil {

@@ -55,7 +55,7 @@ func (l *logFlags) buildLogger(logs io.Writer) (*slog.Logger, error) {
 	logger := slog.New(handler)
 	klog.SetSlogLogger(logger)
 	slog.SetDefault(logger)
-	log.SetFlags(0) // The line already has its time.
+	log.SetFlags(0) // The logger adds the time to each line.
 	return logger, nil
 }
 

@@ -156,7 +156,8 @@ func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines [
 		if version != "" {
 			continue
 		}
-		if version, err = versionOf(path); err != nil { // Check before building for the other machines, which takes minutes.
+		// The version is checked first, because building for the other machines takes minutes.
+		if version, err = versionOf(path); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@ import (
 
 // Config holds the options that features receive, parsed and checked.
 type Config struct {
-	// enabled are the groups of controllers that run, and takeOver those groups that also handle objects of another
+	// enabled lists the groups of controllers that run. takeOver lists the groups that also handle objects of another
 	// writer.
 	enabled, takeOver []string
 	// namespaces are the only namespaces whose objects are handled; empty means all.

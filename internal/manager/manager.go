@@ -277,8 +277,8 @@ func watchedNamespaces(list []string) map[string]cache.Config {
 	return watched
 }
 
-// trimWrittenFields removes the lists of fields from the managedFields of the objects of apps, of which only the
-// manager and the time are used. There are tens of thousands of these objects, and the lists take a third of their
+// trimWrittenFields removes the lists of fields from the managedFields of the objects of apps. Torpor uses only the
+// manager and the time of each entry. There are tens of thousands of these objects, and the lists take a third of their
 // memory.
 func trimWrittenFields(o any) (any, error) {
 	switch o := o.(type) {

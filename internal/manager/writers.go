@@ -14,8 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// These permissions allow the manager to detect other projects by the names of their objects. Without them, Torpor
-// relies on the metadata of the objects.
+// These permissions allow the manager to detect other projects by the names of their Leases, Deployments and webhook
+// configurations. Without them, Torpor relies on the metadata of the objects.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hive-controllers-leader;moco;13c200ec.cloudfoundry.org;eirini-controller-leader,verbs=get
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=hive-controllers;moco-controller;korifi-controllers-controller-manager;eirini-controller,verbs=get
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=clusterdeploymentvalidators.admission.hive.openshift.io;moco-mutating-webhook-configuration;moco-validating-webhook-configuration;korifi-controllers-mutating-webhook-configuration;korifi-controllers-validating-webhook-configuration,verbs=get

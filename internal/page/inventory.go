@@ -389,7 +389,8 @@ func describeUnseen(k *kinds.Kind, err error) string {
 		return ""
 	case k.IsForeign() && k8serrors.IsForbidden(err):
 		return noRole
-	case kinds.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // The feature workloads is optional.
+	// Without the feature workloads, the manager may not list these kinds.
+	case kinds.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err):
 		return notInstalled
 	case k8serrors.IsForbidden(err):
 		return "torpor manager may not list them; install the feature that they belong to"

@@ -51,7 +51,7 @@ func readPrices(folder string) (prices, error) {
 		return p, fmt.Errorf("read the prices: %w", err)
 	}
 	for _, key := range keys {
-		if strings.HasPrefix(key.Name(), ".") { // The kubelet's own folders.
+		if strings.HasPrefix(key.Name(), ".") { // The kubelet stores the keys in folders with such names.
 			continue
 		}
 		text, err := readKey(filepath.Join(folder, key.Name()))

@@ -189,7 +189,7 @@ func explainRefusal(err error) (status int, text string) {
 		var causes []string
 		for _, c := range found.Details.Causes {
 			why := cutBefore(c.Message, "expected ")
-			if c.Field != "" && c.Field != "<nil>" { // The cause concerns the whole object otherwise.
+			if c.Field != "" && c.Field != "<nil>" { // Without a field, the cause concerns the whole object.
 				why = c.Field + ": " + why
 			}
 			causes = append(causes, why)

@@ -32,8 +32,8 @@ type Options struct {
 	Folder string
 	// Version is the version, such as v1.2.3. In a dry run, empty means the newest version in the changelog.
 	Version string
-	// IsDryRun permits programs whose version differs and a version without a date in the changelog, and signs the
-	// checksums with a temporary key.
+	// IsDryRun permits programs with a version other than Version, and a changelog without a date for Version. It also
+	// signs the checksums with a temporary key.
 	IsDryRun bool
 	// Image is the name of the image in its registry, without a tag.
 	Image string
@@ -89,7 +89,7 @@ func (b *builder) listExpected() []string {
 	return ListExpected(b.Release.Version, b.Machines, b.IsDryRun)
 }
 
-// begin checks the inputs before the programs are built, which takes minutes.
+// begin checks the inputs first, because building the programs takes minutes.
 func (b *builder) begin(context.Context) error {
 	changelog, err := fs.ReadFile(b.Root, "CHANGELOG.md")
 	if err != nil {

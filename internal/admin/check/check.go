@@ -77,7 +77,8 @@ const (
 	// A skew of some seconds does not affect Leases and certificates. With a skew of more than a minute, a held
 	// Lease appears to have expired.
 	bearableSkew, harmfulSkew = 5 * time.Second, time.Minute
-	// A CA with less validity causes a warning. The manager replaces its CA when a third of the validity remains.
+	// A CA certificate that expires sooner than this causes a warning. The manager replaces its CA when a third of the
+	// validity remains.
 	shortestValidity = 7 * 24 * time.Hour
 )
 
@@ -161,7 +162,8 @@ type AdmissionAnswer struct {
 	IsForApps bool
 	// IsForbidden is true if the caller may not create the object, so that the policy or webhook was not called.
 	IsForbidden bool
-	// Problem describes what is missing in the response, or why there is none; empty if the answer is as expected.
+	// Problem describes what is missing in the response, or why there is no response. It is empty if the response is as
+	// expected.
 	Problem string
 }
 
@@ -174,7 +176,7 @@ type ManagerDeployment struct {
 	Problems []string
 }
 
-// PartLeader is a manager that leads a part of the controllers, or that led it last.
+// PartLeader is a manager that leads a part of the controllers, or that was the last one to lead it.
 type PartLeader struct {
 	Part, Lease, Pod string
 	// Name is the name of the Deployment, or of the Pod if the Deployment is unknown. Scope describes the controllers

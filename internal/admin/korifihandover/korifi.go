@@ -129,7 +129,7 @@ func takeObject(ctx context.Context, e objecteditor.Editor, obj *metav1.PartialO
 
 func isUpstreamFinalizer(name string) bool {
 	group := korifiv1alpha1.CFAppKind().Group
-	// Only the finalizer of packages has another format.
+	// Only the finalizer of packages has a different format.
 	return strings.HasSuffix(name, "."+group) || name == group+"/cfPackageController"
 }
 
@@ -145,8 +145,8 @@ func deleteWorkloads(ctx context.Context, e objecteditor.Editor) error {
 	)
 }
 
-// rolesOf maps ClusterRoles of Korifi to those of Torpor. It omits the role of admins, which Korifi binds in a
-// namespace but Torpor in the whole cluster, so that an administrator has to decide.
+// rolesOf maps ClusterRoles of Korifi to those of Torpor. It omits the role of admins, because Korifi binds this role
+// in a namespace and Torpor binds it in the whole cluster. An administrator has to decide about it.
 func rolesOf() map[string]string {
 	const prefix = "korifi-controllers-"
 	return map[string]string{

@@ -37,7 +37,8 @@ func UpdateStatus(o Observed) Report {
 	}
 	status.ObservedGeneration = app.Generation
 	status.ObservedDesiredState = app.Spec.DesiredState
-	_, _, unreadable := revision.ReadRevision(app) // must precede the change to ObservedRevision, which it reads
+	// The revision is read before ObservedRevision changes, because ReadRevision reads that field.
+	_, _, unreadable := revision.ReadRevision(app)
 	status.ObservedRevision = revision.HighestRevision(app, versions)
 	status.Instances = countInstances(app, o.Processes)
 	r := Report{Began: recordRestart(o)}

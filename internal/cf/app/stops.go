@@ -33,7 +33,7 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 		return asked
 	}
 	for _, r := range append([]korifiv1alpha1.Restart{current}, revision.ListRestarts(app)...) {
-		if r.StartedBy != "" && r.StartedAt != nil { // Later revisions began while the app was started.
+		if r.StartedBy != "" && r.StartedAt != nil { // All later revisions began while the app was already started.
 			asked.By, asked.Version, asked.At = r.StartedBy, revision.FormatRevision(r.Revision)+" started", r.StartedAt.Time
 			break
 		}

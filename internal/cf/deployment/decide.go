@@ -216,7 +216,8 @@ func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, plan P
 	switch plan.Do {
 	case BeginRevision:
 		app.Annotations[torporv1alpha1.DeploymentAnnotation] = d.Name
-		if app.Spec.DesiredState == korifiv1alpha1.StartedState { // The revision of a stopped app began when it was stopped.
+		// The stop of the app has already begun the revision of a stopped app.
+		if app.Spec.DesiredState == korifiv1alpha1.StartedState {
 			// Admission allows only the manager to set another user as the requester. If the annotation is missing,
 			// admission records the manager.
 			app.Annotations[torporv1alpha1.RevisedByAnnotation] = d.Annotations[torporv1alpha1.RequestedByAnnotation]

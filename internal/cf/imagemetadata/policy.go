@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// anyPublic allows all registries with a public address. nobody allows no registry.
+// anyPublic is the entry that allows all registries with a public address. nobody is the entry that allows no registry.
 const anyPublic, nobody = "*", "none"
 
 const (

@@ -73,7 +73,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 	}
 }
 
-// isOtherBuild matches builds of images, and builds that are being deleted. The controller does not change either.
+// isOtherBuild matches builds of images, and builds that are being deleted. The controller changes neither of them.
 func isOtherBuild(o Observed) bool {
 	return o.Build.Spec.Lifecycle.Type != korifiv1alpha1.BuildpackLifecycle || !o.Build.DeletionTimestamp.IsZero()
 }

@@ -33,7 +33,7 @@ func decideScaleDown(o Observed, wanted int32, why string) Plan {
 			inServices = append(inServices, pod)
 			servesReady = servesReady || podstatus.InstanceStatus(pod).State == korifiv1alpha1.RunningInstance
 		} else if remaining := left.Add(o.StopDelay).Sub(o.Now); remaining > 0 {
-			// If the clock that set a Pod's time is ahead, this must not extend the wait.
+			// A Pod's time may lie in the future if the clock that set it is ahead. This must not extend the wait.
 			replicas, wait = max(replicas, index+1), min(wait, remaining, o.StopDelay)
 		}
 	}

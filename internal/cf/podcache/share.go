@@ -125,7 +125,7 @@ type sharedSource struct {
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
 
-	source.SyncingSource // set by Start
+	source.SyncingSource // Start sets this field.
 }
 
 // Start implements source.Source.

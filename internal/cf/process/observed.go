@@ -202,8 +202,9 @@ func (o Observed) mustBeDeleted(revision int64) bool {
 		return false
 	default:
 		// Instances of a cancelled deployment may serve requests, so they are kept until enough instances of the target
-		// revision are ready. If no instance of the cancelled revision is ready, the revision is deleted immediately.
-		// An intermediate revision is always kept until then, because it may still become the target.
+		// revision are ready. If no instance of the cancelled revision is ready, the revision is deleted immediately. A
+		// revision between the target revision and the cancelled revision is always kept until then, because it may
+		// still become the target.
 		return revision == o.App.Revision && o.podsOf(revision).Ready == 0 || o.targetStaying() >= o.Desired
 	}
 }

@@ -12,8 +12,8 @@ const (
 	// maxGUID leaves room for the revision in a name of 52 characters, which is the limit for the name of a
 	// StatefulSet. The StatefulSet's controller adds a hash to the name and uses the result as a label value.
 	maxGUID = 39
-	// guidDigits, revisionDigits and processDigits are numbers of hexadecimal digits. Twelve digits are different for
-	// each of the first million revisions.
+	// guidDigits, revisionDigits and processDigits are numbers of hexadecimal digits of hashes. With twelve digits, the
+	// hashes of the first million revisions all differ.
 	guidDigits     = 8
 	revisionDigits = 12
 	processDigits  = 32

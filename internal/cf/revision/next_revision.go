@@ -35,11 +35,11 @@ func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 		m.Revision++
 	}
 	if m.Cause != "" && m.Cause != korifiv1alpha1.CausedByDeployment {
-		// The barrier: a stop or a restart sets s = r, so every older revision must be deleted first. A deployment
-		// leaves s unchanged, so its revision runs next to the revisions that it replaces.
+		// A stop or a restart sets LastStop to the new revision, so every older revision must be deleted first. A
+		// deployment leaves LastStop unchanged, so its revision runs next to the revisions that it replaces.
 		//
-		// Invariant: let r be a revision, s the last stop at its begin, and q < s another revision. No Pod of r runs
-		// while a Pod of q remains, unless revisions may overlap or the drain timeout has passed. Package process
+		// Invariant: let r be a revision, s the value of LastStop when r began, and q < s another revision. No Pod of r
+		// runs while a Pod of q remains, unless revisions may overlap or the drain timeout has passed. Package process
 		// enforces this, and its model test TestEveryStateIsSafeAndConverges checks it.
 		m.LastStop = m.Revision
 	}

@@ -99,14 +99,14 @@ func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.M
 		err := kube.Get(ctx, client.ObjectKeyFromObject(c), &now)
 		return err == nil && now.Annotations[mocov1beta2.RotationAnnotation] == "", err
 	})
-	// A single request that is not answered ends by its own timeout, which is not the timeout of the wait.
+	// Only the deadline of the wait counts here, because a single request can also exceed its own timeout.
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("%s: expected to %s its passwords within %s, found the step unfinished; it waits for a healthy cluster: see kubectl moco status", describeCluster(c), value, r.timeout)}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: wait: %w", describeCluster(c), err)
 	}
-	// The annotation is removed when the step is done, but a user may have removed it before.
+	// The manager removes the annotation when the step is done, but a user may have removed it earlier.
 	var secret corev1.Secret
 	if err := kube.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.ChildName()}, &secret); err != nil {
 		return fmt.Errorf("%s: read its Secret %s: %w", describeCluster(c), c.ChildName(), err)

@@ -21,7 +21,7 @@ const (
 	slumberControllers = "slumber"
 )
 
-// withGap reports in NEXT that no controller acts on the object, or on the Slumbers that would stop it.
+// withGap writes to the column NEXT that no controller acts on the object, or on the Slumbers that would stop it.
 func (r stopRow) withGap(acting lease.Acting) stopRow {
 	stop := r.nextStop()
 	isScheduled := stop != nil && r.Next == stop.describe(formatUTC)
@@ -46,7 +46,7 @@ func addGaps(rows []stopRow, acting lease.Acting) {
 	}
 }
 
-// nextText returns NEXT for users. The time of a scheduled stop is in their time zone.
+// nextText returns the text of the column NEXT for users. The time of a scheduled stop is in their time zone.
 func (a *commands) nextText(r stopRow) string {
 	if stop := r.nextStop(); stop != nil && r.Next == stop.describe(formatUTC) {
 		return stop.describe(a.formatTime)
@@ -54,7 +54,7 @@ func (a *commands) nextText(r stopRow) string {
 	return r.Next
 }
 
-// nextInFull returns NEXT for users, followed by the remedy for a missing controller.
+// nextInFull returns the text of the column NEXT for users, followed by the remedy for a missing controller.
 func (a *commands) nextInFull(r stopRow) string {
 	if r.Remedy == "" {
 		return a.nextText(r)

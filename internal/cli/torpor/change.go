@@ -158,7 +158,8 @@ func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object,
 	}
 }
 
-// formatTyped formats an end that is read from an annotation. A malformed end is only cleaned by formatCell.
+// formatTyped formats an end that is read from an annotation. If the end is malformed, formatTyped returns its text as
+// formatted by formatCell.
 func (v *verbCommand) formatTyped(text string) string {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -184,7 +185,8 @@ func (v *verbCommand) printResult(r *verbResult) {
 		if _, err := time.ParseDuration(r.Until); err == nil {
 			said = " for " + formatCell(r.Until)
 		}
-		if isUnchanged && r.before.Until != nil { // A duration would be understood as the remaining time.
+		// The end is printed as a time, because a duration would be understood as the remaining time.
+		if isUnchanged && r.before.Until != nil {
 			said = " until " + stoprecord.FormatEnd(r.before.Until, v.clock.Now())
 		}
 	}

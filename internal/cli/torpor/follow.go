@@ -91,8 +91,8 @@ type rowKey struct {
 
 func (r stopRow) key() rowKey { return rowKey{r.GroupKind, r.Namespace, r.Name, r.Part} }
 
-// shown returns the row with only the fields that a follower compares. NEXT already contains the visible part of the
-// schedule.
+// shown returns the row with only the fields that a follower compares. The column NEXT already contains the visible
+// part of the schedule.
 func (r stopRow) shown() stopRow {
 	r.Row, r.Schedule = r.WithoutHistory(), nil
 	return r

@@ -95,7 +95,7 @@ func (p *pageCommand) run(ctx context.Context) error {
 	proxy := newPageProxy(rand.Text(), login)
 	web := &http.Server{Handler: proxy, ReadHeaderTimeout: callLimit, BaseContext: func(net.Listener) context.Context { return ctx }}
 	go func() { cancel(web.Serve(listener)) }()
-	defer func() { _ = web.Close() }() // The command ends, and all open requests with it.
+	defer func() { _ = web.Close() }() // Close also ends all open requests.
 	return p.keepForwarding(ctx, kube, at, proxy, proxy.link(listener.Addr()))
 }
 
@@ -111,7 +111,7 @@ func (p *pageCommand) keepForwarding(ctx context.Context, kube *kubeClient, at p
 		proxy.clearTarget()
 		switch {
 		case ctx.Err() != nil && errors.Is(context.Cause(ctx), ctx.Err()):
-			return nil // A user interrupts the command.
+			return nil // The user has interrupted the command.
 		case ctx.Err() != nil:
 			return fmt.Errorf("serve the page on this machine: %w", context.Cause(ctx))
 		case !proxy.wasReady():
@@ -222,7 +222,7 @@ func forwardPort(ctx context.Context, config *rest.Config, at pageAddress, isRea
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	config = rest.CopyConfig(config)
-	config.Timeout = 0 // A connection stays open.
+	config.Timeout = 0 // The forwarded connection has no time limit.
 	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(
 		address.JoinPath("api", "v1", "namespaces", at.pod.Namespace, "pods", at.pod.Name, "portforward"), config)
 	if err != nil {

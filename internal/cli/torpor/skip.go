@@ -75,7 +75,7 @@ type skipResult struct {
 	// SkippedUntil is the end of the skip; empty after an error.
 	SkippedUntil string `json:"skippedUntil,omitempty"`
 	Error        string `json:"error,omitempty"`
-	// row is the row of the part that Slumbers stop, and until the end of the skip.
+	// row is the row of the part that Slumbers stop. until is the end of the skip.
 	row   kinds.Row
 	until metav1.Time
 }

@@ -139,7 +139,7 @@ func allowsColours(out io.Writer, env func(string) string) bool {
 	return terminalWidth(out) > 0 && env("NO_COLOR") == "" && kind != "" && kind != "dumb"
 }
 
-// The colours of cells. They only repeat what the text of a cell already states.
+// The colours of cells. A colour only repeats information that the text of the cell contains.
 const (
 	red, green, yellow, blue = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m"
 	plain                    = "\x1b[0m"

@@ -256,7 +256,8 @@ func FormatRestoreResult(result RestoreResult) (string, error) {
 		if hidden := len(all) - named; hidden > 0 {
 			result.UUIDSet, result.GTIDSet = nil, ""
 			result.Warnings = append(result.Warnings, fmt.Sprintf("%d more warnings are in the log of the Job", hidden))
-			if leftOut > named { // The first hidden warnings describe omitted parts, so this one counts too.
+			// The hidden warnings begin with omitted parts, so the added warning also counts as an omitted part.
+			if leftOut > named {
 				result.LeftOut = named + 1
 			}
 		}

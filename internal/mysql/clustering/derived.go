@@ -29,7 +29,7 @@ type derivedFacts struct {
 	quorum int
 
 	// primaryLostData means that the primary is reachable, has been out of service since it started, and lacks
-	// transactions that replicas have: all of them, or the last of its own transactions.
+	// transactions that replicas have. It lacks either all transactions, or the last ones that it committed itself.
 	primaryLostData bool
 	// primaryMayHaveLostData means that the primary is empty, and an unreachable instance may have more transactions.
 	primaryMayHaveLostData bool

@@ -46,7 +46,8 @@ func isDown(p *instanceFacts) bool {
 		return true
 	case !p.Pod.Exists || !p.Pod.Ready || p.Pod.Terminating:
 		return true
-	case p.Refused && d.any(hasLostPrimary): // A replica confirms the refusal, which may come from a network device.
+	// A network device may also refuse a connection, so a replica must confirm the failure.
+	case p.Refused && d.any(hasLostPrimary):
 		return true
 	default:
 		return p.Past.Misses >= primaryDownMisses && unseen >= cmp.Or(d.Waits.Silent, primaryDownAfter)
@@ -416,7 +417,7 @@ func primaryStuckInReadOnly(d *derivedFacts) bool {
 // killed, and the commits stop waiting. The commits are kept, but are not acknowledged to any client.
 func shouldReleaseCommits(d *derivedFacts) bool {
 	p, pendingFor := d.primary, d.primary.PendingFor
-	if p.SuperReadOnly { // The server reports this while the statement still waits.
+	if p.SuperReadOnly { // The server reports super_read_only even while the statement that sets it still waits.
 		return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= killClientsAfter)
 	}
 	return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= stallTimeout) // The pending statement may be the manager's own GRANT.

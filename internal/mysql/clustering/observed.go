@@ -142,7 +142,7 @@ type Instance struct {
 	// at least one of the sets.
 	Owned    gtid.Set
 	SemiSync SemiSync
-	// Weakened lists, sorted, the settings with which acknowledged transactions may be lost.
+	// Weakened lists the settings with which acknowledged transactions may be lost. The list is sorted.
 	Weakened []string
 	// HasOldAccounts means that the accounts do not match the current list, or that their passwords can expire.
 	HasOldAccounts bool

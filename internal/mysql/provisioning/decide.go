@@ -72,7 +72,7 @@ type ChangeSet struct {
 	Prune []*unstructured.Unstructured
 	// Rollout is the next step of replacing Pods.
 	Rollout RolloutPlan
-	// OverruledSettings lists, sorted, the user's settings that are ignored.
+	// OverruledSettings lists the user's settings that are ignored. The list is sorted.
 	OverruledSettings []string
 	// Problems and Err describe errors of the observation. If either is set, no action is carried out.
 	Problems []string

@@ -45,7 +45,7 @@ type DesiredObjects struct {
 	StatefulSet *unstructured.Unstructured
 	// ConfigMapName is the name of the ConfigMap that the Pods use.
 	ConfigMapName string
-	// OverruledSettings lists, sorted, the user's settings that are ignored.
+	// OverruledSettings lists the user's settings that are ignored. The list is sorted.
 	OverruledSettings []string
 }
 
@@ -283,7 +283,7 @@ func hashInputs(in BuildInput) (string, error) {
 	all := []any{
 		in.Cluster.TLSSecretName(), spec.Collectors, exporter, pod.Labels, pod.Annotations, pod.Spec, overwrites, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
 	}
-	if spec.SourceSecretName() != "" { // Other clusters keep the hash that versions without this field computed.
+	if spec.SourceSecretName() != "" { // All other clusters keep the hash that older versions of Torpor computed.
 		all = append(all, "copy")
 	}
 	if c := in.Cluster; c.Spec.DisableSlowQueryLogContainer {
@@ -295,7 +295,7 @@ func hashInputs(in BuildInput) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode spec.podTemplate: %w", err)
 	}
-	var sorted any // The Pod spec is stored as the user wrote it.
+	var sorted any // Decoding sorts the keys of the Pod spec, which is stored as the user wrote it.
 	if err := json.Unmarshal(text, &sorted); err != nil {
 		return "", fmt.Errorf("decode spec.podTemplate: %w", err)
 	}

@@ -89,7 +89,8 @@ func (s *Server) killConnections(ctx context.Context, query string, keep []strin
 		if failed != nil && errorNumber(failed) != errNoSuchThread {
 			return fmt.Errorf("end %d connections: %w", len(ids), failed)
 		}
-		if failed != nil && len(ids) > 1 { // A connection that no longer existed made the KILL statements after it fail.
+		// A KILL for a missing connection fails, and the server skips the KILL statements after it.
+		if failed != nil && len(ids) > 1 {
 			size = len(ids) / 2
 			left, err = s.listAgain(ctx, query, left)
 			continue
@@ -110,7 +111,7 @@ func (s *Server) listConnections(ctx context.Context, query string, keep []strin
 	if err != nil {
 		return nil, fmt.Errorf("list connections: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // rows.Err returns the error.
+	defer func() { _ = rows.Close() }() // rows.Err returns errors of the query.
 	var ids []int64
 	for rows.Next() {
 		var id int64

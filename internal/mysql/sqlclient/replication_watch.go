@@ -25,7 +25,7 @@ func (s *Server) WatchReplication(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to watch the replication: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // The watch has returned its result by then.
+	defer func() { _ = conn.Close() }() // The result of the watch is already known.
 	var id int64
 	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
 		return fmt.Errorf("identify the connection that watches the replication: %w", err)

@@ -85,7 +85,7 @@ func sessionSettings() map[string]string {
 	return map[string]string{
 		"wait_timeout": "31536000", // Spare connections may be idle for a long time.
 		"autocommit":   "1", "transaction_read_only": "0", "max_execution_time": "0", "sql_select_limit": "18446744073709551615", "sql_safe_updates": "0",
-		"sql_big_selects":      "1",    // max_join_size refuses joins without it.
+		"sql_big_selects":      "1",    // Without it, max_join_size rejects joins.
 		"max_sort_length":      "1024", // A lower value sorts names by their first bytes only.
 		"group_concat_max_len": "1048576", "completion_type": "0", "time_zone": "'+00:00'",
 		// With NO_BACKSLASH_ESCAPES, LIKE patterns would have no escape character. With ANSI_QUOTES, text in double
@@ -245,7 +245,7 @@ type ServerFacts struct {
 	Owned                   string
 	ReadOnly, SuperReadOnly bool
 	SemiSync                SemiSync
-	// Weakened lists the settings, sorted, whose values may make the server lose acknowledged commits.
+	// Weakened lists the settings whose values may make the server lose acknowledged commits. The list is sorted.
 	Weakened []string
 	// CertificateFrom and CertificateUntil are the validity period of the certificate that the server presents.
 	CertificateFrom, CertificateUntil time.Time

@@ -27,7 +27,7 @@ func (v serverVersion) isOlderThan(other serverVersion) bool {
 // and 9 accept them. https://dev.mysql.com/doc/refman/8.4/en/added-deprecated-removed.html
 func DiscardLogsStatement(version string) string {
 	if v, isKnown := parseVersion(version); isKnown && v.isOlderThan(serverVersion{8, 2, 0}) {
-		return "reset master" // Removed in 8.4.
+		return "reset master" // MySQL 8.4 removed this statement.
 	}
 	return "reset binary logs and gtids"
 }

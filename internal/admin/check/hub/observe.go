@@ -100,8 +100,8 @@ func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 	return seen, nil
 }
 
-// observeLeaders reads the Leases of the active installation. If the caller may not list those of the parts, their
-// leaders are unknown.
+// observeLeaders reads the Leases of the active installation. If the caller may not list the Leases of the parts, the
+// leaders of the parts are unknown.
 func observeLeaders(ctx context.Context, kube kubernetes.Interface, seen *admincheck.Observed) error {
 	held, err := kube.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
 	switch {
@@ -208,8 +208,8 @@ func namespaceOf(r admincheck.APIResource, namespace string) string {
 	}
 }
 
-// readDeployment returns the sum of the manager's Deployments, or nil if the namespace has none. If the caller may not
-// list Pods, no problems are reported.
+// readDeployment returns the total numbers of Pods of the manager's Deployments, or nil if the namespace has no such
+// Deployment. If the caller may not list Pods, no problems are reported.
 func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace string) (*admincheck.ManagerDeployment, error) {
 	all, err := listDeployments(ctx, kube, namespace)
 	if err != nil || len(all) == 0 {
@@ -217,7 +217,7 @@ func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace st
 	}
 	sum := &admincheck.ManagerDeployment{}
 	for i := range all {
-		desired, ready := int32(1), all[i].Status.ReadyReplicas // The API server defaults to one.
+		desired, ready := int32(1), all[i].Status.ReadyReplicas // The API server sets replicas to 1 by default.
 		if all[i].Spec.Replicas != nil {
 			desired = *all[i].Spec.Replicas
 		}
@@ -235,8 +235,8 @@ func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace st
 	return sum, nil
 }
 
-// listDeployments returns the Deployments of the manager. Without the permission to list them, it returns the one of
-// config/manager.
+// listDeployments returns the Deployments of the manager. If the caller may not list them, it returns only the
+// Deployment with the name that config/manager uses.
 func listDeployments(ctx context.Context, kube kubernetes.Interface, namespace string) ([]appsv1.Deployment, error) {
 	all, err := kube.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=torpor"})
 	if err == nil && len(all.Items) > 0 {
@@ -334,7 +334,7 @@ func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *admin
 		_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			seen.RecordPolicies = append(seen.RecordPolicies, name)
-		} else if !k8serrors.IsNotFound(err) { // NotFound also if the API server does not serve the kind.
+		} else if !k8serrors.IsNotFound(err) { // The API server also returns NotFound if it does not serve the kind.
 			return fmt.Errorf("read the binding of the policy %s: %w", name, err)
 		}
 		noting, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package authorization lets callers act with their own Kubernetes credentials. It caches the user of a credential and
-// the user's permissions for a few seconds. For an hour it also remembers that the credential was valid, so its caller
-// is exempt from the limits on failed credentials. Cache keys are keyed hashes of the credentials. Credentials
-// themselves are dropped after their request.
+// the user's permissions for a few seconds. For an hour it also remembers that the credential was valid. During this
+// time, requests with the credential are exempt from the limits on failed credentials. Cache keys are keyed hashes of
+// the credentials. Credentials themselves are dropped after their request.
 package authorization
 
 import (

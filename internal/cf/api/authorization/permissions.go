@@ -74,7 +74,7 @@ func (c *Caller) MayReadLogs(ctx context.Context, namespace string) (bool, error
 	return review.Status.Allowed, nil
 }
 
-// ForgetAnswers drops the cached reviews of all callers, because a role was granted or revoked.
+// ForgetAnswers drops the cached reviews of all callers. It is called after a role was granted or revoked.
 func (c *Caller) ForgetAnswers() { c.permissions.RemoveAll(func(any) bool { return true }) }
 
 // AllowedNamespaces returns the given namespaces in which the caller has a permission. It ignores the namespace of p. A

@@ -22,8 +22,8 @@ import (
 )
 
 // createDeployment creates a CFDeployment with the caller's rights. The controller of deployments then requests the
-// revision. The response is delayed briefly until the revision has its number, so the client's next request refers to
-// it.
+// revision. The response is delayed briefly until the revision has its number, so that the client's next request finds
+// the new revision.
 func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentCreate) (Response, error) {
 	strategy := torporv1alpha1.DeploymentStrategy(cmp.Or(body.Strategy, string(torporv1alpha1.RollingDeployment)))
 	if strategy != torporv1alpha1.RollingDeployment && strategy != torporv1alpha1.CanaryDeployment {

@@ -35,7 +35,7 @@ func (r *Request) currentDroplet(ctx context.Context, app *korifiv1alpha1.CFApp)
 	return requireStaged(r.Store.GetBuildInSpace(ctx, r.Caller, app.Namespace, app.Spec.CurrentDropletRef.Name, repositories.DropletResourceType))
 }
 
-// requireStaged returns a build that has been staged. Otherwise it returns err or a not-found error, because a build
+// requireStaged returns the build if it has been staged. Otherwise it returns err or a not-found error, because a build
 // that has not been staged has no droplet.
 func requireStaged(build *korifiv1alpha1.CFBuild, err error) (*korifiv1alpha1.CFBuild, error) {
 	if err == nil && presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild {

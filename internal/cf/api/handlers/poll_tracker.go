@@ -13,8 +13,8 @@ import (
 const (
 	// maxHold is the maximum time by which a response is delayed. Proxies give up after 15 s.
 	maxHold = 10 * time.Second
-	// A response about a deployment that is younger than maxFirstHold is delayed by at most half of it, because a
-	// client that does not want to wait polls only once.
+	// maxFirstHold is the age up to which a deployment counts as new. A response about a new deployment is delayed by
+	// at most half of maxFirstHold, because a client that does not want to wait polls only once.
 	maxFirstHold = 2 * time.Second
 	// maxDecisionHold is the maximum wait for the controller's decision on a new or cancelled deployment. The decision
 	// usually takes milliseconds, and longer in a busy manager.

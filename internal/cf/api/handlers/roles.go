@@ -163,7 +163,7 @@ func deleteRole(ctx context.Context, r *Request) (Response, error) {
 	return r.accepted(deleteRoleJob+r.guid(), r.Store.DeleteRole(ctx, r.Caller, r.guid()))
 }
 
-// listUsers returns the users in the query, because Kubernetes does not store users.
+// listUsers returns a user for each name in the query, because Kubernetes does not store users.
 func listUsers(_ context.Context, r *Request) (Response, error) {
 	names := append(payloads.ParseFilter(r.query(), "usernames"), payloads.ParseFilter(r.query(), "guids")...)
 	return respondList(r, resourceList[string]{items: names}, presenter.ForUser)

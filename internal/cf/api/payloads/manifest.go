@@ -126,8 +126,8 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 	return m, nil
 }
 
-// resetIfNull returns the command of an app or process. cf push -c null sends null, for which resetIfNull returns "",
-// which selects the image's command.
+// resetIfNull returns the command of an app or process. For cf push -c null, the client sends null. resetIfNull then
+// returns "", which selects the image's command.
 func resetIfNull(parts map[string]json.RawMessage, command *string) *string {
 	if string(parts["command"]) == "null" {
 		return new("")
@@ -260,7 +260,7 @@ func ParseMegabytes(size string) (int64, error) {
 	}
 	upper := strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(size)), "B")
 	factors := map[byte]int64{'M': 1, 'G': 1 << 10, 'T': 1 << 20}
-	// The code below reads the last byte, and rejects a unit without a number.
+	// An empty text becomes "?", which is rejected below, because the code reads the last byte.
 	if upper == "" {
 		upper = "?"
 	}

@@ -27,7 +27,7 @@ func newNameTaken(name string) error {
 
 // checkNameIsFree returns an error if the space already has an app with the name, even one that was created without
 // this API. It may return nil for two concurrent requests, of which claimName then accepts only one. If the cache
-// contains an app with the name, checkNameIsFree reads the app from the API server, because it may have just been
+// contains an app with the name, checkNameIsFree reads that app from the API server, because the app may have just been
 // deleted.
 func (s *Store) checkNameIsFree(ctx context.Context, caller *authorization.Caller, space, name string) error {
 	found, err := s.FindAppByName(space, name)

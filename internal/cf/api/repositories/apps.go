@@ -157,8 +157,9 @@ func metadataPatch(m *payloads.Metadata) jsonObject {
 	return changed
 }
 
-// UpdateApp changes the labels and annotations of an app. If name is not empty, it also renames the app. If the cache has
-// the app with that name, UpdateApp reads the app from the API server, because it may have been renamed since.
+// UpdateApp changes the labels and annotations of an app. If name is not empty, it also renames the app. If the app
+// already has that name in the cache, UpdateApp reads the app from the API server, because the cached name may be
+// outdated.
 func (s *Store) UpdateApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string, m *payloads.Metadata) (*korifiv1alpha1.CFApp, error) {
 	if name == app.Spec.DisplayName {
 		live := &korifiv1alpha1.CFApp{}

@@ -56,7 +56,7 @@ type logRound struct {
 	// narrowUntil is the time until which rounds read only the requested window, because the app has logged more than a
 	// round can hold.
 	narrowUntil time.Time
-	// pods describes the read Pods and their containers.
+	// pods describes the Pods whose logs the round reads, and their containers.
 	pods string
 	// done is closed when lines and isComplete are set.
 	done  chan struct{}
@@ -116,7 +116,7 @@ func (f *logFollowers) joinRound(app types.UID, pods []corev1.Pod, window LogWin
 	if !now.Before(round.narrowUntil) {
 		round.from = min(window.From, now.Add(-sharedPast).UnixNano())
 	}
-	// A round stays in the cache for longer than it is shared, so a read that was too large is not repeated
+	// The cache keeps a round for longer than callers share it. Otherwise a read that was too large would be repeated
 	// immediately.
 	f.rounds.Add(app, round, sharedPast)
 	return round, true

@@ -54,7 +54,8 @@ type podMetrics struct {
 	} `json:"containers"`
 }
 
-// usageAvailability remembers that metrics.k8s.io is unavailable, so not every request for an app's stats tries it.
+// usageAvailability remembers that metrics.k8s.io is unavailable. During usagePause, requests for the stats of apps do
+// not call it again.
 type usageAvailability struct {
 	clock clock.PassiveClock
 

@@ -79,7 +79,7 @@ func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) erro
 	if err := reconcile.PatchObserved(ctx, c.client, obj, after, Name); err != nil {
 		return fmt.Errorf("start the app at the end time of its stop: %w", err)
 	}
-	return reconcile.ErrStale // The observation is of a stopped app, so it is outdated.
+	return reconcile.ErrStale // The observation still describes a stopped app.
 }
 
 func (c Controller) createProcesses(ctx context.Context, seen *observation, plan app.Plan) error {

@@ -50,8 +50,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics exports states and counts.
 	Metrics *Metrics
-	// Ends is the set of overdue stops that all controllers share. Other work waits until they have ended. Nil delays
-	// nothing.
+	// Ends contains the overdue stops of all controllers. Other work waits until these stops have ended. If it is nil,
+	// overdue stops have no priority.
 	Ends *priority.OverdueEnds
 
 	client client.Client
@@ -129,7 +129,7 @@ func rememberStatus(app *korifiv1alpha1.CFApp) map[string]any {
 	return remembered
 }
 
-// appNameOf returns the app of a process, an LRP, a build or a package.
+// appNameOf returns the name of the app of a process, an LRP, a build or a package.
 func appNameOf(o client.Object) string {
 	switch o := o.(type) {
 	case *korifiv1alpha1.CFProcess:

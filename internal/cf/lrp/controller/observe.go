@@ -69,7 +69,8 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 	switch {
 	case !o.LacksPods():
 		o.Refusal, err = c.readPullRefusal(ctx, o)
-	// At each start, Pods are missing for a moment. Reading events costs a request, so it is delayed.
+	// At each start, Pods are missing for a moment. The events are read only later, because reading them costs a
+	// request.
 	case c.Clock.Since(o.StatefulSet.CreationTimestamp.Time) >= minRefusalInterval:
 		o.Refusal, err = c.readRefusal(ctx, o.StatefulSet)
 	}

@@ -43,8 +43,8 @@ type Controller struct {
 	Metrics *Metrics
 	// PodCache caches the Pods of apps.
 	PodCache *podcache.Cache
-	// Ends is the set of overdue stops that all controllers share. Other work waits until they have ended. Nil delays
-	// nothing.
+	// Ends contains the overdue stops of all controllers. Other work waits until these stops have ended. If it is nil,
+	// overdue stops have no priority.
 	Ends *priority.OverdueEnds
 
 	client client.Client

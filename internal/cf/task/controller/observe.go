@@ -37,8 +37,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFTask) (ta
 }
 
 // findJob returns the Job with a task's name, or nil. A task that was cancelled or started fails permanently if its Job
-// does not exist. The cache may lack a Job that the previous reconciliation has created. The Job would then continue to
-// run, so findJob also reads it from the API server.
+// does not exist. The cache may lack a Job that the previous reconciliation has created. If the task then failed, that
+// Job would continue to run. findJob therefore also reads the Job from the API server.
 func (c Controller) findJob(ctx context.Context, obj *korifiv1alpha1.CFTask) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
 	if found, err := get(ctx, c.jobs, client.ObjectKeyFromObject(obj), job); found || err != nil {

@@ -178,7 +178,7 @@ func (p TableComparison) openSession(ctx context.Context, ordinal int) *instance
 		err := p.RunMysql(ctx, ordinal, []string{"--batch", "--skip-column-names", "--raw", "--unbuffered"}, input, output)
 		d.ended <- err
 		ended := errors.New("the program mysql has ended")
-		_ = input.CloseWithError(ended) // CloseWithError always succeeds; the next call too.
+		_ = input.CloseWithError(ended) // CloseWithError never returns an error.
 		_ = output.CloseWithError(ended)
 	}()
 	return d

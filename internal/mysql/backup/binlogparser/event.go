@@ -98,7 +98,7 @@ type fieldReader struct {
 func (r *fieldReader) take(size int64) []byte {
 	if size < 0 || size > int64(len(r.left)) {
 		r.short, r.left = true, nil
-		return make([]byte, uuidSize) // No caller reads a field that is longer.
+		return make([]byte, uuidSize) // No caller reads a longer field.
 	}
 	taken := r.left[:size]
 	r.left = r.left[size:]

@@ -210,7 +210,7 @@ func (f *SchemaFilter) isChange(s Statement) (bool, error) {
 	others := slices.DeleteFunc(slices.Clone(touched), func(name string) bool { return name == f.Schema })
 	switch {
 	case len(others) == 0:
-		return true, nil // It changes only the schema, or accounts and other objects of the server.
+		return true, nil // The statement changes only the schema, or objects outside of schemas such as accounts.
 	case len(others) == len(touched):
 		return false, nil
 	default:
@@ -276,7 +276,8 @@ func (f *SchemaFilter) flushRows() error {
 func (f *SchemaFilter) endStatement() error {
 	isUnclear := f.isCascadeUnclear
 	for _, role := range f.tables {
-		isUnclear = isUnclear && role != copiedTable // Servers that log cascades describe the changed tables.
+		// Servers that log cascades also describe the table that a cascade changes.
+		isUnclear = isUnclear && role != copiedTable
 	}
 	f.tables, f.isCascadeUnclear = map[int64]tableRole{}, false
 	if isUnclear {

@@ -94,7 +94,8 @@ func (e BinlogEvent) withoutForeignKeys(checksummed bool) BinlogEvent {
 	body := fieldReader{left: raw[headerSize:]}
 	body.take(queryHeadSize)
 	variables := body.sub(body.fixed(2))
-	if variables.fixed(1) != 0 { // The flags come first, and these are not the flags.
+	// If a statement has flags, they are its first variable. This variable is a different one.
+	if variables.fixed(1) != 0 {
 		return e
 	}
 	flags := variables.take(4)

@@ -133,7 +133,7 @@ type sqlWriter struct {
 
 func (w *sqlWriter) text(parts ...string) {
 	for _, p := range parts {
-		_, _ = w.WriteString(p) // Flush returns the error.
+		_, _ = w.WriteString(p) // Flush returns the same error.
 	}
 }
 
@@ -224,7 +224,7 @@ func (w *sqlWriter) row(columns []column) error {
 			return formatErrorf("expected %d values, found %d", len(columns), i)
 		}
 		if i > 0 {
-			_ = w.WriteByte(',') // Flush returns the error.
+			_ = w.WriteByte(',') // Flush returns the same error.
 		}
 		var field []byte
 		field, rest, isMore = bytes.Cut(rest, []byte("\t"))
@@ -290,7 +290,7 @@ func escaped(c byte) byte {
 
 // quoted writes a text as a literal without line breaks.
 func (w *sqlWriter) quoted(field []byte) error {
-	_ = w.WriteByte('\'') // The last write returns the error.
+	_ = w.WriteByte('\'') // The writer keeps its first error and returns it below.
 	for i := 0; i < len(field); i++ {
 		c := field[i]
 		if c == '\\' {
@@ -309,10 +309,10 @@ func (w *sqlWriter) quoted(field []byte) error {
 		case 0x1a:
 			w.text(`\Z`)
 		case '\\', '\'':
-			_ = w.WriteByte('\\') // The last write returns the error.
-			_ = w.WriteByte(c)    // The last write returns the error.
+			_ = w.WriteByte('\\') // The writer keeps its first error.
+			_ = w.WriteByte(c)    // The writer keeps its first error.
 		default:
-			_ = w.WriteByte(c) // The last write returns the error.
+			_ = w.WriteByte(c) // The writer keeps its first error.
 		}
 	}
 	return w.WriteByte('\'')

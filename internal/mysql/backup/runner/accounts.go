@@ -95,7 +95,7 @@ func listAccountNames(ctx context.Context, c *sql.Conn, query string) ([]mysqlAc
 	if err != nil {
 		return nil, fmt.Errorf("list accounts: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // Err returns the error.
+	defer func() { _ = rows.Close() }() // rows.Err returns errors of the query.
 	all := []mysqlAccount{}
 	for rows.Next() {
 		var a mysqlAccount

@@ -246,7 +246,7 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 	}
 	counted := d.readers.counter.start(ctx, before.unsafeNames)
 	stream := d.startCompression(ctx)
-	defer func() { _ = stream.Close() }() // PutObject returned the error.
+	defer func() { _ = stream.Close() }() // PutObject has already returned the error of a read.
 	if made.DumpSize, err = to.PutObject(ctx, keys.Dump, stream); err != nil {
 		return keys, err
 	}

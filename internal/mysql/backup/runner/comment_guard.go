@@ -33,7 +33,8 @@ func (b *brokenComments) add(schema, table string) {
 	}
 }
 
-// find returns the longest text whose first line is the end of the given line and whose rest follows.
+// find returns the longest of the texts whose first line is the end of the given line and whose other lines follow that
+// line.
 func (b *brokenComments) find(line []byte, follows func(rest string) bool) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

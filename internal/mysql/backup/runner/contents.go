@@ -183,7 +183,7 @@ func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error
 	if err != nil {
 		return nil, fmt.Errorf("list definitions: the instance %s", describeError(err))
 	}
-	defer func() { _ = rows.Close() }() // Err returns the error.
+	defer func() { _ = rows.Close() }() // rows.Err returns errors of the query.
 	all := map[string]string{}
 	for rows.Next() {
 		var name string

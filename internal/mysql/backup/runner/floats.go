@@ -101,7 +101,7 @@ func listFloatTables(ctx context.Context, c *sql.Conn, only ...floatTable) ([]fl
 	if err != nil {
 		return nil, fmt.Errorf("list FLOAT columns: the instance %s", describeError(err))
 	}
-	defer func() { _ = rows.Close() }() // Err returns the error.
+	defer func() { _ = rows.Close() }() // rows.Err returns errors of the query.
 	var all []floatTable
 	for rows.Next() {
 		var t floatTable
@@ -269,7 +269,7 @@ func (f *floatRows) replaceRows(ctx context.Context, to io.Writer, from *bufio.R
 	if err != nil {
 		return fmt.Errorf("the instance %s", describeError(err))
 	}
-	defer func() { _ = rows.Close() }() // Err returns the error.
+	defer func() { _ = rows.Close() }() // rows.Err returns errors of the query.
 	w := newRowWriter(to, table, rows)
 	if err := w.writeInserts(skipped, from); err != nil {
 		return err
@@ -339,7 +339,7 @@ func readStatement(from *bufio.Reader, kept int) (dumpedStatement, error) {
 			}
 		case b == ')':
 			depth--
-		case b == 'V' && depth == 0: // The first such letter after the names is that of VALUES.
+		case b == 'V' && depth == 0: // The first V outside of quotes after the names begins the word VALUES.
 			isValues = true
 		case b == ';':
 			s.text = string(text)

@@ -115,7 +115,7 @@ type statementFailures struct {
 	all   []statementFailure
 	seen  map[string]bool
 	fatal error
-	other bytes.Buffer // These lines do not concern a statement.
+	other bytes.Buffer // other holds the lines that do not concern a statement.
 	rest  []byte
 }
 

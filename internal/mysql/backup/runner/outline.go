@@ -32,7 +32,7 @@ const (
 type dumpPart struct {
 	line   int
 	kind   partKind
-	verb   string // PROCEDURE or FUNCTION of a routine
+	verb   string // for a routine: PROCEDURE or FUNCTION
 	schema string
 	name   string
 }
@@ -66,11 +66,13 @@ type dumpOutline struct {
 	// routine, because their statements may contain names in any form.
 	isShells bool
 
-	mu       sync.Mutex
-	parts    []dumpPart
-	line     int
-	head     []byte
-	isHeader bool // The previous line was "--". mysqldump writes such a line before and after its header comments.
+	mu    sync.Mutex
+	parts []dumpPart
+	line  int
+	head  []byte
+	// isHeader is true if the previous line was "--". mysqldump writes such a line before and after its header
+	// comments.
+	isHeader bool
 	schema   string
 	// unclosed contains the lines since begin if they end within a name that contains a line feed. After a line feed in
 	// a comment, mysqldump writes two dashes and a space.

@@ -83,7 +83,7 @@ func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup,
 		return nil
 	}
 	if s.gtids.Equal(dump) {
-		s.replay.Segments = nil // Their transactions up to the restore point are in the dump.
+		s.replay.Segments = nil // The dump contains their transactions up to the restore point.
 		return nil
 	}
 	filter, logs := o.newSchemaFilter(), &logReader{from: s.from}
@@ -455,7 +455,8 @@ func describeClientError(err error, complaint, what string) error {
 		return fmt.Errorf("mysql: %w", err)
 	}
 	sentence := ""
-	if slices.Contains([]string{"1032", "1049", "1146", "1153", "1298", "1452", "1824", "3750", "6125"}, found[1]) { // They contain only names.
+	// The messages with these numbers contain names but no data.
+	if slices.Contains([]string{"1032", "1049", "1146", "1153", "1298", "1452", "1824", "3750", "6125"}, found[1]) {
 		sentence = ": " + found[3]
 	}
 	return fmt.Errorf("mysql: %w: MySQL's error %s at line %s of %s%s", err, found[1], found[2], what, sentence)

@@ -440,7 +440,7 @@ func queryColumn(ctx context.Context, c *sql.Conn, query string, args ...any) ([
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // Err returns the error.
+	defer func() { _ = rows.Close() }() // rows.Err returns errors of the query.
 	var all []string
 	for rows.Next() {
 		var one string

@@ -60,7 +60,7 @@ func listBrokenViews(ctx context.Context, c *sql.Conn) ([]brokenView, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list broken views: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // Err returns the error.
+	defer func() { _ = rows.Close() }() // rows.Err returns errors of the query.
 	var all []brokenView
 	for rows.Next() {
 		var v brokenView

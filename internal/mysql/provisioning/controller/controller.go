@@ -159,7 +159,7 @@ func primaryOrHealthChanged() predicate.Predicate {
 }
 
 // isStopOverdue reports whether the end time of a stop of reconciliation has passed. After an outage, all overdue stops
-// end before the first cluster applies its pending objects, fifteen per cluster.
+// end before the first cluster applies its pending objects. Each cluster has about fifteen objects.
 func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ReconciliationStopped() && mysqlswitches.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
 }
