@@ -148,8 +148,8 @@ type Error struct {
 	// RefusedIDs are the machines for which the cloud rejected a stop or start that it accepted for others. The list is
 	// empty if the cloud rejected the request for all machines.
 	RefusedIDs []string
-	// RetryAfter is how long the cloud asks clients to wait before the next request; zero if the cloud does not specify
-	// a time.
+	// RetryAfter is how long the cloud asks clients to wait before the next request. It is zero if the cloud does not
+	// specify a time.
 	RetryAfter time.Duration
 }
 

@@ -29,7 +29,7 @@ const (
 
 // ManifestOptions defines which manifests are rendered.
 type ManifestOptions struct {
-	// Features are names of Features; empty means all.
+	// Features are some of the names that the function Features returns. An empty list means all of them.
 	Features []string
 	// Image is the image of the manager, with its registry.
 	Image string

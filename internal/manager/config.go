@@ -29,7 +29,7 @@ type Config struct {
 	// enabled lists the groups of controllers that run. takeOver lists the groups that also handle objects of another
 	// writer.
 	enabled, takeOver []string
-	// namespaces are the only namespaces whose objects are handled; empty means all.
+	// namespaces are the only namespaces whose objects are handled. An empty list means all.
 	namespaces []string
 	// requiresPossible rejects hibernations of clusters whose condition HibernationPossible is False.
 	requiresPossible bool

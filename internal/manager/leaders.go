@@ -56,7 +56,7 @@ func addElection(mgr manager.Manager, o Options, parts map[string][]string) (*le
 	return &leadership{parts: parted, installation: installation}, nil
 }
 
-// leadership contains the conditions under which this replica may act; nil means that it may always act.
+// leadership contains the conditions under which this replica may act. Nil means that it may always act.
 type leadership struct {
 	parts        *leaderelection.Election
 	installation *installationlock.Lock

@@ -265,7 +265,7 @@ func routeKinds(publisher route.Publisher) featureKinds {
 	return all
 }
 
-// watchedNamespaces returns the namespaces of the cache; nil means all.
+// watchedNamespaces returns the namespaces of the cache. Nil means all.
 func watchedNamespaces(list []string) map[string]cache.Config {
 	if len(list) == 0 {
 		return nil

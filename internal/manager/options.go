@@ -38,12 +38,12 @@ type Options struct {
 	// LeaderElection makes only one of several managers active; Namespace is the namespace of the Lease for this.
 	LeaderElection bool
 	Namespace      string
-	// PodName is the name of the manager's own Pod, from which the name of its Deployment is derived; empty if
+	// PodName is the name of the manager's own Pod, from which the name of its Deployment is derived. It is empty if
 	// unknown.
 	PodName string
-	// AWSEndpoint replaces the endpoint of EC2; empty means the endpoint of AWS.
+	// AWSEndpoint replaces the endpoint of EC2. If it is empty, the endpoint of AWS is used.
 	AWSEndpoint string
-	// Controllers lists the enabled groups of controllers, in the format of SelectControllers; empty means all.
+	// Controllers lists the enabled groups of controllers, in the format of SelectControllers. An empty list means all.
 	Controllers []string
 	// RequireHibernationPossible rejects hibernations of clusters whose condition HibernationPossible is False.
 	RequireHibernationPossible bool
@@ -53,24 +53,26 @@ type Options struct {
 	Webhook WebhookOptions
 	// Page configures the web page of stoppable objects.
 	Page PageOptions
-	// AllowEndpoints lists the cloud endpoints that a Secret may name; empty allows all except link-local ones.
+	// AllowEndpoints lists the cloud endpoints that a Secret may name. An empty list allows all except link-local ones.
 	AllowEndpoints []string
-	// LibvirtSocket is the libvirt socket on the manager's machine that a Secret may select; empty allows none.
+	// LibvirtSocket is the libvirt socket on the manager's machine that a Secret may select. An empty value allows
+	// none.
 	LibvirtSocket string
-	// AWSAssumeRoles lists the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; empty allows none.
+	// AWSAssumeRoles lists the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN. An empty list allows none.
 	AWSAssumeRoles []string
 	// AzureWorkloadIdentities lists the service principals that the manager may use with its own identity, as
 	// NAMESPACE=TENANT_ID/CLIENT_ID.
 	AzureWorkloadIdentities []string
 	// ContainerEngineSockets lists the container engines on the manager's machine that ClusterDeployments may name, as
-	// NAMESPACE=PATH; empty allows none.
+	// NAMESPACE=PATH. An empty list allows none.
 	ContainerEngineSockets []string
-	// AllowTargetProxies lists the hosts of the proxies that kubeconfigs of clusters may name; empty allows none.
+	// AllowTargetProxies lists the hosts of the proxies that kubeconfigs of clusters may name. An empty list allows
+	// none.
 	AllowTargetProxies []string
 	// AllowInsecureTargetClusters accepts kubeconfigs with plain HTTP, unverified certificates, any proxy, or
 	// impersonation.
 	AllowInsecureTargetClusters bool
-	// RolloutsAtOnce is the maximum number of MySQLClusters whose serving Pods are replaced at the same time; 0 means
+	// RolloutsAtOnce is the maximum number of MySQLClusters whose serving Pods are replaced at the same time. 0 means
 	// no limit.
 	RolloutsAtOnce int
 	// RouteGateway is the Gateway for the routes of apps as NAMESPACE/NAME; if empty, routes become Ingresses of
@@ -84,8 +86,8 @@ type Options struct {
 	IsolateSpaces bool
 	// Kpack configures builds of source code by kpack.
 	Kpack KpackOptions
-	// ImageRegistries lists the registries that are queried about images, in the format of
-	// imagemetadata.ParsePolicy; empty means none.
+	// ImageRegistries lists the registries that are queried about images, in the format of imagemetadata.ParsePolicy.
+	// An empty list means that no registry is queried.
 	ImageRegistries []string
 	// TrustNodeImages runs images of apps that a node has cached without asking the registry for authorization.
 	TrustNodeImages bool
@@ -94,7 +96,7 @@ type Options struct {
 	InstanceStopDelay time.Duration
 	// TakeOver lists the groups of controllers that also handle objects that another project writes.
 	TakeOver []string
-	// WatchNamespaces lists the only namespaces whose objects are handled; empty means all.
+	// WatchNamespaces lists the only namespaces whose objects are handled. An empty list means all.
 	WatchNamespaces []string
 	// Image is the image of Torpor, for Pods that copy its binary into other containers; if empty, no such Pods can
 	// be created.
@@ -116,7 +118,7 @@ type WebhookOptions struct {
 
 // KpackOptions configure builds of source code by kpack, in the format of kpack.ParseSettings.
 type KpackOptions struct {
-	// Repository is the prefix of the repositories of built images; empty disables builds by kpack.
+	// Repository is the prefix of the repositories of built images. An empty value disables builds by kpack.
 	Repository string
 	// Builder is KIND/NAME of the builder.
 	Builder string

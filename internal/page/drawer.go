@@ -106,7 +106,7 @@ func (s *Server) refuseDetails(w http.ResponseWriter, r *http.Request, err error
 	s.refuse(w, r, err)
 }
 
-// findZone returns the time zone of a caller's browser; UTC if the browser sends none.
+// findZone returns the time zone of a caller's browser, or UTC if the browser sends none.
 func findZone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil

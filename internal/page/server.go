@@ -56,7 +56,7 @@ type Options struct {
 	// Config has the credentials with which the page watches the objects. The visibility for a user depends on the
 	// user's own rights.
 	Config *rest.Config
-	// Namespaces limits the watched namespaces; empty means all.
+	// Namespaces limits the watched namespaces. An empty list means all.
 	Namespaces []string
 	Clock      clock.WithTicker
 	Log        logr.Logger

@@ -28,9 +28,9 @@ type timeSpan struct{ from, to int64 }
 type stopHistory struct {
 	// stops are sorted and do not overlap.
 	stops []timeSpan
-	// stoppedSince is the start of the current stop; 0 if none exists.
+	// stoppedSince is the start of the current stop. It is 0 if none exists.
 	stoppedSince int64
-	// recordedFrom is the time before which stops may be missing; 0 if no stops are missing.
+	// recordedFrom is the time before which stops may be missing. It is 0 if no stops are missing.
 	recordedFrom int64
 }
 

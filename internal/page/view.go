@@ -69,7 +69,7 @@ type summaryView struct {
 
 type columnView struct {
 	Title string
-	// Link is the address that sorts by the column; empty if the column cannot be sorted. AriaSort is the current
+	// Link is the address that sorts by the column. It is empty if the column cannot be sorted. AriaSort is the current
 	// order.
 	Link, AriaSort string
 }
@@ -84,7 +84,7 @@ type rowView struct {
 	By, Reason, UntilBy, Next, Detail string
 	IsStuck, IsOverdue, StartsItself  bool
 	Saved, SavedNote                  string
-	// Verb is the action of the button; empty if there is no button.
+	// Verb is the action of the button. It is empty if there is no button.
 	Verb string
 	// history is shown in the timeline.
 	history stopHistory

@@ -26,11 +26,11 @@ const (
 type viewQuery struct {
 	// Text is searched in the name, namespace, requester, reason and message.
 	Text string
-	// Kind is the name of the selected kind, and Namespace the selected namespace; empty means all.
+	// Kind is the name of the selected kind, and Namespace the selected namespace. An empty value means all.
 	Kind, Namespace string
-	// State is one of viewStates; empty means all.
+	// State is one of viewStates. An empty value means all.
 	State string
-	// Sort is a column; empty sorts by attention.
+	// Sort is a column. An empty value sorts by attention.
 	Sort         string
 	IsDescending bool
 	// Page is the page number, starting at 1.

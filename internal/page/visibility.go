@@ -22,7 +22,7 @@ type visibility struct {
 	// namespaces that were reviewed.
 	everywhere map[string]bool
 	places     map[kindNamespace]bool
-	// reviewed is the placesVersion of the inventory at the last review; -1 before the first.
+	// reviewed is the placesVersion of the inventory at the last review. It is -1 before the first.
 	reviewed int
 	// unreviewed is the number of namespaces beyond the limit of reviews.
 	unreviewed int

@@ -37,7 +37,8 @@ type Options struct {
 	IsDryRun bool
 	// Image is the name of the image in its registry, without a tag.
 	Image string
-	// Machines are the platforms for which programs are built; empty means all. The image needs a Linux platform.
+	// Machines are the platforms for which programs are built. An empty list means all. The image needs a Linux
+	// platform.
 	Machines []krew.Machine
 	// Downloads is the address of the releases, to which the version is added.
 	Downloads string

@@ -183,7 +183,7 @@ type PartLeader struct {
 	// and the namespaces.
 	Name, Scope string
 	Since       time.Time
-	// EndedAt is the time at which the Lease expired without a renewal; zero if the manager leads.
+	// EndedAt is the time at which the Lease expired without a renewal. It is zero if the manager leads.
 	EndedAt time.Time
 }
 
@@ -195,12 +195,13 @@ type Observed struct {
 	Served []APIResource
 	// Definitions are the states of Torpor's CustomResourceDefinitions on the hub.
 	Definitions []crds.Judgement
-	// Namespace is the namespace of the requested installation, and Acting the namespace of the active one; empty if
-	// none is active.
+	// Namespace is the namespace of the requested installation. Acting is the namespace of the active installation. It
+	// is empty if no installation is active.
 	Namespace, Acting string
-	// Leaders are the managers that lead the parts of the active installation; empty if they are unknown.
+	// Leaders are the managers that lead the parts of the active installation. The list is empty if the leaders are
+	// unknown.
 	Leaders []PartLeader
-	// Deployment is the manager's Deployment in Namespace; nil if none exists.
+	// Deployment is the manager's Deployment in Namespace. It is nil if none exists.
 	Deployment *ManagerDeployment
 	// Missing lists the permissions that the caller lacks, of those that NeededRights and GrantingRights return.
 	Missing []AccessRight
@@ -208,7 +209,7 @@ type Observed struct {
 	// can be used instead.
 	RecordPolicies []string
 	RecordWebhooks []WebhookClient
-	// Webhooks are the webhooks for apps; empty if they are not installed.
+	// Webhooks are the webhooks for apps. The list is empty if these webhooks are not installed.
 	Webhooks []WebhookClient
 	// Admission are the results of dry-run requests to the installed policies and webhooks.
 	Admission []AdmissionAnswer

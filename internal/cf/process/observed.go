@@ -46,7 +46,7 @@ type DesiredApp struct {
 	Revision, LastStop int64
 	Unreadable         string
 	// Overlap is true if a new revision may start before the old one is deleted. DrainTimeout is the time after which
-	// it may start anyway; 0 means never.
+	// the new revision may start anyway. 0 means never.
 	Overlap      bool
 	DrainTimeout time.Duration
 	// Rollout holds the options of the deployment.
@@ -55,7 +55,7 @@ type DesiredApp struct {
 
 // RolloutOptions describes the progress of a deployment. The zero value is rolling, one instance at a time.
 type RolloutOptions struct {
-	// MaxInFlight is the number of instances that may start before others are removed; 0 means 1.
+	// MaxInFlight is the number of instances that may start before others are removed. 0 means 1.
 	MaxInFlight int32
 	// CanaryPercent, if positive, is the percentage of instances at which the new revision pauses.
 	CanaryPercent int32

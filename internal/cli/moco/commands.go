@@ -266,7 +266,7 @@ func namesOf(clusters []mocov1beta2.MySQLCluster) []string {
 	return names
 }
 
-// completeClusterNames completes the names of clusters in a shell. A command accepts at most limit names; 0 means no
+// completeClusterNames completes the names of clusters in a shell. A command accepts at most limit names. 0 means no
 // limit.
 func (a *commands) completeClusterNames(limit int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -17,7 +17,7 @@ import (
 // anyKind accepts every kind.
 func anyKind(kinds.Kind) bool { return true }
 
-// completeNames returns the shell completion of KIND/NAME and KIND NAME. A command accepts at most limit objects; 0
+// completeNames returns the shell completion of KIND/NAME and KIND NAME. A command accepts at most limit objects. 0
 // means no limit.
 func (a *commands) completeNames(limit int, isWanted func(kinds.Kind) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {

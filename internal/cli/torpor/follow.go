@@ -50,7 +50,7 @@ type follower struct {
 type watchScope struct {
 	kind     kinds.Kind
 	selector labels.Selector
-	// name is the name of a single object; empty for all objects that the selector selects.
+	// name is the name of a single object. It is empty for all objects that the selector selects.
 	name string
 	// isNamed is true if the user named the kind or the object. If false, objects that were never stopped and kinds
 	// that cannot be listed are omitted.

@@ -93,7 +93,7 @@ type plannedObject struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// DisplayName is the display name of the object; empty if its kind has none.
+	// DisplayName is the display name of the object. It is empty if the kind has no display names.
 	DisplayName string `json:"displayName,omitempty"`
 	Part        string `json:"part"`
 	// Verb is stop or start, and State is the current state of the object.

@@ -70,9 +70,9 @@ type skipResult struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// DisplayName is the display name of the object; empty if its kind has none.
+	// DisplayName is the display name of the object. It is empty if the kind has no display names.
 	DisplayName string `json:"displayName,omitempty"`
-	// SkippedUntil is the end of the skip; empty after an error.
+	// SkippedUntil is the end of the skip. It is empty after an error.
 	SkippedUntil string `json:"skippedUntil,omitempty"`
 	Error        string `json:"error,omitempty"`
 	// row is the row of the part that Slumbers stop. until is the end of the skip.

@@ -26,7 +26,7 @@ const (
 type alignedTable struct {
 	out      io.Writer
 	headings []string
-	// terminalWidth returns the width of the terminal; 0 for other outputs.
+	// terminalWidth returns the width of the terminal. It returns 0 if the output is not a terminal.
 	terminalWidth func() int
 	// isColoured is true if cells have colours, in addition to their text.
 	isColoured bool

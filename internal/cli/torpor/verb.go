@@ -57,7 +57,7 @@ type verbCommand struct {
 	fieldManager string
 	// saidReason and saidUntil are true if --reason and --until are set.
 	saidReason, saidUntil bool
-	// namespaces are the namespaces whose objects are changed; nil if other objects are named.
+	// namespaces are the namespaces whose objects are changed. The list is nil if the arguments name other objects.
 	namespaces []string
 }
 
@@ -201,7 +201,7 @@ type verbResult struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// DisplayName is the display name of the object; empty if its kind has none.
+	// DisplayName is the display name of the object. It is empty if the kind has no display names.
 	DisplayName string `json:"displayName,omitempty"`
 	Part        string `json:"part"`
 	// Wanted is stopped, started, restarted or extended.

@@ -19,14 +19,14 @@ import (
 // versions is the output of version.
 type versions struct {
 	Client buildinfo.BuildVersion `json:"client"`
-	// Manager is the active manager; nil if it is unknown.
+	// Manager is the active manager. It is nil if it is unknown.
 	Manager *managerVersion `json:"manager,omitempty"`
 	// Unknown is the reason why Manager or its version is unknown.
 	Unknown string `json:"managerUnknown,omitempty"`
 }
 
 type managerVersion struct {
-	// Version is the version of the managers; several, separated by commas, during an upgrade.
+	// Version is the version of the managers. During an upgrade it lists several versions, separated by commas.
 	Version string `json:"version,omitempty"`
 	// Namespace is the namespace of the installation.
 	Namespace string `json:"namespace"`

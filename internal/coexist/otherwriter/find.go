@@ -102,9 +102,9 @@ type Observed struct {
 	IsTakenOver bool
 }
 
-// FindWriter describes the other writer of the object and the evidence for it; empty if Torpor may write. Entries of
-// the upstream that are older than Torpor's first entry are ignored, because they remain after the upstream is
-// uninstalled.
+// FindWriter describes the other writer of the object and the evidence for it. It returns "" if Torpor may write.
+// Entries of the upstream that are older than Torpor's first entry are ignored, because they remain after the upstream
+// is uninstalled.
 func FindWriter(o Observed) string {
 	manager, written := lastEntry(o)
 	own := firstOwnEntry(o.Fields)
@@ -137,7 +137,7 @@ func lastEntry(o Observed) (manager string, written time.Time) {
 	return manager, written
 }
 
-// firstOwnEntry returns the time of Torpor's first write; zero if none exists.
+// firstOwnEntry returns the time of Torpor's first write, or the zero time if none exists.
 func firstOwnEntry(fields []metav1.ManagedFieldsEntry) (written time.Time) {
 	for _, f := range fields {
 		if strings.HasPrefix(f.Manager, ownPrefix) && f.Manager != FieldManager && (written.IsZero() || timeOf(f).Before(written)) {

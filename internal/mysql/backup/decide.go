@@ -21,14 +21,14 @@ import (
 // Observed is the input for a decision about the backups of a cluster.
 type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// Policy is the BackupPolicy that the cluster references; nil if there is no reference, or if the BackupPolicy does
-	// not exist.
+	// Policy is the BackupPolicy that the cluster references. It is nil if there is no reference, or if the
+	// BackupPolicy does not exist.
 	Policy *mocov1beta2.BackupPolicy
-	// CronJob and RestoreJob are the existing objects with the cluster's CronJobName and RestoreJobName; nil if they do
-	// not exist. The Job may belong to an earlier cluster with the same name.
+	// CronJob and RestoreJob are the existing objects with the cluster's CronJobName and RestoreJobName. Each is nil if
+	// it does not exist. The Job may belong to an earlier cluster with the same name.
 	CronJob    *batchv1.CronJob
 	RestoreJob *batchv1.Job
-	// Shipper is the Deployment that ships binary logs to the bucket; nil if it does not exist.
+	// Shipper is the Deployment that ships binary logs to the bucket. It is nil if it does not exist.
 	Shipper *appsv1.Deployment
 	// Image is Torpor's own image.
 	Image string
@@ -132,7 +132,7 @@ func findJobInTheWay(cluster *mocov1beta2.MySQLCluster, job *batchv1.Job) error 
 		job.Name, job.Namespace, job.Name)
 }
 
-// PolicyName returns the name of the BackupPolicy of a cluster; empty if it has no policy.
+// PolicyName returns the name of the BackupPolicy of a cluster, or "" if it has no policy.
 func PolicyName(cluster *mocov1beta2.MySQLCluster) string {
 	if cluster.Spec.BackupPolicyName == nil {
 		return ""
@@ -142,7 +142,7 @@ func PolicyName(cluster *mocov1beta2.MySQLCluster) string {
 
 // SourceCandidate describes an instance that may be dumped.
 type SourceCandidate struct {
-	// Problem is the reason why the instance is unreachable; empty if it is reachable.
+	// Problem is the reason why the instance is unreachable. It is empty if the instance is reachable.
 	Problem string
 	// Writable is true if clients can write to the instance, as they can to the primary.
 	Writable bool
@@ -210,7 +210,7 @@ func FindCopyPrimary(hosts, sources []string) int {
 	return primary
 }
 
-// unsuitableReason returns why a replica cannot be dumped, as a predicate of the instance; empty if it can be dumped.
+// unsuitableReason returns why a replica cannot be dumped, as a predicate of the instance, or "" if it can be dumped.
 func unsuitableReason(s SourceCandidate, maxLag time.Duration) string {
 	switch {
 	case s.Problem != "":

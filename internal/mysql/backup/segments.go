@@ -76,7 +76,7 @@ type ShippedState struct {
 // StoredSegment describes a segment in the bucket.
 type StoredSegment struct {
 	Key string
-	// File is the name of the binary log in a tar archive; empty if the object is one segment.
+	// File is the name of the binary log in a tar archive. It is empty if the object is one segment.
 	File string
 	binlogparser.SegmentHeader
 }
@@ -201,6 +201,6 @@ type ShippingReport struct {
 	Since time.Time `json:"since"`
 	// SourceIndex is the index of the instance whose binary logs are read.
 	SourceIndex int `json:"sourceIndex"`
-	// Problem is the error that prevents the Pod from continuing; empty if there is no error.
+	// Problem is the error that prevents the Pod from continuing. It is empty if there is no error.
 	Problem string `json:"problem,omitempty"`
 }

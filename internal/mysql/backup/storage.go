@@ -120,9 +120,9 @@ type ObjectKeys struct {
 type MocoBackup struct {
 	// Time is the time at which the backup began.
 	Time time.Time
-	// Binlogs is the key of the binary logs up to the next backup; empty if none exist.
+	// Binlogs is the key of the binary logs up to the next backup. It is empty if none exist.
 	Binlogs string
-	// Next is the time of MOCO's next backup, at which the binary logs end; zero if there is no later backup.
+	// Next is the time of MOCO's next backup, at which the binary logs end. It is zero if there is no later backup.
 	Next time.Time
 }
 
@@ -189,8 +189,8 @@ func mocoKeysAt(keys []string, namespace, name string, at time.Time, all []time.
 // acceptedGap is the maximum time between a backup and the restore point without a warning.
 const acceptedGap = 5 * time.Minute
 
-// MissingBeforePoint returns the time between the restored data and the restore point; 0 if it is at most acceptedGap.
-// A restore point in the future requests the newest data, and is treated as the start of the restore.
+// MissingBeforePoint returns the time between the restored data and the restore point, or 0 if it is at most
+// acceptedGap. A restore point in the future requests the newest data, and is treated as the start of the restore.
 func MissingBeforePoint(restored, point, began time.Time) time.Duration {
 	if point.After(began) {
 		point = began

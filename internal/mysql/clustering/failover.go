@@ -493,9 +493,9 @@ type History struct {
 	Instances []InstanceHistory
 }
 
-// AcksRecord is the number of replicas that the commits of a primary wait for; 0 while the primary accepts no commits.
-// The primary is identified by its UUID. Before is the set of transactions that were committed, or about to be, when
-// that number was first observed.
+// AcksRecord is the number of replicas that the commits of a primary wait for. It is 0 while the primary accepts no
+// commits. The primary is identified by its UUID. Before is the set of transactions that were committed, or about to
+// be, when that number was first observed.
 type AcksRecord struct {
 	InForce int
 	UUID    string

@@ -28,14 +28,15 @@ type Observed struct {
 	// Source and Restore are the operations that initialize the primary: the copy of an external server, and the
 	// restore of a backup.
 	Source, Restore OneTimeOperation
-	// SourceProblem is the reason why the external server cannot be used; empty if its Secret is valid.
+	// SourceProblem is the reason why the external server cannot be used. It is empty if the Secret of the server is
+	// valid.
 	SourceProblem string
 	// Waits limit how long a primary may be unreachable before a failover.
 	Waits FailoverWaits
-	// MaxDelay is the maximum lag of a replica that serves clients; 0 means no limit.
+	// MaxDelay is the maximum lag of a replica that serves clients. 0 means no limit.
 	MaxDelay time.Duration
 	// MaxDelayForDeletion is the maximum lag of a replica at which the primary's Pod may be deleted and a switchover
-	// may begin; 0 means no limit.
+	// may begin. 0 means no limit.
 	MaxDelayForDeletion time.Duration
 	// StopAsked means that a stop of clustering is requested. StartForced means that clustering must start in spite of
 	// all findings.
@@ -50,10 +51,10 @@ type Observed struct {
 
 	// Primary is the index of the primary in the status; NoInstance before the first one.
 	Primary int
-	// GuaranteedAcks is the number of replicas that have every acknowledged commit, according to the status; nil if it
-	// was never recorded.
+	// GuaranteedAcks is the number of replicas that have every acknowledged commit, according to the status. It is nil
+	// if it was never recorded.
 	GuaranteedAcks *int
-	// Stop is the record of a stop that was reached; nil while clustering is active.
+	// Stop is the record of a stop that was reached. It is nil while clustering is active.
 	Stop *StopRecord
 	// History is the manager's memory of earlier passes. It includes this pass.
 	History History
@@ -77,10 +78,12 @@ type PasswordRotation struct {
 	// Asked means that new passwords are requested. DiscardAsked means that the old passwords should be discarded. Both
 	// may be set. A rotation that has begun is finished.
 	Asked, DiscardAsked bool
-	// ID identifies the rotation that has begun; empty if none has. IsPromoted means that its passwords are in use.
+	// ID identifies the rotation that has begun. It is empty if no rotation has begun. IsPromoted means that the new
+	// passwords are in use.
 	ID         string
 	IsPromoted bool
-	// KnownSince is the time since which every password file has contained the current passwords; zero until then.
+	// KnownSince is the time since which every password file has contained the current passwords. It is zero before
+	// that time.
 	KnownSince time.Time
 }
 
@@ -89,9 +92,9 @@ func (r PasswordRotation) IsWanted() bool { return r.Asked || r.DiscardAsked }
 
 // FailoverWaits define how long a primary may be unreachable before a failover.
 type FailoverWaits struct {
-	// Silent applies to a primary from which too few replicas receive transactions as well; 0 means half a second.
+	// Silent applies to a primary from which too few replicas receive transactions as well. 0 means half a second.
 	Silent time.Duration
-	// Unseen applies to a primary from which replicas still receive, so only the manager cannot reach it; 0 means no
+	// Unseen applies to a primary from which replicas still receive, so only the manager cannot reach it. 0 means no
 	// limit.
 	Unseen time.Duration
 }
@@ -105,7 +108,7 @@ func (o OneTimeOperation) isOutstanding() bool { return o.Wanted && !o.Done }
 // restarts.
 type StopRecord struct {
 	Since time.Time
-	// Unfinished describes work that could not be finished in time; empty if no work is left.
+	// Unfinished describes work that could not be finished in time. It is empty if no work is left.
 	Unfinished string
 }
 
@@ -149,9 +152,11 @@ type Instance struct {
 	// ExpiredAccounts lists the accounts whose passwords have expired. For a reachable primary the list is complete.
 	// For an instance that refuses the manager, it contains the manager's own account.
 	ExpiredAccounts []string
-	// Rotation is the ID of the rotation that gave the accounts a second password; empty while they have one.
+	// Rotation is the ID of the rotation that gave the accounts a second password. It is empty while each account has
+	// one password.
 	Rotation string
-	// TLSSecret is the Secret with the certificate of the Pod; empty if the Pod has no certificate or does not exist.
+	// TLSSecret is the Secret with the certificate of the Pod. It is empty if the Pod has no certificate or does not
+	// exist.
 	TLSSecret string
 	// CertificateIsAging means that the server presents a certificate that should have been renewed.
 	CertificateIsAging bool
@@ -233,7 +238,7 @@ type ReplicationChannel struct {
 	// IsOutside means that the channel replicates from the external server, with the address and password of the
 	// Secret.
 	IsOutside bool
-	// HeardAgo is the time since the source last sent anything, such as a heartbeat; negative when unknown.
+	// HeardAgo is the time since the source last sent anything, such as a heartbeat. It is negative when unknown.
 	HeardAgo time.Duration
 	// Retrieved is the set of transactions that the relay log contains or has contained.
 	Retrieved gtid.Set

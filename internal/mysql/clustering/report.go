@@ -14,8 +14,8 @@ import (
 
 // InstanceReport holds the status of one instance.
 type InstanceReport struct {
-	// Problem describes the instance's most important problem and the user's next step; empty if there is no problem.
-	// The text is stable while nothing changes.
+	// Problem describes the instance's most important problem and the user's next step. It is empty if there is no
+	// problem. The text is stable while nothing changes.
 	Problem string
 	// Errant is the set of transactions that only this instance has. Ahead is the set of the primary's own transactions
 	// that the instance has and the primary lacks. Gap is the set of transactions that the instance lacks and the
@@ -294,7 +294,7 @@ func available(d *derivedFacts, plan Plan) decision.Condition {
 	}
 }
 
-// whyUnanswered returns the reason why the primary did not respond; empty if the reason is unknown.
+// whyUnanswered returns the reason why the primary did not respond, or "" if the reason is unknown.
 func whyUnanswered(p *instanceFacts) string {
 	if len(p.ExpiredAccounts) == 0 {
 		return ""

@@ -28,7 +28,7 @@ type Observed struct {
 	// that its Pods mount.
 	ConfigMaps     []*unstructured.Unstructured
 	UsedConfigMaps []string
-	// StatefulSet is the live StatefulSet; nil if it does not exist.
+	// StatefulSet is the live StatefulSet. It is nil if it does not exist.
 	StatefulSet *appsv1.StatefulSet
 	// Rollout is the input for the decision about replacing Pods.
 	Rollout ObservedRollout

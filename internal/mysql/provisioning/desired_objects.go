@@ -28,9 +28,9 @@ type BuildInput struct {
 	Settings map[string]string
 	// Passwords holds the passwords, by the keys of the cluster's Secret.
 	Passwords map[string][]byte
-	// StatefulSet is the live StatefulSet; nil if it does not exist.
+	// StatefulSet is the live StatefulSet. It is nil if it does not exist.
 	StatefulSet *appsv1.StatefulSet
-	// RunningCnf is the my.cnf that the StatefulSet's Pods use; empty if it is unknown.
+	// RunningCnf is the my.cnf that the StatefulSet's Pods use. It is empty if the content is unknown.
 	RunningCnf string
 	// ExporterImage is the image of mysqld_exporter.
 	ExporterImage string
@@ -82,7 +82,7 @@ func refuseSettings(in BuildInput) error {
 	return fmt.Errorf("spec.mysqlConfigMapName: expected no setting that stops servers or loses data, found %s", strings.Join(found, "; "))
 }
 
-// ConfigMapInUse returns the name of the ConfigMap that the Pods of a StatefulSet use; empty if there is no such
+// ConfigMapInUse returns the name of the ConfigMap that the Pods of a StatefulSet use, or "" if there is no such
 // volume.
 func ConfigMapInUse(set *appsv1.StatefulSet) string {
 	if set == nil {

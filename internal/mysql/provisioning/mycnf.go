@@ -86,7 +86,7 @@ func requiredPlugins() []string {
 	return []string{"semisync_source.so", "semisync_replica.so", "mysql_clone.so"}
 }
 
-// ServerSizes holds the sizes of a server in bytes; 0 means unknown.
+// ServerSizes holds the sizes of a server in bytes. 0 means unknown.
 type ServerSizes struct{ Memory, Volume int64 }
 
 // roomForRedo is the smallest volume size with which the redo log is as large as MOCO's. A server allocates the redo

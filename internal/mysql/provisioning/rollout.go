@@ -85,9 +85,9 @@ type RolloutPlan struct {
 	Action RolloutAction
 	// Done is true when every Pod is ready and has the newest revision.
 	Done bool
-	// Message describes the condition that the rollout waits for; empty if it does not wait.
+	// Message describes the condition that the rollout waits for. It is empty if the rollout does not wait.
 	Message string
-	// RequeueAfter is the delay before the next pass; zero means that an event triggers it.
+	// RequeueAfter is the delay before the next pass. Zero means that an event triggers it.
 	RequeueAfter time.Duration
 	// TakesTurn is true for a step that requires a turn, which is the permission to roll out this cluster. The cluster
 	// keeps the turn until a plan with EndsTurn. A forced rollout does not require a turn.
@@ -226,7 +226,7 @@ func (o ObservedRollout) shortestReadyTime() time.Duration {
 }
 
 // DescribeKeptPods lists the Pods that this version of Torpor would create differently, and describes how to replace
-// them; empty if none exist.
+// them. It returns "" if none exist.
 func (o ObservedRollout) DescribeKeptPods() string {
 	kept := o.ordinalsWhere(func(p PodState) bool { return p.IsKept })
 	if len(kept) == 0 {

@@ -129,7 +129,7 @@ type settingContext struct {
 	LoadsTimeZones bool
 	// IsNew is true until the first server is created.
 	IsNew bool
-	// Running is the content of my.cnf of the existing servers; empty if it is unknown.
+	// Running is the content of my.cnf of the existing servers. It is empty if the content is unknown.
 	Running string
 }
 

@@ -153,8 +153,8 @@ func (s *Server) StartApplying(ctx context.Context) error {
 	return nil
 }
 
-// BecomeSource removes the replication channel and makes commits wait until waitFor replicas have received them; 0
-// disables the wait. It does not change whether clients can write.
+// BecomeSource removes the replication channel and makes commits wait until waitFor replicas have received them. If
+// waitFor is 0, commits do not wait. It does not change whether clients can write.
 func (s *Server) BecomeSource(ctx context.Context, like SemiSync, waitFor int) error {
 	_, replica := like.variablePrefixes()
 	statements := []string{"stop replica", "reset replica all", "set global " + replica + "_enabled = off"}
@@ -497,7 +497,7 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 
 // AccountFacts describes Torpor's accounts in a server.
 type AccountFacts struct {
-	// Version is the version of the list from which the accounts were created; empty if the accounts were created
+	// Version is the version of the list from which the accounts were created. It is empty if the accounts were created
 	// without a version.
 	Version string
 	// MayExpire is true if the password of an account can expire by age. Expired lists the accounts whose passwords a
@@ -545,7 +545,7 @@ func (s *Server) ReviveAccounts(ctx context.Context, like SemiSync, names []stri
 	return s.ChangeAccounts(ctx, like, statements)
 }
 
-// ReadRotation returns the ID of the rotation that set the accounts' newer passwords; empty if each account has one
+// ReadRotation returns the ID of the rotation that set the accounts' newer passwords, or "" if each account has one
 // password. It can be blocked like ReadAccounts, so it is called only while a rotation is requested.
 func (s *Server) ReadRotation(ctx context.Context) (string, error) {
 	var rotation sql.NullString

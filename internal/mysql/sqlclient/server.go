@@ -52,7 +52,7 @@ type Account struct{ Name, Password string }
 // Server is one MySQL server with its persistent connections. It is safe for concurrent use.
 type Server struct {
 	db *sql.DB
-	// variables holds the names of the variables to read; nil before the first read.
+	// variables holds the names of the variables to read. It is nil before the first read.
 	variables atomic.Pointer[[]string]
 }
 
@@ -206,7 +206,7 @@ func IsUntrusted(err error) bool {
 // IsConnectionRefused reports whether no process listens at the server's address.
 func IsConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// errorNumber returns the MySQL error number of an error; 0 for other errors.
+// errorNumber returns the MySQL error number of an error, or 0 for other errors.
 func errorNumber(err error) uint16 {
 	if m, ok := errors.AsType[*driver.MySQLError](err); ok {
 		return m.Number
@@ -258,7 +258,7 @@ type ServerFacts struct {
 	// Replication is nil if the server has no replication channel.
 	Replication *ReplicationFacts
 	// Clone is the state of the last CLONE that this server received: "Not Started", "In Progress", "Completed" or
-	// "Failed"; empty if there was none.
+	// "Failed". It is empty if there was none.
 	Clone string
 }
 
@@ -295,8 +295,8 @@ type ReplicationFacts struct {
 	// IOErrno and SQLErrno are 0 if the thread has not failed. The error texts are not read, because they may contain
 	// data.
 	IOErrno, SQLErrno int
-	// HeardAgo is the time since the last packet from the source; negative before the first packet.
+	// HeardAgo is the time since the last packet from the source. It is negative before the first packet.
 	HeardAgo time.Duration
-	// Lag is the age of the transaction that is being applied; 0 if every received transaction is applied.
+	// Lag is the age of the transaction that is being applied. It is 0 if every received transaction is applied.
 	Lag time.Duration
 }

@@ -63,7 +63,7 @@ func (p Part) isOver(annotations map[string]string, now time.Time) bool {
 	return err == nil && !now.Before(until)
 }
 
-// ReadCondition returns the part's condition in a status; Unknown if the condition is missing.
+// ReadCondition returns the part's condition in a status, or Unknown if the condition is missing.
 func (p Part) ReadCondition(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	for _, found := range c.Status.Conditions {
 		if found.Type == p.Condition {
@@ -177,12 +177,12 @@ type PartState struct {
 	Part
 	// State is running, stopping, stopped, starting or unknown.
 	State string
-	// Stop is the recorded stop; nil if no stop is in effect.
+	// Stop is the recorded stop. It is nil if no stop is in effect.
 	Stop *mocov1beta2.Stop
 	// Message is the message of the part's condition.
 	Message string
-	// Refusal is the reason why the manager refuses to start a part whose stop is no longer requested; empty if the
-	// start is not refused.
+	// Refusal is the reason why the manager refuses to start a part whose stop is no longer requested. It is empty if
+	// the start is not refused.
 	Refusal string
 	// Next is the next step of the user or of Torpor.
 	Next string

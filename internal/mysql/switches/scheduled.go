@@ -20,8 +20,8 @@ func ApplyScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1bet
 	return wanted
 }
 
-// DescribeScheduled describes the Slumber that stops a cluster, with the reason and the end time; empty if no Slumber
-// stops it.
+// DescribeScheduled describes the Slumber that stops a cluster, with the reason and the end time. It returns "" if no
+// Slumber stops the cluster.
 func DescribeScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) string {
 	scheduled := stoprecord.FindScheduled(cluster.Status.ScheduledStops, cluster.Annotations, now)
 	if scheduled == nil {

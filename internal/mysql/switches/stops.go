@@ -175,7 +175,8 @@ func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	return longest
 }
 
-// NextEnd returns the earliest end time of the stops that are not overdue; zero if none of them has an end time.
+// NextEnd returns the earliest end time of the stops that are not overdue, or the zero time if none of them has an end
+// time.
 func (s Switches) NextEnd() time.Time {
 	var next time.Time
 	for _, one := range s.all() {
@@ -221,7 +222,7 @@ func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	return left
 }
 
-// DescribeIgnored returns the first end time that is ignored, with the reason; empty if no end time is ignored.
+// DescribeIgnored returns the first end time that is ignored, with the reason, or "" if no end time is ignored.
 func (s Switches) DescribeIgnored() string {
 	for _, one := range s.all() {
 		if ignored := one.Records.DescribeIgnored(one.until); ignored != "" {

@@ -61,7 +61,7 @@ func ListAccounts() []MySQLAccount {
 // writing lists the privileges for changing a database.
 const writing = "ALTER, ALTER ROUTINE, CREATE, CREATE ROUTINE, CREATE TEMPORARY TABLES, CREATE VIEW, DELETE, DROP, EVENT, INDEX, INSERT, REFERENCES, TRIGGER, UPDATE"
 
-// PasswordKeyOf returns the key of an account's password; empty if there is no account with the name.
+// PasswordKeyOf returns the key of an account's password, or "" if there is no account with the name.
 func PasswordKeyOf(name string) string {
 	for _, a := range ListAccounts() {
 		if a.Name == name {

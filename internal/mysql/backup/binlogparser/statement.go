@@ -10,7 +10,7 @@ import (
 
 // Statement is the content of a QueryEvent.
 type Statement struct {
-	// Default is the session's default schema; empty if it had none.
+	// Default is the session's default schema. It is empty if the session had none.
 	Default string
 	// Text is the statement.
 	Text string

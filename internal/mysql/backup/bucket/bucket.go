@@ -58,7 +58,7 @@ type Config struct {
 	Region, Endpoint string
 	// PathStyle puts the bucket's name into the path instead of the host name.
 	PathStyle bool
-	// CACert is a file with CA certificates; empty means the system's.
+	// CACert is a file with CA certificates. If it is empty, the system's CA certificates are used.
 	CACert string
 	// Encryption is the server-side encryption to request, such as AES256 or aws:kms. KMSKeyID is a key for aws:kms.
 	Encryption, KMSKeyID string

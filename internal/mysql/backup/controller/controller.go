@@ -39,11 +39,11 @@ type Controller struct {
 	// Image is Torpor's own image, which supplies the program to the Jobs' Pods. Jobs cannot be created without it.
 	Image string
 	Clock clock.PassiveClock
-	// Guard skips MySQLClusters that MOCO's controller writes; nil disables the check.
+	// Guard skips MySQLClusters that MOCO's controller writes. Nil disables the check.
 	Guard *reconcile.WriterGuard
 	// Metrics exports the last backup of each cluster.
 	Metrics *Metrics
-	// WatchNamespaces limits the cache to these namespaces; empty means all namespaces.
+	// WatchNamespaces limits the cache to these namespaces. An empty list means all namespaces.
 	WatchNamespaces []string
 
 	client client.Client

@@ -28,7 +28,7 @@ type observation struct {
 	backups []batchv1.Job
 	// messages holds the termination messages of the Jobs' Pods, by the Job's UID.
 	messages map[types.UID]string
-	// shipping is the last report of the Pod that ships binary logs; nil if it has not reported yet.
+	// shipping is the last report of the Pod that ships binary logs. It is nil if the Pod has not reported yet.
 	shipping *backup.ShippingReport
 }
 
@@ -131,7 +131,7 @@ func terminationMessage(pod *corev1.Pod) string {
 	return ""
 }
 
-// findJobCondition returns the condition of the given type if its status is True; otherwise nil.
+// findJobCondition returns the condition of the given type if its status is True, or nil otherwise.
 func findJobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i, c := range job.Status.Conditions {
 		if c.Type == kind && c.Status == corev1.ConditionTrue {

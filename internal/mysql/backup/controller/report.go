@@ -140,7 +140,7 @@ func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events 
 	cluster.Status.BinlogShipping = status
 }
 
-// withProblem returns the status with its problem replaced; nil stays nil without a problem.
+// withProblem returns a copy of the status with the given problem. It returns nil if the status is nil.
 func withProblem(status *mocov1beta2.BinlogShippingStatus, problem string) *mocov1beta2.BinlogShippingStatus {
 	after := status.DeepCopy()
 	if after != nil {

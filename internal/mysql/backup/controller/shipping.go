@@ -169,8 +169,8 @@ func (p *shippingPoller) reportAbsence(ctx context.Context, cluster types.Namesp
 	}
 }
 
-// lastReport returns the last report, whose data about shipped binary logs is still valid; empty if the Pod has not
-// responded yet.
+// lastReport returns the last report, whose data about shipped binary logs is still valid, or an empty report if the
+// Pod has not responded yet.
 func (p *shippingPoller) lastReport(cluster types.NamespacedName) backup.ShippingReport {
 	if last := p.reportOf(cluster); last != nil {
 		return *last

@@ -110,7 +110,7 @@ func listAccountNames(ctx context.Context, c *sql.Conn, query string) ([]mysqlAc
 	return all, nil
 }
 
-// selectAccounts returns the accounts with these names; all accounts if there are no names.
+// selectAccounts returns the accounts with these names, or all accounts if there are no names.
 func selectAccounts(all []mysqlAccount, wishes []string) ([]mysqlAccount, error) {
 	if len(wishes) == 0 {
 		return all, nil
@@ -129,8 +129,8 @@ func selectAccounts(all []mysqlAccount, wishes []string) ([]mysqlAccount, error)
 const secondPasswordQuery = `select plugin, hex(authentication_string), hex(user_attributes->>'$.additional_password') from mysql.user
  where user = ? and host = ? and user_attributes->>'$.additional_password' is not null`
 
-// readSecondPassword returns the statements that restore both passwords of an account; nil if it has one password. SHOW
-// CREATE USER shows only one of them.
+// readSecondPassword returns the statements that restore both passwords of an account, or nil if it has one password.
+// SHOW CREATE USER shows only one of them.
 func readSecondPassword(ctx context.Context, c *sql.Conn, a mysqlAccount) ([]string, error) {
 	var plugin, first, second string
 	err := c.QueryRowContext(ctx, secondPasswordQuery, a.User, a.Host).Scan(&plugin, &first, &second)

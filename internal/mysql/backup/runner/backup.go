@@ -41,13 +41,13 @@ type BackupOptions struct {
 	IsCopy bool
 	// Password is the password of BackupUser.
 	Password string
-	// MaxLag is the maximum replication lag of a replica; 0 means no limit.
+	// MaxLag is the maximum replication lag of a replica. 0 means no limit.
 	MaxLag time.Duration
-	// Retention is the time for which backups and binary logs are kept; 0 means forever.
+	// Retention is the time for which backups and binary logs are kept. 0 means forever.
 	Retention time.Duration
 	// Bucket is the destination of the backup.
 	Bucket bucket.Config
-	// Result is the file to which the result is written as JSON; empty means none.
+	// Result is the file to which the result is written as JSON. If it is empty, no file is written.
 	Result string
 	// Clock supplies the current time.
 	Clock clock.PassiveClock
@@ -174,8 +174,8 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer,
 	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
 }
 
-// findPrimary returns the index of the primary; -1 if none exists. It supports clusters that replicate from an external
-// server.
+// findPrimary returns the index of the primary, or -1 if none exists. It supports clusters that replicate from an
+// external server.
 func (o BackupOptions) findPrimary(all []instanceFacts) int {
 	primary := slices.IndexFunc(all, func(f instanceFacts) bool { return f.Problem == "" && f.Writable })
 	if primary >= 0 || !o.IsCopy {

@@ -19,7 +19,8 @@ import (
 type dumpContents struct {
 	// Version is the version of the source. Servers of other versions may format definitions differently.
 	Version string `json:"version"`
-	// Rows holds the number of rows by the quoted name of the table; unknownRows for a table that was not counted.
+	// Rows holds the number of rows by the quoted name of the table. The number is unknownRows for a table that was not
+	// counted.
 	Rows map[string]int64 `json:"rows"`
 	// Definitions holds a hash of the definition by the kind and quoted name of an object.
 	Definitions map[string]string `json:"definitions"`

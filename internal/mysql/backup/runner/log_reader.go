@@ -22,7 +22,7 @@ type logReader struct {
 	// object is the open object, with its key.
 	object packedObject
 	key    string
-	// entries reads the archive; nil if the object is a single log.
+	// entries reads the archive. It is nil if the object is a single log.
 	entries *tar.Reader
 
 	mu sync.Mutex

@@ -4,7 +4,7 @@ package runner
 
 // quoteScanner finds the bytes of a dump's statements that are outside of quotes. The text may come in pieces.
 type quoteScanner struct {
-	// quote is the open quote; zero outside of quotes.
+	// quote is the open quote. It is zero outside of quotes.
 	quote     byte
 	isEscaped bool
 }

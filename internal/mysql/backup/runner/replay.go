@@ -109,7 +109,7 @@ func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup,
 // maxStandInSchemas limits the number of empty schemas that a restore of one schema creates temporarily.
 const maxStandInSchemas = 1000
 
-// newSchemaFilter returns the filter for a restore of one schema; nil if all schemas are restored.
+// newSchemaFilter returns the filter for a restore of one schema, or nil if all schemas are restored.
 func (o RestoreOptions) newSchemaFilter() *binlogparser.SchemaFilter {
 	if o.Schema == "" {
 		return nil

@@ -38,7 +38,7 @@ type RestoreOptions struct {
 	Users []string
 	// FailsOnLeftOut makes the restore fail if a part of the backup cannot be restored. Otherwise the part is omitted.
 	FailsOnLeftOut bool
-	// ZoneInfo is the folder of the time zone database; empty means the folder in the image.
+	// ZoneInfo is the folder of the time zone database. If it is empty, the folder in the image is used.
 	ZoneInfo string
 	// Host is the instance to fill, and Password is the password of RestoreUser.
 	Host, Password string
@@ -46,7 +46,7 @@ type RestoreOptions struct {
 	Wait time.Duration
 	// Bucket holds the backup.
 	Bucket bucket.Config
-	// Result is the file to which the result is written as JSON; empty means none.
+	// Result is the file to which the result is written as JSON. If it is empty, no file is written.
 	Result string
 	// Clock supplies the current time.
 	Clock clock.PassiveClock

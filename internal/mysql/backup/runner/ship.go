@@ -61,7 +61,7 @@ type ShipOptions struct {
 	Bucket bucket.Config
 	// Spool is a folder for transactions that are not uploaded yet.
 	Spool string
-	// Address is the address at which the status is served; empty means that it is not served.
+	// Address is the address at which the status is served. If it is empty, the status is not served.
 	Address string
 	// Clock supplies the current time.
 	Clock clock.PassiveClock
@@ -75,7 +75,7 @@ type shipper struct {
 	storedCluster
 
 	status *shippingStatus
-	// state is the state in the bucket; nil until it has been read.
+	// state is the state in the bucket. It is nil until it has been read.
 	state *backup.ShippedState
 	// positionAt is the time at which the state was last written.
 	positionAt time.Time

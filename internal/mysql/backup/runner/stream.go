@@ -219,7 +219,7 @@ func (s *binlogStream) openNext(after string) (bool, error) {
 	return true, errors.Join(err, s.rewind())
 }
 
-// findNext returns the name of the file with the next number; empty if there is no such file.
+// findNext returns the name of the file with the next number, or "" if there is no such file.
 func (s *binlogStream) findNext(after string) (string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {

@@ -320,7 +320,7 @@ type instanceFacts struct {
 	backup.SourceCandidate
 
 	uuid, executed string
-	// source is the host that the instance replicates from; empty if it does not replicate.
+	// source is the host that the instance replicates from. It is empty if the instance does not replicate.
 	source string
 }
 

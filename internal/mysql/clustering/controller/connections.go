@@ -135,7 +135,7 @@ type instanceConn struct {
 	isSilent    atomic.Bool
 	stopWaiting context.CancelFunc
 	isClosed    bool
-	// replicationWatch waits until the server stops applying transactions; nil if the instance is not watched.
+	// replicationWatch waits until the server stops applying transactions. It is nil if the instance is not watched.
 	replicationWatch *replicationWatch
 	// failedWatches limits how often failing watches trigger a pass.
 	failedWatches *rate.Limiter
@@ -269,7 +269,7 @@ func (c *clusterConns) connect(i int, pod *corev1.Pod, open func() (*sqlclient.S
 	return conn, nil
 }
 
-// watch watches the connection to the primary. At most one connection is watched; nil stops the watch.
+// watch watches the connection to the primary. At most one connection is watched. If conn is nil, the watch stops.
 func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,7 +45,7 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics exports the states of clusters and counts passes.
 	Metrics *Metrics
-	// WatchNamespaces are the namespaces whose objects are cached; empty means all.
+	// WatchNamespaces are the namespaces whose objects are cached. An empty list means all.
 	WatchNamespaces []string
 	// Ends contains the overdue stops of all controllers. If it is nil, overdue stops have no priority.
 	Ends *priority.OverdueEnds

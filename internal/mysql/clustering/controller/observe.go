@@ -52,15 +52,16 @@ type observation struct {
 	// outside is the external server that the cluster is cloned from and follows. It is empty if no server is
 	// configured, or its Secret cannot be read or is invalid.
 	outside clustering.OutsideSource
-	// channelPassword is the hash of the password that channels should have; empty unless a rotation is requested.
+	// channelPassword is the hash of the password that channels should have. It is empty unless a rotation is
+	// requested.
 	channelPassword string
 	// requiresTLS means that every server has a certificate, so logins without TLS are rejected.
 	requiresTLS bool
 	// isRotationUnread means that the passwords of an instance were not read, because a commit waits there or the query
 	// failed.
 	isRotationUnread atomic.Bool
-	// passwordProblem is the last error about a Secret of the cluster or about opening a connection; empty if there was
-	// none.
+	// passwordProblem is the last error about a Secret of the cluster or about opening a connection. It is empty if
+	// there was none.
 	passwordProblem string
 }
 
@@ -167,7 +168,7 @@ func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*
 	return server, nil
 }
 
-// tlsSecretOf returns the name of the Secret with the certificate of a Pod; empty for a Pod without one.
+// tlsSecretOf returns the name of the Secret with the certificate of a Pod, or "" for a Pod without one.
 func tlsSecretOf(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
@@ -284,7 +285,7 @@ func (s *observation) watchReplicas(ctx context.Context) {
 // secretError is an error about a Secret. Its text is stable and contains no value of the Secret.
 type secretError struct {
 	problem string
-	// cause is the API server's error; nil if the content of the Secret is wrong.
+	// cause is the API server's error. It is nil if the content of the Secret is wrong.
 	cause error
 }
 

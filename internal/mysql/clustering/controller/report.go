@@ -261,7 +261,7 @@ func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	return out
 }
 
-// stopRecord returns the record of a reached stop; nil while clustering is active or is being stopped.
+// stopRecord returns the record of a reached stop, or nil while clustering is active or is being stopped.
 func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	p := cluster.Status.Pause
 	if p == nil || p.Clustering == nil || p.Quiescing != "" {

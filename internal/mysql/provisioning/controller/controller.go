@@ -52,9 +52,9 @@ type Controller struct {
 	// Guard makes the controller skip MySQLClusters that MOCO's controller writes. If it is nil, no MySQLCluster is
 	// skipped.
 	Guard *reconcile.WriterGuard
-	// WatchNamespaces limits the cache to these namespaces; empty means all namespaces.
+	// WatchNamespaces limits the cache to these namespaces. An empty list means all namespaces.
 	WatchNamespaces []string
-	// RolloutsAtOnce is the maximum number of clusters whose serving Pods may be replaced at the same time; 0 means no
+	// RolloutsAtOnce is the maximum number of clusters whose serving Pods may be replaced at the same time. 0 means no
 	// limit.
 	RolloutsAtOnce int
 	// ExporterImage is the image of mysqld_exporter, for clusters with collectors.

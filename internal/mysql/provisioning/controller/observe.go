@@ -31,14 +31,15 @@ import (
 type observation struct {
 	provisioning.Observed
 
-	// secret contains the passwords; nil if it does not exist.
+	// secret is the Secret with the passwords. It is nil if the Secret does not exist.
 	secret *corev1.Secret
-	// tlsSecret contains the servers' certificate; nil if it does not exist. certificate is its desired content.
+	// tlsSecret is the Secret with the servers' certificate. It is nil if the Secret does not exist. certificate is the
+	// desired content of the Secret.
 	tlsSecret   *corev1.Secret
 	certificate map[string][]byte
 	// settings holds the settings in the user's ConfigMap.
 	settings map[string]string
-	// pods holds the Pods by ordinal; nil for a missing Pod.
+	// pods holds the Pods by ordinal. The entry of a missing Pod is nil.
 	pods []*corev1.Pod
 }
 
@@ -125,7 +126,7 @@ func (c Controller) readSettings(ctx context.Context, seen *observation) error {
 	return nil
 }
 
-// listPods returns the Pods of a cluster by ordinal; nil for a missing Pod.
+// listPods returns the Pods of a cluster by ordinal. The entry of a missing Pod is nil.
 func listPods(ctx context.Context, reader client.Reader, cluster *mocov1beta2.MySQLCluster) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -193,8 +194,8 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 	return c.observeConfigMaps(ctx, seen)
 }
 
-// readRunningCnf returns the my.cnf that the Pods use; empty without a StatefulSet, or if the user has no settings. The
-// content of a ConfigMap with this name never changes, so reading from the cache is sufficient.
+// readRunningCnf returns the my.cnf that the Pods use. It returns "" without a StatefulSet, or if the user has no
+// settings. The content of a ConfigMap with this name never changes, so reading from the cache is sufficient.
 func (c Controller) readRunningCnf(ctx context.Context, seen *observation) (string, error) {
 	name := provisioning.ConfigMapInUse(seen.StatefulSet)
 	if name == "" || len(seen.settings) == 0 {

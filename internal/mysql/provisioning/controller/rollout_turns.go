@@ -19,7 +19,7 @@ const strangersWait = 15 * time.Minute
 // clusters. Turns are not persisted, so after a restart of the manager an unfinished rollout continues when it gets a
 // new turn.
 type rolloutTurns struct {
-	// most is the maximum number of turns; 0 means no limit.
+	// most is the maximum number of turns. 0 means no limit.
 	most  int
 	clock clock.PassiveClock
 
