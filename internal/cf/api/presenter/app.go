@@ -47,7 +47,7 @@ type LifecycleData struct {
 	Stack      string   `json:"stack,omitempty"`
 }
 
-// ForApp presents an app. base is the API's URL.
+// ForApp returns the CF v3 response for an app. base is the API's URL.
 func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 	self := base + "/v3/apps/" + app.Name
 	current, _, _ := revision.ReadRevision(app)
@@ -92,7 +92,7 @@ func RevisionGUID(app string, number int64) string {
 	return app + "-" + revision.FormatRevision(number)
 }
 
-// ForRevisions presents the recorded revisions of an app, newest first.
+// ForRevisions returns the CF v3 responses for the recorded revisions of an app, newest first.
 func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	var all []AppRevision
 	for _, r := range KnownRevisions(app) {
@@ -101,7 +101,7 @@ func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	return all
 }
 
-// ForRevision presents a revision of an app.
+// ForRevision returns the CF v3 response for a revision of an app.
 func ForRevision(base string, app *korifiv1alpha1.CFApp, r korifiv1alpha1.Restart) AppRevision {
 	description := "Initial revision."
 	if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {

@@ -73,7 +73,7 @@ func (s DeploymentStatus) IsFinal() bool {
 // IsPaused reports whether the deployment waits until the user continues it.
 func (s DeploymentStatus) IsPaused() bool { return s.Reason == string(torporv1alpha1.PausedState) }
 
-// ForDeployment presents a deployment.
+// ForDeployment returns the CF v3 response for a deployment.
 func ForDeployment(base string, d *torporv1alpha1.CFDeployment) DeploymentResponse {
 	app, self := d.Spec.AppRef.Name, base+"/v3/deployments/"+d.Name
 	shown := DeploymentResponse{
@@ -102,7 +102,7 @@ func ForDeployment(base string, d *torporv1alpha1.CFDeployment) DeploymentRespon
 	return shown
 }
 
-// ForDeploymentStatus presents the status of a deployment.
+// ForDeploymentStatus returns the status of a deployment in the format of CF v3.
 func ForDeploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
 	s := DeploymentStatus{
 		Value:   string(cmp.Or(d.Status.Value, torporv1alpha1.ActiveDeployment)),

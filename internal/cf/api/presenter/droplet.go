@@ -39,7 +39,7 @@ func PackageStateOf(p *korifiv1alpha1.CFPackage) string {
 	return ReadyPackage
 }
 
-// ForPackage presents a package.
+// ForPackage returns the CF v3 response for a package.
 func ForPackage(base string, p *korifiv1alpha1.CFPackage) PackageResponse {
 	data := PackageData{}
 	if p.Spec.Type == korifiv1alpha1.DockerPackage {
@@ -65,7 +65,7 @@ type BuildResponse struct {
 	Links         Links           `json:"links"`
 }
 
-// ForBuild presents a build.
+// ForBuild returns the CF v3 response for a build.
 func ForBuild(base string, b *korifiv1alpha1.CFBuild) BuildResponse {
 	shown := BuildResponse{
 		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: string(BuildStateOf(b)), Lifecycle: lifecycleOf(b.Spec.Lifecycle),
@@ -118,7 +118,7 @@ type DropletResponse struct {
 	Links         Links             `json:"links"`
 }
 
-// ForDroplet presents the droplet of a staged build.
+// ForDroplet returns the CF v3 response for the droplet of a staged build.
 func ForDroplet(base string, b *korifiv1alpha1.CFBuild) DropletResponse {
 	shown := DropletResponse{
 		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: "STAGED", Lifecycle: lifecycleOf(b.Spec.Lifecycle),

@@ -35,7 +35,7 @@ type EnvelopeLog struct {
 	Type    string `json:"type"`
 }
 
-// ForLogs presents log lines in the given order.
+// ForLogs returns the response of Log Cache with the log lines in the given order.
 func ForLogs(app string, lines []repositories.LogLine) LogCacheRead {
 	logs := LogCacheRead{Envelopes: EnvelopeBatch{Batch: make([]LogEnvelope, 0, len(lines))}}
 	for _, l := range lines {

@@ -58,7 +58,7 @@ type OrgOrSpaceResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// ForOrg presents an org.
+// ForOrg returns the CF v3 response for an org.
 func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(org.GUID, org.Created), Name: org.Name, Suspended: new(false),
@@ -81,12 +81,12 @@ type OrgQuotaResponse struct {
 	Links    Links    `json:"links"`
 }
 
-// ForOrgQuota presents the only quota.
+// ForOrgQuota returns the CF v3 response for the only quota.
 func ForOrgQuota(base string) OrgQuotaResponse {
 	return OrgQuotaResponse{GUID: OrgQuotaGUID, Name: OrgQuotaGUID, Links: Links{"self": {HRef: base + "/v3/organization_quotas/" + OrgQuotaGUID}}}
 }
 
-// ForSpace presents a space.
+// ForSpace returns the CF v3 response for a space.
 func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(space.GUID, space.Created), Name: space.Name,
@@ -107,7 +107,7 @@ type JobResponse struct {
 	Links     Links      `json:"links"`
 }
 
-// ForJob presents a job.
+// ForJob returns the CF v3 response for a job.
 func ForJob(base, guid, operation string, done bool, now time.Time) JobResponse {
 	state := "PROCESSING"
 	if done {
@@ -127,13 +127,13 @@ type RoleResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// ForRole presents a role.
+// ForRole returns the CF v3 response for a role.
 func ForRole(base string, g repositories.RoleAssignment) RoleResponse {
 	r := RoleResponse{
 		Resource: newResource(g.GUID, g.Created), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
 		Relationships: map[string]Relationship{"user": RelationshipTo(g.User), "organization": RelationshipTo(g.In.GUID), "space": {}},
 	}
-	// A role belongs to an org or a space, and the other relationship is null.
+	// A role belongs either to an org or to a space. The relationship to the other kind is null.
 	if g.In.Org != "" {
 		r.Relationships["organization"], r.Relationships["space"] = Relationship{}, RelationshipTo(g.In.GUID)
 	}
@@ -148,7 +148,7 @@ type UserResponse struct {
 	Origin           string `json:"origin"`
 }
 
-// ForUser presents a user. Every name counts as a user, because Kubernetes does not store users.
+// ForUser returns the CF v3 response for a user. Every name counts as a user, because Kubernetes does not store users.
 func ForUser(name string) UserResponse {
 	return UserResponse{GUID: name, Username: name, PresentationName: name, Origin: "kubernetes"}
 }

@@ -59,7 +59,7 @@ type HealthCheckData struct {
 	Endpoint          *string `json:"endpoint,omitempty"`
 }
 
-// ForProcess presents a process.
+// ForProcess returns the CF v3 response for a process.
 func ForProcess(base string, p *korifiv1alpha1.CFProcess) ProcessResponse {
 	self := base + "/v3/processes/" + p.Name
 	command := p.Spec.Command

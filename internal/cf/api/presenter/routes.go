@@ -22,7 +22,7 @@ type DomainResponse struct {
 	Links              Links          `json:"links"`
 }
 
-// ForDomain presents a domain. All orgs share it.
+// ForDomain returns the CF v3 response for a domain, which all orgs share.
 func ForDomain(base string, domain *korifiv1alpha1.CFDomain) DomainResponse {
 	self := base + "/v3/domains/" + domain.Name
 	return DomainResponse{
@@ -82,7 +82,7 @@ func (r RouteWithDomain) FormatURL() string {
 	return route.FQDN(r.Route.Spec, r.Domain) + r.Route.Spec.Path
 }
 
-// ForRoute presents a route.
+// ForRoute returns the CF v3 response for a route.
 func ForRoute(base string, r RouteWithDomain) RouteResponse {
 	self, spec := base+"/v3/routes/"+r.Route.Name, r.Route.Spec
 	return RouteResponse{
@@ -103,7 +103,7 @@ type DestinationsResponse struct {
 	Links        Links                 `json:"links"`
 }
 
-// ForDestinations presents the destinations of a route.
+// ForDestinations returns the CF v3 response for the destinations of a route.
 func ForDestinations(base string, r *korifiv1alpha1.CFRoute) DestinationsResponse {
 	self := base + "/v3/routes/" + r.Name
 	return DestinationsResponse{Destinations: destinationsOf(r), Links: Links{"self": {HRef: self + "/destinations"}, "route": {HRef: self}}}

@@ -36,7 +36,7 @@ type ServiceInstanceResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// ForServiceInstance presents a service without its credentials.
+// ForServiceInstance returns the CF v3 response for a service, without the service's credentials.
 func ForServiceInstance(base string, s *korifiv1alpha1.CFServiceInstance) ServiceInstanceResponse {
 	self := base + "/v3/service_instances/" + s.Name
 	return ServiceInstanceResponse{
@@ -60,7 +60,7 @@ type BindingResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// ForBinding presents the binding of a service to an app.
+// ForBinding returns the CF v3 response for the binding of a service to an app.
 func ForBinding(base string, b *korifiv1alpha1.CFServiceBinding) BindingResponse {
 	self := base + "/v3/service_credential_bindings/" + b.Name
 	shown := BindingResponse{

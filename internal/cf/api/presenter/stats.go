@@ -171,7 +171,7 @@ func forUsage(p *korifiv1alpha1.CFProcess, u repositories.InstanceUsage) usageRe
 	return usageResponse{Time: new(u.MeasuredAt.UTC()), CPU: &u.CPU, CPUEntitlement: new(u.CPU / entitled), Memory: &u.Memory}
 }
 
-// ForStats presents the instances of an app's process at the time now, with their measured usage.
+// ForStats returns the CF v3 response for the instances of an app's process at the time now, with their measured usage.
 func ForStats(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, all []InstanceReport, usage map[repositories.InstanceKey]repositories.InstanceUsage, now time.Time) ProcessStats {
 	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
 	// After a cancelled deployment, the instances have a different revision than the app.

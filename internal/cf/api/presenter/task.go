@@ -41,7 +41,7 @@ type TaskResult struct {
 	FailureReason *string `json:"failure_reason"`
 }
 
-// ForTask presents a task.
+// ForTask returns the CF v3 response for a task.
 func ForTask(base string, t *korifiv1alpha1.CFTask) TaskResponse {
 	self, app := base+"/v3/tasks/"+t.Name, t.Spec.AppRef.Name
 	shown := TaskResponse{

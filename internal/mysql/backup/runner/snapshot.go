@@ -152,7 +152,7 @@ func (l *writersLock) release(ctx context.Context) error {
 	return nil
 }
 
-// unlock closes the session. MySQL then releases its locks, whatever the state of the session.
+// unlock closes the session. MySQL then releases the session's locks, even if a statement of the session has failed.
 func (l *writersLock) unlock() error { return closeSession(l.session) }
 
 // closeSession closes a session instead of returning it to the pool.
