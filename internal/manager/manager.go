@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Scheme: s, Logger: logger,
 		Metrics: metricsOptions(o), PprofBindAddress: o.PprofAddress,
 		HealthProbeBindAddress: o.ProbeAddress,
-		// The parts of the controllers are led by Leases of their own.
+		// Each part of the controllers has its own Lease for leader election.
 		LeaderElection:          false,
 		GracefulShutdownTimeout: new(shutdownTimeout),
 		Controller:              config.Controller{CacheSyncTimeout: syncTimeout},

@@ -89,7 +89,7 @@ func readSchedules(ctx context.Context, kube client.Client, namespace string) (s
 		}
 	}
 	err := kube.List(ctx, slumbers, client.InNamespace(namespace), client.Limit(maxSchedules))
-	if isHidden(err) { // The objects that the ClusterSlumbers stop are then unknown.
+	if isHidden(err) { // A Slumber takes precedence, so without the Slumbers the effect of ClusterSlumbers is unknown.
 		return slumber.Schedules{}, nil
 	}
 	if err != nil {

@@ -106,7 +106,8 @@ func (e Editor) Print(done string, obj client.Object, why string) {
 	if why != "" {
 		why = ": " + why
 	}
-	_, _ = fmt.Fprintf(e.Out, "%s %s %s%s\n", done, kind, name, why) // If the write fails, there is no reader.
+	// A failed write means that the output has no reader.
+	_, _ = fmt.Fprintf(e.Out, "%s %s %s%s\n", done, kind, name, why)
 }
 
 // IgnoreNotServed returns nil for the error that the API server does not serve a kind, and other errors unchanged.

@@ -115,8 +115,8 @@ func decideDeletion(o Observed) Plan {
 		return Plan{Do: RemoveFinalizer, Why: "no Pod is left"}
 	case desiredReplicas(o.StatefulSet) != 0:
 		return decideScaleDown(o, 0, "scale to zero")
-	// Once the StatefulSet's controller has observed the scale to zero, it creates no more Pods. Its status need not
-	// report zero Pods yet.
+	// Once the StatefulSet's controller has observed the scale to zero, it creates no more Pods. The status of the
+	// StatefulSet need not report zero Pods yet.
 	case o.StatefulSet.Status.ObservedGeneration < o.StatefulSet.Generation || len(o.Pods) > 0:
 		return Plan{Why: "wait for the Pods"}
 	default:

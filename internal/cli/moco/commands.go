@@ -50,7 +50,7 @@ type Plugin struct {
 func NewPlugin(s Streams) *Plugin {
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	p := &Plugin{root: a.newRootCommand(), stderr: s.Err}
-	// An error before a command starts is a usage error.
+	// An error that occurs before a command starts is a usage error.
 	p.root.PersistentPreRun = func(*cobra.Command, []string) { p.commandStarted = true }
 	p.root.SetIn(s.In)
 	p.root.SetOut(s.Out)

@@ -164,7 +164,7 @@ func (p *partCommand) joinErrors(results []*partResult) error {
 // writeRequest writes the annotations, and retries after a conflict with another writer.
 func (p *partCommand) writeRequest(ctx context.Context, kube *kubeClient, name string) *partResult {
 	r := &partResult{Namespace: kube.namespace, Name: name, Part: p.Part.PartName, Wanted: p.pastParticiple()}
-	// The retries take about five seconds in total.
+	// The retries take at most about five seconds.
 	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5}
 	r.err = retry.OnError(backoff, k8serrors.IsConflict, func() error { return p.tryWriteRequest(ctx, kube, r) })
 	return r

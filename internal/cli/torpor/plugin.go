@@ -47,7 +47,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	root := a.newRootCommand()
 	commandStarted := false
-	// An error before a command starts is an error of the command line.
+	// An error that occurs before a command starts is a usage error.
 	root.PersistentPreRun = func(*cobra.Command, []string) { commandStarted = true }
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)

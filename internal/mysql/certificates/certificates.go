@@ -106,7 +106,8 @@ func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []s
 	}
 	renewed := map[string][]byte{AuthorityFile: text, AuthorityKey: encoded, CertificateFile: files[CertificateFile], KeyFile: files[KeyFile]}
 	if leaf, err := readServer(files); err == nil && now.Before(leaf.NotAfter) && isIssued(leaf, before) {
-		return renewed, true, nil // Every Pod must trust the new CA before any server uses a certificate signed by it.
+		// The server keeps its certificate for now, because every Pod must first trust the new CA.
+		return renewed, true, nil
 	}
 	renewed, err = newServer(renewed, authority, key, hosts, now)
 	return renewed, true, err

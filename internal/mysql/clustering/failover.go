@@ -58,7 +58,7 @@ func isDown(p *instanceFacts) bool {
 // replication thread. Their primary may take longer to start, so the failover waits.
 func isClusterStarting(d *derivedFacts) bool {
 	p, patience := d.primary, clusterStartTimeout
-	if p.Pod.Ready && !p.Refused { // The server has been ready and hangs, so it is not starting.
+	if p.Pod.Ready && !p.Refused { // The server was ready before and hangs now, so it is not starting.
 		patience = stallTimeout
 	}
 	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= patience {
@@ -328,7 +328,8 @@ func hasEverything(i *instanceFacts) bool {
 	return !i.cluster.any(func(other *instanceFacts) bool {
 		more := other.Held.Subtract(i.Held)
 		if i.IsWritable {
-			more = more.NotNumberedBy(i.UUID) // Other instances receive a transaction before it is committed here.
+			// Replicas receive a transaction of this instance before the instance commits it.
+			more = more.NotNumberedBy(i.UUID)
 		}
 		return !more.IsEmpty()
 	})

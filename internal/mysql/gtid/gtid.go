@@ -174,7 +174,7 @@ func (s sourceTag) compare(other sourceTag) int {
 // normalizeIntervals sorts intervals and joins those that overlap or touch.
 func normalizeIntervals(list []transactionInterval) []transactionInterval {
 	slices.SortFunc(list, func(a, b transactionInterval) int { return cmp.Compare(a.first, b.first) })
-	out := list[:0] // The result is never ahead of the loop over list, so they can share memory.
+	out := list[:0] // out is never longer than the part of list that the loop has read, so both can share memory.
 	for _, i := range list {
 		if last := len(out) - 1; last >= 0 && i.first <= out[last].last+1 {
 			out[last].last = max(out[last].last, i.last)

@@ -114,7 +114,8 @@ func Decide(seen Observed) ChangeSet {
 	changes.Claims = CompareClaims(seen.StatefulSet, seen.Desired.StatefulSet)
 	isReplaced := changes.Claims.IsPossible() || seen.StatefulSet != nil && !seen.StatefulSet.DeletionTimestamp.IsZero()
 	for _, object := range seen.Objects {
-		// A StatefulSet's claim templates are immutable. The replacement StatefulSet will have them.
+		// The claim templates of a StatefulSet are immutable. If they change, the new StatefulSet gets the new
+		// templates.
 		if object.NeedsApply() && (!isReplaced || object.Desired != seen.Desired.StatefulSet) {
 			changes.Apply = append(changes.Apply, object.Desired)
 		}

@@ -69,7 +69,7 @@ func forcedSettings() map[string]string {
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
 		"binlog_error_action":                        "ABORT_SERVER",
 		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",
-		// Clustering queries performance_schema, and protects its accounts from applications with partial_revokes.
+		// Clustering queries performance_schema. It uses partial_revokes to protect its accounts from applications.
 		"performance_schema": "ON", "partial_revokes": "ON",
 		// Clustering, replicas and backups accept only this CA.
 		"ssl_ca": tlsFolder + "/" + certificates.AuthorityFile, "ssl_cert": tlsFolder + "/" + certificates.CertificateFile,
@@ -201,7 +201,7 @@ func memoryRequest(spec mocov1beta2.PodSpec) int64 {
 		} `json:"containers"`
 	}
 	if err := utiljson.Unmarshal(spec.Raw, &found); err != nil {
-		return 0 // The API server validates the spec when the StatefulSet is applied.
+		return 0 // The API server reports the error when the StatefulSet is applied.
 	}
 	for _, c := range found.Containers {
 		if c.Name != mocov1beta2.MysqldContainer {

@@ -77,7 +77,8 @@ func (b *CodeBuilder) upload(ctx context.Context, to *korifiv1alpha1.CFPackage, 
 	case http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent:
 		return nil
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes)) // If reading fails, the error still contains the part that was read.
+		// If the read fails, the client receives the part that was read.
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes))
 		return apierrors.NewUnprocessableEntity("the builder refused the code: " + strings.TrimSpace(string(said)))
 	default:
 		return apierrors.NewServiceUnavailable("the builder did not accept the code; try again, and if the error persists, ask the platform team",

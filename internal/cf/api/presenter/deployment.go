@@ -109,8 +109,8 @@ func ForDeploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
 		Reason:  string(cmp.Or(d.Status.Reason, torporv1alpha1.DeployingState)),
 		Details: map[string]string{"last_status_change": FormatTime(lastStatusChange(d))},
 	}
-	// The controller has not observed the last change yet. A canary that has just been continued is no longer reported
-	// as paused.
+	// If the controller has not observed the last change yet, the response reflects the requested change. So a canary
+	// that has just been continued is no longer reported as paused.
 	if d.Status.ObservedGeneration < d.Generation && !s.IsFinal() {
 		if s.Reason = string(torporv1alpha1.DeployingState); d.Spec.Cancelled {
 			s.Reason = string(torporv1alpha1.CancelingState)

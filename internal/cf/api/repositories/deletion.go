@@ -64,7 +64,7 @@ func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid s
 	err = caller.Client.Get(ctx, client.ObjectKeyFromObject(live), live)
 	switch {
 	case k8serrors.IsNotFound(err):
-		return false, nil // This replica's cache still has the object.
+		return false, nil // The object is deleted, but this replica's cache still contains it.
 	case err != nil:
 		return false, apierrors.ForbiddenAsNotFound(err, jobResourceType)
 	case live.GetDeletionTimestamp().IsZero():

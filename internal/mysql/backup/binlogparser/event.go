@@ -197,7 +197,7 @@ func (r *fieldReader) readTaggedHead() (TransactionHead, error) {
 				uuid[i] = byte(r.variable() & 0xff)
 			}
 		case numberField:
-			number = r.variable() >> 1 // The number has a sign.
+			number = r.variable() >> 1 // The lowest bit is the sign.
 		case tagField:
 			tag = string(r.take(r.variable()))
 		case committedField, originalField:

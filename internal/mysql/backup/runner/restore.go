@@ -108,7 +108,7 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 		return err
 	}
 	result := backup.RestoreResult{BackupStatus: found.status}
-	result.Warnings = nil // These warnings are about the backup, not the restore.
+	result.Warnings = nil // The warnings in the record concern the backup, not the restore.
 	if !done {
 		o.Log.Info("Restoring", "record", found.keys.Record, "bytes", found.status.DumpSize)
 		leftOut, warnings, err := o.loadBackup(ctx, t, found)

@@ -125,7 +125,7 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 // clearSpool removes the files of a shipper that was killed.
 func (s *shipper) clearSpool() error {
 	if s.Spool == "" {
-		return nil // Other processes use the system's temporary folder too.
+		return nil // The files are then in the system's temporary folder, which other processes use too.
 	}
 	for _, pattern := range []string{streamFolder, segmentFile} {
 		left, err := filepath.Glob(filepath.Join(s.Spool, pattern))

@@ -147,7 +147,8 @@ func (l *writersLock) release(ctx context.Context) error {
 		return err
 	}
 	if now != l.gtids {
-		return errBusyInstance // For example, table locks do not block a transaction about accounts.
+		// A transaction was committed, for example one about accounts, which table locks do not block.
+		return errBusyInstance
 	}
 	return nil
 }

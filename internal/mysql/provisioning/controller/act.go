@@ -58,7 +58,7 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 	if !changes.IsNotEmpty() {
 		return newFailure(changes.Problems, changes.Err)
 	}
-	if changes.EndsStop { // The patch requires the observed resource version.
+	if changes.EndsStop { // No check precedes this patch, because the patch requires the observed resource version.
 		after := seen.Cluster.DeepCopy()
 		for _, name := range mysqlswitches.ReconciliationSwitch().Annotations() {
 			delete(after.Annotations, name)
