@@ -42,7 +42,8 @@ func planRetention(o Observed) (builds []*korifiv1alpha1.CFBuild, packages []*ko
 	return builds, packages
 }
 
-// dropletsInUse returns the names of the droplets of recorded revisions. A droplet has the name of its build.
+// dropletsInUse returns the names of the droplets of the recorded revisions, of the current revision and of the app's
+// spec. A droplet has the name of its build.
 func dropletsInUse(app *korifiv1alpha1.CFApp) map[string]bool {
 	inUse := map[string]bool{app.Annotations[torporv1alpha1.DropletAnnotation]: true}
 	if ref := app.Spec.CurrentDropletRef; ref != nil {

@@ -64,7 +64,7 @@ func BuildStatefulSet(lrp *eiriniv1.LRP, options PodOptions) *appsv1.StatefulSet
 }
 
 // BuildDisruptionBudget returns a budget that keeps half of an LRP's Pods available while nodes are drained. It returns
-// nil for one instance, which no budget can keep available.
+// nil for at most one instance, which no budget can keep available.
 func BuildDisruptionBudget(lrp *eiriniv1.LRP) *policyv1.PodDisruptionBudget {
 	if lrp.Spec.Instances <= 1 {
 		return nil

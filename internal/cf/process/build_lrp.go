@@ -95,8 +95,8 @@ func WrapCommand(lifecycle korifiv1alpha1.LifecycleType, command string) []strin
 	return []string{"/bin/sh", "-c", command}
 }
 
-// listenPorts returns the ports of the process. If it has none, it returns the droplet's ports, or the default port for
-// a web process.
+// listenPorts returns the ports of the process. For a web process without ports, it returns the droplet's ports, or
+// else the default port. Other processes without ports do not listen.
 func (p LRPSource) listenPorts() []int32 {
 	switch {
 	case len(p.Process.Spec.Ports) > 0:

@@ -9,8 +9,9 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// ApplyScheduled returns a copy of an app with its effective state at the given time: stopped while a Slumber stops it,
-// regardless of its spec. The copy is never written, because the spec belongs to the users of the CF API.
+// ApplyScheduled returns a stopped copy of an app if a Slumber stops the app at the given time, regardless of the app's
+// spec. Otherwise it returns the app itself. The copy is never written, because the spec belongs to the users of the CF
+// API.
 func ApplyScheduled(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.CFApp {
 	if app == nil || stoprecord.FindScheduled(app.Status.ScheduledStops, app.Annotations, now) == nil {
 		return app

@@ -60,8 +60,8 @@ func SelectReported(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess
 	return SelectTargetRevision(current, lastStop, cancelled, existing)
 }
 
-// IsDeploymentOver reports whether a deployment is finished. A finished deployment does not change, and cannot be
-// cancelled.
+// IsDeploymentOver reports whether a deployment is finished or is being deleted. Such a deployment does not change, and
+// cannot be cancelled.
 func IsDeploymentOver(d *torporv1alpha1.CFDeployment) bool {
 	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
 }

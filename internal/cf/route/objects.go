@@ -31,7 +31,8 @@ func dependentMeta(owner *korifiv1alpha1.CFRoute, name string) metav1.ObjectMeta
 func serviceName(d korifiv1alpha1.RouteDestination) string { return "s-" + d.GUID }
 
 // buildService returns a Service that selects the instances of a process in all revisions, because two revisions serve
-// during a deployment. The Service refers to the port by name, because its number may differ between revisions.
+// during a deployment. Unless the destination specifies a port, the Service refers to the port by name, because its
+// number may differ between revisions.
 func buildService(owner *korifiv1alpha1.CFRoute, b backend) *corev1.Service {
 	port := intstr.FromString(lrp.PortName)
 	if b.destination.Port > 0 {

@@ -107,7 +107,8 @@ func unionOfFencedWitnesses(d *derivedFacts) gtid.Set {
 }
 
 // findFailoverCandidate returns a fenced witness that has every transaction of the other fenced witnesses. It prefers a
-// witness that has applied all its transactions and whose Pod is not terminating.
+// witness that can be promoted now, and then a witness whose SQL thread has no error. A witness whose Pod is
+// terminating comes last.
 func findFailoverCandidate(d *derivedFacts) *instanceFacts {
 	holdsAll := func(i *instanceFacts) bool { return isFencedWitness(i) && i.Held.Contains(d.failoverTransactions) }
 	for _, suits := range []func(*instanceFacts) bool{
@@ -379,8 +380,8 @@ func shouldBeginSwitchover(d *derivedFacts) bool {
 	return d.switchoverIsActive && d.any(isSwitchoverCandidate) && d.primary.MayActNow && !d.primary.SuperReadOnly && !isSwitchoverDelayed(d)
 }
 
-// isSwitchoverDelayed reports whether a requested switchover waits for a lagging replica. A terminating primary does
-// not wait, because its Pod stops anyway.
+// isSwitchoverDelayed reports whether a switchover has to wait for a lagging replica. A terminating primary does not
+// wait, because its Pod stops anyway.
 func isSwitchoverDelayed(d *derivedFacts) bool {
 	return forbidsDeletion(d) && !d.primary.Pod.Terminating
 }

@@ -112,7 +112,8 @@ func isInService(d *derivedFacts) bool {
 	return p.Reachable && p.Pod.Ready && p.Pod.Role == RolePrimary && isUsable && d.primaryIsConfigured
 }
 
-// isWell reports whether the Pod of an instance is ready and the instance, unless it is the primary, is in sync.
+// isWell reports whether the Pod of an instance is ready and no setting endangers acknowledged transactions. In
+// addition, a replica must be in sync, and the primary must not have a problem with an external server.
 func isWell(i *instanceFacts) bool {
 	return i.Pod.Ready && len(i.Weakened) == 0 && (i.IsInSync || i.IsPrimary && describeCopyProblem(i.cluster) == "")
 }

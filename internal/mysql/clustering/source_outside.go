@@ -15,8 +15,8 @@ import (
 // isCopyOutstanding reports whether the initial copy to the primary is configured but not complete.
 func isCopyOutstanding(d *derivedFacts) bool { return d.Source.isOutstanding() }
 
-// isCopiedFromOutside reports whether the initial copy to the primary is complete. If the primary already follows an
-// external server, a user made the copy.
+// isCopiedFromOutside reports whether the initial copy to the primary is complete, but not recorded in the status yet.
+// If the primary already follows an external server, a user made the copy.
 func isCopiedFromOutside(d *derivedFacts) bool {
 	p := d.primary
 	isCopy := p.Clone == Cloned || p.Clone == NotCloned && receivesFromOutside(d)

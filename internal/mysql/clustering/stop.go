@@ -88,7 +88,8 @@ func hasStopEnded(d *derivedFacts) bool {
 	return isStopWithdrawn(d) || d.Stop != nil && d.IsStopOverdue && !d.IsOtherStopOverdue
 }
 
-// isStartRefused reports whether a start would do harm, and the requester has not forced it.
+// isStartRefused reports whether the stop has ended, but a start would do harm and the requester has not forced the
+// start.
 func isStartRefused(d *derivedFacts) bool {
 	return hasStopEnded(d) && !d.StartForced && len(listRefusals(d)) > 0
 }

@@ -90,8 +90,8 @@ func (p Part) readState(c *mocov1beta2.MySQLCluster) string {
 	}
 }
 
-// StartCommand returns the command that starts the part. It works in any current namespace, because it contains that of
-// the cluster.
+// StartCommand returns the command that starts the part. The command contains the namespace of the cluster, so the
+// current namespace does not matter.
 func (p Part) StartCommand(c *mocov1beta2.MySQLCluster) string {
 	return fmt.Sprintf("kubectl moco start -n %s %s %s", c.Namespace, p.PartName, c.Name)
 }

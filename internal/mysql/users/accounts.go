@@ -104,7 +104,7 @@ func MissingPasswordKeys(passwords map[string][]byte) []string {
 	return missing
 }
 
-// NeedsTLS reports whether an account logs in over the network. It must then use TLS once every server has a
+// NeedsTLS reports whether an account logs in over the network. Such an account must use TLS once every server has a
 // certificate.
 func NeedsTLS(name string) bool {
 	return slices.ContainsFunc(ListAccounts(), func(a MySQLAccount) bool { return a.Name == name && a.needsTLS })

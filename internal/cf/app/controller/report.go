@@ -44,8 +44,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 	return out
 }
 
-// untilStopEnds returns the time until the end of an app's stop, when it must be reconciled again. It returns 0 if the
-// stop has no end time.
+// untilStopEnds returns the time until the end of an app's stop, when the app must be reconciled again. It returns 0 if
+// the stop has no end time.
 func (c Controller) untilStopEnds(seen *observation) time.Duration {
 	newest := seen.Stops.RequestedStop()
 	switch {

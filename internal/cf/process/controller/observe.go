@@ -106,7 +106,7 @@ func (c Controller) observeLRPsAndPods(ctx context.Context, o *observation) erro
 }
 
 // observeUpstreamPods reads Korifi's Pods from the API server, because only Torpor's Pods are cached. It does so only
-// for processes that Korifi has written.
+// for processes that Korifi has written and that have no LRP.
 func (c Controller) observeUpstreamPods(ctx context.Context, o *observation) error {
 	if len(o.lrps) > 0 || !c.Guard.HasUpstreamWritten(o.process) {
 		return nil

@@ -482,7 +482,7 @@ func (a *asyncAction) awaitDone(ctx context.Context, wait time.Duration) bool {
 	return false
 }
 
-// interruptAction cancels the action that runs on an instance, and waits for its end.
+// interruptAction cancels the action that runs on an instance, and waits briefly for its end.
 func (c *clusterConns) interruptAction(ctx context.Context, i int) {
 	c.mu.Lock()
 	conn := c.instances[i]
@@ -494,7 +494,7 @@ func (c *clusterConns) interruptAction(ctx context.Context, i int) {
 	conn.action.awaitDone(ctx, passActionWait)
 }
 
-// collectResults adds the results of actions that finished outside of a pass to the history.
+// collectResults adds the failures of actions that finished outside of a pass to the history.
 func (c *clusterConns) collectResults(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -115,7 +115,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// isEndOverdue reports whether the end time of a stop of clustering has passed.
+// isEndOverdue reports whether the end time of a stop of clustering has passed, including a stop for single instances.
 func (c Controller) isEndOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	switches := mysqlswitches.Read(cluster, c.Clock.Now())
 	return switches.Clustering.IsOverdue || switches.Instances.IsOverdue

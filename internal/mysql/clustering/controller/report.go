@@ -79,8 +79,8 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	return out
 }
 
-// changesProtection reports whether a replica has crossed the lag limit for deleting the primary's Pod. The admission
-// webhook reads the lag from the status when a Pod is evicted.
+// changesProtection reports whether the plan changes the protection of the primary's Pod, because a replica has crossed
+// the lag limit. The admission webhook reads the lag from the status when a Pod is evicted.
 func changesProtection(plan clustering.Plan) bool {
 	_, isChanged := plan.Do.(clustering.SetProtection)
 	return isChanged
@@ -113,7 +113,7 @@ func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	}
 }
 
-// withPasswordProblem adds to a condition the reason why instances could not be observed.
+// withPasswordProblem adds the reason why instances could not be observed to a condition that is not True.
 func withPasswordProblem(is decision.Condition, problem string) decision.Condition {
 	if is.Status != metav1.ConditionTrue && problem != "" {
 		is.Message += "; " + problem
@@ -190,7 +190,8 @@ func isStopped(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
 }
 
-// leftoverAnnotations returns the annotations that only add details to a stop, such as its reason and end.
+// leftoverAnnotations returns the annotations that only add details to a stop or a start, such as the reason and the
+// end of a stop.
 func leftoverAnnotations() []string {
 	return []string{
 		torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation, mocov1beta2.ForceStartAnnotation, mocov1beta2.LookRequestedAnnotation,

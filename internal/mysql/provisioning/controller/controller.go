@@ -128,8 +128,8 @@ func (c Controller) newPass(mgr manager.Manager, ends *priority.EndTracker[*moco
 	}
 }
 
-// setDefaults sets the fields that MOCO's webhook sets, the finalizer and spec.serverIDBase, and reports whether it
-// changed any. While reconciliation is stopped, it changes nothing.
+// setDefaults sets the finalizer and spec.serverIDBase if they are missing, as MOCO's webhook does, and reports whether
+// it changed any of them. While reconciliation is stopped, it changes nothing.
 func setDefaults(cluster *mocov1beta2.MySQLCluster) bool {
 	if cluster.ReconciliationStopped() {
 		return false
