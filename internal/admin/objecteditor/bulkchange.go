@@ -80,7 +80,7 @@ func (e Editor) DeleteObject(ctx context.Context, obj client.Object, why string)
 }
 
 // PatchMetadata applies a merge patch to the metadata of an object. It fails if the object has changed since it was
-// read.
+// read, but not if the object no longer exists.
 func (e Editor) PatchMetadata(ctx context.Context, obj *metav1.PartialObjectMetadata, fields map[string]any) error {
 	fields["resourceVersion"] = obj.ResourceVersion
 	patch, err := json.Marshal(map[string]any{"metadata": fields})

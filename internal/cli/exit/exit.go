@@ -36,7 +36,7 @@ func (e Error) Error() string {
 
 func (e Error) Unwrap() error { return e.Err }
 
-// WrongUsage returns an error of the command line.
+// WrongUsage returns an error about an invalid command line.
 func WrongUsage(format string, args ...any) error {
 	return Error{Usage, fmt.Errorf(format, args...)}
 }

@@ -220,8 +220,8 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 	return r.applyRoutes(ctx, app, wanted)
 }
 
-// repairApp creates the parts of an existing app that are missing and needed for a push. It also updates the buildpack
-// settings.
+// repairApp creates the environment Secret of an existing app if it is missing. If a builder is configured and the
+// lifecycle type is unchanged, it also updates the buildpack settings.
 func (r *Request) repairApp(ctx context.Context, app *korifiv1alpha1.CFApp, wished korifiv1alpha1.Lifecycle) (*korifiv1alpha1.CFApp, error) {
 	if err := r.Store.RepairEnvironment(ctx, r.Caller, app); err != nil {
 		return nil, err

@@ -22,7 +22,8 @@ type DomainCreate struct {
 	} `json:"relationships"`
 }
 
-// Validate rejects domains that belong to an org, because all domains are shared.
+// Validate rejects domains without a name, internal domains and domains that belong to an org, because all domains are
+// shared.
 func (d DomainCreate) Validate() error {
 	switch {
 	case d.Name == "":
@@ -64,7 +65,7 @@ type Destination struct {
 	Protocol *string `json:"protocol"`
 }
 
-// Validate rejects destinations with features that Torpor does not implement.
+// Validate rejects destinations with invalid ports or with features that Torpor does not implement.
 func (d Destination) Validate() error {
 	switch {
 	case d.Weight != nil:

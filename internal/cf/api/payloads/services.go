@@ -25,7 +25,7 @@ type ServiceInstanceBody struct {
 	} `json:"relationships"`
 }
 
-// Validate rejects services and settings that Torpor does not implement.
+// Validate rejects services and settings that Torpor does not implement, and invalid credentials.
 func (s ServiceInstanceBody) Validate() error {
 	var object map[string]json.RawMessage
 	switch {

@@ -106,8 +106,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// scheduledStopsChanged selects updates in which a Slumber's request changes or a stop expires, because a stopped
-// cluster is not backed up.
+// scheduledStopsChanged selects updates that change the stops that Slumbers request, or the time at which the cluster
+// went offline. A stopped cluster is not backed up.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return []any{c.Status.ScheduledStops, c.Status.OfflineSince} })
 }
