@@ -22,8 +22,8 @@ type Actuator interface {
 	Observe(ctx context.Context, t Target) ([]Machine, error)
 	// Stop requests that the machines with these IDs be stopped. Machines that are already stopping or stopped cause no
 	// error. No machine is stopped if the cloud reports in advance that permissions to stop or start one of the
-	// machines are missing. No machine is stopped either if the cloud rejects a request for several machines because
-	// one of them can never be stopped.
+	// machines are missing. The same applies if the cloud rejects a request for several machines because one of them
+	// can never be stopped.
 	Stop(ctx context.Context, t Target, ids []string) error
 	// Start requests that the machines with these IDs be started. A machine that cannot start does not prevent the
 	// others from starting.

@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// goMemoryPercent is the share of the container's memory that Go may use. The kernel also counts memory that Go does
-// not manage: the pages of the binary, files and sockets. The garbage collector must start before this limit is
-// reached.
+// goMemoryPercent is the percentage of the container's memory limit that Go may use. The kernel also counts memory that
+// Go does not manage: the pages of the binary, files and sockets. The garbage collector must run before all memory
+// together reaches the container's limit.
 const goMemoryPercent = 70
 
 // limitMemory keeps Go below the memory limit of the container, which the Deployment passes in TORPOR_MEMORY_LIMIT.

@@ -38,8 +38,8 @@ const (
 	// maxHeaderBytes allows for the largest cookie with a token, and maxBodyBytes for a token in a form.
 	maxHeaderBytes, maxBodyBytes = 32 << 10, 32 << 10
 	shutdownTimeout              = 5 * time.Second
-	// callerRate is far above the needs of a user with a browser. failureRate tolerates mistyped tokens from several
-	// users behind one address.
+	// callerRate limits the requests of a caller per second, far above the needs of a user with a browser. failureRate
+	// limits the invalid tokens from one address per second, but tolerates mistyped tokens from several users.
 	callerRate, failureRate = 20, 5
 )
 

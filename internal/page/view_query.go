@@ -24,13 +24,14 @@ const (
 
 // viewQuery selects and orders the switches on a page. It is encoded in the query of the page's address.
 type viewQuery struct {
-	// Text is searched in the name, namespace, requester, reason and message.
+	// Text holds words that must all occur in the row, for example in the name, the requester or the message. Case is
+	// ignored.
 	Text string
 	// Kind is the name of the selected kind, and Namespace the selected namespace. An empty value means all.
 	Kind, Namespace string
 	// State is one of viewStates. An empty value means all.
 	State string
-	// Sort is a column. An empty value sorts by attention.
+	// Sort is a column. If it is empty, switches that need attention come first.
 	Sort         string
 	IsDescending bool
 	// Page is the page number, starting at 1.

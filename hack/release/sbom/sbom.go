@@ -59,8 +59,8 @@ type BuildProperty struct {
 	Value string `json:"value"`
 }
 
-// ComponentDependency lists the components that another one depends on. The build information does not record
-// dependencies between modules, so all modules are listed as dependencies of the program.
+// ComponentDependency lists the dependencies of a component. The build information does not record dependencies between
+// modules, so all modules are listed as dependencies of the program.
 type ComponentDependency struct {
 	Ref       string   `json:"ref"`
 	DependsOn []string `json:"dependsOn,omitempty"`

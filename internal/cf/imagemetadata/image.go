@@ -54,8 +54,8 @@ type imageReader struct {
 	transport http.RoundTripper
 }
 
-// read returns the metadata of an image. For a failure, the answer contains only Torpor's own text. A server chosen by
-// one tenant must not be able to send text to other tenants.
+// read returns the metadata of an image. Messages about failures contain only Torpor's own text, because a server
+// chosen by one tenant must not be able to send text to other tenants.
 func (r imageReader) read(ctx context.Context, named reference.Named, secrets []corev1.Secret) build.ImageAnswer {
 	descriptor, err := r.fetch(ctx, named, secrets)
 	if err != nil {
@@ -189,7 +189,7 @@ func describeUser(user string) string {
 	return fmt.Sprintf("expected an image with a numeric user other than 0, found %q; nodes refuse to start the image unless an admission webhook sets a user for its Pods", user)
 }
 
-// explainFailure returns an answer for an image whose metadata cannot be read.
+// explainFailure returns the reason why the metadata of an image cannot be read.
 func explainFailure(err error, named reference.Named) build.ImageAnswer {
 	registry := reference.Domain(named)
 	refused, isRefused := errors.AsType[*transport.Error](err)
@@ -226,7 +226,8 @@ func explainRefusal(refused *transport.Error, named reference.Named) build.Image
 	}
 }
 
-// isSilence reports whether a server could not be reached, did not respond in time, or has an untrusted certificate.
+// isSilence reports whether a server could not be reached, did not respond completely in time, or has an untrusted
+// certificate.
 func isSilence(err error) bool {
 	_, isNetwork := errors.AsType[*net.OpError](err)
 	_, isName := errors.AsType[*net.DNSError](err)

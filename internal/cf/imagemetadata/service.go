@@ -26,15 +26,16 @@ const (
 	// askTimeout limits the time for all requests about one image. The CF API waits longer before it responds to a
 	// client.
 	askTimeout = 5 * time.Second
-	// waitLimit is the time that a question may wait in the queue. After that, the droplet uses the tag without a
-	// digest.
+	// waitLimit is the maximum time that a Question may wait in the queue. After that, the droplet uses the tag without
+	// a digest.
 	waitLimit = 10 * time.Second
 	// silentFor is the time for which a registry that did not respond is not contacted again. Otherwise, every build
 	// would be delayed in a cluster without internet access.
 	silentFor = time.Minute
-	// maxAtOnce limits the concurrent questions. maxOfRegistry and maxOfSpace limit them per registry and per space.
+	// maxAtOnce limits the images that are looked up concurrently. maxOfRegistry and maxOfSpace limit them per registry
+	// and per space.
 	maxAtOnce, maxOfRegistry, maxOfSpace = 16, 4, 2
-	// maxWaiting limits the number of waiting questions.
+	// maxWaiting limits the number of Questions in the queue.
 	maxWaiting = 1000
 	// maxSilent limits the number of cached registries that did not respond.
 	maxSilent = 1000
@@ -51,8 +52,8 @@ type Question struct {
 	Registry korifiv1alpha1.Registry
 }
 
-// Service contacts registries in the background. A reconciliation does not wait for the answer; the build is enqueued
-// again once the answer is available. The fields must be set before Start.
+// Service contacts registries in the background. A reconciliation does not wait for the registry; the build is enqueued
+// again once the result is available. The fields must be set before Start.
 type Service struct {
 	// Enqueue enqueues a build without blocking.
 	Enqueue func(build types.NamespacedName)
@@ -69,7 +70,7 @@ type Service struct {
 	silent *lru.Cache
 }
 
-// askedImage is a question with its answer. answer is nil until it is available.
+// askedImage is a Question with its result. answer is nil until the result is available.
 type askedImage struct {
 	Question
 	named  reference.Named
@@ -84,8 +85,9 @@ func NewService(p Policy, now clock.PassiveClock, trusted *tls.Config) *Service 
 	return s
 }
 
-// RequestAnswer returns the answer to a question. It returns false if there is no answer yet; the build is enqueued
-// when it is available. Each build causes one question, and its answer is kept until ForgetBuild.
+// RequestAnswer returns the metadata of a build's image, or the reason why they are unknown. It returns false if there
+// is no result yet; the build is enqueued once the result is available. A registry is contacted only once for each
+// build, and the result is kept until ForgetBuild.
 func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
 	s.asked.Lock()
 	defer s.asked.Unlock()
@@ -105,15 +107,15 @@ func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
 	return build.ImageAnswer{}, false
 }
 
-// ForgetBuild drops the answer for a completed or deleted build.
+// ForgetBuild drops the result for a completed or deleted build.
 func (s *Service) ForgetBuild(name types.NamespacedName) {
 	s.asked.Lock()
 	defer s.asked.Unlock()
 	s.asked.Forget(name)
 }
 
-// answerUnasked returns an answer if the registry must not be contacted, for example because it did not respond
-// recently.
+// answerUnasked returns a result if the registry must not be contacted, for example because it did not respond
+// recently. Otherwise it returns false.
 func (s *Service) answerUnasked(a *askedImage) (build.ImageAnswer, bool) {
 	if s.policy.isEmpty() {
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "the manager contacts no registry, because of --image-registries=none or --trust-node-images"}, true
@@ -149,14 +151,14 @@ func (s *Service) isSilent(registry string) bool {
 	return isKnown && isTime && s.clock.Now().Before(at)
 }
 
-// Start implements manager.Runnable. It returns when ctx and all running questions have ended.
+// Start implements manager.Runnable. It returns when ctx and all running lookups have ended.
 func (s *Service) Start(ctx context.Context) error {
 	defer s.transport.closeIdleConnections()
 	return s.asked.Start(ctx)
 }
 
-// take returns the call that answers a question. It answers the question itself if the registry did not respond
-// recently, or if the question has waited too long. Questions above the limit for their registry or space wait.
+// take returns the call that looks up an image. It stores a failure instead if the registry did not respond recently,
+// or if the Question has waited too long. Questions above the limit for their registry or space wait.
 func (s *Service) take(_ types.NamespacedName, a *askedImage, due time.Time) background.Call {
 	registry := reference.Domain(a.named)
 	switch {
@@ -176,7 +178,7 @@ func (s *Service) take(_ types.NamespacedName, a *askedImage, due time.Time) bac
 	return background.Call{}
 }
 
-// ask answers a question, and records registries that do not respond.
+// ask looks up an image, and records registries that do not respond.
 func (s *Service) ask(ctx context.Context, a *askedImage) build.ImageAnswer {
 	var secrets []corev1.Secret
 	for _, ref := range a.Registry.ImagePullSecrets[:min(len(a.Registry.ImagePullSecrets), maxPullSecrets)] {
@@ -197,7 +199,7 @@ func (s *Service) ask(ctx context.Context, a *askedImage) build.ImageAnswer {
 	return answer
 }
 
-// keep stores an answer, and enqueues the build.
+// keep stores the result of a lookup, and enqueues the build.
 func (s *Service) keep(a *askedImage, answer build.ImageAnswer) {
 	a.answer = &answer
 	s.Enqueue(a.Build)

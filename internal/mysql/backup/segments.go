@@ -101,8 +101,8 @@ type ReplayRequest struct {
 }
 
 // PlanReplay returns the segments that continue the transactions of a dump without a gap, up to the restore point. It
-// returns an error if they end before the restore point, unless WantsNewest is set or no binary logs were shipped since
-// the dump.
+// returns an error if these segments end before the restore point, unless WantsNewest is set or no binary logs were
+// shipped since the dump.
 func PlanReplay(want ReplayRequest, segments []StoredSegment, shipped ShippedState) (ReplayPlan, error) {
 	known := shipped.Until
 	for _, s := range segments {

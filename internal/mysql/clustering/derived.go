@@ -38,6 +38,7 @@ type derivedFacts struct {
 	// primaryIsHeard means that enough replicas receive from the primary to acknowledge its commits.
 	primaryIsHeard bool
 	// primaryIsDown means that the primary's server is not running, or is unreachable for the manager and for replicas.
+	// A primary that only the manager cannot reach is down after Waits.Unseen, if that limit is set.
 	primaryIsDown bool
 	// commitsAreStalled means that the primary has completed no commit for too long. commitsAwaitNobody means that this
 	// cannot end without an action: the commits wait for replicas that keep failing to connect, or that are yet to be

@@ -33,7 +33,8 @@ func hasLostPrimary(i *instanceFacts) bool {
 }
 
 // isDown reports whether the primary's server is not running, or neither the manager nor the replicas can reach it. A
-// primary that the manager cannot reach but that sends heartbeats to its replicas still serves its clients.
+// primary that the manager cannot reach but that sends heartbeats to its replicas still serves its clients. It counts
+// as down only after Waits.Unseen, if that limit is set.
 func isDown(p *instanceFacts) bool {
 	d := p.cluster
 	unseen := d.Now.Sub(p.Past.UnreachableSince)

@@ -56,7 +56,7 @@ type Observed struct {
 	GuaranteedAcks *int
 	// Stop is the record of a stop that was reached. It is nil while clustering is active.
 	Stop *StopRecord
-	// History is the manager's memory of earlier passes. It includes this pass.
+	// History is the manager's memory of earlier passes and of this pass.
 	History History
 
 	// Instances holds the instances by index.
@@ -92,7 +92,7 @@ func (r PasswordRotation) IsWanted() bool { return r.Asked || r.DiscardAsked }
 
 // FailoverWaits define how long a primary may be unreachable before a failover.
 type FailoverWaits struct {
-	// Silent applies to a primary from which too few replicas receive transactions as well. 0 means half a second.
+	// Silent applies to a primary from which too few replicas still receive transactions. 0 means half a second.
 	Silent time.Duration
 	// Unseen applies to a primary from which replicas still receive, so only the manager cannot reach it. 0 means no
 	// limit.

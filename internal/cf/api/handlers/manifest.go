@@ -164,8 +164,8 @@ func (r *Request) stateOf(ctx context.Context, app *korifiv1alpha1.CFApp) (prese
 // waysWithoutBuilder describes the alternatives to a rejected push of source code.
 const waysWithoutBuilder = "push an image with --docker-image, or ask the platform team to connect a builder such as kpack"
 
-// checkApp rejects an app that could be created but could never run. Without this check, a push of code would create
-// such an app before it fails.
+// checkApp rejects a new app without an image if no builder is configured, and an image for an app that is built from
+// code. Without this check, a push of code would create an app that can never run before it fails.
 func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	switch {

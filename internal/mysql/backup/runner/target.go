@@ -360,7 +360,7 @@ type serverInventory struct {
 	Accounts []mysqlAccount
 	// unsafe lists tables whose engine is not transactional.
 	unsafe []string
-	// unsafeNames are their quoted names.
+	// unsafeNames are the quoted names of the tables in unsafe.
 	unsafeNames []string
 	// floats lists the tables with FLOAT columns.
 	floats []floatTable
